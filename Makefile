@@ -1,0 +1,57 @@
+# make verify   a fresh machine with python3, pip and make is enough: it makes .venv and verifies the CartPole example
+# make test     lint, types and the tests; make test-all adds the slow ones
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+SPEC ?= fixtures/specs/cartpole_dqn.yaml
+
+BIN := $(VENV)/bin
+# --without-pip and `pip --python`: systems that ship python3 and pip often leave ensurepip out.
+INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
+FAST := not slow and not gpu and not ray
+
+.PHONY: verify test test-all lint format readme bench-self clean
+.DELETE_ON_ERROR:
+
+verify: $(VENV)/.installed
+	$(BIN)/rnncheck verify $(SPEC)
+
+test: lint
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "$(FAST)"
+
+test-all: lint
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The README's table of checks, from the catalogue; a test holds the two equal.
+readme: $(VENV)/.installed
+	$(BIN)/rnncheck rule --format markdown > $(VENV)/checks.md
+	sed -e '/<!-- checks -->/,/<!-- \/checks -->/{//!d;}' -e '/<!-- checks -->/r $(VENV)/checks.md' README.md > $(VENV)/README.md
+	cp $(VENV)/README.md README.md
+
+bench-self: $(VENV)/.installed
+	$(BIN)/python benchmarks/bench_self.py $(SPEC)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The pinned torch goes first, so that no range can bring another build of it.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rnncheck needs Python 3.11 or newer; choose one with: make PYTHON=python3.11")'
+	$(PYTHON) -m venv --without-pip $(VENV)
+	$(INSTALL) torch
+	$(INSTALL) --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(INSTALL) --editable '.[dev]'
+	touch $@

@@ -1,0 +1,121 @@
+"""What rnncheck costs over TorchRL alone: `make bench-self`.
+
+Runs `rnncheck verify SPEC -q` and the bare process of bare_cartpole.py in turn, round by round, and prints the medians, the
+ratio of each pair, peak memory, and the start times of the commands that import no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+HERE = Path(__file__).parent
+BARE = HERE / "bare_cartpole.py"
+START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
+WALL_TARGET = 2.5  # times the bare process
+MEMORY_TARGET = 1.3  # times the bare process
+START_TARGET = 0.35  # seconds
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one process took."""
+
+    seconds: float
+    peak_mib: float
+
+
+def measure(command: Sequence[str], cwd: Path) -> Cost:
+    """Runs ``command`` to its end; a failure ends the benchmark, since it would be no measurement."""
+    with tempfile.TemporaryFile() as output:
+        start = time.perf_counter()
+        child = subprocess.Popen(command, cwd=cwd, stdout=output, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            output.seek(0)
+            sys.exit(
+                f"{' '.join(command)} ended with {child.returncode}:\n{output.read().decode()}"
+            )
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # ru_maxrss: bytes there, KiB on Linux
+    return Cost(seconds, usage.ru_maxrss / unit)
+
+
+def pairs(spec: Path, rounds: int) -> list[tuple[Cost, Cost]]:
+    """(verify, bare) for each round, in alternating order; one round before them warms the file cache."""
+    collect = YAML(typ="safe").load(spec.read_text())["collect"]
+    size = [str(collect["frames_per_batch"]), str(collect.get("batches", 1))]
+    bare = [sys.executable, str(BARE), *size]
+    verify = [sys.executable, "-c", START, "verify", str(spec.resolve()), "-q"]
+    found = []
+    with tempfile.TemporaryDirectory() as folder:  # the results of these runs are not kept
+        for index in range(rounds + 1):
+            order = (verify, bare) if index % 2 else (bare, verify)
+            costs = [measure(command, Path(folder)) for command in order]
+            found.append((costs[0], costs[1]) if index % 2 else (costs[1], costs[0]))
+    return found[1:]
+
+
+def ratio_line(title: str, ratios: Sequence[float], target: float) -> str:
+    """``wall  1.90 x bare (1.85 .. 1.97 over 7 pairs), target 2.5: met``."""
+    middle = statistics.median(ratios)
+    spread = f"{min(ratios):.2f} .. {max(ratios):.2f} over {len(ratios)} pairs"
+    return f"{title:<8}{middle:5.2f} x bare ({spread}), target {target}: {_met(middle <= target)}"
+
+
+def start_line(words: Sequence[str], rounds: int) -> str:
+    """The start time of a command that imports no torch."""
+    command = [sys.executable, "-c", START, *words]
+    times = [measure(command, Path.cwd()).seconds for _ in range(rounds)]
+    best, middle = min(times), statistics.median(times)
+    verdict = _met(middle <= START_TARGET)
+    name = f"rnncheck {' '.join(words)}"
+    return f"{name:<18}{middle:.3f} s (best {best:.3f}), target {START_TARGET}: {verdict}"
+
+
+def _met(yes: bool) -> str:
+    return "met" if yes else "NOT met"
+
+
+def _distrust() -> str:
+    """Small LSTM calls wait for each other's threads: on a loaded machine they take many times as long."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    busy = load > cores + 0.5
+    return f"; load average {load:.1f}: other work runs, do not trust these figures" if busy else ""
+
+
+def _medians(title: str, costs: Sequence[Cost]) -> str:
+    seconds = statistics.median(cost.seconds for cost in costs)
+    peak = statistics.median(cost.peak_mib for cost in costs)
+    return f"{title:<8}{seconds:6.2f} s  {peak:5.0f} MiB"
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("spec", type=Path, nargs="?", default="fixtures/specs/cartpole_dqn.yaml")
+    parser.add_argument("--rounds", type=int, default=7)
+    args = parser.parse_args()
+    found = pairs(args.spec, args.rounds)
+    print(f"medians of {args.rounds} rounds, {os.cpu_count()} cores{_distrust()}")
+    print(_medians("verify", [verify for verify, _ in found]))
+    print(_medians("bare", [bare for _, bare in found]))
+    print(ratio_line("wall", [a.seconds / b.seconds for a, b in found], WALL_TARGET))
+    print(ratio_line("memory", [a.peak_mib / b.peak_mib for a, b in found], MEMORY_TARGET))
+    for words in (["--help"], ["rule"]):
+        print(start_line(words, args.rounds))
+
+
+if __name__ == "__main__":
+    main()

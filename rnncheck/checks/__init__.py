@@ -1,0 +1,1 @@
+"""The checks and what chooses and runs them."""

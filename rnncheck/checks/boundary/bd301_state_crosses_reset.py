@@ -1,0 +1,75 @@
+"""Recurrent mode lets a change in one segment reach another.
+
+Checks
+    Episode heads are laid end to end, every start marked. The inputs of every other segment are changed, with all
+    shapes kept, and the recurrent pass is run again: outputs and states of the segments that were not touched must
+    be the same to the last bit.
+
+Why it matters
+    Training batches hold several segments in a row. If the state runs over a reset, the policy is trained on a
+    history that it never has when it acts, and rewards still look plausible.
+
+Says nothing when
+    the module has no recurrent mode, its output cannot be repeated (EQ206), or a change inside a segment changes
+    nothing in that segment either.
+
+Fix
+    At every step with ``is_init`` true, replace the running state by the state stored at that step (or by the
+    initial state): every key, every layer, every row. TorchRL's LSTMModule and GRUModule do so.
+
+Example
+    h = torch.where(is_init[..., t, :], stored_h[..., t, :], h)   # before the cell, at every t
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.compare import change_finding, recurrent_experiment
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.pipeline.subject import Subject
+from rnncheck.results.model import Finding, Severity, Stage
+
+CAUSE = "the recurrent pass keeps (part of) the running state at a step whose start flag is true"
+FIX = "in recurrent mode, reset every carry key, layer and row wherever is_init is true"
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Perturb the even, then the odd segments of policy and critic."""
+    findings: list[Finding] = []
+    watched = 0
+    for subject in evidence.subjects:
+        found, steps = judge(evidence, subject)
+        findings += found
+        watched += steps
+    return Judgement(tuple(findings), watched, f"{watched} steps stayed the same to the bit")
+
+
+def judge(evidence: Evidence, subject: Subject) -> tuple[list[Finding], int]:
+    """Findings of one subject and how many steps were watched."""
+    made = evidence.constructed(subject)
+    experiment = recurrent_experiment(evidence, subject, made)
+    alive = False
+    for parity in (0, 1):
+        mask = made.segments % 2 == parity
+        after = experiment.perturb(mask)
+        alive = alive or bool(experiment.changed(after, mask))
+        leaks = experiment.changed(after, ~mask)
+        if leaks:
+            share = f"{int(leaks[0].changed.sum())} of {int((~mask).sum())} untouched steps"
+            message = f"recurrent mode: a change in one segment changes {share} of others"
+            build = change_finding("BD301", evidence, subject, made, leaks[0],
+                                   message=message, cause=CAUSE, fix=FIX)  # fmt: skip
+            return [build], made.starts.numel()
+    if not alive:
+        raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
+    return [], made.starts.numel()
+
+
+RULE = Rule(
+    code="BD301",
+    name="state-crosses-reset",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

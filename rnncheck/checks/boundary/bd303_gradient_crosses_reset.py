@@ -1,0 +1,118 @@
+"""The gradient of one segment's output with respect to another segment's input is not exactly zero.
+
+Checks
+    A recurrent pass over episode heads, then one backward pass from every other segment's outputs (weighted by
+    random numbers, so that nothing cancels). At the inputs of the segments in between the gradient must be exactly
+    zero, at those of the segments themselves it must not.
+
+Why it matters
+    A gradient that crosses a reset pushes the policy to use what it cannot see, even where the values look right
+    (a mask applied with the wrong arithmetic, a padded batch that shares statistics).
+
+Says nothing when
+    the module has no recurrent mode or no float inputs, or its outputs have no gradient at all.
+
+Fix
+    Select the state at a reset with ``torch.where`` (or by starting a new sequence), so that no path leads back.
+
+Example
+    h = torch.where(is_init, stored_h, h)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rnncheck.checks.compare import Change, change_finding
+from rnncheck.checks.evidence import Evidence, as_rows, first_line
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.numerics.difference import locate
+from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.probe import Constructed
+from rnncheck.pipeline.subject import Subject, run_recurrent
+from rnncheck.results.model import Finding, Severity, Stage
+
+CAUSE = "a path leads from one segment's outputs back to another segment's inputs in the recurrent pass"
+FIX = "cut the running state where is_init is true with torch.where, for every carry key and layer"
+
+
+def run(evidence: Evidence) -> Judgement:
+    """One backward pass per parity, for policy and critic."""
+    findings: list[Finding] = []
+    compared = 0
+    for subject in evidence.subjects:
+        evidence.needs_recurrence(subject)
+        made = evidence.constructed(subject)
+        finding = judge(evidence, subject, made)
+        compared += int(made.starts.sum())
+        findings += [finding] if finding else []
+    return Judgement(tuple(findings), compared, f"{compared} segments are exactly separate")
+
+
+def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
+    """The finding of one subject."""
+    alive = False
+    for parity in (0, 1):
+        mask = made.segments % 2 == parity
+        for key, grad in input_gradients(evidence, subject, made, mask).items():
+            wide = mask.reshape(*mask.shape, *([1] * (grad.ndim - 2)))
+            alive = alive or bool((grad * wide != 0).any())
+            foreign = torch.where(wide, 0.0, grad.abs().nan_to_num(nan=torch.inf))
+            difference = locate(foreign, 0.0, grad)
+            if difference is not None:
+                change = Change(key, foreign.flatten(2).any(-1), difference)
+                return change_finding(
+                    "BD303", evidence, subject, made, change,
+                    message="the gradient of one segment's outputs reaches the inputs of another",
+                    cause=CAUSE, fix=FIX,
+                )  # fmt: skip
+    if not alive:
+        raise Vacuous(f"the {subject.stage}'s outputs have no gradient at its inputs")
+    return None
+
+
+def input_gradients(
+    evidence: Evidence, subject: Subject, made: Constructed, mask: Tensor
+) -> dict[Key, Tensor]:
+    """Gradients at the float inputs of a random mix of the outputs at ``mask`` ``[rows, steps]``."""
+    batch = made.batch(subject)
+    keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
+    leaves = {key: batch.get(key).clone().requires_grad_() for key in keys}
+    batch.update(leaves)
+    try:
+        out = run_recurrent(subject, evidence.shaped(subject, batch), grad=True)
+    except Exception as error:
+        raise Skip(f"recurrent mode raises on the {subject.stage} ({first_line(error)})") from error
+    rows = as_rows(out, batch.shape)
+    total = mixed(rows.exclude("next"), evidence.outputs(subject, rows), mask)
+    if total is None or not leaves:
+        raise Vacuous(f"the {subject.stage}'s outputs have no gradient at its inputs")
+    grads = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
+    return {key: grad for key, grad in zip(keys, grads, strict=True) if grad is not None}
+
+
+def mixed(td: object, keys: list[Key], mask: Tensor) -> Tensor | None:
+    """A random mix of the differentiable outputs at ``mask``; None when there are none."""
+    generator = torch.Generator().manual_seed(5)
+    total: Tensor | None = None
+    present = set(tensor_keys(td))  # type: ignore[arg-type]
+    for key in keys:
+        value: Tensor | None = td.get(key) if key in present else None  # type: ignore[attr-defined]
+        if value is None or not value.requires_grad:
+            continue
+        weight = torch.randn(value.shape, generator=generator).to(value.dtype)
+        wide = mask.reshape(*mask.shape, *([1] * (value.ndim - 2)))
+        term = torch.where(wide, value * weight, torch.zeros_like(value)).sum()
+        total = term if total is None else total + term
+    return total
+
+
+RULE = Rule(
+    code="BD303",
+    name="gradient-crosses-reset",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

@@ -1,0 +1,93 @@
+"""One env or row of a batch changes another.
+
+Checks
+    The inputs of one row are changed, in recurrent mode and (for batched envs) in sequential mode; the other rows'
+    outputs must be the same to the last bit. A single env is tried with two rows, as a [B, T] replay batch has.
+
+Why it matters
+    Rows are different episodes. Batch normalisation in train mode, a state reshaped where it should be transposed,
+    a recurrence over the batch dimension all make one env's memory depend on its neighbours.
+
+Says nothing when
+    there is one row only and the module takes no second one, or no change changes anything.
+
+Fix
+    Keep every operation inside its row: normalise over features, transpose the state's dimensions instead of
+    reshaping them, recur over time.
+
+Example
+    h = state.transpose(0, 1).contiguous()   # [rows, layers, hidden] -> [layers, rows, hidden], not state.view(...)
+"""
+
+from __future__ import annotations
+
+import torch
+
+from rnncheck.checks.compare import Experiment, change_finding, recurrent_experiment
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.pipeline.probe import Constructed
+from rnncheck.pipeline.subject import Subject, unroll
+from rnncheck.results.model import Finding, Severity, Stage
+
+CAUSE = "an operation mixes the rows: batch statistics, a reshaped state, recurrence over the batch dimension"
+FIX = "keep every operation inside its row"
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Perturb one row, in both modes."""
+    findings: list[Finding] = []
+    compared, reason = 0, ""
+    for subject in evidence.subjects:
+        made = evidence.constructed(subject, max(2, evidence.constructed(subject).rows))
+        for mode in ("recurrent", "sequential"):
+            try:
+                finding = judge(evidence, subject, made, mode)
+            except (Skip, Vacuous) as why:
+                reason = reason or str(why)
+                continue
+            compared += made.rows - 1
+            findings += [finding] if finding else []
+    if not compared:
+        raise Vacuous(reason)
+    return Judgement(tuple(findings[:1]), compared, "the other rows stayed the same to the bit")
+
+
+def judge(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> Finding | None:
+    """The finding of one subject in one mode."""
+    experiment = experiment_of(evidence, subject, made, mode)
+    mask = torch.zeros_like(made.starts)
+    mask[0] = True
+    after = experiment.perturb(mask)
+    leaks = experiment.changed(after, ~mask)
+    if leaks:
+        return change_finding(
+            "BD305", evidence, subject, made, leaks[0],
+            message=f"{mode} mode: a change in row 0 changes other rows", cause=CAUSE, fix=FIX,
+        )  # fmt: skip
+    if not experiment.changed(after, mask):
+        raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
+    return None
+
+
+def experiment_of(
+    evidence: Evidence, subject: Subject, made: Constructed, mode: str
+) -> Experiment:
+    """The batch with several rows, run in one mode."""
+    if mode == "recurrent":
+        return recurrent_experiment(evidence, subject, made)
+    if subject.rank == 0:
+        raise Vacuous("the env is a single one: acting has one row")
+    return Experiment(
+        evidence, subject, made, lambda inputs: unroll(subject, inputs, made.starts)
+    )
+
+
+RULE = Rule(
+    code="BD305",
+    name="rows-mix",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

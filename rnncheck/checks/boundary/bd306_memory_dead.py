@@ -1,0 +1,105 @@
+"""Inside a segment, an earlier step changes nothing later: there is no recurrence.
+
+Checks
+    The first step of every segment is changed, in sequential and in recurrent mode. Some later output or state of
+    the same segment must change, in at least one bit.
+
+Why it matters
+    A policy without memory is a feed-forward policy with extra parameters: it runs, and learns what can be learnt
+    without memory. A state that is never written, or read and thrown away, looks like this.
+
+Says nothing when
+    all episodes have a single step, or no input can be changed. A memory that forgets fast passes: one bit, one
+    step later, is enough.
+
+Fix
+    Read the carry key, feed it to the cell and write the cell's new state to ``("next", key)``; in recurrent mode
+    step over the time dimension, the last one of the batch.
+
+Example
+    in_keys=["embed", "h", "is_init"], out_keys=["features", ("next", "h")]
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rnncheck.checks.compare import Experiment, recurrent_experiment, sizes, source_of
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.pipeline.probe import Constructed
+from rnncheck.pipeline.subject import Subject, unroll
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Change first steps and look at what follows."""
+    findings: list[Finding] = []
+    compared, reason = 0, ""
+    for subject in evidence.subjects:
+        made = evidence.constructed(subject)
+        for mode in ("sequential", "recurrent"):
+            try:
+                dead = is_dead(evidence, subject, made, mode)
+            except (Skip, Vacuous) as why:
+                reason = reason or str(why)
+                continue
+            compared += int(after_first(made).sum())
+            findings += [_finding(evidence, subject, made, mode)] if dead else []
+    if not compared:
+        raise Vacuous(reason)
+    return Judgement(tuple(findings), compared, "earlier steps change later ones in both modes")
+
+
+def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> bool:
+    """Whether nothing after the first steps changes."""
+    later = after_first(made)
+    if not bool(later.any()):
+        raise Vacuous("every episode of the env has a single step")
+    if mode == "recurrent":
+        experiment = recurrent_experiment(evidence, subject, made)
+    else:
+        experiment = Experiment(
+            evidence, subject, made, lambda inputs: unroll(subject, inputs, made.starts)
+        )
+    for scale in (1.0, 10.0):
+        after = experiment.perturb(made.starts, scale)
+        if experiment.changed(after, later):
+            return False
+    everything = torch.ones_like(made.starts)
+    if not experiment.changed(experiment.perturb(everything), everything):
+        raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
+    return True
+
+
+def after_first(made: Constructed) -> Tensor:
+    """Steps that are not the first of their segment."""
+    return ~made.starts
+
+
+def _finding(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> Finding:
+    return Finding(
+        code="BD306",
+        stage=subject.stage,
+        message=f"{mode} mode: the first step of a segment changes nothing after it",
+        quantity="later steps that change",
+        measured=0.0,
+        on=sizes(made),
+        bound=1.0,
+        bound_formula="at least one bit of one later step",
+        passing_bound=0.0,
+        cause="the state is not fed back: it is not read, not written, or constant",
+        fix="feed the carry key to the cell and write its new state to ('next', key)",
+        source=source_of(evidence, subject),
+    )
+
+
+RULE = Rule(
+    code="BD306",
+    name="memory-dead",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

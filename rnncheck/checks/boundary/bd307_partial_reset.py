@@ -1,0 +1,185 @@
+"""Some of the carry (one key, one layer, one env) is reset and some is not.
+
+Checks
+    At the first reset inside a recurrent batch the output is compared with what each choice of reset and kept parts
+    of the state would give; and in the collected data, which parts of the stored state are the initial state where a
+    trajectory starts.
+
+Why it matters
+    A cell state that survives while the hidden state is zeroed looks like a reset in every log. The policy acts on
+    half a memory of another episode.
+
+Says nothing when
+    everything is reset, or nothing is (BD301, CL403), or there is one part only.
+
+Fix
+    Reset every carry key, every layer and every env in the same place, with the same mask.
+
+Example
+    h, c = (torch.where(init, fresh, old) for fresh, old in ((h0, h), (c0, c)))
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.acted import Unreset, unreset
+from rnncheck.checks.compare import sizes, source_of
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Skip
+from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+from rnncheck.pipeline.probe import Constructed
+from rnncheck.pipeline.subject import Subject, next_key, unroll
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+Part = tuple[Key, int | None]  # a carry key, and a layer of it
+MOST_PARTS = 6
+
+
+def run(evidence: Evidence) -> Judgement:
+    """The recurrent pass of policy and critic, then the recorded states."""
+    findings: list[Finding] = []
+    compared = 0
+    for subject in evidence.subjects:
+        try:
+            finding, count = in_recurrent_mode(evidence, subject)
+        except Skip:
+            continue
+        findings += [finding] if finding else []
+        compared += count
+    recorded, count = in_recording(evidence)
+    findings += [recorded] if recorded else []
+    return Judgement(tuple(findings), compared + count, "resets are whole")
+
+
+def in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Finding | None, int]:
+    """Which parts of the state run over the first reset of row 0."""
+    evidence.needs_recurrence(subject)
+    made = evidence.constructed(subject)
+    begins = made.starts[0].nonzero().flatten().tolist()
+    if len(begins) < 2:
+        return None, 0
+    step, seen = begins[1], evidence.recurrent(subject, made)[0, begins[1]]
+    everything = parts(subject)
+    outcomes = {kept: _with_kept(subject, made, step, kept) for kept in choices(everything)}
+    fits = [kept for kept, out in outcomes.items() if _agree(evidence, subject, seen, out)]
+    whole = {(), tuple(everything)}
+    if not fits or whole & set(fits):
+        return None, 1
+    return _finding(evidence, subject, made, step, min(fits, key=len)), 1
+
+
+
+
+def parts(subject: Subject) -> list[Part]:
+    """Carry keys, and their layers where a state has several."""
+    found: list[Part] = []
+    for key, value in subject.fresh.items():
+        layers = value.shape[1] if value.ndim >= 3 and 1 < value.shape[1] <= 4 else 1
+        found += [(key, layer) for layer in range(layers)] if layers > 1 else [(key, None)]
+    return found
+
+
+def choices(everything: list[Part]) -> list[tuple[Part, ...]]:
+    """Subsets of parts that may have been kept; single parts and their complements when there are many."""
+    count = len(everything)
+    sizes_tried = range(count + 1) if count <= MOST_PARTS else (0, 1, count - 1, count)
+    return [kept for size in sizes_tried for kept in combinations(everything, size)]
+
+
+def _with_kept(
+    subject: Subject, made: Constructed, step: int, kept: tuple[Part, ...]
+) -> TensorDictBase:
+    state = {key: value[0, step : step + 1].clone() for key, value in made.stored.items()}
+    for key, layer in kept:
+        old = made.truth.get(next_key(key))[0, step - 1 : step]
+        if layer is None:
+            state[key] = old.clone()
+        else:
+            state[key][:, layer] = old[:, layer]
+    never = torch.zeros(1, 1, dtype=torch.bool)
+    return unroll(subject, made.inputs[:1, step : step + 1], never, state=state)[0, 0]
+
+
+def _agree(evidence: Evidence, subject: Subject, seen: TensorDictBase, out: TensorDictBase) -> bool:
+    keys = [k for k in evidence.outputs(subject, seen) if k in tensor_keys(out)]
+    dense = [k for k in keys if seen.get(k).is_floating_point()]
+    return bool(dense) and all(_near(seen.get(k), out.get(k)) for k in dense)
+
+
+def _near(left: Tensor, right: Tensor) -> bool:
+    return left.shape == right.shape and torch.allclose(left, right, rtol=1e-4, atol=1e-6)
+
+
+def _finding(
+    evidence: Evidence, subject: Subject, made: Constructed, step: int, kept: tuple[Part, ...]
+) -> Finding:
+    names = ", ".join(_name(part) for part in kept)
+    others = ", ".join(_name(part) for part in parts(subject) if part not in kept)
+    return Finding(
+        code="BD307",
+        stage=subject.stage,
+        message=f"recurrent mode resets {others} but keeps {names}",
+        key=dotted(kept[0][0]),
+        quantity="parts of the state that survive a reset",
+        measured=float(len(kept)),
+        on=sizes(made),
+        bound=0.0,
+        bound_formula="every part of the state is reset",
+        passing_bound=float(len(kept)),
+        where=Where(batch=(0,), step=step, segment=1, first_step=step),
+        cause=f"the reset mask is not applied to {names}",
+        fix=f"apply the same mask to {names}",
+        source=source_of(evidence, subject),
+    )
+
+
+def _name(part: Part) -> str:
+    key, layer = part
+    return dotted(key) if layer is None else f"{dotted(key)} layer {layer}"
+
+
+def in_recording(evidence: Evidence) -> tuple[Finding | None, int]:
+    """Parts that are reset at some recorded starts while others are not."""
+    try:
+        found = unreset(evidence)
+    except Skip:
+        return None, 0
+    bad = [item for item in found if item.stale]
+    good = [item for item in found if item.starts > item.stale]
+    if not bad or not good:
+        return None, sum(item.starts for item in found)
+    return _recorded_finding(evidence, bad[0], good[0]), sum(item.starts for item in found)
+
+
+def _recorded_finding(evidence: Evidence, bad: Unreset, good: Unreset) -> Finding:
+    return Finding(
+        code="BD307",
+        stage=Stage.COLLECT,
+        message=f"collected data: {bad.name} is not reset at {bad.stale} of {bad.starts} starts, "
+        f"{good.name} is at {good.starts - good.stale} of {good.starts}",
+        key=dotted(bad.key),
+        quantity="starts at which a part of the stored state is not the initial one",
+        measured=float(bad.stale),
+        bound=0.0,
+        bound_formula="every part of the state is reset",
+        passing_bound=float(bad.stale),
+        where=Where(batch=(bad.row,), step=bad.step),
+        cause="a reset does not reach every key, layer or env",
+        fix="prime every carry key and reset all of it where the env resets",
+        source=evidence.pipeline.source(Stage.ENV),
+    )
+
+
+RULE = Rule(
+    code="BD307",
+    name="partial-reset",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

@@ -1,0 +1,142 @@
+"""The catalogue of checks, read from their source files without running them.
+
+A check is one file, ``<family>/<code>_<name>.py``. Its docstring explains it and its ``RULE = Rule(...)`` names it; both
+are literals, so that ``rnncheck rule`` needs neither torch nor the check's own imports.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rnncheck.errors import UserError, did_you_mean
+from rnncheck.results.model import Severity, Stage
+
+SECTIONS = ("Checks", "Why it matters", "Says nothing when", "Fix", "Example")
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a check's file says about it; ``sections`` has the keys of ``SECTIONS``, in their order."""
+
+    code: str
+    name: str
+    severity: Severity
+    stage: Stage
+    summary: str
+    sections: dict[str, str]
+    family: str
+    file: Path
+
+    @property
+    def module(self) -> str:
+        """The check's module name."""
+        return f"rnncheck.checks.{self.family}.{self.file.stem}"
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Every check, in the order of the codes within the order of the families."""
+    found = [read(file) for file in HERE.glob("*/[a-z][a-z][0-9]*_*.py")]
+    return tuple(sorted(found, key=lambda entry: (entry.code[2:], entry.code)))
+
+
+def find(code_or_name: str) -> Entry:
+    """The check with this code or name, in any case; a UserError names the nearest when there is none."""
+    wanted = code_or_name.lower()
+    for entry in entries():
+        if wanted in (entry.code.lower(), entry.name):
+            return entry
+    known = [word for entry in entries() for word in (entry.code, entry.name)]
+    raise UserError(
+        f"no check is called {code_or_name!r}",
+        accepted="a code (BD301), a name (state-crosses-reset) or the beginning of a code (BD)",
+        hint=did_you_mean(code_or_name, known) or "`rnncheck rule` lists them all",
+    )
+
+
+def match(prefixes: Iterable[str]) -> tuple[Entry, ...]:
+    """The checks whose code begins with one of ``prefixes`` or whose name is one of them, in order.
+
+    A prefix that selects nothing is a UserError: an empty selection must not pass in silence.
+    """
+    chosen = {entry.code for prefix in prefixes for entry in _starting_with(prefix)}
+    return tuple(entry for entry in entries() if entry.code in chosen)
+
+
+def _starting_with(prefix: str) -> list[Entry]:
+    wanted = prefix.lower()
+    begun = [entry for entry in entries() if wanted and entry.code.lower().startswith(wanted)]
+    return begun or [find(prefix)]
+
+
+def read(file: Path) -> Entry:
+    """The entry of one check's file."""
+    tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    rule = _rule_call(tree, file)
+    summary, sections = parse_docstring(ast.get_docstring(tree, clean=False) or "")
+    return Entry(
+        code=_literal(rule["code"]),
+        name=_literal(rule["name"]),
+        severity=Severity[_member(rule["severity"])],
+        stage=Stage[_member(rule["stage"])],
+        summary=summary,
+        sections=sections,
+        family=file.parent.name,
+        file=file,
+    )
+
+
+def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """The first sentence and the named sections. A section's lines keep their own indentation."""
+    blocks = list(_blocks(inspect.cleandoc(text).splitlines()))
+    summary = " ".join(line.strip() for line in blocks[0][1] if line.strip())
+    found = {title: inspect.cleandoc("\n" + "\n".join(body)) for title, body in blocks[1:]}
+    return summary, {title: found.get(title, "") for title in SECTIONS}
+
+
+def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+    title, body = "", list[str]()
+    for line in lines:
+        if line.rstrip(" :") in SECTIONS:
+            yield title, body
+            title, body = line.rstrip(" :"), []
+        else:
+            body.append(line)
+    yield title, body
+
+
+def prose(text: str) -> str:
+    """A section's hard-wrapped lines joined to paragraphs; indented lines and lists stay as they are."""
+    parts = re.split(r"\n\s*\n", text)
+    return "\n\n".join(part if _laid_out(part) else " ".join(part.split()) for part in parts)
+
+
+def _laid_out(paragraph: str) -> bool:
+    return any(re.match(r"\s|[-*] |\d+[.)] ", line) for line in paragraph.splitlines())
+
+
+def _rule_call(tree: ast.Module, file: Path) -> dict[str, ast.expr]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(target, ast.Name) and target.id == "RULE" for target in targets):
+                return {word.arg: word.value for word in node.value.keywords if word.arg}
+    raise LookupError(f"{file}: a check defines RULE = Rule(code=..., name=..., ...)")
+
+
+def _literal(node: ast.expr) -> str:
+    return str(ast.literal_eval(node))
+
+
+def _member(node: ast.expr) -> str:
+    """``ERROR`` of ``Severity.ERROR``."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    raise LookupError(f"line {node.lineno}: severity and stage are written as enum members")

@@ -1,0 +1,87 @@
+"""The recorded outputs are those of a memoryless policy, not of the sequential one.
+
+Checks
+    Every recorded trajectory is replayed alone, step by step, from a fresh state. Where the recorded outputs are not
+    those of the replay they are held against the same steps run each from a fresh state.
+
+Why it matters
+    The policy acts without memory while it is trained with one. Nothing raises: a missing state primer makes
+    TorchRL's modules start from zero at every step.
+
+Says nothing when
+    no recorded output is a function of the observations, or memory makes no difference to any of them. Steps of a
+    random policy are left out.
+
+Fix
+    Let the env carry the state: append the policy's state primers, or build the collector with
+    ``auto_register_policy_transforms=True``.
+
+Example
+    env.append_transform(get_primers_from_module(policy))
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.acted import Replayed, acted_mismatch, compared_keys, memoryless, place, replayed
+from rnncheck.checks.compare import Mismatch, mismatches
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.pipeline.keys import dotted
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """The worst mismatch, if a memoryless policy explains it."""
+    if not evidence.policy.carry:
+        raise Vacuous("no module of the policy carries state (WR101)")
+    items = replayed(evidence)
+    compared = sum(len(compared_keys(evidence, i)) * i.recorded.shape[1] for i in items)
+    found = acted_mismatch(evidence)
+    if found is None:
+        if compared and all(_memory_is_idle(evidence, item) for item in items):
+            raise Vacuous("memory makes no difference to any recorded output")
+        return Judgement((), compared, f"{compared} recorded outputs are the sequential policy's")
+    item, worst = found
+    if mismatches(item.recorded, memoryless(evidence, item), None, compared_keys(evidence, item)):
+        return Judgement((), compared, "the recorded outputs are not memoryless (but see CL406)")
+    return Judgement((_finding(evidence, item, worst),), compared)
+
+
+def _memory_is_idle(evidence: Evidence, item: Replayed) -> bool:
+    keys = compared_keys(evidence, item)
+    return not mismatches(memoryless(evidence, item), item.truth, item.oracle, keys)
+
+
+def _finding(evidence: Evidence, item: Replayed, worst: Mismatch) -> Finding:
+    d = worst.difference
+    missing = sorted(dotted(k) for k in set(evidence.policy.carry) - evidence.policy.primed)
+    return Finding(
+        code="CL401",
+        stage=Stage.COLLECT,
+        message=f"the policy acted without memory: recorded {dotted(worst.key)} is the memoryless policy's",
+        key=dotted(worst.key),
+        quantity=f"max abs difference of {dotted(worst.key)}, recorded against the sequential replay",
+        measured=d.worst,
+        on=f"a recorded trajectory of {item.recorded.shape[1]} steps",
+        bound=worst.bound,
+        bound_formula=worst.formula,
+        passing_bound=d.worst,
+        where=place(item, d.step, d.feature, d.first_step),
+        cause=f"no state reaches the policy: {', '.join(missing)} is not given by the env"
+        if missing
+        else "the state that the policy writes never comes back to it",
+        fix="append the policy's state primers to the env: "
+        "env.append_transform(get_primers_from_module(policy)), or give the collector "
+        "auto_register_policy_transforms=True",
+        source=evidence.pipeline.source(Stage.ENV if missing else Stage.COLLECT),
+    )
+
+
+RULE = Rule(
+    code="CL401",
+    name="acted-without-memory",
+    severity=Severity.ERROR,
+    stage=Stage.COLLECT,
+    run=run,
+    needs=(Stage.POLICY, Stage.COLLECT),
+)

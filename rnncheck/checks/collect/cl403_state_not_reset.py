@@ -1,0 +1,68 @@
+"""The stored state at a segment's start is not the initial state.
+
+Checks
+    At every recorded start (after a done, or a true start flag at a new trajectory) the stored state is held against
+    what the env's reset gives. A stale state counts only where it changes an output of that step, in sequential or in
+    recurrent mode.
+
+Why it matters
+    Recurrent mode starts a segment from the state stored at its start, so an old episode's memory enters training
+    even where acting ignores it.
+
+Says nothing when
+    the data holds no state, the primer is random (WR105), or the module masks the stale state itself in both modes.
+
+Fix
+    Append the state primer to the env that the collector steps, so that every reset writes the initial state.
+
+Example
+    env.append_transform(policy[0].make_tensordict_primer())
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.acted import Unreset, unreset
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.pipeline.keys import dotted
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+
+def run(evidence: Evidence) -> Judgement:
+    """All carry keys at all recorded starts."""
+    items = unreset(evidence)
+    starts = sum(item.starts for item in items)
+    if not starts:
+        raise Vacuous("the data holds no state at any recorded start")
+    stale = [item for item in items if item.stale]
+    findings = [_finding(evidence, max(stale, key=lambda i: i.worst))] if stale else []
+    return Judgement(tuple(findings), starts, f"{starts} stored states are the initial state")
+
+
+def _finding(evidence: Evidence, item: Unreset) -> Finding:
+    return Finding(
+        code="CL403",
+        stage=Stage.COLLECT,
+        message=f"the stored {item.name} is not the initial state at {item.stale} of {item.starts} starts",
+        key=dotted(item.key),
+        quantity=f"max abs difference of {dotted(item.key)} and the initial state",
+        measured=item.worst,
+        on=f"{item.starts} recorded starts",
+        bound=0.0,
+        bound_formula="the same to the bit",
+        passing_bound=item.worst,
+        where=Where((item.row,), item.step),
+        cause="the env's reset does not write this state, or the collector keeps the old one",
+        fix="append the state primer to the env that the collector steps",
+        source=evidence.pipeline.source(Stage.ENV),
+    )
+
+
+RULE = Rule(
+    code="CL403",
+    name="state-not-reset",
+    severity=Severity.ERROR,
+    stage=Stage.COLLECT,
+    run=run,
+    needs=(Stage.POLICY, Stage.COLLECT),
+)

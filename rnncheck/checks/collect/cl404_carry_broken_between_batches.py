@@ -1,0 +1,96 @@
+"""The first step of a batch does not continue the last one's.
+
+Checks
+    Where a batch goes on with a trajectory of the batch before it (same trajectory number or same row, and the
+    observation continues), its first stored state is held against the last next state there.
+
+Why it matters
+    A collector that starts every batch from a zero state while the episode goes on acts with a memory that is cut
+    every ``frames_per_batch`` steps.
+
+Says nothing when
+    there is one batch only, every batch begins with a reset, or the data holds no state.
+
+Fix
+    Keep the last tensordict between batches (``step_mdp`` of the last step), or reset the env as well.
+
+Example
+    Collector(..., reset_at_each_iter=False)   # keeps env and state together
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.numerics.difference import bits_differ, gap
+from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.pipeline.recorded import Joint, Recording
+from rnncheck.pipeline.subject import next_key
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+Place = tuple[int, int]  # batch, row
+
+
+def run(evidence: Evidence) -> Judgement:
+    """First states of all later batches."""
+    recording, compared = evidence.recording, 0
+    broken: list[tuple[Key, Place, float]] = []
+    for number, row, before in continuing(recording):
+        for key in evidence.policy.carry:
+            here = recording.batches[number].data.get(key, None)
+            after = recording.batches[before[0]].data.get(next_key(key), None)
+            if here is None or after is None:
+                continue
+            compared += 1
+            first, last = here[row, 0], after[before[1], before[2]]
+            if bool(bits_differ(first, last.to(first.dtype)).any()):
+                broken.append((key, (number, row), float(gap(first, last).max())))
+    if not compared:
+        raise Vacuous("no batch goes on with a trajectory of the batch before it")
+    findings = (_finding(evidence, broken, compared),) if broken else ()
+    return Judgement(findings, compared, f"{compared} states go on between batches")
+
+
+def continuing(recording: Recording) -> list[tuple[int, int, tuple[int, int, int]]]:
+    """Batches and rows whose first step follows a step of the batch before, both of the policy's own."""
+    found = []
+    for number, rows in enumerate(recording.batches):
+        for row, before in enumerate(rows.where_before):
+            if before is None or rows.random or recording.batches[before[0]].random:
+                continue
+            if rows.joints[row, 0] == Joint.CONTINUES:
+                found.append((number, row, before))
+    return found
+
+
+def _finding(
+    evidence: Evidence, broken: list[tuple[Key, Place, float]], compared: int
+) -> Finding:
+    key, place, size = max(broken, key=lambda item: item[2])
+    return Finding(
+        code="CL404",
+        stage=Stage.COLLECT,
+        message=f"{dotted(key)} at the first step of a batch is not the state that the batch before ended in, "
+        f"at {len(broken)} of {compared} joints",
+        key=dotted(key),
+        quantity=f"max abs difference of {dotted(key)} at the first step and next.{dotted(key)} before it",
+        measured=size,
+        on=f"{compared} joints of batches",
+        bound=0.0,
+        bound_formula="the same to the bit",
+        passing_bound=size,
+        where=Where(place, 0, first_step=0),
+        cause="the collector drops the state at the end of a batch but not the episode",
+        fix="start the next batch from step_mdp of the last step, or reset the env as well",
+        source=evidence.pipeline.source(Stage.COLLECT),
+    )
+
+
+RULE = Rule(
+    code="CL404",
+    name="carry-broken-between-batches",
+    severity=Severity.ERROR,
+    stage=Stage.COLLECT,
+    run=run,
+    needs=(Stage.POLICY, Stage.COLLECT),
+)

@@ -1,0 +1,114 @@
+"""A done or a change of trajectory without a start flag, or the reverse; a junction of workers or rows.
+
+Checks
+    The recorded start flag is compared with where trajectories begin by the env's done flags, by the collector's
+    trajectory numbers, and by observations that do not continue. Every beginning must be marked, nothing else may be.
+
+Why it matters
+    In recurrent mode the flag is all that keeps two trajectories apart: an unmarked junction joins them, a false mark
+    cuts one in two.
+
+Says nothing when
+    the data holds no start flag (WR102). A batch that begins in the middle of a trajectory needs no mark there.
+
+Fix
+    Write ``is_init`` with InitTracker on the env that the collector steps, and mark the first step of every row,
+    worker or slice when you join them.
+
+Example
+    flat = data.reshape(-1); flat["is_init"][::T] = True   # rows of length T, joined
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.pipeline.recorded import Joint, Rows
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+KINDS = {
+    "done": "steps after a done have no start flag",
+    "begin": "first steps of trajectories have no start flag",
+    "joint": "junctions of two trajectories have no start flag",
+    "extra": "steps inside a trajectory have a start flag",
+}
+CAUSES = {
+    "done": "the start flag misses some resets (an env of the batch, truncations, or all)",
+    "begin": "the start flag is not written at resets",
+    "joint": "rows, workers or stretches were joined end to end without a mark",
+    "extra": "the start flag is written at steps that follow no reset (inverted, late, or another env's)",
+}
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """Steps of one batch whose flag is wrong in one way."""
+
+    kind: str
+    batch: int
+    mask: Tensor
+
+
+def run(evidence: Evidence) -> Judgement:
+    """All flags of all batches."""
+    recording, wrong, compared = evidence.recording, list[Wrong](), 0
+    for number, rows in enumerate(recording.batches):
+        flag = recording.flag(rows)
+        if flag is not None:
+            compared += int(rows.valid.sum())
+            wrong += judge(number, rows, flag)
+    if not compared:
+        raise Vacuous("the data holds no start flag")
+    findings = [_finding(evidence, kind, wrong) for kind in KINDS if any(w.kind == kind for w in wrong)]
+    return Judgement(tuple(findings), compared, f"{compared} start flags are right")
+
+
+def judge(number: int, rows: Rows, flag: Tensor) -> Iterator[Wrong]:
+    """What is wrong with the flags of one batch."""
+    masks = {
+        "done": (rows.joints == Joint.AFTER_DONE) & ~flag,
+        "begin": (rows.joints == Joint.BEGINS) & ~flag,
+        "joint": (rows.joints == Joint.CUT) & ~flag,
+        "extra": (rows.joints == Joint.CONTINUES) & flag,
+    }
+    masks["joint"][:, 0] = False
+    for kind, mask in masks.items():
+        if bool((mask & rows.valid).any()):
+            yield Wrong(kind, number, mask & rows.valid)
+
+
+def _finding(evidence: Evidence, kind: str, wrong: list[Wrong]) -> Finding:
+    mine = [item for item in wrong if item.kind == kind]
+    count = sum(int(item.mask.sum()) for item in mine)
+    row, step = mine[0].mask.nonzero()[0].tolist()
+    return Finding(
+        code="CL405",
+        stage=Stage.COLLECT,
+        message=f"{count} {KINDS[kind]}",
+        key="is_init",
+        quantity="start flags that are wrong",
+        measured=float(count),
+        on=f"{len(evidence.recording.batches)} batches",
+        bound=0.0,
+        bound_formula="every beginning is marked, nothing else",
+        passing_bound=float(count),
+        where=Where((mine[0].batch, row), step, first_step=step),
+        cause=CAUSES[kind],
+        fix="write is_init with InitTracker on the env that is stepped; mark the first step of what you join",
+        source=evidence.pipeline.source(Stage.COLLECT if kind == "joint" else Stage.ENV),
+    )
+
+
+RULE = Rule(
+    code="CL405",
+    name="boundary-unmarked",
+    severity=Severity.ERROR,
+    stage=Stage.COLLECT,
+    run=run,
+    needs=(Stage.POLICY, Stage.COLLECT),
+)

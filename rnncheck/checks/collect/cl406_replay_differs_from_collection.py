@@ -1,0 +1,118 @@
+"""Recurrent mode on the collected data gives other outputs than were acted on.
+
+Checks
+    Each collected batch is given to the module in recurrent mode as it is: its own start flags, stored states and
+    layout. The outputs are held against the recorded ones, with float64 as the judge of rounding.
+
+Why it matters
+    This is the step that training takes. If it does not reproduce what was acted on, ratios are not 1, advantages
+    are those of another policy.
+
+Says nothing when
+    recurrent mode raises, or no recorded output is a function of the observations. Batches of a random policy are
+    left out.
+
+Fix
+    See which other check failed: memory while acting (CL401), flags (CL405), the modes themselves (EQ201, BD301).
+
+Example
+    with set_recurrent_mode(True): out = policy(batch.select(*policy.in_keys))   # out["logits"] == batch["logits"]
+"""
+
+from __future__ import annotations
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+
+from rnncheck.checks.compare import Mismatch, mismatches
+from rnncheck.checks.evidence import Evidence, as_rows, first_line
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+from rnncheck.pipeline.recorded import Rows
+from rnncheck.pipeline.subject import Subject, run_recurrent
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+MOST_BATCHES = 4  # without --thorough
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every batch of the policy's own steps."""
+    subject, compared = evidence.policy, 0
+    worst: tuple[int, Mismatch] | None = None
+    batches = [(n, rows) for n, rows in enumerate(evidence.recording.batches) if not rows.random]
+    for number, rows in batches if evidence.thorough else batches[:MOST_BATCHES]:
+        keys = recorded_outputs(evidence, subject, rows)
+        found = replay(evidence, subject, rows, keys)
+        compared += len(keys) * int(rows.valid.sum())
+        if found and (worst is None or found.difference.relative > worst[1].difference.relative):
+            worst = (number, found)
+    if not compared:
+        raise Vacuous("no recorded output is a function of the observations alone")
+    findings = (_finding(evidence, *worst),) if worst else ()
+    return Judgement(findings, compared, f"{compared} recorded outputs are reproduced")
+
+
+def recorded_outputs(evidence: Evidence, subject: Subject, rows: Rows) -> list[Key]:
+    """Recorded root outputs that are not random under exploration."""
+    made = evidence.constructed(subject)
+    keys = evidence.outputs(subject, made.truth)
+    noisy = evidence.noisy(subject, explore=True)
+    return [key for key in keys if key in tensor_keys(rows.data) and key not in noisy]
+
+
+def replay(
+    evidence: Evidence, subject: Subject, rows: Rows, keys: list[Key]
+) -> Mismatch | None:
+    """The worst recorded output that recurrent mode does not reproduce."""
+    batch = as_recorded(subject, rows)
+    try:
+        out = as_rows(run_recurrent(subject, batch), rows.data.shape)
+        exact = None
+        if evidence.runs_in_double(subject, subject.inputs_of(rows.data[:1])):
+            exact = as_rows(run_recurrent(subject, batch, dtype=torch.float64), rows.data.shape)
+    except Exception as error:
+        raise Skip(f"recurrent mode raises on the collected data ({first_line(error)})") from error
+    found = mismatches(rows.data.select(*keys), out, exact, keys, rows.valid)
+    return found[0] if found else None
+
+
+def as_recorded(subject: Subject, rows: Rows) -> TensorDictBase:
+    """What the module reads of a collected batch, in the collector's layout."""
+    inputs = subject.inputs_of(rows.data)
+    td = TensorDict({key: inputs.get(key) for key in tensor_keys(inputs)}, rows.data.shape)
+    for key in (*subject.flags, *subject.carry):
+        value = rows.data.get(key, None)
+        if value is not None:
+            td.set(key, value)
+    return td.reshape(rows.shape)
+
+
+def _finding(evidence: Evidence, number: int, found: Mismatch) -> Finding:
+    d = found.difference
+    return Finding(
+        code="CL406",
+        stage=Stage.COLLECT,
+        message=f"recurrent mode on the collected data gives another {dotted(found.key)} than was acted on",
+        key=dotted(found.key),
+        quantity=f"max abs difference of {dotted(found.key)}, recurrent against recorded",
+        measured=d.worst,
+        on=f"batch {number} as collected",
+        bound=found.bound,
+        bound_formula=found.formula,
+        passing_bound=d.worst,
+        where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
+        cause="acting and the recurrent pass disagree: see the other findings for which of them is wrong",
+        fix="make the data reproducible: state carried while acting, every start marked, the same cell in both modes",
+        source=evidence.pipeline.source(Stage.COLLECT),
+        details={"elements beyond the bound": f"{d.differing} of {d.elements}"},
+    )
+
+
+RULE = Rule(
+    code="CL406",
+    name="replay-differs-from-collection",
+    severity=Severity.ERROR,
+    stage=Stage.COLLECT,
+    run=run,
+    needs=(Stage.POLICY, Stage.COLLECT),
+)

@@ -1,0 +1,65 @@
+"""The state at a segment's end differs from the unroll's.
+
+Checks
+    After a recurrent pass over episode heads, ``("next", key)`` at the last step of every segment is held against
+    the isolated replay's state there. Other steps are not judged: TorchRL writes zeros to them.
+
+Why it matters
+    The end state is where the next batch, a bootstrap value or a target continues. A wrong one (0 for every
+    trajectory shorter than the longest, as in torchrl up to 0.12) starts them from a memory that never was.
+
+Says nothing when
+    recurrent mode writes no state, or has no recurrent mode.
+
+Fix
+    Write each segment's own last state at its last step, not the padded one and not the row's.
+
+Example
+    td["next", "h"] = torch.stack(states, -2)   # every step's new state
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.compare import mismatch_finding, mismatches
+from rnncheck.checks.equivalence.eq201_modes_disagree import variants
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.pipeline.keys import dotted, tensor_keys
+from rnncheck.pipeline.subject import next_key
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """End states of all segments, for policy and critic."""
+    findings: list[Finding] = []
+    compared = 0
+    for subject in evidence.subjects:
+        evidence.needs_recurrence(subject)
+        for made, _ in variants(evidence, subject):
+            out = evidence.recurrent(subject, made)
+            written = [next_key(k) for k in subject.carry if next_key(k) in tensor_keys(out)]
+            keys = [key for key in written if key not in evidence.noisy(subject)]
+            found = mismatches(out, made.truth, made.oracle, keys, made.ends)
+            compared += len(keys) * int(made.ends.sum())
+            if found:
+                findings.append(
+                    mismatch_finding(
+                        "EQ202", evidence, subject, made, found[0],
+                        message=f"recurrent mode: {dotted(found[0].key)} at a segment's end is not the state there",
+                        cause="the end state is taken from the padding, from another step or from the row's end",
+                        fix="write every segment's last state at its own last step",
+                    )  # fmt: skip
+                )
+                break
+    note = f"{compared} end states agree" if compared else "recurrent mode writes no state"
+    return Judgement(tuple(findings), compared, note)
+
+
+RULE = Rule(
+    code="EQ202",
+    name="end-state-wrong",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

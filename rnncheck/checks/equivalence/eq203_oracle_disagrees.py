@@ -1,0 +1,196 @@
+"""LSTM or GRU outputs differ from the float64 cell equations: says which mode is at fault.
+
+Checks
+    For every LSTMModule and GRUModule (and subclasses) the inputs that it gets while playing are taken, and its
+    outputs in both modes are held against the equations of torch.nn.LSTM and torch.nn.GRU, computed in float64 from
+    its weights.
+
+Why it matters
+    When two modes disagree, one of them is right. When both agree, both can be wrong: a swapped gate, a backend
+    with a wrong kernel, weights that are not the ones that are trained.
+
+Says nothing when
+    the policy has no LSTMModule or GRUModule; a bidirectional one or one with active dropout is left out.
+
+Fix
+    Use the stock module, or compare the named mode's code with the equations.
+
+Example
+    LSTMModule(input_size=4, hidden_size=64, in_key="observation", out_key="features")
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
+from torchrl.modules import GRUModule, LSTMModule
+
+from rnncheck.checks.compare import Mismatch, mismatches, source_of
+from rnncheck.checks.evidence import Evidence, first_line
+from rnncheck.checks.rule import Judgement, Rule, Skip
+from rnncheck.numerics import cells
+from rnncheck.pipeline.keys import as_key, dotted
+from rnncheck.pipeline.modes import measuring
+from rnncheck.pipeline.probe import Piece
+from rnncheck.pipeline.subject import Carrier, Subject, call, unroll
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One RNN over one head: what it read, and what the equations make of it; all ``[1, steps, ...]``."""
+
+    inputs: TensorDictBase
+    exact: TensorDictBase
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every stock RNN of policy and critic, in both modes."""
+    findings: list[Finding] = []
+    compared = 0
+    for subject in evidence.subjects:
+        for carrier in subject.carriers:
+            if not judgeable(carrier.module):
+                continue
+            piece = max(evidence.pieces(subject)[0], key=lambda p: p.inputs.shape[1])
+            item = judged(subject, carrier, piece)
+            compared += item.inputs.shape[1]
+            for mode in ("sequential", "recurrent"):
+                found = wrong(carrier, item, mode)
+                findings += [_finding(evidence, subject, carrier, found, mode)] if found else []
+    if not compared:
+        raise Skip("no LSTMModule or GRUModule whose equations could be asked")
+    return Judgement(tuple(findings), compared, f"{compared} steps agree with the cell equations")
+
+
+def rnn_of(module: nn.Module) -> nn.Module | None:
+    """The RNN inside a stock module."""
+    if isinstance(module, LSTMModule):
+        return module.lstm
+    return module.gru if isinstance(module, GRUModule) else None
+
+
+def judgeable(module: nn.Module) -> bool:
+    """A stock RNN that is causal and draws no random numbers."""
+    rnn = rnn_of(module)
+    if rnn is None or getattr(rnn, "bidirectional", False):
+        return False
+    return not (getattr(rnn, "dropout", 0) and rnn.training and getattr(rnn, "num_layers", 1) > 1)
+
+
+def judged(subject: Subject, carrier: Carrier, piece: Piece) -> Judged:
+    """Replay a head, catching what the carrier reads at every step."""
+    network = subject.copy()
+    target = network.get_submodule(carrier.path) if carrier.path else network
+    key, seen = as_key(carrier.module.in_keys[0]), list[Tensor]()
+    handle = target.register_forward_pre_hook(
+        lambda _, args, kwargs: _catch(seen, key, args, kwargs), with_kwargs=True
+    )
+    starts = torch.zeros(1, piece.inputs.shape[1], dtype=torch.bool)
+    starts[:, 0] = True
+    state = {name: value[:, 0] for name, value in piece.stored.items()}
+    try:
+        unroll(subject, piece.inputs, starts, state=state, fresh=state, module=network)
+    finally:
+        handle.remove()
+    return _with_equations(carrier, torch.stack(seen).unsqueeze(0))
+
+
+def _catch(seen: list[Tensor], key: tuple[str, ...], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    td = next((a for a in (*args, *kwargs.values()) if isinstance(a, TensorDictBase)), None)
+    if td is not None:
+        seen.append(td.get(key).detach().clone().flatten())
+
+
+def _with_equations(carrier: Carrier, values: Tensor) -> Judged:
+    steps = values.shape[1]
+    rnn = rnn_of(carrier.module)
+    assert rnn is not None
+    keys = [as_key(key) for key in carrier.module.in_keys[1:-1]]
+    shapes = carrier.module.make_tensordict_primer().primers if _named(carrier) else None
+    zeros = tuple(
+        torch.zeros(tuple(shapes[key].shape) if shapes is not None else _shape(rnn)) for key in keys
+    )
+    outputs, _ = cells.unroll(cells.weights(rnn), values[0], zeros)
+    init = torch.zeros(1, steps, 1, dtype=torch.bool)
+    init[:, 0] = True
+    td = TensorDict({as_key(carrier.module.in_keys[0]): values}, batch_size=[1, steps])
+    td.set("is_init", init)
+    for key, zero in zip(keys, zeros, strict=True):
+        td.set(key, zero.to(values.dtype).expand(1, steps, *zero.shape).clone())
+    out = as_key(carrier.module.out_keys[0])
+    return Judged(td, TensorDict({out: outputs.unsqueeze(0)}, batch_size=[1, steps]))
+
+
+def _named(carrier: Carrier) -> bool:
+    try:
+        carrier.module.make_tensordict_primer()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _shape(rnn: nn.Module) -> tuple[int, int]:
+    return (int(rnn.num_layers), int(rnn.hidden_size))
+
+
+def wrong(carrier: Carrier, item: Judged, mode: str) -> Mismatch | None:
+    """The mismatch of one mode with the equations."""
+    module = carrier.module
+    key = as_key(module.out_keys[0])
+    try:
+        with measuring(recurrent=mode == "recurrent"):
+            out = call(module, item.inputs.clone()) if mode == "recurrent" else _stepped(module, item)
+    except Exception as error:
+        raise Skip(f"{mode} mode raises ({first_line(error)})") from error
+    reference = item.exact.to(out.get(key).dtype)
+    found = mismatches(out, reference, item.exact, [key])
+    return found[0] if found else None
+
+
+def _stepped(module: nn.Module, item: Judged) -> TensorDictBase:
+    steps, outputs = item.inputs.unbind(1), []
+    keys = [as_key(key) for key in module.in_keys[1:-1]]
+    nexts = [as_key(key) for key in module.out_keys[1:]]
+    state = {key: steps[0].get(key) for key in keys}
+    for step in steps:
+        out = call(module, step.clone().update(state))
+        state = {key: out.get(name) for key, name in zip(keys, nexts, strict=True)}
+        outputs.append(out)
+    return torch.stack(outputs, 1)
+
+
+def _finding(
+    evidence: Evidence, subject: Subject, carrier: Carrier, found: Mismatch, mode: str
+) -> Finding:
+    d = found.difference
+    name = type(carrier.module).__name__
+    return Finding(
+        code="EQ203",
+        stage=subject.stage,
+        message=f"{mode} mode of {name} {carrier.path or 'itself'} is not what its cell equations give",
+        key=dotted(found.key),
+        quantity=f"max abs error of {dotted(found.key)} against the float64 equations",
+        measured=d.worst,
+        on="one episode head, alone, from a zero state",
+        bound=found.bound,
+        bound_formula=found.formula,
+        passing_bound=d.worst,
+        where=Where((d.row,), d.step, d.feature, 0, d.first_step),
+        cause=f"the {mode} pass of this module computes another cell",
+        fix="use the stock forward pass, or compare the gates and their order with the equations",
+        source=source_of(evidence, subject),
+    )
+
+
+RULE = Rule(
+    code="EQ203",
+    name="oracle-disagrees",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

@@ -1,0 +1,113 @@
+"""Flat, [B, T], 3-d, non-contiguous or one-row input give different numbers.
+
+Checks
+    The same episode heads are run in recurrent mode laid out flat, as [B, T], with one row, as a transposed view and
+    (for stock modules and envs with two batch dimensions) in 3-d; each must give what the isolated replay gives. Rows
+    begin at a trajectory's start in every layout.
+
+Why it matters
+    A collector gives [T] or [N, T], a slice sampler gives flat batches, a padded one [B, T]. A module that takes the
+    wrong dimension for time runs on all of them, and is right on one.
+
+Says nothing when
+    the module has no recurrent mode. A layout that raises is left out: that is loud enough.
+
+Fix
+    Time is the last batch dimension: index it with ``[..., t, :]``, never with ``[:, t]`` or ``[t]``.
+
+Example
+    for t in range(x.shape[-2]): ...x[..., t, :]...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensordict import TensorDictBase
+from torchrl.modules import GRUModule, LSTMModule
+
+from rnncheck.checks.compare import Mismatch, mismatch_finding, mismatches
+from rnncheck.checks.evidence import Evidence, as_rows
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.probe import Constructed
+from rnncheck.pipeline.subject import Subject, run_recurrent
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every layout of policy and critic."""
+    findings: list[Finding] = []
+    tried: list[str] = []
+    for subject in evidence.subjects:
+        evidence.needs_recurrence(subject)
+        made = evidence.constructed(subject, max(2, evidence.constructed(subject).rows))
+        usual = _mismatch(evidence, subject, evidence.constructed(subject), None)
+        if usual is not None:
+            raise Vacuous("the usual layout is wrong already (EQ201)")
+        for name, batch in layouts(evidence, subject, made):
+            found = _mismatch(evidence, subject, made, batch)
+            if isinstance(found, Mismatch):
+                findings.append(_finding(evidence, subject, made, found, name))
+                break
+            tried += [name] if found is None else []
+    return Judgement(tuple(findings), len(tried), ", ".join(dict.fromkeys(tried)))
+
+
+def layouts(
+    evidence: Evidence, subject: Subject, made: Constructed
+) -> Iterator[tuple[str, TensorDictBase]]:
+    """The constructed batch in every layout that a pipeline may present."""
+    batch = made.batch(subject)
+    yield "[B, T]", batch
+    yield "flat", batch.reshape(-1)
+    yield "one row", batch[:1]
+    yield "transposed view", batch.apply(_time_major)
+    stock = all(isinstance(c.module, LSTMModule | GRUModule) for c in subject.carriers)
+    if stock or subject.rank > 1:
+        yield "3-d", batch.unsqueeze(0)
+
+
+def _time_major(value):  # type: ignore[no-untyped-def]
+    return value.transpose(0, 1).contiguous().transpose(0, 1)
+
+
+def _mismatch(
+    evidence: Evidence, subject: Subject, made: Constructed, batch: TensorDictBase | None
+) -> Mismatch | None | bool:
+    """The worst mismatch of one layout, None when it agrees, False when it raises."""
+    if batch is None:
+        out: TensorDictBase = evidence.recurrent(subject, made)
+    else:
+        try:
+            result = run_recurrent(subject, batch)
+            rows = batch.numel() // made.steps
+            out = as_rows(result, made.starts[:rows].shape)
+        except Exception:  # loud enough
+            return False
+    rows = out.shape[0]
+    oracle = None if made.oracle is None else made.oracle[:rows]
+    keys = [key for key in evidence.outputs(subject, out) if key in tensor_keys(made.truth)]
+    found = mismatches(out, made.truth[:rows], oracle, keys)
+    return found[0] if found else None
+
+
+def _finding(
+    evidence: Evidence, subject: Subject, made: Constructed, found: Mismatch, name: str
+) -> Finding:
+    return mismatch_finding(
+        "EQ204", evidence, subject, made, found,
+        message=f"recurrent mode on the layout '{name}' gives other numbers than on the usual one",
+        cause="the module takes another dimension for time or rows than the last batch dimension",
+        fix="index time with [..., t, :] and fold all earlier batch dimensions into rows",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    code="EQ204",
+    name="layout-changes-result",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

@@ -1,0 +1,59 @@
+"""Running rules one by one: each ends in a result, whatever happens inside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from rnncheck.checks.evidence import Evidence, first_line
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.errors import StageError
+from rnncheck.pipeline.timeout import time_limit
+from rnncheck.results.events import CheckFinished, CheckStarted, Event
+from rnncheck.results.model import CheckResult, Finding, Outcome, Stage
+
+
+def run_rules(rules: Iterable[Rule], evidence: Evidence) -> Iterator[Event]:
+    """Events of all rules in order; a rule that crashes is an error outcome and the next one runs."""
+    for rule in rules:
+        yield CheckStarted(rule.code, rule.name, rule.stage)
+        yield CheckFinished(run_rule(rule, evidence))
+
+
+def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
+    """One rule's outcome. A check that compared nothing is vacuous, never passed."""
+    begin = time.perf_counter()
+    missing = [stage for stage in rule.needs if not _present(stage, evidence)]
+    outcome, reason, findings = Outcome.SKIPPED, "", tuple[Finding, ...]()
+    try:
+        if missing:
+            raise Skip(f"the spec has no {missing[0]} stage")
+        with time_limit(rule.stage, evidence.pipeline.spec.verify.timeout):
+            outcome, reason, findings = conclude(rule.run(evidence))
+    except Skip as skip:
+        reason = str(skip)
+    except Vacuous as vacuous:
+        outcome, reason = Outcome.VACUOUS, str(vacuous)
+    except StageError as error:
+        outcome, reason = Outcome.ERROR, error.message
+    except Exception as error:
+        outcome, reason = Outcome.ERROR, f"the check itself crashed: {first_line(error)}"
+    seconds = time.perf_counter() - begin
+    return CheckResult(
+        rule.code, rule.name, rule.severity, rule.stage, outcome, reason, seconds, findings
+    )
+
+
+def conclude(judgement: Judgement) -> tuple[Outcome, str, tuple[Finding, ...]]:
+    """Outcome, reason and findings of a judgement."""
+    if judgement.findings:
+        return Outcome.FAILED, judgement.note, judgement.findings
+    if judgement.compared == 0:
+        return Outcome.VACUOUS, judgement.note or "there was nothing to compare", ()
+    return Outcome.PASSED, judgement.note, ()
+
+
+def _present(stage: Stage, evidence: Evidence) -> bool:
+    if stage is Stage.COLLECT:
+        return evidence.pipeline.spec.collect is not None or bool(evidence.pipeline.batches)
+    return stage in (Stage.ENV, Stage.POLICY) or getattr(evidence.pipeline, str(stage)) is not None

@@ -1,0 +1,74 @@
+"""A whole verification as a stream of events: build the stages, ask the rules, close everything."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+
+from rnncheck import __version__
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Rule
+from rnncheck.checks.run import run_rules
+from rnncheck.pipeline.build import Builder
+from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.quiet import calm
+from rnncheck.results.environment import current_environment
+from rnncheck.results.events import Event, Notice, RunStarted, StageFinished, StageStarted
+from rnncheck.results.model import Outcome, SpecRef, Stage, StageResult, Tool
+from rnncheck.spec.model import Spec
+
+
+def verify_events(
+    spec: Spec,
+    rules: Sequence[Rule],
+    *,
+    command: str = "verify",
+    thorough: bool = False,
+    strict: bool = False,
+) -> Iterator[Event]:
+    """Everything that happens while ``spec`` is verified with ``rules``.
+
+    Raises UserError where the spec or a factory is at fault. Closing the generator closes the pipeline.
+    """
+    with calm(), Builder(spec) as builder:
+        yield started(spec, rules, command, strict=strict)
+        yield from build(builder)
+        for text in builder.notices:
+            yield Notice(text)
+        if builder.pipeline is not None:
+            yield from ask(builder.pipeline, rules, thorough=thorough)
+
+
+def started(spec: Spec, rules: Sequence[Rule], command: str, *, strict: bool) -> RunStarted:
+    """The first event."""
+    return RunStarted(
+        tool=Tool("rnncheck", __version__),
+        command=command,
+        spec=SpecRef(spec.path, spec.name, spec.hash),
+        environment=current_environment(spec.device),
+        seed=spec.seed,
+        started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        checks=tuple(rule.code for rule in rules),
+        strict=strict,
+    )
+
+
+def build(builder: Builder) -> Iterator[Event]:
+    """Build and run the stages; those that no command checks yet are named as left out."""
+    for stage in builder.stages:
+        yield StageStarted(stage)
+        yield StageFinished(builder.run(stage))
+    for stage in Stage:
+        if stage not in builder.stages and stage is not Stage.TRAIN:
+            given = getattr(builder.spec, str(stage), None) is not None
+            reason = "in the spec, but not checked by this version" if given else "not in the spec"
+            yield StageFinished(StageResult(stage, Outcome.SKIPPED, reason))
+
+
+def ask(pipeline: Pipeline, rules: Sequence[Rule], *, thorough: bool) -> Iterator[Event]:
+    """Run the rules over one pipeline."""
+    evidence = Evidence(pipeline, thorough=thorough)
+    try:
+        yield from run_rules(rules, evidence)
+    finally:
+        evidence.close()

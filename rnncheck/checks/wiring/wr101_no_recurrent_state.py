@@ -1,0 +1,75 @@
+"""No module carries state: there is nothing to verify.
+
+Checks
+    Policy and critic are searched for a module that reads a key ``k`` and writes ``("next", k)``.
+
+Why it matters
+    A policy that was meant to be recurrent and is not trains like a feed-forward one. Alone, this finding ends the
+    run with exit code 4.
+
+Says nothing when
+    the policy does carry state in another way that is judged elsewhere: under its root key (WR107) or in an
+    attribute (EQ206).
+
+Fix
+    Use LSTMModule or GRUModule, or declare the carry in your module's ``in_keys`` and ``out_keys``.
+
+Example
+    in_keys = ["observation", "h", "is_init"]; out_keys = ["features", ("next", "h")]
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.equivalence.eq206_not_repeatable import hidden_state
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.wiring.wr107_state_not_under_next import root_states
+from rnncheck.pipeline.keys import dotted
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Count the carry keys of policy and critic."""
+    subjects = [s for s in (evidence.policy, critic_of(evidence)) if s is not None]
+    keys = [dotted(key) for subject in subjects for key in subject.carry]
+    if keys:
+        return Judgement((), len(keys), f"carry: {', '.join(keys)}")
+    if any(root_states(evidence, subject) for subject in subjects):
+        raise Vacuous("the state is written to the root (WR107)")
+    if any(hidden_state(evidence, s, evidence.constructed(s)) for s in subjects):
+        raise Vacuous("the state lives outside the tensordict (EQ206)")
+    return Judgement((_finding(evidence),), len(subjects))
+
+
+def critic_of(evidence: Evidence):  # type: ignore[no-untyped-def]
+    """The critic, or None also where it cannot run."""
+    try:
+        return evidence.critic
+    except Skip:
+        return None
+
+
+def _finding(evidence: Evidence) -> Finding:
+    return Finding(
+        code="WR101",
+        stage=Stage.POLICY,
+        message="no module of the policy or critic reads a key and writes it back under 'next'",
+        quantity="carry keys",
+        measured=0.0,
+        bound=1.0,
+        bound_formula="at least one",
+        passing_bound=0.0,
+        cause="the policy is feed-forward, or its state's in_key and out_key do not match as k and ('next', k)",
+        fix="use LSTMModule or GRUModule, or name the state k in in_keys and ('next', k) in out_keys",
+        source=evidence.pipeline.source(Stage.POLICY),
+    )
+
+
+RULE = Rule(
+    code="WR101",
+    name="no-recurrent-state",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

@@ -1,0 +1,127 @@
+"""A primer's shape, dtype, device or key differs from what the module reads.
+
+Checks
+    The state that the env's reset gives is held against the state that the module writes after one step: shape,
+    dtype and device. Primed keys that look like a state and that no module reads are named too.
+
+Why it matters
+    A state of another shape raises late or broadcasts; one of another dtype changes after the first step; one under
+    another name is never read.
+
+Says nothing when
+    the env primes no state.
+
+Fix
+    Let the module make its primer (``make_tensordict_primer``), or write the shape as ``(layers, hidden)``.
+
+Example
+    TensorDictPrimer({"h": Unbounded(shape=(1, 64))}, expand_specs=True)
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.pipeline.introspect import carry_keys, probe_step
+from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.pipeline.subject import all_reads, next_key
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every primed key."""
+    modules = [m for m in (evidence.pipeline.pristine_policy, evidence.pipeline.pristine_critic) if m]
+    carry = [key for module in modules for key in carry_keys(module)]
+    primed = [key for key in primed_keys(evidence) if evidence.env.first.get(key, None) is not None]
+    if not primed:
+        raise Vacuous("the env primes no state")
+    findings = misfits(evidence, [k for k in primed if k in carry])
+    read = {key for module in modules for key in all_reads(module)}
+    missing = [key for key in carry if key not in primed]
+    findings += [_unread(evidence, k, missing) for k in primed if k not in read and missing]
+    return Judgement(tuple(findings), len(primed), "the primed states fit the modules")
+
+
+def primed_keys(evidence: Evidence) -> list[Key]:
+    """Keys that a TensorDictPrimer of the env declares."""
+    env = evidence.env
+    return [key for key in env.primed if key not in env.own]
+
+
+def misfits(evidence: Evidence, keys: list[Key]) -> list[Finding]:
+    """States whose form changes with the first step, or that the module refuses."""
+    if not keys:
+        return []
+    out, error = probe_step(evidence.pipeline.pristine_policy, evidence.env)
+    if out is None:
+        without, _ = probe_step(evidence.pipeline.pristine_policy, evidence.env, zeros=True)
+        return [_refused(evidence, keys, error)] if without is not None else []
+    found = []
+    for key in keys:
+        given, written = evidence.env.first.get(key), out.get(next_key(key), None)
+        if written is not None and form(given) != form(written):
+            found.append(_misfit(evidence, key, given, written))
+    return found
+
+
+def form(value: Tensor) -> tuple[object, ...]:
+    """Shape, dtype and device."""
+    return tuple(value.shape), value.dtype, value.device
+
+
+def describe(value: Tensor) -> str:
+    """A tensor's form in words."""
+    return f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')} on {value.device}"
+
+
+def _misfit(evidence: Evidence, key: Key, given: Tensor, written: Tensor) -> Finding:
+    return _finding(
+        evidence, key,
+        f"the primer gives {dotted(key)} as {describe(given)}, the module writes {describe(written)}",
+        "the primer was written for another module or size",
+    )  # fmt: skip
+
+
+def _refused(evidence: Evidence, keys: list[Key], error: str) -> Finding:
+    return _finding(
+        evidence, keys[0],
+        f"the module refuses the primed {', '.join(map(dotted, keys))} ({error})",
+        "the primed state has a shape or dtype that the module cannot use",
+    )  # fmt: skip
+
+
+def _unread(evidence: Evidence, key: Key, missing: list[Key]) -> Finding:
+    return _finding(
+        evidence, key,
+        f"the primer writes {dotted(key)!r}, which no module reads; {dotted(missing[0])!r} is not primed",
+        "the primer's key is not the one that the module reads",
+    )  # fmt: skip
+
+
+def _finding(evidence: Evidence, key: Key, message: str, cause: str) -> Finding:
+    return Finding(
+        code="WR104",
+        stage=Stage.ENV,
+        message=message,
+        key=dotted(key),
+        quantity="primed states that do not fit",
+        measured=1.0,
+        bound=0.0,
+        bound_formula="none",
+        passing_bound=1.0,
+        cause=cause,
+        fix="use the module's own make_tensordict_primer(), or the same key, shape and dtype as it writes",
+        source=evidence.pipeline.source(Stage.ENV),
+    )
+
+
+RULE = Rule(
+    code="WR104",
+    name="primer-does-not-fit",
+    severity=Severity.ERROR,
+    stage=Stage.ENV,
+    run=run,
+    needs=(Stage.ENV, Stage.POLICY),
+)

@@ -1,0 +1,67 @@
+"""The primer fills a reset with other than its declared default, differently each time.
+
+Checks
+    Two resets of one env must give the same initial state.
+
+Why it matters
+    TorchRL's modules zero the state at a start while acting, but start from the stored one in recurrent mode: with a
+    random primer training and acting begin from different memories.
+
+Says nothing when
+    the env primes no state.
+
+Fix
+    Drop ``random=True`` from the primer; give a constant ``default_value`` if zero is not wanted.
+
+Example
+    TensorDictPrimer({"h": Unbounded(shape=(1, 64))}, default_value=0.0, expand_specs=True)
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.numerics.difference import bits_differ, gap
+from rnncheck.pipeline.introspect import carry_keys
+from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """The same keys of two resets."""
+    first, second = evidence.env.first, evidence.env.second
+    keys = [k for k in carry_keys(evidence.pipeline.pristine_policy) if first.get(k, None) is not None]
+    if not keys:
+        raise Vacuous("the env primes no state")
+    moving = [key for key in keys if bool(bits_differ(first.get(key), second.get(key)).any())]
+    findings = tuple(_finding(evidence, key) for key in moving[:1])
+    return Judgement(findings, len(keys), "two resets give the same initial state")
+
+
+def _finding(evidence: Evidence, key: Key) -> Finding:
+    size = float(gap(evidence.env.first.get(key), evidence.env.second.get(key)).max())
+    return Finding(
+        code="WR105",
+        stage=Stage.ENV,
+        message=f"two resets start from different {dotted(key)}",
+        key=dotted(key),
+        quantity=f"max abs difference of {dotted(key)} between two resets",
+        measured=size,
+        bound=0.0,
+        bound_formula="the same to the bit",
+        passing_bound=size,
+        cause="the primer is random, or the state survives a reset",
+        fix="use a constant default_value; a start state that is meant to be random is fine where the module "
+        "uses it in both modes",
+        source=evidence.pipeline.source(Stage.ENV),
+    )
+
+
+RULE = Rule(
+    code="WR105",
+    name="random-initial-state",
+    severity=Severity.WARNING,
+    stage=Stage.ENV,
+    run=run,
+    needs=(Stage.ENV, Stage.POLICY),
+)

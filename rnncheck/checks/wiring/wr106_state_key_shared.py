@@ -1,0 +1,80 @@
+"""Two recurrent modules use the same carry key.
+
+Checks
+    The carry keys of all innermost recurrent modules of policy and critic. A module that is used twice (a shared
+    backbone) counts once.
+
+Why it matters
+    Each overwrites the other's state: the second layer reads the first one's memory, the critic the actor's. Shapes
+    often agree, so nothing raises.
+
+Says nothing when
+    there is one recurrent module.
+
+Fix
+    Give each module keys of its own: ``in_keys=["embed", "h2", "c2"]``, ``out_keys=["features", ("next", "h2"), ...]``.
+
+Example
+    LSTMModule(..., in_keys=["x", "critic_h", "critic_c"], out_keys=["v", ("next", "critic_h"), ("next", "critic_c")])
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.pipeline.subject import Carrier, carriers
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Who uses which key."""
+    users: dict[Key, list[str]] = {}
+    found = distinct(evidence)
+    for owner, carrier in found:
+        for key in carrier.keys:
+            users.setdefault(key, []).append(f"{owner} {carrier.path or type(carrier.module).__name__}")
+    if len(found) < 2:
+        raise Vacuous("there is at most one recurrent module")
+    shared = {key: names for key, names in users.items() if len(names) > 1}
+    findings = tuple(_finding(evidence, key, names) for key, names in list(shared.items())[:1])
+    return Judgement(findings, len(users), f"{len(found)} recurrent modules use keys of their own")
+
+
+def distinct(evidence: Evidence) -> list[tuple[str, Carrier]]:
+    """Recurrent modules of policy and critic, each object once (also where copies share their parameters)."""
+    pipeline, seen, found = evidence.pipeline, set[int](), list[tuple[str, Carrier]]()
+    for owner, module in (("policy", pipeline.policy), ("critic", pipeline.critic)):
+        for carrier in carriers(module) if module is not None else []:
+            marks = {id(carrier.module), *(id(p) for p in carrier.module.parameters())}
+            if not marks & seen:
+                found.append((owner, carrier))
+            seen |= marks
+    return found
+
+
+def _finding(evidence: Evidence, key: Key, names: list[str]) -> Finding:
+    return Finding(
+        code="WR106",
+        stage=Stage.POLICY,
+        message=f"{len(names)} recurrent modules carry their state under {dotted(key)!r}: {', '.join(names)}",
+        key=dotted(key),
+        quantity="modules that use one carry key",
+        measured=float(len(names)),
+        bound=1.0,
+        bound_formula="one",
+        passing_bound=float(len(names)),
+        cause="the modules were built with the same (default) state keys",
+        fix="give each recurrent module state keys of its own",
+        source=evidence.pipeline.source(Stage.CRITIC if "critic" in names[-1] else Stage.POLICY),
+    )
+
+
+RULE = Rule(
+    code="WR106",
+    name="state-key-shared",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

@@ -1,0 +1,88 @@
+"""A module writes its new state to the root key.
+
+Checks
+    Modules that read a key and write it back to the root, where no module hands it on under ``next`` and neither the
+    env itself nor an earlier module produces it.
+
+Why it matters
+    The step that is stored then holds the state after it instead of before it, and what comes back depends on what
+    the collector keeps: a primer overwrites it, a replayed slice starts one step late.
+
+Says nothing when
+    a module rewrites an observation in place, or masks a state that another module carries.
+
+Fix
+    Write the new state to ``("next", key)``.
+
+Example
+    out_keys=["features", ("next", "h")]     # not ["features", "h"]
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.pipeline.keys import Key, declared, dotted
+from rnncheck.pipeline.subject import Subject, innermost, next_key
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every innermost module of policy and critic."""
+    pipeline, compared = evidence.pipeline, 0
+    findings: list[Finding] = []
+    for stage, module in ((Stage.POLICY, pipeline.pristine_policy), (Stage.CRITIC, pipeline.pristine_critic)):
+        if module is None:
+            continue
+        compared += len(innermost(module))
+        for path, key in rewritten(module, evidence)[:1]:
+            findings.append(_finding(evidence, stage, path, key))
+    return Judgement(tuple(findings), compared, f"{compared} modules looked at")
+
+
+def root_states(evidence: Evidence, subject: Subject) -> list[tuple[str, Key]]:
+    """The rewritten root states of one subject."""
+    return rewritten(subject.module, evidence)
+
+
+def rewritten(module: nn.Module, evidence: Evidence) -> list[tuple[str, Key]]:
+    """Modules and the keys that they read and write back to the root as a state."""
+    parts = innermost(module)
+    handed_on = {key for _, part in parts for key in declared(part, "out_keys") if key[0] == "next"}
+    produced, found = set(evidence.env.own), list[tuple[str, Key]]()
+    for path, part in parts:
+        reads, writes = declared(part, "in_keys"), declared(part, "out_keys")
+        for key in reads:
+            if key in writes and key not in produced and next_key(key) not in handed_on:
+                found.append((path or type(part).__name__, key))
+        produced |= set(writes)
+    return found
+
+
+def _finding(evidence: Evidence, stage: Stage, path: str, key: Key) -> Finding:
+    return Finding(
+        code="WR107",
+        stage=stage,
+        message=f"module {path} reads the state {dotted(key)!r} and writes the new one to the same root key",
+        key=dotted(key),
+        quantity="states written to the root",
+        measured=1.0,
+        bound=0.0,
+        bound_formula="none",
+        passing_bound=1.0,
+        cause=f"out_keys names {dotted(key)!r} instead of ('next', {dotted(key)!r})",
+        fix=f"write the new state to ('next', {dotted(key)!r})",
+        source=evidence.pipeline.source(stage),
+    )
+
+
+RULE = Rule(
+    code="WR107",
+    name="state-not-under-next",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

@@ -1,0 +1,106 @@
+"""The ``rnncheck`` command: its sub-commands, and how an error becomes a message and an exit code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from rnncheck import __version__
+from rnncheck.cli import spec as spec_commands
+from rnncheck.cli.doctor import doctor
+from rnncheck.cli.init import init
+from rnncheck.cli.report import report
+from rnncheck.cli.rule import rule
+from rnncheck.cli.verify import verify
+from rnncheck.errors import UserError
+from rnncheck.results.exit_codes import ExitCode
+
+TRACEBACK = "RNNCHECK_TRACEBACK"
+
+app = typer.Typer(
+    name="rnncheck",
+    help="Verify that a recurrent TorchRL policy really is recurrent.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+spec_app = typer.Typer(
+    help="The spec file alone: validate it, show it with its defaults, print its JSON Schema.",
+    no_args_is_help=True,
+)
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with its exceptions turned into messages and exit codes."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+            raise  # typer has its own way with these
+        except KeyboardInterrupt:
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+        except UserError as error:
+            _print_user_error(error)
+            raise typer.Exit(ExitCode.USAGE) from None
+        except Exception as error:
+            _print_internal(error)
+            raise typer.Exit(ExitCode.INTERNAL) from None
+
+    return run
+
+
+def _print_user_error(error: UserError) -> None:
+    for one in getattr(error, "errors", (error,)):  # SpecErrors holds several
+        print(f"error: {one}", file=sys.stderr)
+
+
+def _print_internal(error: Exception) -> None:
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+    said = f"{type(error).__name__}: {error}".rstrip(": ")
+    print(
+        f"internal error: {said}\n"
+        "This is a fault of rnncheck, not of your pipeline: please report it with the spec.\n"
+        f"Run again with {TRACEBACK}=1 for the traceback.",
+        file=sys.stderr,
+    )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rnncheck {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Verify that a recurrent TorchRL policy really is recurrent."""
+
+
+COMMANDS: list[Callable[..., None]] = [verify, report, rule, init, doctor]
+SPEC_COMMANDS = (spec_commands.validate, spec_commands.show, spec_commands.schema)
+for command in COMMANDS:
+    app.command()(guarded(command))
+for command in SPEC_COMMANDS:
+    spec_app.command()(guarded(command))
+app.add_typer(spec_app, name="spec")
+
+
+def main() -> None:
+    """The console script."""
+    app(prog_name="rnncheck")

@@ -1,0 +1,78 @@
+"""``rnncheck doctor``: what can run on this machine, and why the rest cannot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rnncheck.pipeline.doctor import Capability, Diagnosis, Package
+
+Row = tuple[str, ...]
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
+) -> None:
+    """Show versions, devices, and which environments and backends can run here."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame complains without a display
+    from rnncheck.pipeline.doctor import diagnose
+
+    found = diagnose()
+    if as_json:
+        typer.echo(_json(found))
+        return
+    from rich.console import Console
+
+    _print(found, Console(highlight=False))
+
+
+def _json(found: Diagnosis) -> str:
+    import dataclasses
+    import json
+
+    return json.dumps(dataclasses.asdict(found), indent=2)
+
+
+def _print(found: Diagnosis, console: Console) -> None:
+    console.print(f"rnncheck {found.version} · Python {found.python} · {found.platform}")
+    console.print(f"torch build: {found.torch_build} · {found.threads} threads\n")
+    _table(console, "Required", map(_required, found.packages))
+    _table(console, "Optional", map(_optional, found.optional))
+    _table(console, "Devices", ((device.name, device.detail) for device in found.devices))
+    _table(console, "Environments", map(_tried, found.environments))
+    _table(console, "Collector", [_tried(found.collector)])
+    _table(console, "Recurrent backends", map(_tried, found.backends))
+    for warning in found.warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False)
+
+
+def _table(console: Console, title: str, rows: Iterable[Row]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    for row in rows:
+        table.add_row(*(Text(cell, overflow="fold") for cell in row))
+    if table.row_count:
+        console.print(title, style="bold")
+        console.print(table)
+
+
+def _required(one: Package) -> Row:
+    state = "outside the supported range" if not one.in_range else ""
+    tested = "as tested" if one.as_pinned else f"tested with {one.pinned}"
+    return one.name, one.installed or "missing", one.supported, state or tested
+
+
+def _optional(one: Package) -> Row:
+    return one.name, one.installed or "not installed", f"for {one.purpose}"
+
+
+def _tried(one: Capability) -> Row:
+    return one.name, "yes" if one.works else "no", one.detail

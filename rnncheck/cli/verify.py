@@ -1,0 +1,114 @@
+"""``rnncheck verify``: build the pipeline of a spec, run it on real data, give a verdict."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from rnncheck.cli.options import (
+    IgnoreOption,
+    QuietOption,
+    ReportOption,
+    SeedOption,
+    SelectOption,
+    SetOption,
+    SpecPath,
+    StageOption,
+    StrictOption,
+    ThoroughOption,
+    VerboseOption,
+)
+
+if TYPE_CHECKING:
+    from rnncheck.results.events import Event
+    from rnncheck.results.model import Run
+    from rnncheck.spec.model import Spec
+
+
+def verify(
+    spec: SpecPath = None,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    stage: StageOption = None,
+    set_: SetOption = None,
+    report: ReportOption = None,
+    thorough: ThoroughOption = False,
+    seed: SeedOption = None,
+    strict: StrictOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Run the checks on the pipeline that a spec describes.
+
+    Loading a spec runs no code; building it imports your factories, so it runs your Python.
+    """
+    from rnncheck.report.formats import parse_targets, write_reports
+    from rnncheck.results.store import default_store, prepare_store, store_run
+    from rnncheck.spec.load import open_spec
+
+    overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
+    loaded = open_spec(spec, overrides)
+    targets = parse_targets(report or [])
+    path = default_store(Path(loaded.path))
+    prepare_store(path)
+
+    def events() -> Iterator[Event]:
+        from rnncheck.checks.select import select_rules
+        from rnncheck.checks.session import verify_events
+
+        wanted = loaded.verify
+        rules = select_rules(
+            select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
+        )
+        return verify_events(loaded, rules, thorough=thorough, strict=strict or wanted.strict)
+
+    run = follow(loaded, events, targets, quiet=quiet, verbose=verbose)
+    store_run(run, path)
+    write_reports(run, targets, sys.stdout, quiet, verbose, live=True)
+    raise typer.Exit(run.exit_code)
+
+
+def follow(
+    spec: Spec,
+    events: Callable[[], Iterator[Event]],
+    targets: list[object],
+    *,
+    quiet: bool,
+    verbose: bool,
+) -> Run:
+    """Feed every event to the listeners until the run ends or is interrupted."""
+    from rnncheck.report.formats import live_writers
+    from rnncheck.report.progress import ConsoleProgress
+    from rnncheck.report.terminal import console_for
+    from rnncheck.results.collect import RunCollector
+    from rnncheck.results.events import RunFinished
+
+    begin, interrupted = time.perf_counter(), False
+    collector = RunCollector()
+    with ConsoleProgress(console_for(sys.stderr), quiet, verbose) as progress:
+        listeners = [collector, progress, *live_writers(targets, sys.stdout)]
+        stream: Iterator[Event] | None = None
+        try:
+            stream = events()
+            for event in stream:
+                for listener in listeners:
+                    listener(event)
+        except KeyboardInterrupt:
+            interrupted = True
+            close(stream)
+        run = collector.finish(interrupted, time.perf_counter() - begin)
+        for listener in listeners:
+            listener(RunFinished(run))
+    return run
+
+
+def close(stream: object) -> None:
+    """Close a generator, and with it the pipeline."""
+    ending = getattr(stream, "close", None)
+    if ending is not None:
+        ending()

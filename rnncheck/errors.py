@@ -1,0 +1,103 @@
+"""What can go wrong, and every sentence that a user reads when it does.
+
+    RnncheckError
+    ├── UserError            exit 2: one sentence, a place, what is accepted, what to do
+    │   ├── SpecError        the spec file itself
+    │   ├── ComponentError   a class, an argument or a factory that the spec names
+    │   └── OutputError      a report or result that cannot be written
+    ├── StageError           the user's pipeline raised while it ran: an outcome, never a crash
+    └── StageTimeout         a stage outlived its time-out (a StageError)
+
+Library code raises these and never prints; ``rnncheck.cli`` prints and exits.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in a file; ``line`` and ``column`` count from 1, and 0 means unknown."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        parts = [self.path, *(str(n) for n in (self.line, self.column) if n)]
+        return ":".join(parts)
+
+
+class RnncheckError(Exception):
+    """Base of everything that rnncheck raises on purpose."""
+
+
+class UserError(RnncheckError):
+    """Bad input. ``str()`` is what the user reads: place, sentence, accepted values, next step."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        place: Place | None = None,
+        accepted: str = "",
+        hint: str = "",
+        frames: str = "",
+    ) -> None:
+        self.message = message
+        self.place = place
+        self.accepted = accepted
+        self.hint = hint
+        self.frames = frames  # the user's own traceback frames, already formatted
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        head = f"{self.place}: {self.message}" if self.place else self.message
+        extra = (f"accepted: {self.accepted}" if self.accepted else "", self.hint, self.frames)
+        return "\n".join([head, *(f"  {line}" for part in extra if part for line in part.splitlines())])
+
+
+class SpecError(UserError):
+    """The spec file is missing, malformed or says something that the schema refuses."""
+
+
+class ComponentError(UserError):
+    """A component that the spec names does not exist, does not take an argument or failed to build."""
+
+
+class OutputError(UserError):
+    """A report or a stored result cannot be written."""
+
+
+class StageError(RnncheckError):
+    """The user's pipeline raised in one of its stages; ``frames`` are the user's own."""
+
+    def __init__(
+        self, stage: str, message: str, *, place: Place | None = None, frames: str = ""
+    ) -> None:
+        self.stage = stage
+        self.message = message
+        self.place = place
+        self.frames = frames
+        super().__init__(f"{stage}: {message}")
+
+
+class StageTimeout(StageError):
+    """A stage did not finish within its time-out."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to ``name``, or None when none is close."""
+    pool = sorted(set(known))
+    folded = {candidate.lower(): candidate for candidate in pool}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``did you mean 'x'?`` or an empty string."""
+    match = nearest(name, known)
+    return f"did you mean {match!r}?" if match else ""

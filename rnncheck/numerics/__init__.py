@@ -1,0 +1,1 @@
+"""Torch without reinforcement learning: differences, tolerances, perturbations."""

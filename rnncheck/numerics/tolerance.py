@@ -1,0 +1,53 @@
+"""How far a right answer may lie from the float64 oracle.
+
+A candidate is accepted when its error is at most ``FACTOR`` times the error that the reference computation makes in
+the same dtype, plus a slack of ``SLACK`` units in the last place of the quantity's own scale. Both errors are taken
+against float64, so the bound follows the dtype, the scale and the conditioning of the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rnncheck.numerics.difference import gap
+
+FACTOR = 10.0
+SLACK = 64.0
+NO_ORACLE_SLACK = 2048.0  # where float64 cannot be run, the reference itself is the yardstick
+LOST = 1e-2  # relative error of the reference beyond which the comparison says nothing
+
+FORMULA = "10 x reference error + 64 eps x scale, against float64"
+FORMULA_NO_ORACLE = "2048 eps x scale, against the step-by-step unroll"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Bounds per step, broadcastable to ``[rows, steps, *features]``; ``lost`` marks steps too ill-conditioned."""
+
+    values: Tensor
+    lost: Tensor
+    formula: str
+
+
+def epsilon(dtype: torch.dtype) -> float:
+    """Unit in the last place of a floating dtype."""
+    return torch.finfo(dtype).eps
+
+
+def bound(reference: Tensor, oracle: Tensor | None, dtype: torch.dtype) -> Bound:
+    """The bound for a candidate of ``dtype``; tensors are ``[rows, steps, *features]``.
+
+    The reference error is accumulated over the steps (a state's error cannot be undone by a lucky step).
+    """
+    scale = float(reference.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+    ulp = epsilon(dtype) * max(scale, 1e-30)
+    shape = (1, reference.shape[1], *([1] * (reference.ndim - 2)))
+    if oracle is None:
+        values = torch.full(shape, NO_ORACLE_SLACK * ulp, dtype=torch.float64)
+        return Bound(values, torch.zeros(shape, dtype=torch.bool), FORMULA_NO_ORACLE)
+    error = gap(reference, oracle).transpose(0, 1).flatten(1).amax(1).cummax(0).values
+    error = error.reshape(shape)
+    return Bound(FACTOR * error + SLACK * ulp, error > LOST * max(scale, 1e-30), FORMULA)

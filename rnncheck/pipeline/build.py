@@ -1,0 +1,300 @@
+"""From a spec to a live pipeline, stage by stage: env, policy, critic, collect.
+
+    with Builder(spec) as builder:
+        for stage in builder.stages:
+            result = builder.run(stage)
+        pipeline = builder.pipeline
+
+``run`` raises a UserError where the spec or a factory is at fault. What goes wrong while the user's pipeline runs is
+the stage's outcome and stands in ``failures``; so does a time-out.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDictBase
+from torch import nn
+from torchrl.envs import EnvBase
+
+from rnncheck.errors import StageError, StageTimeout
+from rnncheck.pipeline import collect as collecting
+from rnncheck.pipeline.assemble import Assembly
+from rnncheck.pipeline.env import (
+    EnvMaker,
+    missing_state_transforms,
+    needs_resize,
+    resolve_device,
+)
+from rnncheck.pipeline.factories import folder_of, importable, source_of, spec_source
+from rnncheck.pipeline.guard import running
+from rnncheck.pipeline.materialise import pristine_copy
+from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.timeout import time_limit
+from rnncheck.pipeline.workers import WorkerLog
+from rnncheck.results.model import Outcome, Source, Stage, StageResult
+from rnncheck.spec.model import Component, NetworkSpec, Spec
+
+CLOSING = 20.0  # seconds that envs and collectors get to shut down before their workers are killed
+NO_TORCHVISION = (
+    "torchvision is not installed: Resize is done by torch.nn.functional.interpolate, same shape"
+)
+
+
+class Builder:
+    """Builds and runs the stages of one spec, and closes what it opened."""
+
+    stages = (Stage.ENV, Stage.POLICY, Stage.CRITIC, Stage.COLLECT)
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.pipeline: Pipeline | None = None
+        self.sources: dict[Stage, Source] = {}
+        self.failures: dict[Stage, StageError] = {}
+        self.notices: list[str] = []
+        self._log = WorkerLog() if self._is_parallel() else None
+        path = self._log.path if self._log is not None else None
+        self._maker = EnvMaker(spec, resolve_device(spec), notices=self.notices, log=path)
+        self._collector: Any = None
+        self._first: TensorDictBase | None = None
+        self._env: EnvBase
+        self._policy: nn.Module
+        self._critic: nn.Module | None = None
+        self._children = set(multiprocessing.active_children())
+        self._scope = ExitStack()
+        self._scope.enter_context(importable(folder_of(spec)))
+
+    def __enter__(self) -> Builder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(forced=kind is not None)
+
+    # --- stages ------------------------------------------------------------------------------
+
+    def run(self, stage: Stage) -> StageResult:
+        """Build or run one stage. Raises UserError; everything else is the stage's outcome."""
+        begin = time.perf_counter()
+        outcome, detail = self._outcome(stage)
+        return StageResult(stage, outcome, detail, time.perf_counter() - begin)
+
+    def _outcome(self, stage: Stage) -> tuple[Outcome, str]:
+        if self.pipeline is None and self.failures:
+            return Outcome.SKIPPED, f"the {next(iter(self.failures))} stage failed"
+        try:
+            detail = self._limited(stage)
+        except StageError as error:
+            self.failures[stage] = self._from_worker(error)
+        if stage in self.failures:
+            return Outcome.ERROR, str(self.failures[stage])
+        return (Outcome.PASSED, detail) if detail else (Outcome.SKIPPED, "not in the spec")
+
+    def _limited(self, stage: Stage) -> str:
+        """Run the stage's own method: seeded, within its time limit, its warnings sorted."""
+        work: Callable[[], str] = getattr(self, f"build_{stage}")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            _seed(self.spec.seed)
+            try:
+                with _one_thread(), time_limit(str(stage), self.spec.verify.timeout):
+                    return work()
+            finally:
+                self._tell(collecting.advice(caught))
+
+    def _from_worker(self, error: StageError) -> StageError:
+        """The parent of a failed worker process only sees that it failed; its log says why."""
+        trouble = self._log.trouble() if self._log is not None else None
+        if trouble is None or isinstance(error, StageTimeout):
+            return error
+        return StageError(error.stage, trouble.message, place=trouble.place, frames=trouble.frames)
+
+    def _tell(self, notices: list[str]) -> None:
+        self.notices.extend(text for text in notices if text not in self.notices)
+
+    def build_env(self) -> str:
+        """The env, without the state primers that only the policy can name."""
+        component = self.spec.env
+        if component.factory is not None:
+            self.sources[Stage.ENV] = source_of(self.spec, component)
+        else:
+            self.sources[Stage.ENV] = spec_source(self.spec, component)
+        with running("env"):
+            self._env = self._maker()
+        if needs_resize() and any(one.use == "Resize" for one in component.transforms):
+            self._tell([NO_TORCHVISION])
+        name = component.use or component.factory
+        return f"{component.workers} x {name}" if component.workers > 1 else str(name)
+
+    def build_policy(self) -> str:
+        """The policy, with its pristine copy to follow once its parameters exist."""
+        self._policy = self._network(Stage.POLICY, self.spec.policy, {})
+        return f"{_count(self._policy)} parameters"
+
+    def build_critic(self) -> str:
+        """The critic, where there is one; then the env gets the state transforms that it lacks."""
+        network = self.spec.critic
+        if network is not None:
+            offered = {"policy": lambda: self._policy}
+            self._critic = self._network(Stage.CRITIC, network, offered)
+        self._complete_env()
+        self.pipeline = self._whole()
+        return "" if self._critic is None else f"{_count(self._critic)} parameters"
+
+    def build_collect(self) -> str:
+        """Open the collector and take its batches."""
+        component, pipeline = self.spec.collect, self._built()
+        if component is None:
+            return ""
+        pipeline.sources[Stage.COLLECT] = source_of(self.spec, component)
+        offered = {
+            **self._offered(fresh=True),
+            "policy": lambda: self._policy,
+            "critic": lambda: self._critic,
+        }
+        limit = collecting.wanted_batches(self.spec, component)
+        source = self._env if self._is_parallel() else self._maker
+        with collecting.opening():
+            self._collector = collecting.open_collector(
+                self.spec, component, offered, source, self._maker.device
+            )
+        pipeline.collector = self._collector
+        pipeline.acting_env = collecting.acting_env(self._collector)
+        collecting.collect(self._collector, limit, pipeline.batches)
+        frames = sum(batch.numel() for batch in pipeline.batches)
+        return f"{len(pipeline.batches)} batches, {frames} frames"
+
+    def _is_parallel(self) -> bool:
+        """Worker processes take seconds to start, so that a Collector gets the ones that run already."""
+        return self.spec.env.workers > 1 and self.spec.env.vectorize == "parallel"
+
+    # --- parts -------------------------------------------------------------------------------
+
+    def _network(
+        self, stage: Stage, network: NetworkSpec, offered: dict[str, Callable[[], Any]]
+    ) -> nn.Module:
+        place = network.factory or Component(at=network.at or (str(stage),))
+        self.sources[stage] = source_of(self.spec, place)
+        assembly = Assembly(
+            self.spec,
+            stage,
+            network,
+            self._env,
+            self._fresh_first,
+            self._maker.device,
+            {**self._offered(), **offered},
+        )
+        with running(str(stage)):
+            module = assembly.make()
+        try:
+            assembly.finish(module)
+        except StageError as error:  # the module exists; what it lacks is for the checks to say
+            self.failures[stage] = error
+        return module
+
+    def _offered(self, fresh: bool = False) -> dict[str, Callable[[], Any]]:
+        return {
+            "env": self._maker if fresh else self._one_env,
+            "create_env_fn": lambda: self._maker,
+        }
+
+    def _one_env(self) -> EnvBase:
+        """What a policy is written against: one copy, whose specs have no dimension of workers."""
+        if self.spec.env.workers == 1:
+            return self._env
+        single = self._maker.single()
+        self._scope.callback(_close_quietly, single)
+        return single
+
+    def _fresh_first(self) -> TensorDictBase:
+        """A copy of the env's first reset, which is made when it is first asked for."""
+        if self._first is None:
+            with running("env"):
+                self._first = self._env.reset().to(self._maker.device)
+        return self._first.clone()
+
+    def _complete_env(self) -> None:
+        own = self.spec.env.use is not None and self.spec.env.primers == "auto"
+        if own:
+            with running("env"):
+                missing = missing_state_transforms(self._env, self._policy, self._critic)
+                self._maker.extra.extend(missing)
+                self._env = self._maker.completed(self._env)
+
+    def _whole(self) -> Pipeline:
+        critic = self._critic
+        return Pipeline(
+            self.spec,
+            self._maker,
+            self._env,
+            self._policy,
+            pristine_copy(self._policy, "policy", self.notices),
+            critic=critic,
+            pristine_critic=None
+            if critic is None
+            else pristine_copy(critic, "critic", self.notices),
+            sources=self.sources,
+            failures=self.failures,
+            notices=self.notices,
+        )
+
+    def _built(self) -> Pipeline:
+        if self.pipeline is None:
+            raise RuntimeError("collect comes after env, policy and critic")
+        return self.pipeline
+
+    # --- closing -----------------------------------------------------------------------------
+
+    def close(self, *, forced: bool = False) -> None:
+        """Shut down the collector and the envs; no worker process is left behind."""
+        if forced or self.failures:
+            self._reap()
+        closers = [getattr(self._collector, name, None) for name in ("shutdown", "close")]
+        closers.append(getattr(getattr(self, "_env", None), "close", None))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for closer in filter(callable, closers):
+                with suppress(Exception), time_limit("close", CLOSING):
+                    closer()
+        self._reap()
+        self._scope.close()
+        if self._log is not None:
+            self._log.close()
+
+    def _reap(self) -> None:
+        for child in set(multiprocessing.active_children()) - self._children:
+            child.kill()
+            child.join(CLOSING)
+
+
+def _close_quietly(env: EnvBase) -> None:
+    with suppress(Exception):
+        env.close()
+
+
+def _seed(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Single steps are too small to share: on a busy machine a second thread makes them 10 times slower."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -1,0 +1,93 @@
+"""What an env says about itself: two resets, its transforms, its start flags and primers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torchrl.envs import EnvBase, InitTracker, TensorDictPrimer, TransformedEnv
+from torchrl.envs.batched_envs import BatchedEnvBase
+
+from rnncheck.pipeline.keys import Key, as_key, tensor_keys
+from rnncheck.pipeline.modes import measuring
+
+
+@dataclass(frozen=True)
+class EnvFacts:
+    """Two resets of one env instance, and what its transforms declare."""
+
+    first: TensorDictBase
+    second: TensorDictBase
+    batch_shape: tuple[int, ...]
+    tracked: tuple[Key, ...]  # keys of InitTracker transforms
+    primers: tuple[TensorDictPrimer, ...]
+    done: tuple[Key, ...]
+    primed: tuple[Key, ...]  # keys that primers declare
+    own: frozenset[Key]  # keys that a reset of the env without its primers gives
+
+    @property
+    def rank(self) -> int:
+        """How many batch dimensions the env has."""
+        return len(self.batch_shape)
+
+    @property
+    def rows(self) -> int:
+        """How many envs run side by side."""
+        return max(1, torch.Size(self.batch_shape).numel())
+
+
+def look_at(env: EnvBase) -> EnvFacts:
+    """Reset the env twice and note what it declares."""
+    with measuring(recurrent=False, explore=True):
+        first = env.reset().clone()
+        second = env.reset().clone()
+    return facts_of(env, first, second)
+
+
+def facts_of(env: EnvBase, first: TensorDictBase, second: TensorDictBase) -> EnvFacts:
+    """The facts of an env that was reset twice."""
+    found = list(transforms(env))
+    primers = tuple(t for t in found if isinstance(t, TensorDictPrimer))
+    primed = {as_key(key) for primer in primers for key in primer.primers.keys(True, True)}
+    return EnvFacts(
+        first=first,
+        second=second,
+        batch_shape=tuple(env.batch_size),
+        tracked=tuple(as_key(k) for t in found if isinstance(t, InitTracker) for k in init_keys(t)),
+        primers=primers,
+        done=tuple(as_key(key) for key in env.done_keys),
+        primed=tuple(sorted(primed)),
+        own=frozenset(tensor_keys(first)) - primed,
+    )
+
+
+def init_keys(tracker: InitTracker) -> list[Any]:
+    """The tracker's keys, or its declared name when it has no parent yet."""
+    try:
+        return list(tracker.init_keys)
+    except (AttributeError, RuntimeError, KeyError):
+        return [tracker.init_key]
+
+
+def transforms(env: Any) -> Iterator[Any]:
+    """Every transform of ``env``, also inside a batched env that lives in this process."""
+    if isinstance(env, TransformedEnv):
+        yield from flat(env.transform)
+        yield from transforms(env.base_env)
+    elif isinstance(env, BatchedEnvBase):
+        inner = getattr(env, "_envs", None)
+        if inner:
+            yield from transforms(inner[0])
+
+
+def flat(transform: Any) -> Iterator[Any]:
+    """The transforms of a Compose, in order; any other transform as itself."""
+    children = getattr(transform, "transforms", None)
+    if children is None:
+        yield transform
+    else:
+        for child in children:
+            yield from flat(child)

@@ -1,0 +1,51 @@
+"""Running code that is not ours: no prompts, no exits, no prints on our output, only typed errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+
+from rnncheck.errors import RnncheckError, StageError
+from rnncheck.pipeline.frames import describe
+from rnncheck.pipeline.timeout import Expired
+
+OURS = (RnncheckError, KeyboardInterrupt, GeneratorExit, Expired)
+
+
+@contextmanager
+def guarded(convert: Callable[[BaseException], RnncheckError]) -> Iterator[None]:
+    """Turn whatever the body raises, ``sys.exit()`` too, into the error that ``convert`` makes of it."""
+    with _no_terminal():
+        try:
+            yield
+        except OURS:
+            raise
+        except BaseException as error:
+            raise convert(error) from error
+
+
+@contextmanager
+def running(stage: str) -> Iterator[None]:
+    """The user's pipeline runs: what it raises is a StageError with their own frames."""
+
+    def convert(error: BaseException) -> StageError:
+        trouble = describe(error)
+        return StageError(stage, trouble.message, place=trouble.place, frames=trouble.frames)
+
+    with guarded(convert):
+        yield
+
+
+@contextmanager
+def _no_terminal() -> Iterator[None]:
+    """``input()`` meets an end of file instead of waiting, and prints go to stderr."""
+    before = sys.stdin
+    with Path(os.devnull).open() as nothing, redirect_stdout(sys.stderr):
+        sys.stdin = nothing
+        try:
+            yield
+        finally:
+            sys.stdin = before

@@ -1,0 +1,182 @@
+"""From a module and an env's facts to a Subject: carry, start flags and fresh state, found by structure."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.pipeline.envs import EnvFacts
+from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.pipeline.modes import measuring
+from rnncheck.pipeline.subject import Carrier, Subject, call, carriers, next_key
+from rnncheck.results.model import Stage
+
+FLAG = "is_init"
+
+
+@dataclass(frozen=True)
+class CannotStep(Exception):
+    """The module cannot run one sequential step on what the env gives; ``error`` is what it raised."""
+
+    error: Exception
+
+    def __str__(self) -> str:
+        text = str(self.error).strip().splitlines()
+        return f"{type(self.error).__name__}: {text[0] if text else ''}"
+
+
+def make_subject(
+    stage: Stage, module: nn.Module, env: EnvFacts, *, extra: TensorDictBase | None = None
+) -> Subject:
+    """The subject for ``module``.
+
+    ``extra`` holds inputs that the env does not give (what the policy writes, for a critic), one step of all rows.
+    Raises CannotStep when no state lets the module run.
+    """
+    base = env.first.clone() if extra is None else env.first.clone().update(extra)
+    flags = start_flags(module, env)
+    keys = carry_keys(module) or _undeclared(module, base, flags, env)
+    subject = Subject(
+        stage=stage,
+        module=module,
+        carry=keys,
+        flags=flags,
+        fresh={},
+        rank=env.rank,
+        batch_shape=env.batch_shape,
+        primed=frozenset(key for key in keys if base.get(key, None) is not None),
+        copyable=_copyable(module),
+    )
+    subject.fresh.update(_fresh(subject, base, env))
+    return subject
+
+
+def carry_keys(module: nn.Module) -> tuple[Key, ...]:
+    """The carry keys that the module's parts declare."""
+    return tuple(dict.fromkeys(key for carrier in carriers(module) for key in carrier.keys))
+
+
+def probe_step(
+    module: nn.Module, env: EnvFacts, *, zeros: bool = False
+) -> tuple[TensorDictBase | None, str]:
+    """One sequential step from the env's own reset: what was written, or None and why it raised.
+
+    With ``zeros`` the state is left to the module instead of taken from the reset.
+    """
+    td = _with_flags(env.first, start_flags(module, env))
+    if zeros:
+        td = td.exclude(*carry_keys(module))
+    try:
+        with measuring(recurrent=False):
+            return call(copy.deepcopy(module), td), ""
+    except Exception as error:  # the user's module may raise anything
+        return None, str(CannotStep(error))
+
+
+def start_flags(module: nn.Module, env: EnvFacts) -> dict[Key, torch.Size]:
+    """Keys that say where a trajectory begins, with their trailing shape.
+
+    The keys of InitTracker, entries called ``is_init``, and booleans that the module reads and a reset sets to true.
+    """
+    reads, done = declared(module, "in_keys"), set(env.done)
+    known = {FLAG} | {key[-1] for key in env.tracked}
+    given = [key for key in tensor_keys(env.first) if key[-1] in known]
+    asked = [key for key in reads if key[-1] in known]
+    acting = [key for key in reads if key not in done and _true_at_reset(env, key)]
+    return {key: _tail(env, key) for key in dict.fromkeys([*given, *asked, *acting])}
+
+
+def _true_at_reset(env: EnvFacts, key: Key) -> bool:
+    value = env.first.get(key, None)
+    return isinstance(value, Tensor) and value.dtype is torch.bool and bool(value.all())
+
+
+def _tail(env: EnvFacts, key: Key) -> torch.Size:
+    value = env.first.get(key, None)
+    return torch.Size([1]) if value is None else value.shape[env.rank :]
+
+
+def _copyable(module: nn.Module) -> bool:
+    try:
+        copy.deepcopy(module)
+    except Exception:  # a module may hold anything; then it is run itself
+        return False
+    return True
+
+
+def _undeclared(
+    module: nn.Module, base: TensorDictBase, flags: dict[Key, torch.Size], env: EnvFacts
+) -> tuple[Key, ...]:
+    """Carry of a module that declares no keys: what it writes under ``next`` and finds in the env's reset."""
+    if declared(module, "in_keys"):
+        return ()
+    td = _with_flags(base, flags)
+    try:
+        with measuring(recurrent=False):
+            out = call(copy.deepcopy(module), td)
+    except Exception:  # judged again, with a message, by make_subject's own step
+        return ()
+    return tuple(key[1:] for key in tensor_keys(out) if key[0] == "next" and len(key) > 1)
+
+
+def _with_flags(base: TensorDictBase, flags: dict[Key, torch.Size]) -> TensorDictBase:
+    td = base.clone()
+    for key, tail in flags.items():
+        td.set(key, torch.ones(*td.batch_size, *tail, dtype=torch.bool))
+    return td
+
+
+def _fresh(subject: Subject, base: TensorDictBase, env: EnvFacts) -> dict[Key, Tensor]:
+    """The state at a trajectory's start: the env's own where it fits, else zeros of the shape that is written."""
+    td = _with_flags(base, subject.flags)
+    given = {key: base.get(key, None) for key in subject.carry}
+    without = td.exclude(*subject.carry)
+    attempts = [td, without, _zeros(subject, without)]
+    error: Exception | None = None
+    for attempt in attempts:
+        try:
+            with measuring(recurrent=False):
+                out = call(subject.copy(), attempt.copy())
+        except Exception as caught:  # the user's module may raise anything
+            error = error or caught
+            continue
+        return {
+            key: _start(given[key], out.get(next_key(key), None), env)
+            for key in subject.carry
+            if given[key] is not None or out.get(next_key(key), None) is not None
+        }
+    assert error is not None
+    raise CannotStep(error)
+
+
+def _start(given: Tensor | None, written: Tensor | None, env: EnvFacts) -> Tensor:
+    fits = given is not None and (written is None or given.shape == written.shape)
+    value = given if fits else torch.zeros_like(written) if written is not None else given
+    assert value is not None
+    return value.detach().reshape(env.rows, *value.shape[env.rank :])
+
+
+def _zeros(subject: Subject, td: TensorDictBase) -> TensorDictBase:
+    """Zero states where a carrier says how wide they are (its RNN's layers and hidden size)."""
+    states = TensorDict({}, batch_size=td.batch_size)
+    for carrier in subject.carriers:
+        for key, shape in _declared_shapes(carrier).items():
+            states.set(key, torch.zeros(*td.batch_size, *shape))
+    return td.copy().update(states)
+
+
+def _declared_shapes(carrier: Carrier) -> dict[Key, tuple[int, ...]]:
+    make = getattr(carrier.module, "make_tensordict_primer", None)
+    if make is None:
+        return _cell_shapes(carrier)
+    primer = make()
+    return {key: tuple(primer.primers[key].shape) for key in carrier.keys if key in primer.primers.keys(True, True)}
+
+
+def _cell_shapes(carrier: Carrier) -> dict[Key, tuple[int, ...]]:
+    sizes = [int(m.hidden_size) for m in carrier.module.modules() if hasattr(m, "hidden_size")]
+    return {key: (sizes[0],) for key in carrier.keys} if sizes else {}

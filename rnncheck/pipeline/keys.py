@@ -1,0 +1,45 @@
+"""Tensordict keys, always as tuples of strings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+Key = tuple[str, ...]
+
+
+def as_key(key: Any) -> Key:
+    """``"a"`` and nested tuples as one flat tuple of strings."""
+    if isinstance(key, str):
+        return (key,)
+    return tuple(part for item in key for part in as_key(item))
+
+
+def dotted(key: Key) -> str:
+    """``("next", "h")`` as ``next.h``."""
+    return ".".join(key)
+
+
+def tensor_keys(td: TensorDictBase) -> tuple[Key, ...]:
+    """All leaf keys of ``td`` that hold a tensor."""
+    keys = (as_key(key) for key in td.keys(include_nested=True, leaves_only=True))
+    return tuple(key for key in keys if isinstance(td.get(key), Tensor))
+
+
+def root_keys(td: TensorDictBase) -> tuple[Key, ...]:
+    """The leaf keys of one step's own entries: without ``next`` and the collector's bookkeeping."""
+    return tuple(key for key in tensor_keys(td) if key[0] not in ("next", "collector"))
+
+
+def declared(module: object, attribute: str) -> tuple[Key, ...]:
+    """``module.in_keys`` or ``module.out_keys`` as tuples; empty when the module declares none."""
+    keys: Iterable[Any] | None = getattr(module, attribute, None)
+    if keys is None or isinstance(keys, str):
+        return ()
+    try:
+        return tuple(as_key(key) for key in keys)
+    except TypeError:
+        return ()

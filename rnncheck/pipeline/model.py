@@ -1,0 +1,63 @@
+"""The live objects that a spec stands for, and where each of them was written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tensordict import TensorDictBase
+from torch import nn
+from torchrl.envs import EnvBase
+from torchrl.modules.utils.utils import _maybe_append_env_transforms_from_module
+
+from rnncheck.errors import StageError
+from rnncheck.results.model import Source, Stage
+from rnncheck.spec.model import Spec
+
+
+@dataclass
+class Pipeline:
+    """What was built, stage by stage; a stage that the spec leaves out is None.
+
+    ``pristine_policy`` and ``pristine_critic`` are copies taken before anything ran. ``batches`` are the collected
+    tensordicts, as the collector gave them. ``failures`` holds the stages that raised while they ran.
+    """
+
+    spec: Spec
+    make_env: Callable[[], EnvBase]
+    env: EnvBase
+    policy: nn.Module
+    pristine_policy: nn.Module
+    critic: nn.Module | None = None
+    pristine_critic: nn.Module | None = None
+    collector: object | None = None
+    acting_env: EnvBase | None = None  # the env that the collector really steps, where it can be seen
+    batches: list[TensorDictBase] = field(default_factory=list)
+    sources: dict[Stage, Source] = field(default_factory=dict)
+    failures: dict[Stage, StageError] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+
+    def make_acting_env(self) -> EnvBase:
+        """A fresh env as the collector steps it: with the transforms that the collector itself adds."""
+        env = self.make_env()
+        if getattr(self.collector, "_auto_register_policy_transforms", None) is True:
+            return with_policy_transforms(env, self.policy)
+        return env
+
+    @property
+    def random_batches(self) -> int:
+        """How many of the first batches were collected by a random policy."""
+        frames = int(getattr(self.collector, "init_random_frames", 0) or 0)
+        size = int(getattr(self.collector, "requested_frames_per_batch", 0) or 0)
+        return -(-frames // size) if frames and size else 0
+
+    def source(self, stage: Stage) -> Source:
+        """Where the user wrote this stage: the factory's ``def`` line, or the spec's line."""
+        fallback = self.spec.locate((str(stage),))
+        default = Source(fallback.path, fallback.line, fallback.column, "spec", str(stage))
+        return self.sources.get(stage, default)
+
+
+def with_policy_transforms(env: EnvBase, policy: nn.Module) -> EnvBase:
+    """What a collector does under ``auto_register_policy_transforms=True``."""
+    return _maybe_append_env_transforms_from_module(env, policy)

@@ -1,0 +1,56 @@
+"""Recurrent and sequential mode, exploration and randomness, as one context."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+from torchrl.modules import set_recurrent_mode
+from torchrl.modules.tensordict_module import rnn
+
+SEED = 2**20 + 7  # any fixed number: two runs that must agree draw the same noise
+
+
+@contextmanager
+def measuring(
+    *, recurrent: bool, explore: bool = False, grad: bool = False, seed: int = SEED
+) -> Iterator[None]:
+    """Run a module in one mode, reproducibly, and leave the process's random state as it was.
+
+    Exploration is off unless ``explore``, so that outputs are functions of the inputs where they can be.
+    """
+    kind = ExplorationType.RANDOM if explore else ExplorationType.DETERMINISTIC
+    with (
+        warnings.catch_warnings(),
+        torch.random.fork_rng(devices=[]),
+        torch.set_grad_enabled(grad),
+        set_exploration_type(kind),
+        set_recurrent_mode(recurrent),
+    ):
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        yield
+
+
+class ModeQueries:
+    """Counts how often anything asks TorchRL for the recurrent mode inside the context."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> ModeQueries:
+        self._manager = rnn.recurrent_mode_state_manager
+        self._original = self._manager.get_mode
+
+        def counted() -> bool | None:
+            self.count += 1
+            return self._original()
+
+        self._manager.get_mode = counted
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self._manager.get_mode

@@ -1,0 +1,1 @@
+"""Reports: one file per format, each made from a Run alone."""

@@ -1,0 +1,92 @@
+"""GitHub Actions: an annotation per finding, and the Markdown report as the step summary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rnncheck.errors import OutputError, Place
+from rnncheck.report import markdown, text
+from rnncheck.report.places import relative
+from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source
+from rnncheck.results.verdict import fails
+
+SUMMARY_LIMIT = 1024 * 1024  # bytes that GitHub takes per step; more and it shows none of them
+
+
+def render(run: Run, root: Path | None = None) -> str:
+    """Workflow commands, one per line; file names are relative to ``root``, the checkout."""
+    base = root or Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
+    return "".join(f"{line}\n" for line in _lines(run, base))
+
+
+def check_summary(environ: Mapping[str, str] = os.environ) -> None:
+    """Raise an OutputError where GitHub asks for a step summary that cannot be written."""
+    _append(b"", environ)
+
+
+def append_summary(run: Run, environ: Mapping[str, str] = os.environ) -> None:
+    """Append the Markdown report to the step summary, where GitHub asks for one."""
+    content = markdown.render(run).encode()[:SUMMARY_LIMIT]
+    _append(content.decode(errors="ignore").encode(), environ)  # no half character at the end
+
+
+def _append(content: bytes, environ: Mapping[str, str]) -> None:
+    if not (path := environ.get("GITHUB_STEP_SUMMARY")):
+        return
+    try:
+        with Path(path).open("ab") as file:
+            file.write(content)
+    except OSError as error:
+        problem = f"the step summary cannot be written: {error.strerror}"
+        raise OutputError(problem, place=Place(path)) from error
+
+
+def _lines(run: Run, root: Path) -> Iterator[str]:
+    for check in run.checks:
+        yield from _check(check, run.strict, root)
+    for sentence in text.broken_stages(run):
+        yield command("error", sentence, title="rnncheck")
+    for notice in run.notices:
+        yield command("notice", notice, title="rnncheck")
+    level = "error" if run.exit_code else "notice"
+    yield command(level, text.verdict(run), title="rnncheck")
+
+
+def _check(check: CheckResult, strict: bool, root: Path) -> Iterator[str]:
+    level = "error" if fails(check, strict=strict) else "warning"
+    for finding in check.findings:
+        place = _place(finding.source, root)
+        yield command(level, _message(finding), **place, title=text.title(check))
+    if check.outcome is Outcome.ERROR:
+        yield command("error", f"the check crashed: {check.reason}", title=text.title(check))
+    elif check.outcome is Outcome.FAILED and not check.findings:
+        yield command(level, check.reason or "failed", title=text.title(check))
+
+
+def _message(finding: Finding) -> str:
+    told = [f"{label}: {value}" for label, value in text.facts(finding) if label != "at"]
+    return "\n".join([text.clean(finding.message), *told])
+
+
+def _place(source: Source | None, root: Path) -> dict[str, str]:
+    if source is None or not source.path:
+        return {}
+    shown = relative(source.path, root) or source.path
+    numbers = {"line": source.line, "col": source.column if source.line else 0}
+    return {"file": shown, **{name: str(n) for name, n in numbers.items() if n}}
+
+
+def command(level: str, message: str, **properties: str) -> str:
+    """``::level file=...,title=...::message``, escaped as GitHub asks."""
+    pairs = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{level} {pairs}::{_data(text.clean_lines(message))}"
+
+
+def _data(value: str) -> str:
+    return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(value: str) -> str:
+    return _data(text.clean(value)).replace(":", "%3A").replace(",", "%2C")

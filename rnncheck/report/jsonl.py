@@ -1,0 +1,50 @@
+"""One JSON object per event and line: live while a run goes, or made again from a stored run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TextIO
+
+from rnncheck.results.encode import event_to_json
+from rnncheck.results.events import (
+    CheckFinished,
+    Event,
+    Notice,
+    RunFinished,
+    RunStarted,
+    StageFinished,
+)
+from rnncheck.results.model import Run
+
+
+class JsonlWriter:
+    """Listens to events and writes each as a line at once."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        self._stream.write(line(event))
+        self._stream.flush()
+
+
+def render(run: Run) -> str:
+    """The run's events; what began when is not stored, so ``*-started`` lines of stages and checks are absent."""
+    return "".join(line(event) for event in _events(run))
+
+
+def line(event: Event) -> str:
+    """The event as one line."""
+    return json.dumps(event_to_json(event), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _events(run: Run) -> Iterator[Event]:
+    codes = tuple(check.code for check in run.checks)
+    yield RunStarted(
+        run.tool, run.command, run.spec, run.environment, run.seed, run.started, codes, run.strict
+    )
+    yield from (StageFinished(stage) for stage in run.stages)
+    yield from (CheckFinished(check) for check in run.checks)
+    yield from (Notice(text) for text in run.notices)
+    yield RunFinished(run)

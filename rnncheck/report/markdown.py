@@ -1,0 +1,129 @@
+"""GitHub-flavoured Markdown, also used as the step summary of a GitHub job."""
+
+from __future__ import annotations
+
+import re
+
+from rnncheck.report import text
+from rnncheck.results.model import CheckResult, Finding, Outcome, Run
+
+SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&])")
+
+
+def render(run: Run) -> str:
+    """The run as a Markdown document."""
+    sections = [
+        f"# rnncheck: {escape(text.VERDICTS[run.verdict])}",
+        escape(text.header(run)),
+        f"**{escape(text.verdict(run))}**",
+        *_findings(run),
+        _table(run),
+        *_reasons(run),
+        *_rest(run),
+        _environment(run),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def escape(value: str) -> str:
+    """``value`` shown literally: no markup, no HTML, no mention, on one line."""
+    return SPECIAL.sub(r"\\\1", text.clean(value))
+
+
+def code(value: str) -> str:
+    """``value`` as an inline code span, whatever backticks it has."""
+    shown = text.clean(value)
+    longest = _longest_run(shown)
+    fence = "`" * (longest + 1)
+    pad = " " if longest or not shown else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def _longest_run(value: str) -> int:
+    """The length of the longest run of backticks."""
+    return max((len(run) for run in re.findall("`+", value)), default=0)
+
+
+def _findings(run: Run) -> list[str]:
+    return [
+        _finding(check, finding, number)
+        for check in run.checks
+        for number, finding in enumerate(check.findings, 1)
+    ]
+
+
+def _finding(check: CheckResult, finding: Finding, number: int) -> str:
+    count = f" ({number} of {len(check.findings)})" if len(check.findings) > 1 else ""
+    lines = [
+        f"## {escape(text.title(check))}{count}",
+        "",
+        f"{check.severity}, {finding.stage}: {escape(finding.message)}",
+        "",
+        *(f"- {escape(label)}: {_fact(label, value)}" for label, value in text.facts(finding)),
+    ]
+    return "\n".join([*lines, *_frame(finding)]).rstrip()
+
+
+def _fact(label: str, value: str) -> str:
+    return code(value) if label in ("key", "at") else escape(value)
+
+
+def _frame(finding: Finding) -> list[str]:
+    """The marked lines in a fence that they cannot close."""
+    source = finding.source
+    if source is None or not source.frame:
+        return []
+    width = len(str(max(number for number, _ in source.frame)))
+    lines = [
+        f"{'>' if number == source.line else ' '} {number:>{width}} | {text.clean_code(line)}".rstrip()
+        for number, line in source.frame
+    ]
+    fence = "`" * max(3, _longest_run("".join(lines)) + 1)
+    return ["", fence, *lines, fence]
+
+
+def _table(run: Run) -> str:
+    if not run.checks:
+        return ""
+    head = ["## Checks", "", "| family | check | outcome | what it saw |", "|---|---|---|---|"]
+    rows = [
+        f"| {escape(name)} | {escape(text.title(check))} | {_outcome(check)} | {escape(text.saw(check))} |"
+        for name, checks in text.by_family(run.checks).items()
+        for check in checks
+    ]
+    return "\n".join([*head, *rows])
+
+
+def _outcome(check: CheckResult) -> str:
+    loud = check.outcome in (Outcome.FAILED, Outcome.ERROR)
+    return f"**{check.outcome}**" if loud else str(check.outcome)
+
+
+def _reasons(run: Run) -> list[str]:
+    sections = []
+    for outcome in (Outcome.VACUOUS, Outcome.SKIPPED):
+        groups = text.by_reason(run, outcome)
+        lines = [f"- {', '.join(codes)}: {escape(reason)}" for reason, codes in groups.items()]
+        sections += ["\n".join([f"## {str(outcome).capitalize()}", "", *lines])] if lines else []
+    return sections
+
+
+def _rest(run: Run) -> list[str]:
+    notes = [*text.broken_stages(run), text.unchecked(run), *run.notices]
+    listed = "\n".join(f"- {escape(note)}" for note in notes if note)
+    step = text.next_step(run)
+    return [f"## Notes\n\n{listed}" if listed else "", f"Next: {code(step)}" if step else ""]
+
+
+def _environment(run: Run) -> str:
+    env = run.environment
+    packages = ", ".join(f"{name} {version}" for name, version in env.packages.items())
+    parts = [
+        f"python {env.python}",
+        env.platform,
+        env.cpu,
+        f"{env.threads} threads",
+        packages,
+        run.started,
+    ]
+    return f"<sub>{escape(', '.join(part for part in parts if part))}</sub>"

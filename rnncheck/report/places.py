@@ -1,0 +1,13 @@
+"""File names as other tools want them: relative to a folder that they know, with forward slashes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def relative(path: str, root: Path) -> str | None:
+    """``path`` relative to ``root``, or None when it lies elsewhere."""
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow links out of the root
+    base = Path(os.path.abspath(root))  # noqa: PTH100
+    return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else None

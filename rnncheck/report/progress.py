@@ -1,0 +1,104 @@
+"""What a run is doing, while it does it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from rnncheck.report import text
+from rnncheck.results.events import (
+    CheckFinished,
+    CheckStarted,
+    Event,
+    Notice,
+    RunStarted,
+    StageFinished,
+    StageStarted,
+)
+from rnncheck.results.model import CheckResult, Outcome, StageResult
+
+
+class ConsoleProgress:
+    """Listens to events. On a terminal one line that is rewritten, elsewhere plain lines; nothing with ``quiet``.
+
+    The line is drawn when an event comes, by no thread: the user's pipeline may fork while it is shown.
+    """
+
+    def __init__(self, console: Console, quiet: bool = False, verbose: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._verbose = verbose
+        self._live: Live | None = None
+        self._total = 0
+        self._done = 0
+        self._failed = 0
+
+    def __enter__(self) -> Self:
+        draws = self._console.file.isatty() and not self._console.is_dumb_terminal
+        if draws and not self._quiet:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        if not self._quiet:
+            self._console.print()  # the report follows
+
+    def __call__(self, event: Event) -> None:
+        if self._quiet:
+            return
+        match event:
+            case RunStarted():
+                self._total = len(event.checks)
+            case StageStarted():
+                self._now(f"{event.stage} ...")
+            case StageFinished():
+                self._line(_stage(event.result))
+            case CheckStarted():
+                self._now(f"{self._count()} {event.code} {event.name} ...")
+            case CheckFinished():
+                self._finished(event.result)
+            case Notice():
+                self._line(f"note: {event.text}")
+
+    def _finished(self, check: CheckResult) -> None:
+        self._done += 1
+        self._failed += check.outcome is Outcome.FAILED
+        loud = check.outcome in (Outcome.FAILED, Outcome.ERROR)
+        if self._live is None and (loud or self._verbose):
+            self._line(f"{check.outcome}: {check.code} {check.name}")
+
+    def _count(self) -> str:
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"checks {self._done}/{self._total}{failed}:"
+
+    def _now(self, sentence: str) -> None:
+        """Show what runs at this moment, on a terminal only."""
+        if self._live is not None:
+            line = Text(text.clean(sentence), style="dim", no_wrap=True, overflow="ellipsis")
+            self._live.update(line, refresh=True)
+
+    def _line(self, sentence: str) -> None:
+        """A line that stays."""
+        self._console.print(Text(text.clean(sentence), style="dim"))
+
+
+def _stage(result: StageResult) -> str:
+    words = {
+        Outcome.PASSED: f"{result.detail or 'ok'} ({result.seconds:.1f} s)",
+        Outcome.SKIPPED: "not in the spec",
+        Outcome.ERROR: f"raised: {result.detail}",
+    }
+    return f"{result.stage + ':':<11}{words.get(result.outcome, str(result.outcome))}"

@@ -1,0 +1,198 @@
+"""SARIF 2.1.0. Results are the findings alone, since viewers show every result as a problem; the outcome of each check
+is in the run's ``properties.checks``, a check that crashed also a notification of the invocation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rnncheck.report import text
+from rnncheck.report.places import relative
+from rnncheck.results.encode import plain
+from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source, Verdict
+from rnncheck.results.verdict import fails
+
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+ROOT = "%SRCROOT%"
+Json = dict[str, Any]
+
+
+def render(run: Run, root: Path | None = None) -> str:
+    """The run as a SARIF log; file names are relative to ``root``, the current folder where none is given."""
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(run, root or Path.cwd())]}
+    return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _run(run: Run, root: Path) -> Json:
+    rules = list({check.code: check for check in run.checks}.values())
+    return {
+        "tool": {"driver": _driver(run, rules)},
+        "invocations": [_invocation(run)],
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {ROOT: {"description": {"text": "The folder that rnncheck ran in."}}},
+        "results": _results(run, [rule.code for rule in rules], root),
+        "properties": {
+            "verdict": str(run.verdict),
+            "seed": run.seed,
+            "spec": plain(run.spec),
+            "environment": plain(run.environment),
+            "checks": [_outcome(check) for check in run.checks],
+        },
+    }
+
+
+def _driver(run: Run, rules: list[CheckResult]) -> Json:
+    return {
+        "name": run.tool.name,
+        "version": run.tool.version,
+        "rules": [_rule(check) for check in rules],
+    }
+
+
+def _rule(check: CheckResult) -> Json:
+    fault = text.clean(check.name).replace("-", " ")
+    explain = f"rnncheck rule {text.clean(check.code)}"
+    return {
+        "id": check.code,
+        "name": check.name,
+        "shortDescription": {"text": f"{fault[:1].upper()}{fault[1:]}."},
+        "help": {
+            "text": f"Run `{explain}` for what is checked, why it matters and how to fix it.",
+        },
+        "defaultConfiguration": {"level": _level(check.severity is Severity.ERROR)},
+        "properties": {"tags": list(dict.fromkeys([text.family(check.code), str(check.stage)]))},
+    }
+
+
+def _level(weighs: bool) -> str:
+    return "error" if weighs else "warning"
+
+
+def _outcome(check: CheckResult) -> Json:
+    return {"code": check.code, "outcome": str(check.outcome), "reason": text.clean(check.reason)}
+
+
+def _results(run: Run, codes: list[str], root: Path) -> list[Json]:
+    seen: Counter[str] = Counter()
+    results = []
+    for check in run.checks:
+        level = _level(fails(check, strict=run.strict))
+        for finding in check.findings:
+            identity = _identity(finding)
+            seen[identity] += 1
+            results.append(
+                {
+                    "ruleId": check.code,
+                    "ruleIndex": codes.index(check.code),
+                    "level": level,
+                    "kind": "fail",
+                    "message": {"text": _message(finding)},
+                    "locations": [_location(finding, run, root)],
+                    "partialFingerprints": {"rnncheckFinding/v1": f"{identity}:{seen[identity]}"},
+                    "properties": plain(finding),
+                }
+            )
+    return results
+
+
+def _message(finding: Finding) -> str:
+    told = (f"{label}: {value}" for label, value in text.facts(finding) if label != "at")
+    return "\n".join([text.clean(finding.message) or finding.code, *told])
+
+
+def _identity(finding: Finding) -> str:
+    """Stays the same when lines move and numbers change."""
+    source = finding.source or Source("")
+    parts = (finding.code, finding.stage, finding.key, Path(source.path).name, source.name)
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _location(finding: Finding, run: Run, root: Path) -> Json:
+    """Where the finding's source is, or the spec: viewers drop a result without a place."""
+    source = finding.source if finding.source and finding.source.path else Source(run.spec.path)
+    physical: Json = {"artifactLocation": _artifact(source.path, root)}
+    if source.line:
+        physical["region"] = _region(source)
+    if source.line in dict(source.frame):
+        physical["contextRegion"] = _context(source)
+    location: Json = {"physicalLocation": physical}
+    if source.name:
+        location["logicalLocations"] = [{"fullyQualifiedName": text.clean(source.name)}]
+    return location
+
+
+def _artifact(path: str, root: Path) -> Json:
+    inside = relative(path, root) if path else None
+    if inside is not None:
+        return {"uri": quote(inside, errors="surrogateescape"), "uriBaseId": ROOT}
+    absolute = Path(path).is_absolute()
+    return {"uri": Path(path).as_uri() if absolute else quote(path, errors="surrogateescape")}
+
+
+def _region(source: Source) -> Json:
+    region: Json = {"startLine": source.line}
+    if source.column:
+        region["startColumn"] = source.column
+    if snippet := dict(source.frame).get(source.line):
+        region["snippet"] = {"text": text.clean_code(snippet)}
+    return region
+
+
+def _context(source: Source) -> Json:
+    lines = dict(source.frame)
+    return {
+        "startLine": min(lines),
+        "endLine": max(lines),
+        "snippet": {"text": "\n".join(text.clean_code(line) for line in lines.values())},
+    }
+
+
+def _invocation(run: Run) -> Json:
+    invocation: Json = {
+        "executionSuccessful": run.verdict not in (Verdict.ERROR, Verdict.INTERRUPTED),
+        "exitCode": int(run.exit_code),
+        "exitCodeDescription": text.EXITS[run.exit_code],
+        "commandLine": text.clean(run.command),
+        "toolExecutionNotifications": _notifications(run),
+    }
+    return invocation | _times(run)
+
+
+def _times(run: Run) -> Json:
+    try:
+        start = datetime.fromisoformat(run.started)
+        end = start + timedelta(seconds=run.seconds)
+    except (ValueError, OverflowError):
+        return {}
+    return {"startTimeUtc": _utc(start), "endTimeUtc": _utc(end)}
+
+
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def _notifications(run: Run) -> list[Json]:
+    crashed = [
+        {
+            "level": "error",
+            "message": {"text": f"{text.title(check)} crashed: {text.clean(check.reason)}"},
+            "associatedRule": {"id": check.code},
+        }
+        for check in run.checks
+        if check.outcome is Outcome.ERROR
+    ]
+    stages = [_note("error", sentence) for sentence in text.broken_stages(run)]
+    notes = [text.clean(note) for note in (text.unchecked(run), *run.notices)]
+    return [*crashed, *stages, *(_note("note", note) for note in notes if note)]
+
+
+def _note(level: str, message: str) -> Json:
+    return {"level": level, "message": {"text": message}}

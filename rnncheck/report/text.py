@@ -1,0 +1,257 @@
+"""What all formats say in the same words: numbers, places, counts, the verdict. ASCII only, nothing is escaped here."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+
+from rnncheck.results.exit_codes import ExitCode
+from rnncheck.results.model import (
+    CheckResult,
+    Finding,
+    Outcome,
+    Run,
+    Severity,
+    Source,
+    Verdict,
+    Where,
+)
+from rnncheck.results.verdict import fails
+
+FAMILIES = {
+    "WR": "wiring",
+    "EQ": "equivalence",
+    "BD": "boundary",
+    "CL": "collect",
+    "RP": "replay",
+    "VL": "value",
+    "LS": "loss",
+    "GR": "gradient and training",
+    "PR": "precision",
+}
+VERDICTS = {
+    Verdict.VERIFIED: "verified",
+    Verdict.FAILED: "failed",
+    Verdict.NOTHING_VERIFIED: "nothing was verified",
+    Verdict.ERROR: "a check crashed",
+    Verdict.INTERRUPTED: "interrupted",
+}
+EXITS = {
+    ExitCode.VERIFIED: "verified",
+    ExitCode.FAILED: "a check failed",
+    ExitCode.USAGE: "bad input",
+    ExitCode.INTERNAL: "a check crashed",
+    ExitCode.NOTHING_VERIFIED: "nothing was verified",
+    ExitCode.SLOWER: "slower than allowed",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)", re.DOTALL)
+UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, bidi overrides, surrogates, ...
+EMOJI_STYLE = "\ufe0f"  # its width differs from terminal to terminal
+
+
+def clean(text: str) -> str:
+    """``text`` on one line, without anything that could move a cursor, change a colour or break a file format."""
+    visible = ESCAPES.sub("", text).replace(EMOJI_STYLE, "")
+    spaced = "".join(" " if c in "\t\n\r\v\f\x85\u2028\u2029" else c for c in visible)
+    return "".join(c for c in spaced if unicodedata.category(c) not in UNSAFE).strip()
+
+
+def clean_lines(text: str) -> str:
+    """``clean`` for each line of ``text``; indentation stays."""
+    return "\n".join(clean_code(line) for line in text.splitlines())
+
+
+def clean_code(line: str) -> str:
+    """``clean`` for a line of code: its indentation stays, as spaces."""
+    spaced = line.expandtabs(4)
+    return " " * (len(spaced) - len(spaced.lstrip(" "))) + clean(spaced)
+
+
+def number(value: float, digits: int = 4) -> str:
+    """``value`` with so many significant digits; whole numbers in full."""
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.{digits}g}"
+
+
+def measured_and_bound(measured: float, bound: float) -> tuple[str, str]:
+    """Both as text, with as many digits as it takes to tell them apart."""
+    texts = (number(measured), number(bound))
+    for digits in range(5, 18):
+        if texts[0] != texts[1] or measured == bound:
+            break
+        texts = (number(measured, digits), number(bound, digits))
+    return texts
+
+
+def passing(finding: Finding) -> str:
+    """The bound that would have passed, rounded so that it really would."""
+    value = finding.passing_bound
+    if value is None:
+        return ""
+    if not math.isfinite(value):
+        return f"no bound ({number(value)})"
+    up = finding.bound is None or math.isnan(finding.bound) or value >= finding.bound
+    context = Context(prec=4, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    return number(float(context.create_decimal_from_float(value)))
+
+
+def facts(finding: Finding) -> list[tuple[str, str]]:
+    """The finding's labelled facts, in the order in which a reader needs them; empty ones are left out."""
+    measured, bound = _numbers(finding)
+    pairs = [
+        ("key", finding.key),
+        ("measured", _join(": ", finding.quantity, measured)),
+        ("on", finding.on),
+        ("bound", _join(" = ", bound, finding.bound_formula)),
+        ("passes at", passing(finding)),
+        ("where", where(finding.where)),
+        *(("detail", f"{name}: {value}") for name, value in sorted(finding.details.items())),
+        ("cause", finding.cause),
+        ("fix", finding.fix),
+        ("at", at(finding.source)),
+    ]
+    return [(clean(label), clean(value)) for label, value in pairs if value]
+
+
+def _numbers(finding: Finding) -> tuple[str, str]:
+    measured, bound = finding.measured, finding.bound
+    if measured is not None and bound is not None:
+        return measured_and_bound(measured, bound)
+    return _optional(measured), _optional(bound)
+
+
+def _optional(value: float | None) -> str:
+    return "" if value is None else number(value)
+
+
+def _join(separator: str, *parts: str) -> str:
+    return separator.join(part for part in parts if part)
+
+
+def where(place: Where | None) -> str:
+    """``batch [0, 3], segment 2, step 12, feature [5]; differs from step 7 on``."""
+    if place is None:
+        return ""
+    parts = [
+        f"batch {list(place.batch)}" if place.batch else "",
+        f"segment {place.segment}" if place.segment is not None else "",
+        f"step {place.step}" if place.step is not None else "",
+        f"feature {list(place.feature)}" if place.feature else "",
+    ]
+    first = f"differs from step {place.first_step} on" if place.first_step is not None else ""
+    return _join("; ", _join(", ", *parts), first)
+
+
+def at(source: Source | None) -> str:
+    """``rnncheck.yaml:12:3 (env.transforms)``."""
+    if source is None:
+        return ""
+    position = ":".join([source.path, *(str(n) for n in (source.line, source.column) if n)])
+    return f"{position} ({source.name})" if source.name else position
+
+
+def title(check: CheckResult) -> str:
+    """``WR103 missing-state-primer``."""
+    return clean(f"{check.code} {check.name}")
+
+
+def family(code: str) -> str:
+    """The name of a code's family."""
+    return FAMILIES.get(code[:2], clean(code[:2]) or "other")
+
+
+def by_family(checks: Iterable[CheckResult]) -> dict[str, list[CheckResult]]:
+    """The checks under their family's name, by code; families in the order of the catalogue."""
+    order = list(FAMILIES.values())
+    groups: dict[str, list[CheckResult]] = defaultdict(list)
+    for check in sorted(checks, key=lambda check: check.code):
+        groups[family(check.code)].append(check)
+    known = {name: groups[name] for name in order if name in groups}
+    return known | {name: group for name, group in groups.items() if name not in known}
+
+
+def by_reason(run: Run, outcome: Outcome) -> dict[str, list[str]]:
+    """The codes with this outcome under their reason."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for check in sorted(run.checks, key=lambda check: check.code):
+        if check.outcome is outcome:
+            groups[clean(check.reason) or "no reason given"].append(clean(check.code))
+    return dict(groups)
+
+
+def saw(check: CheckResult) -> str:
+    """What the check saw, in a sentence."""
+    if not check.findings:
+        return clean(check.reason)
+    more = len(check.findings) - 1
+    message = clean(check.findings[0].message)
+    return f"{message} (and {more} more)" if more else message
+
+
+def broken_stages(run: Run) -> list[str]:
+    """What each stage raised; the user's frames may follow on more lines."""
+    failed = (stage for stage in run.stages if stage.outcome is Outcome.ERROR)
+    return [clean_lines(f"stage {stage.stage} raised: {stage.detail}") for stage in failed]
+
+
+def crashed(run: Run) -> list[str]:
+    """What each crashed check raised; frames may follow on more lines."""
+    failed = (check for check in run.checks if check.outcome is Outcome.ERROR)
+    return [clean_lines(f"{check.code}: {check.reason}") for check in failed]
+
+
+def unchecked(run: Run) -> str:
+    """Which stages the spec leaves out."""
+    absent = [str(stage.stage) for stage in run.stages if stage.outcome is Outcome.SKIPPED]
+    return f"not checked, since the spec leaves them out: {', '.join(absent)}" if absent else ""
+
+
+def counts(run: Run) -> str:
+    """``2 failed, 1 warning, 20 passed, 3 skipped, 3 findings``; what is zero is left out."""
+    failed = [check for check in run.checks if check.outcome is Outcome.FAILED]
+    weighing = sum(fails(check, strict=run.strict) for check in failed)
+    pairs = [
+        (weighing, "failed"),
+        (len(failed) - weighing, "warning" if len(failed) - weighing == 1 else "warnings"),
+        (run.count(Outcome.ERROR), "crashed"),
+        (run.count(Outcome.PASSED), "passed"),
+        (run.count(Outcome.VACUOUS), "vacuous"),
+        (run.count(Outcome.SKIPPED), "skipped"),
+        (len(run.findings), "finding" if len(run.findings) == 1 else "findings"),
+    ]
+    return ", ".join(f"{n} {word}" for n, word in pairs if n) or "no check ran"
+
+
+def verdict(run: Run) -> str:
+    """The verdict with its counts, seconds and exit code."""
+    ending = f"exit {int(run.exit_code)} ({EXITS[run.exit_code]})"
+    return f"{VERDICTS[run.verdict]}: {counts(run)}; {run.seconds:.1f} s; {ending}"
+
+
+def next_step(run: Run) -> str:
+    """What to do now, or nothing."""
+    failed = [check for check in run.checks if check.outcome is Outcome.FAILED]
+    failed.sort(key=lambda check: check.severity is not Severity.ERROR)
+    if failed:
+        return f"rnncheck rule {clean(failed[0].code)}"
+    if run.verdict is Verdict.NOTHING_VERIFIED:
+        return f"rnncheck rule {clean(run.checks[0].code)}" if run.checks else "rnncheck rule"
+    return ""
+
+
+def header(run: Run) -> str:
+    """Which tool judged what, and where."""
+    parts = [
+        f"{run.tool.name} {run.tool.version}",
+        run.spec.name,
+        run.spec.path,
+        f"seed {run.seed}",
+        run.environment.device,
+    ]
+    return ", ".join(clean(part) for part in parts if part.strip())

@@ -1,0 +1,59 @@
+"""The machine and the libraries that a run saw, read without importing any of them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from rnncheck.results.model import Environment
+
+PACKAGES = (
+    "rnncheck",
+    "torch",
+    "torchrl",
+    "tensordict",
+    "hoptorch",
+    "triton",
+    "gymnasium",
+    "numpy",
+)
+
+
+def current_environment(device: str = "cpu") -> Environment:
+    """What this process runs on; a package that is not installed is left out."""
+    return Environment(
+        python=platform.python_version(),
+        platform=platform.platform(),
+        packages=_versions(),
+        device=device,
+        threads=_threads(),
+        cpu=_cpu_model(),
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _threads() -> int:
+    """The threads that torch uses, or may use where it is not loaded."""
+    torch = sys.modules.get("torch")
+    return int(torch.get_num_threads()) if torch else os.cpu_count() or 1
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor())

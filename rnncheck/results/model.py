@@ -1,0 +1,190 @@
+"""What a run is, as data: outcomes, findings, check results, stage results, the run itself.
+
+Plain dataclasses without torch, so that ``report`` and ``rule`` start fast. ``Run`` is what is stored, and every
+report is made from it alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from rnncheck.results.exit_codes import ExitCode
+
+FORMAT = 1  # version of the stored result; raised when a field changes its meaning
+
+
+class Outcome(StrEnum):
+    """How a check ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    VACUOUS = "vacuous"
+    ERROR = "error"
+
+
+class Severity(StrEnum):
+    """How much a finding weighs; warnings fail only under ``--strict``."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Verdict(StrEnum):
+    """The run in one word."""
+
+    VERIFIED = "verified"
+    FAILED = "failed"
+    NOTHING_VERIFIED = "nothing-verified"
+    ERROR = "error"
+    INTERRUPTED = "interrupted"
+
+
+class Stage(StrEnum):
+    """The parts of a pipeline, in the order in which they run."""
+
+    ENV = "env"
+    POLICY = "policy"
+    CRITIC = "critic"
+    COLLECT = "collect"
+    REPLAY = "replay"
+    ADVANTAGE = "advantage"
+    LOSS = "loss"
+    TRAIN = "train"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The line to change: in the spec or in the user's Python, with a few lines around it.
+
+    ``frame`` holds ``(line number, text)`` pairs read when the finding was made, so that a stored result can be
+    rendered on another machine.
+    """
+
+    path: str
+    line: int = 0
+    column: int = 0
+    kind: str = "spec"  # "spec" or "python"
+    name: str = ""  # the spec key ("env.transforms") or the Python object ("make_env")
+    frame: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where in the data the worst difference lies; indices count from 0."""
+
+    batch: tuple[int, ...] = ()
+    step: int | None = None
+    feature: tuple[int, ...] = ()
+    segment: int | None = None
+    first_step: int | None = None  # the first step that diverges
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a failed check saw.
+
+    ``measured`` and ``bound`` are in the unit of ``quantity``; ``passing_bound`` is the smallest bound that would
+    have passed (equal to ``measured`` where smaller is better). All three are None for findings of structure.
+    """
+
+    code: str
+    stage: Stage
+    message: str  # one sentence: what is wrong
+    key: str = ""  # the tensordict key concerned, dotted
+    quantity: str = ""  # what was measured, e.g. "max abs difference of next.h"
+    measured: float | None = None
+    on: str = ""  # on what: "3 segments of 2 rows, 64 steps, float32"
+    bound: float | None = None
+    bound_formula: str = ""
+    passing_bound: float | None = None
+    where: Where | None = None
+    cause: str = ""
+    fix: str = ""
+    source: Source | None = None
+    details: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One check's outcome with what it found."""
+
+    code: str
+    name: str
+    severity: Severity
+    stage: Stage
+    outcome: Outcome
+    reason: str = ""  # why skipped, vacuous or error; for passed: what was compared
+    seconds: float = 0.0
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """How building or running one stage of the pipeline went."""
+
+    stage: Stage
+    outcome: Outcome  # passed, skipped (absent from the spec) or error
+    detail: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class SpecRef:
+    """Which spec a run was made from."""
+
+    path: str
+    name: str
+    hash: str
+
+
+@dataclass(frozen=True)
+class Tool:
+    """What made the result."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The machine and the libraries that a run saw."""
+
+    python: str
+    platform: str
+    packages: dict[str, str]
+    device: str
+    threads: int
+    cpu: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, as stored. Every report is made from this alone."""
+
+    tool: Tool
+    command: str
+    spec: SpecRef
+    environment: Environment
+    seed: int
+    started: str  # ISO 8601, UTC
+    seconds: float
+    exit_code: ExitCode
+    verdict: Verdict
+    stages: tuple[StageResult, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
+    notices: tuple[str, ...] = ()
+    cells: tuple[dict[str, Any], ...] = ()
+    strict: bool = False
+    format: int = FORMAT
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings, in the order of the checks."""
+        return tuple(finding for check in self.checks for finding in check.findings)
+
+    def count(self, outcome: Outcome) -> int:
+        """How many checks ended with ``outcome``."""
+        return sum(check.outcome is outcome for check in self.checks)

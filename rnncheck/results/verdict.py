@@ -1,0 +1,45 @@
+"""From outcomes to a verdict and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rnncheck.results.exit_codes import ExitCode
+from rnncheck.results.model import CheckResult, Outcome, Severity, StageResult, Verdict
+
+NO_STATE = "WR101"  # this failure alone means that there was nothing to verify
+
+
+def fails(check: CheckResult, *, strict: bool) -> bool:
+    """Whether this result fails the run."""
+    weighs = strict or check.severity is Severity.ERROR
+    return check.outcome is Outcome.FAILED and weighs
+
+
+def judge(
+    checks: Iterable[CheckResult],
+    *,
+    strict: bool,
+    interrupted: bool = False,
+    stages: Iterable[StageResult] = (),
+) -> tuple[Verdict, ExitCode]:
+    """Verdict and exit code of a run.
+
+    An interruption wins, then failures, then checks or stages that raised; a run in which no check passed verified
+    nothing.
+    """
+    results = list(checks)
+    failed = {check.code for check in results if fails(check, strict=strict)}
+    if interrupted:
+        return Verdict.INTERRUPTED, ExitCode.INTERRUPTED
+    if failed - {NO_STATE}:
+        return Verdict.FAILED, ExitCode.FAILED
+    if failed:
+        return Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED
+    raised = any(stage.outcome is Outcome.ERROR for stage in stages)
+    if raised or any(check.outcome is Outcome.ERROR for check in results):
+        return Verdict.ERROR, ExitCode.INTERNAL
+    decided = (Outcome.PASSED, Outcome.FAILED)  # a failed warning was verified too
+    if not any(check.outcome in decided for check in results):
+        return Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED
+    return Verdict.VERIFIED, ExitCode.VERIFIED

@@ -1,0 +1,1 @@
+"""The spec file: reading, validating, describing."""

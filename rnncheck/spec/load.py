@@ -1,0 +1,77 @@
+"""A spec file to a ``Spec``. Nothing of what the file names is imported or run."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from rnncheck.errors import Place, SpecError
+from rnncheck.spec import dump, override
+from rnncheck.spec.discover import discover
+from rnncheck.spec.model import Spec
+from rnncheck.spec.problems import Path, Problems, shown, translate
+from rnncheck.spec.read import Document, parse, read_text
+from rnncheck.spec.shape import SETTINGS, TOP_KEYS, name_network_lists, shape
+
+
+def open_spec(path: pathlib.Path | None, overrides: Sequence[str] = ()) -> Spec:
+    """The spec at ``path``, or the one found from the working folder upward."""
+    return load_spec(path if path is not None else discover(pathlib.Path.cwd()), overrides)
+
+
+def load_spec(path: str | pathlib.Path, overrides: Sequence[str] = ()) -> Spec:
+    """Read, override and validate a spec. Raises SpecError for everything that is wrong with it.
+
+    ``overrides`` are ``key.key=value`` texts, applied in order. Mistakes that can be seen
+    together are raised together, in file order.
+    """
+    path = pathlib.Path(path)
+    text = read_text(path)
+    return spec_from_text(text, str(path), overrides)
+
+
+def spec_from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Spec:
+    """The same for a text; ``name`` stands for the file in messages."""
+    document, problems = parse(text, name)
+    _expect_mapping(document)
+    name_network_lists(document)
+    for assignment in overrides:
+        try:
+            override.apply(document, assignment)
+        except SpecError as error:
+            problems.found.append(error)
+    problems.raise_any()  # what follows would only repeat these
+    return _validate(document, problems)
+
+
+def _expect_mapping(document: Document) -> None:
+    place = Place(document.name, 1, 1)
+    if document.data is None:
+        hint = "write one with `rnncheck init`"
+        raise SpecError("the spec is empty", place=place, hint=hint)
+    if not isinstance(document.data, dict):
+        message = f"a spec is a mapping of keys, not {shown(document.data)}"
+        raise SpecError(message, place=place, accepted=", ".join(TOP_KEYS))
+
+
+def _validate(document: Document, problems: Problems) -> Spec:
+    shaped = shape(document.data, problems)
+    try:
+        spec = Spec.model_validate(shaped)
+    except ValidationError as error:
+        translate(error, problems, _known_keys)
+        problems.raise_any()
+        raise
+    problems.raise_any()
+    spec._path = document.name
+    spec._places = document.places
+    spec._hash = dump.fingerprint(spec)
+    return spec
+
+
+def _known_keys(at: Path) -> list[str]:
+    """The keys that the mapping at ``at`` accepts."""
+    model = SETTINGS.get(str(at[0])) if at else None
+    return list(TOP_KEYS if model is None else model.model_fields)

@@ -1,0 +1,164 @@
+"""The spec as typed data. Loading fills it; nothing here imports torch or the user's code."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import Strict as Exactly
+
+from rnncheck.errors import Place
+
+Path = tuple[str | int, ...]
+# YAML has types of its own, so nothing is converted: `workers: "2"` and `seed: true` are mistakes.
+Int = Annotated[int, Exactly()]
+Bool = Annotated[bool, Exactly()]
+Number = Annotated[float, Exactly(), Field(allow_inf_nan=False)]
+
+
+class Strict(BaseModel):
+    """Base of the spec's own sections: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Component(BaseModel):
+    """One thing that the spec names: a TorchRL class (``use``) or the user's function (``factory``).
+
+    ``args`` are all other keys. ``at`` is the component's path in the spec, for its line and column.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    use: str | None = None
+    factory: str | None = None
+    args: dict[str, Any] = Field(default_factory=dict)
+    at: Path = ()
+
+
+class EnvSpec(Component):
+    """The environment: a component, how many copies run side by side, and its transforms."""
+
+    workers: Int = Field(default=1, ge=1, description="how many copies run side by side")
+    vectorize: Literal["serial", "parallel"] = Field(
+        default="serial", description="SerialEnv or ParallelEnv, where workers > 1"
+    )
+    transforms: tuple[Component, ...] = Field(
+        default=(), description="appended to the env in this order"
+    )
+    primers: Literal["auto", "manual"] = Field(
+        default="auto",
+        description="auto: the policy's state primers are added behind the transforms",
+    )
+
+
+class NetworkSpec(Strict):
+    """A policy or critic: modules run in order, or one factory; ``weights`` is a state_dict file."""
+
+    modules: tuple[Component, ...] = Field(default=(), description="run in this order")
+    factory: Component | None = None
+    weights: str | None = Field(
+        default=None, min_length=1, description="a state_dict file, read with weights_only"
+    )
+    at: Path = ()
+
+
+class ReplaySpec(Component):
+    """The replay buffer: the parts of ``use`` (TensorDictReplayBuffer), or a factory."""
+
+    storage: Component | None = None
+    sampler: Component | None = None
+    writer: Component | None = None
+    batch_size: Int | None = Field(default=None, ge=1)
+    transforms: tuple[Component, ...] = ()
+
+
+class AdvantageSpec(Component):
+    """A value estimator, where it runs and in which recurrent mode."""
+
+    on: Literal["collect", "sample"] = Field(
+        default="collect", description="on each collected batch, or behind the replay"
+    )
+    recurrent_mode: Bool = Field(
+        default=True, description="run it under set_recurrent_mode(True), where it is named by use"
+    )
+
+
+class LossSpec(Component):
+    """A loss module, its target updater and the arguments of its ``make_value_estimator``."""
+
+    target_update: Component | None = None
+    value_estimator: dict[str, Any] = Field(default_factory=dict)
+
+
+class VerifySpec(Strict):
+    """Settings of ``rnncheck verify``."""
+
+    select: tuple[str, ...] = Field(default=(), description="prefixes of check codes to run")
+    ignore: tuple[str, ...] = Field(default=(), description="prefixes of check codes to leave out")
+    steps: Int = Field(
+        default=32, ge=4, le=4096, description="time steps of the batches that the checks build"
+    )
+    timeout: Number = Field(
+        default=120.0, gt=0, description="seconds that one stage of the pipeline may take"
+    )
+    strict: Bool = Field(default=False, description="warnings fail too")
+
+
+class BenchSpec(Strict):
+    """Settings of ``rnncheck bench``."""
+
+    backend: tuple[str, ...] = ("pad", "scan")
+    compile: tuple[Bool, ...] = (False,)
+    shapes: tuple[dict[str, Annotated[Int, Field(ge=1)]], ...] = ()
+
+
+class GateSpec(Strict):
+    """Settings of ``rnncheck gate``."""
+
+    budgets: tuple[dict[str, Any], ...] = ()
+
+
+class Spec(Strict):
+    """A whole spec file, validated. ``locate`` gives the line and column of any path in it."""
+
+    schema_: Literal[1] = Field(alias="schema", description="version of the spec's format")
+    name: str = Field(min_length=1, max_length=200, description="shown in reports")
+    seed: Int = Field(default=0, ge=0, lt=2**31)
+    device: str = Field(
+        default="cpu",
+        pattern=r"^(cpu|auto|cuda(:[0-9]{1,3})?)$",
+        description="cpu, cuda, cuda:N or auto",
+    )
+    env: EnvSpec
+    policy: NetworkSpec
+    critic: NetworkSpec | None = None
+    collect: Component | None = None
+    replay: ReplaySpec | None = None
+    batch: Component | None = None
+    advantage: AdvantageSpec | None = None
+    loss: LossSpec | None = None
+    verify: VerifySpec = VerifySpec()
+    bench: BenchSpec = BenchSpec()
+    gate: GateSpec = GateSpec()
+
+    _path: str = PrivateAttr(default="")  # as the user gave it
+    _hash: str = PrivateAttr(default="")  # sha256 of the effective spec
+    _places: dict[Path, Place] = PrivateAttr(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The file, as the user named it."""
+        return self._path
+
+    @property
+    def hash(self) -> str:
+        """sha256 over the effective spec, after overrides."""
+        return self._hash
+
+    def locate(self, at: Path) -> Place:
+        """The place of ``at`` in the file, or of its nearest ancestor that has one."""
+        for length in range(len(at), -1, -1):
+            if at[:length] in self._places:
+                return self._places[at[:length]]
+        return Place(self._path)

@@ -1,0 +1,157 @@
+"""Mistakes in a spec: gathered, sorted by position, and put into sentences of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rnncheck.errors import Place, SpecError, did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+Path = tuple[str | int, ...]
+LONGEST_VALUE = 60  # characters of a bad value that are shown
+
+
+class SpecErrors(SpecError):
+    """Several mistakes in one spec, in file order. ``errors`` holds them one by one."""
+
+    def __init__(self, errors: Iterable[SpecError]) -> None:
+        self.errors = tuple(errors)
+        first = self.errors[0]
+        super().__init__(first.message, place=first.place, accepted=first.accepted, hint=first.hint)
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
+
+
+@dataclass
+class Problems:
+    """The mistakes found so far; ``locate`` gives the place of a path in the spec."""
+
+    locate: Callable[[Path], Place]
+    found: list[SpecError] = field(default_factory=list)
+
+    def add(self, at: Path, message: str, *, accepted: str = "", hint: str = "") -> None:
+        """Note one mistake at the path ``at``."""
+        place = self.locate(at)
+        self.found.append(SpecError(message, place=place, accepted=accepted, hint=hint))
+
+    def raise_any(self) -> None:
+        """Raise what was found: one error as it is, several together in file order."""
+        if not self.found:
+            return
+        ordered = sorted(self.found, key=_position)
+        raise ordered[0] if len(ordered) == 1 else SpecErrors(ordered)
+
+
+def _position(error: SpecError) -> tuple[bool, int, int]:
+    place = error.place or Place("")
+    return (place.line == 0, place.line, place.column)  # what --set brought comes last
+
+
+def dotted(at: Path) -> str:
+    """A path as ``--set`` takes it: ``policy.modules.1.hidden_size``."""
+    return ".".join(str(part) for part in at)
+
+
+def shown(value: object) -> str:
+    """A value as the user would write it, shortened."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
+def listing(names: Iterable[str]) -> str:
+    """Names for the ``accepted`` line."""
+    return ", ".join(names)
+
+
+MISSING_HINTS: Mapping[Path, str] = {
+    ("schema",): "add `schema: 1`",
+    ("name",): "add a name for the reports, e.g. `name: my-pipeline`",
+    ("env",): "add e.g. `env: {use: GymEnv, env_name: CartPole-v1, transforms: [InitTracker]}`",
+    ("policy",): 'add e.g. `policy: {factory: "my_module:make_policy"}` or a list of modules',
+}
+
+
+def translate(
+    error: ValidationError, problems: Problems, known_keys: Callable[[Path], list[str]]
+) -> None:
+    """Turn pydantic's errors into ours; ``known_keys`` lists what the mapping at a path accepts."""
+    details = error.errors(include_url=False, include_context=True)
+    unknown = [tuple(d["loc"]) for d in details if d["type"] == "extra_forbidden"]
+    for detail in details:
+        at = tuple(detail["loc"])
+        if detail["type"] == "extra_forbidden":
+            problems.add(at, f"unknown key {dotted(at)!r}", **_offer(at, known_keys(at[:-1])))
+        elif detail["type"] == "missing":
+            if not _is_misspelt(at, unknown, known_keys):
+                problems.add(
+                    at[:-1], f"the key {dotted(at)!r} is missing", hint=MISSING_HINTS.get(at, "")
+                )
+        else:
+            _bad_value(at, detail, problems)
+
+
+def _offer(at: Path, known: list[str]) -> dict[str, str]:
+    return {"accepted": listing(known), "hint": did_you_mean(str(at[-1]), known)}
+
+
+def _is_misspelt(at: Path, unknown: list[Path], known_keys: Callable[[Path], list[str]]) -> bool:
+    """Whether an unknown key beside it is this one, misspelt: then one message is enough."""
+    beside = [other for other in unknown if other[:-1] == at[:-1]]
+    return any(nearest(str(other[-1]), known_keys(at[:-1])) == at[-1] for other in beside)
+
+
+def _bad_value(at: Path, detail: ErrorDetails, problems: Problems) -> None:
+    context: dict[str, Any] = detail.get("ctx", {})
+    wanted = _wanted(at, detail["type"], context)
+    given, hint = detail["input"], ""
+    if detail["type"] == "literal_error" and isinstance(given, str):
+        hint = did_you_mean(given, wanted.split(" or "))
+    elif wanted == "a list" and not isinstance(given, dict):
+        hint = f"write [{given}]"
+    problems.add(at, f"{dotted(at)} must be {wanted}, not {shown(given)}", hint=hint)
+
+
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a finite number",
+    "bool": "true or false",
+    "string": "text",
+    "tuple": "a list",
+    "list": "a list",
+    "dict": "a mapping",
+    "model": "a mapping",
+}
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "more than"),
+    "less_than_equal": ("le", "at most"),
+    "less_than": ("lt", "less than"),
+}
+
+
+def _wanted(at: Path, kind: str, context: dict[str, Any]) -> str:
+    """What would have been right, as it stands behind "must be"."""
+    if kind in _BOUNDS:
+        key, words = _BOUNDS[kind]
+        bound = context[key]
+        return f"{words} {int(bound) if bound == int(bound) else bound}"
+    if kind == "literal_error":
+        return str(context["expected"]).replace("'", "")
+    if at == ("device",) and kind == "string_pattern_mismatch":
+        return "cpu, cuda, cuda:N or auto"
+    if kind == "string_too_short":
+        return "text that is not empty"
+    if kind == "string_too_long":
+        return f"at most {context['max_length']} characters long"
+    return _TYPES.get(kind.split("_")[0], "another value")

@@ -1,0 +1,17 @@
+"""The packaged templates that ``rnncheck init`` writes."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+TEMPLATES = ("dqn", "ppo", "custom")
+BESIDE = {"custom": ("custom_pipeline.py",)}  # the Python files that a template's spec names
+AS_DATA = ".txt"  # ... packaged as text, since they are the user's code and none of ours
+
+
+def template_files(template: str, spec_name: str) -> dict[str, str]:
+    """File names and texts of a template; the spec comes first and is called ``spec_name``."""
+    beside = {name: name + AS_DATA for name in BESIDE.get(template, ())}
+    named = {spec_name: f"{template}.yaml"} | beside
+    folder = files("rnncheck.spec") / "templates"
+    return {name: (folder / source).read_text("utf-8") for name, source in named.items()}

@@ -1,0 +1,93 @@
+"""``rnncheck init``, through the CLI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rnncheck.cli.app import app
+from rnncheck.spec.load import load_spec
+from rnncheck.spec.scaffold import TEMPLATES
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(app, list(args), env={"COLUMNS": "120", "NO_COLOR": "1"})
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_it_writes_a_spec_and_names_the_next_command() -> None:
+    done = run("init")
+    assert (done.exit_code, done.stdout) == (0, "wrote rnncheck.yaml\nnext: rnncheck verify\n")
+    assert load_spec("rnncheck.yaml").name == "cartpole-drqn"
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_template_is_a_valid_spec(template: str) -> None:
+    done = run("init", "--template", template, "my spec.yaml")
+    assert done.exit_code == 0
+    assert done.stdout.endswith("next: rnncheck verify 'my spec.yaml'\n")
+    assert run("spec", "validate", "my spec.yaml").exit_code == 0
+
+
+def test_the_custom_template_brings_its_factories() -> None:
+    assert "wrote custom_pipeline.py" in run("init", "-t", "custom").stdout
+    spec = load_spec("rnncheck.yaml")
+    code = Path("custom_pipeline.py").read_text()
+    compile(code, "custom_pipeline.py", "exec")
+    for factory in (spec.env.factory, spec.policy.factory and spec.policy.factory.factory):
+        module, _, function = str(factory).partition(":")
+        assert module == "custom_pipeline"
+        assert f"def {function}(" in code
+
+
+def test_a_folder_gets_the_default_name(here: Path) -> None:
+    (here / "sub").mkdir()
+    assert run("init", "sub").stdout.startswith(f"wrote {Path('sub') / 'rnncheck.yaml'}\n")
+
+
+def test_nothing_is_overwritten_without_force() -> None:
+    Path("rnncheck.yaml").write_text("mine\n")
+    refused = run("init")
+    assert (refused.exit_code, Path("rnncheck.yaml").read_text()) == (2, "mine\n")
+    assert refused.stderr == (
+        "error: rnncheck.yaml: exists already\n  name another file, or overwrite it with --force\n"
+    )
+    assert run("init", "--force").exit_code == 0
+    assert Path("rnncheck.yaml").read_text() != "mine\n"
+
+
+def test_a_refusal_leaves_nothing_half_done() -> None:
+    Path("custom_pipeline.py").write_text("mine\n")
+    assert run("init", "-t", "custom").exit_code == 2
+    assert not Path("rnncheck.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["nowhere/spec.yaml"], "does not exist"),
+        (["--template", "dnq"], "dqn"),
+        (["file/rnncheck.yaml"], "does not exist"),
+    ],
+)
+def test_what_cannot_be_written_is_a_usage_error(args: list[str], said: str) -> None:
+    Path("file").write_text("")
+    done = run("init", *args)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_template_verifies(template: str, here: Path, rnncheck: Any) -> None:
+    rnncheck("init", "--template", template, cwd=here)
+    done = rnncheck("verify", cwd=here)
+    assert done.returncode == 0, done.stdout + done.stderr

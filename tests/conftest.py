@@ -1,0 +1,59 @@
+"""Shared by all tests: one thread for each worker, a fixed hypothesis profile, the CLI as a process."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Set before torch is imported, and inherited by subprocesses: workers that share two cores must not fight for them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame renders without a display
+
+settings.register_profile("rnncheck", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("rnncheck")
+
+ROOT = Path(__file__).parent.parent
+START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
+
+Runner = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def rnncheck() -> Runner:
+    """Runs ``rnncheck ARGS...`` as a process of its own and returns what it printed."""
+
+    def run(*args: str, cwd: Path = ROOT, width: int = 120) -> subprocess.CompletedProcess[str]:
+        env = os.environ | {"COLUMNS": str(width), "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", START, *args]
+        return subprocess.run(
+            command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    return run
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need a GPU or Ray are skipped where there is none."""
+    skips = {"gpu": (_no_gpu, "no CUDA device"), "ray": (_no_ray, "Ray is not installed")}
+    for mark, (missing, reason) in skips.items():
+        wanted = [item for item in items if item.get_closest_marker(mark)]
+        if wanted and missing():
+            for item in wanted:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _no_gpu() -> bool:
+    import torch
+
+    return not torch.cuda.is_available()
+
+
+def _no_ray() -> bool:
+    return importlib.util.find_spec("ray") is None

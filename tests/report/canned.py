@@ -1,0 +1,279 @@
+"""Runs as the pipeline could leave them, for every report."""
+
+from __future__ import annotations
+
+import math
+
+from rnncheck.results.model import (
+    CheckResult,
+    Environment,
+    Finding,
+    Outcome,
+    Run,
+    Severity,
+    Source,
+    SpecRef,
+    Stage,
+    StageResult,
+    Tool,
+    Where,
+)
+from rnncheck.results.verdict import judge
+
+SPEC = "configs/rnncheck.yaml"
+HOSTILE = "[red]x[/red] <b>|`%0A::error::,\x1b[31m\x00\u202e\n\t👩\u200d💻 日本語 \ufe0f"
+
+SPEC_LINE = Source(
+    SPEC,
+    line=7,
+    column=3,
+    name="env.transforms",
+    frame=(
+        (5, "env:"),
+        (6, "  use: GymEnv"),
+        (7, "  transforms: [InitTracker]"),
+        (8, "policy:"),
+        (9, "  modules:"),
+    ),
+)
+PYTHON_LINE = Source(
+    "pipelines/own_cell.py",
+    line=41,
+    kind="python",
+    name="make_policy",
+    frame=(
+        (39, ""),
+        (40, ""),
+        (41, "def make_policy(env, hidden_size=64, layers=2):"),
+        (42, "\treturn TensorDictSequential(OwnCell(hidden_size), Head())"),
+        (43, ""),
+    ),
+)
+
+NO_PRIMER = Finding(
+    "WR103",
+    Stage.ENV,
+    'a reset of the env has no "recurrent_state_h": collection runs without memory',
+    key="recurrent_state_h",
+    cause="LSTMModule reads a state that nothing in the env writes",
+    fix="append lstm.make_tensordict_primer() to the env's transforms, or leave `primers: auto`",
+    source=SPEC_LINE,
+)
+CROSSES = Finding(
+    "BD301",
+    Stage.POLICY,
+    "a change in segment 0 changes segment 1",
+    key="next.recurrent_state_h",
+    quantity="max abs difference of features",
+    measured=0.018342,
+    on="3 segments of 2 rows, 64 steps, float32",
+    bound=0.0,
+    bound_formula="bitwise equal",
+    passing_bound=0.018342,
+    where=Where(batch=(0, 1), step=21, feature=(5,), segment=1, first_step=17),
+    cause="the cell reads its state without looking at is_init",
+    fix="zero the state where is_init is true, before the cell runs",
+    source=PYTHON_LINE,
+)
+DISAGREES = Finding(
+    "EQ201",
+    Stage.POLICY,
+    "recurrent mode is further from the float64 oracle than the sequential unroll is",
+    key="features",
+    quantity="max abs error",
+    measured=1.00001e-06,
+    on="4 rows, 32 steps, float32",
+    bound=1e-06,
+    bound_formula="4 x error of the unroll + 2e-07",
+    passing_bound=1.00001e-06,
+    where=Where(step=31, feature=(0,)),
+    details={"error of the unroll": "2e-07"},
+    source=PYTHON_LINE,
+)
+
+
+def check(
+    code: str,
+    name: str,
+    outcome: Outcome,
+    *findings: Finding,
+    stage: Stage = Stage.ENV,
+    reason: str = "",
+    severity: Severity = Severity.ERROR,
+) -> CheckResult:
+    return CheckResult(code, name, severity, stage, outcome, reason, 0.012, findings)
+
+
+PASSED = (
+    check("WR101", "no-recurrent-state", Outcome.PASSED, reason="LSTMModule carries h and c"),
+    check("WR102", "missing-init-tracker", Outcome.PASSED, reason="is_init in 1 reset"),
+    check(
+        "EQ202",
+        "end-state-wrong",
+        Outcome.PASSED,
+        stage=Stage.POLICY,
+        reason="2 keys, 4 rows, 32 steps: 1.2e-07 <= 4.8e-07",
+    ),
+)
+SKIPPED = (
+    check("CL407", "worker-differs", Outcome.SKIPPED, stage=Stage.COLLECT, reason="one process"),
+    check(
+        "CL404",
+        "carry-broken-between-batches",
+        Outcome.SKIPPED,
+        stage=Stage.COLLECT,
+        reason="one batch",
+    ),
+    check(
+        "CL408",
+        "random-steps-poison-state",
+        Outcome.SKIPPED,
+        stage=Stage.COLLECT,
+        reason="one batch",
+    ),
+)
+VACUOUS = (
+    check("BD307", "partial-reset", Outcome.VACUOUS, stage=Stage.POLICY, reason="one segment only"),
+)
+STAGES = (
+    StageResult(Stage.ENV, Outcome.PASSED, "GymEnv CartPole-v1, 1 worker", 0.31),
+    StageResult(Stage.POLICY, Outcome.PASSED, "4 modules, 12,345 parameters", 0.05),
+    StageResult(Stage.COLLECT, Outcome.PASSED, "2 batches of 256 frames", 0.8),
+    StageResult(Stage.REPLAY, Outcome.SKIPPED),
+    StageResult(Stage.LOSS, Outcome.SKIPPED),
+)
+
+
+def make(
+    *checks: CheckResult,
+    interrupted: bool = False,
+    strict: bool = False,
+    stages: tuple[StageResult, ...] = STAGES,
+    notices: tuple[str, ...] = (),
+    name: str = "cartpole-drqn",
+    path: str = SPEC,
+) -> Run:
+    verdict, code = judge(checks, strict=strict, interrupted=interrupted)
+    return Run(
+        tool=Tool("rnncheck", "0.1.0"),
+        command="rnncheck verify configs/rnncheck.yaml",
+        spec=SpecRef(path, name, "sha256:0f1e2d"),
+        environment=Environment(
+            "3.11.9", "Linux-x86_64", {"torch": "2.13.0", "torchrl": "0.14.1"}, "cpu", 2, "A CPU"
+        ),
+        seed=0,
+        started="2026-01-02T03:04:05+00:00",
+        seconds=4.21,
+        exit_code=code,
+        verdict=verdict,
+        stages=stages,
+        checks=checks,
+        notices=notices,
+        strict=strict,
+    )
+
+
+HEALTHY = make(*PASSED, *SKIPPED, *VACUOUS)
+BROKEN = make(
+    *PASSED,
+    check("WR103", "missing-state-primer", Outcome.FAILED, NO_PRIMER),
+    check("BD301", "state-crosses-reset", Outcome.FAILED, CROSSES, stage=Stage.POLICY),
+    check(
+        "EQ201",
+        "modes-disagree",
+        Outcome.FAILED,
+        DISAGREES,
+        Finding("EQ201", Stage.POLICY, "the shapes differ: [4, 32, 64] and [4, 64]"),
+        stage=Stage.POLICY,
+    ),
+    check(
+        "WR105",
+        "random-initial-state",
+        Outcome.FAILED,
+        Finding("WR105", Stage.ENV, "two resets give two states", source=SPEC_LINE),
+        severity=Severity.WARNING,
+    ),
+    *SKIPPED,
+    *VACUOUS,
+)
+WARNED = make(
+    *PASSED,
+    check(
+        "WR105",
+        "random-initial-state",
+        Outcome.FAILED,
+        Finding("WR105", Stage.ENV, "two resets give two states", source=SPEC_LINE),
+        severity=Severity.WARNING,
+    ),
+)
+STRICT = make(*WARNED.checks, strict=True)
+INTERRUPTED = make(
+    *BROKEN.checks[:4],
+    interrupted=True,
+    notices=("interrupted during EQ201 modes-disagree; not run: BD301, CL401",),
+)
+CRASHED = make(
+    *PASSED,
+    check(
+        "EQ203",
+        "oracle-disagrees",
+        Outcome.ERROR,
+        stage=Stage.POLICY,
+        reason="RuntimeError: mat1 and mat2 shapes cannot be multiplied\nin rnncheck/checks/oracle.py:12",
+    ),
+    stages=(
+        *STAGES[:2],
+        StageResult(Stage.COLLECT, Outcome.ERROR, "ValueError: env is closed (own_env.py:12)", 0.1),
+    ),
+)
+NOTHING = make(
+    check(
+        "WR101",
+        "no-recurrent-state",
+        Outcome.FAILED,
+        Finding("WR101", Stage.POLICY, "no module of the policy carries state", source=SPEC_LINE),
+    ),
+    *SKIPPED,
+)
+EMPTY = make()
+HOSTILE_RUN = make(
+    check(
+        "EQ201",
+        HOSTILE,
+        Outcome.FAILED,
+        Finding(
+            "EQ201",
+            Stage.POLICY,
+            HOSTILE,
+            key=HOSTILE,
+            quantity=HOSTILE,
+            measured=math.nan,
+            bound=math.inf,
+            passing_bound=math.nan,
+            cause=HOSTILE,
+            fix=HOSTILE * 3,
+            source=Source(
+                HOSTILE, 3, 1, "python", HOSTILE, ((2, "\tx = '[bold]'"), (3, HOSTILE * 4))
+            ),
+            details={HOSTILE: HOSTILE},
+        ),
+    ),
+    check("CL401", "crashed", Outcome.ERROR, stage=Stage.COLLECT, reason=HOSTILE),
+    check("CL402", "skipped", Outcome.SKIPPED, stage=Stage.COLLECT, reason=HOSTILE),
+    check("XX999", "unheard-of", Outcome.VACUOUS, reason=HOSTILE),
+    notices=(HOSTILE,),
+    name=HOSTILE,
+    path=HOSTILE,
+)
+
+RUNS = {
+    "healthy": HEALTHY,
+    "broken": BROKEN,
+    "warned": WARNED,
+    "strict": STRICT,
+    "interrupted": INTERRUPTED,
+    "crashed": CRASHED,
+    "nothing": NOTHING,
+    "empty": EMPTY,
+    "hostile": HOSTILE_RUN,
+}

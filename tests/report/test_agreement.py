@@ -1,0 +1,150 @@
+"""All formats are made from the same run, and say the same of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from junitparser import Error, JUnitXml, Properties, TestCase
+
+from rnncheck.report import text
+from rnncheck.report.formats import FORMATS, render
+from rnncheck.report.github import append_summary
+from rnncheck.results.model import Run
+from tests.report.canned import RUNS
+
+Said = tuple[dict[str, str], int, str]
+"""The outcome of every code, the number of findings, and the verdict."""
+
+OUTCOMES = "passed|failed|skipped|vacuous|error"
+
+
+def truth(run: Run) -> Said:
+    outcomes = {check.code: str(check.outcome) for check in run.checks}
+    return outcomes, len(run.findings), text.VERDICTS[run.verdict]
+
+
+def from_json(out: str) -> Said:
+    return _of_object(json.loads(out))
+
+
+def from_jsonl(out: str) -> Said:
+    events = [json.loads(line) for line in out.splitlines()]
+    results = [event["result"] for event in events if event["event"] == "check-finished"]
+    said = _of_object({"checks": results, "verdict": events[-1]["run"]["verdict"]})
+    assert said == _of_object(events[-1]["run"])
+    return said
+
+
+def _of_object(run: dict[str, object]) -> Said:
+    checks = run["checks"]
+    assert isinstance(checks, list)
+    outcomes = {check["code"]: check["outcome"] for check in checks}
+    return outcomes, sum(len(check["findings"]) for check in checks), _verdict(str(run["verdict"]))
+
+
+def _verdict(value: str) -> str:
+    return {str(name): said for name, said in text.VERDICTS.items()}[value]
+
+
+def from_junit(out: str) -> Said:
+    xml = JUnitXml.fromstring(out.encode())
+    outcomes, findings, verdict = {}, 0, ""
+    for suite in xml:
+        verdict = _verdict(next(one.value for one in suite.properties() if one.name == "verdict"))
+        for case in suite:
+            if noted := _noted(case):
+                outcomes[case.name.split()[0]] = noted["outcome"]
+                findings += int(noted["findings"])
+    return outcomes, findings, verdict
+
+
+def _noted(case: TestCase) -> dict[str, str]:
+    properties = case.child(Properties)
+    return {one.name: one.value for one in properties} if properties is not None else {}
+
+
+def from_sarif(out: str) -> Said:
+    (run,) = json.loads(out)["runs"]
+    outcomes = {check["code"]: check["outcome"] for check in run["properties"]["checks"]}
+    failed = {code for code, outcome in outcomes.items() if outcome == "failed"}
+    assert {result["ruleId"] for result in run["results"]} == failed
+    return outcomes, len(run["results"]), _verdict(run["properties"]["verdict"])
+
+
+def from_markdown(out: str) -> Said:
+    rows = [line.split("|") for line in out.splitlines() if line.startswith("| ")][1:]
+    outcomes = {row[2].split()[0]: _outcome(line) for row, line in _with_lines(out, rows)}
+    findings = re.findall(r"^## [A-Z]{2}\d{3} ", out, flags=re.MULTILINE)
+    return outcomes, len(findings), out.splitlines()[0].removeprefix("# rnncheck: ")
+
+
+def _with_lines(out: str, rows: list[list[str]]) -> list[tuple[list[str], str]]:
+    lines = [line for line in out.splitlines() if line.startswith("| ")][1:]
+    return list(zip(rows, lines, strict=True))
+
+
+def _outcome(line: str) -> str:
+    found = re.search(rf" \| \*{{0,2}}({OUTCOMES})\*{{0,2}} \| ", line)
+    assert found, line
+    return found[1]
+
+
+def from_console(out: str) -> Said:
+    rows = re.findall(rf"^  ({OUTCOMES}) +([A-Z]{{2}}\d{{3}}) ", out, flags=re.MULTILINE)
+    findings = re.findall(r"^[A-Z]{2}\d{3} .*  (?:error|warning), \w+", out, flags=re.MULTILINE)
+    last = [line for line in out.splitlines() if re.search(r"; exit \d+ \(", line)][-1]
+    return {code: outcome for outcome, code in rows}, len(findings), last.partition(":")[0]
+
+
+READERS: dict[str, Callable[[str], Said]] = {
+    "json": from_json,
+    "jsonl": from_jsonl,
+    "junit": from_junit,
+    "sarif": from_sarif,
+    "markdown": from_markdown,
+    "console": from_console,
+}
+
+
+def test_every_format_has_a_reader() -> None:
+    assert set(READERS) | {"github"} == set(FORMATS)
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("form", READERS)
+def test_it_says_what_the_run_says(form: str, name: str) -> None:
+    said = READERS[form](render(RUNS[name], form))
+    assert said == truth(RUNS[name])
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_github_says_it_in_annotations_and_summary(name: str, tmp_path: Path) -> None:
+    run, summary = RUNS[name], tmp_path / "summary.md"
+    append_summary(run, {"GITHUB_STEP_SUMMARY": str(summary)})
+    assert from_markdown(summary.read_text()) == truth(run)
+
+    annotations = render(run, "github").splitlines()
+    about_checks = [line for line in annotations if re.search(r"title=[A-Z]{2}\d{3} ", line)]
+    crashed = [line for line in about_checks if "::the check crashed" in line]
+    outcomes, findings, verdict = truth(run)
+    assert len(about_checks) - len(crashed) == findings
+    assert len(crashed) == list(outcomes.values()).count("error")
+    assert annotations[-1].partition("title=rnncheck::")[2].startswith(f"{verdict}:")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_junit_is_red_exactly_when_the_exit_code_is(name: str) -> None:
+    xml = JUnitXml.fromstring(render(RUNS[name], "junit").encode())
+    assert bool(xml.failures or xml.errors) == bool(RUNS[name].exit_code)
+
+
+def test_junit_tells_a_crashed_stage() -> None:
+    xml = JUnitXml.fromstring(render(RUNS["crashed"], "junit").encode())
+    cases = {case.name: case for suite in xml for case in suite}
+    (error,) = cases["stage collect"].result
+    assert isinstance(error, Error)
+    assert error.text == "ValueError: env is closed (own_env.py:12)"

@@ -1,0 +1,72 @@
+"""Numbers and strings as reports show them."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rnncheck.report import text
+from rnncheck.results.model import Finding, Stage
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
+
+
+@given(FINITE, FINITE)
+def test_a_bound_that_would_have_passed_still_passes_when_it_is_read_back(
+    value: float, bound: float
+) -> None:
+    shown = float(text.passing(_finding(value, bound)))
+    assert shown >= value if value >= bound else shown <= value
+
+
+def _finding(passing_bound: float | None, bound: float | None) -> Finding:
+    return Finding("EQ201", Stage.POLICY, "m", bound=bound, passing_bound=passing_bound)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_no_bound_passes_what_is_not_finite(value: float) -> None:
+    assert text.passing(_finding(value, 1.0)) == f"no bound ({value})"
+
+
+@given(FINITE, FINITE)
+def test_two_numbers_that_differ_are_shown_differently(one: float, other: float) -> None:
+    shown = text.measured_and_bound(one, other)
+    assert (shown[0] == shown[1]) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0, "0"), (1000.0, "1000"), (0.0123456, "0.01235"), (1e-7, "1e-07"), (math.nan, "nan")],
+)
+def test_number(value: float, shown: str) -> None:
+    assert text.number(value) == shown
+
+
+@given(st.text())
+def test_clean_leaves_one_safe_line(value: str) -> None:
+    cleaned = text.clean(value)
+    assert cleaned == text.clean(cleaned)
+    assert len(cleaned.splitlines()) <= 1
+    assert all(unicodedata.category(c) not in text.UNSAFE for c in cleaned)
+
+
+@pytest.mark.parametrize(
+    ("value", "cleaned"),
+    [
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x1b]8;;http://x\x07link\x1b]8;;\x07", "link"),
+        ("a\tb\r\nc", "a b  c"),
+        ("\u202eabc\u2066", "abc"),
+        ("\ud800x", "x"),
+    ],
+)
+def test_clean(value: str, cleaned: str) -> None:
+    assert text.clean(value) == cleaned
+
+
+def test_code_keeps_its_indentation() -> None:
+    assert text.clean_code("\t  x = 1\x07") == "      x = 1"
