@@ -57,7 +57,9 @@ class UserError(RnncheckError):
     def __str__(self) -> str:
         head = f"{self.place}: {self.message}" if self.place else self.message
         extra = (f"accepted: {self.accepted}" if self.accepted else "", self.hint, self.frames)
-        return "\n".join([head, *(f"  {line}" for part in extra if part for line in part.splitlines())])
+        return "\n".join(
+            [head, *(f"  {line}" for part in extra if part for line in part.splitlines())]
+        )
 
 
 class SpecError(UserError):

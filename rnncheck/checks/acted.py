@@ -12,7 +12,7 @@ from torch import Tensor
 from rnncheck.checks.compare import Mismatch, mismatches
 from rnncheck.checks.evidence import QUICK_STEPS, Evidence
 from rnncheck.checks.rule import Skip
-from rnncheck.numerics.difference import bits_differ
+from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.recorded import Joint, Recording, Rows, Trajectory
 from rnncheck.pipeline.subject import Subject, next_key, unroll
@@ -84,7 +84,11 @@ def compared_keys(evidence: Evidence, item: Replayed) -> list[Key]:
     noisy = evidence.noisy(subject, explore=True)
     recorded = set(tensor_keys(item.recorded))
     names = [*evidence.outputs(subject, item.truth), *(next_key(k) for k in subject.carry)]
-    return [key for key in names if key in recorded and key not in noisy and key in tensor_keys(item.truth)]
+    return [
+        key
+        for key in names
+        if key in recorded and key not in noisy and key in tensor_keys(item.truth)
+    ]
 
 
 def memoryless(evidence: Evidence, item: Replayed) -> TensorDictBase:
@@ -93,9 +97,7 @@ def memoryless(evidence: Evidence, item: Replayed) -> TensorDictBase:
     row = item.trajectory.stretches[0].row % evidence.env.rows
     fresh = {key: value[row : row + 1] for key, value in subject.fresh.items()}
     starts = torch.ones(1, item.recorded.shape[1], dtype=torch.bool)
-    return unroll(
-        subject, subject.inputs_of(item.recorded), starts, fresh=fresh, memory=False
-    )
+    return unroll(subject, subject.inputs_of(item.recorded), starts, fresh=fresh, memory=False)
 
 
 def acted_mismatch(evidence: Evidence) -> tuple[Replayed, Mismatch] | None:
@@ -113,7 +115,9 @@ def _acted_mismatch(evidence: Evidence) -> tuple[Replayed, Mismatch] | None:
     return worst
 
 
-def place(item: Replayed, step: int, feature: tuple[int, ...] = (), first: int | None = None) -> Where:
+def place(
+    item: Replayed, step: int, feature: tuple[int, ...] = (), first: int | None = None
+) -> Where:
     """Step ``step`` of a trajectory as a place in the collected batches (batch, row)."""
     for stretch in item.trajectory.stretches:
         length = stretch.end - stretch.begin
@@ -154,27 +158,64 @@ def _unreset(evidence: Evidence) -> Iterator[Unreset]:
     for key in subject.carry:
         if key in unsteady or key not in subject.fresh:
             continue
-        yield from _unreset_parts(recording, subject, key)
+        yield from _unreset_parts(evidence, recording, key)
 
 
-def _unreset_parts(recording: Recording, subject: Subject, key: Key) -> Iterator[Unreset]:
-    by_row: dict[int, list[tuple[int, int, float, list[int]]]] = {}
+def _unreset_parts(evidence: Evidence, recording: Recording, key: Key) -> Iterator[Unreset]:
+    subject = evidence.policy
+    by_row: dict[int, list[tuple[int, int, float]]] = {}
     for number, rows in enumerate(recording.batches):
         value = rows.data.get(key, None)
         if value is None or rows.random:
             continue
         for row, step in _judged_starts(recording, number, rows):
             fresh = subject.fresh[key][row % recording.env.rows].to(value.dtype)
-            gap = (value[row, step] - fresh).abs()
-            layers = gap.flatten(1).amax(1).nonzero().flatten().tolist() if gap.ndim > 1 else []
-            by_row.setdefault(row % recording.env.rows, []).append(
-                (row, step, float(gap.max()), layers)
-            )
+            size = float(gap(value[row, step], fresh).max())
+            if size and not matters(evidence, rows, row, step, key):
+                size = 0.0
+            by_row.setdefault(row % recording.env.rows, []).append((row, step, size))
     for env_row, seen in by_row.items():
         stale = [item for item in seen if item[2] > 0]
         worst = max(stale or seen, key=lambda item: item[2])
         name = ".".join(key) + (f" of env {env_row}" if len(by_row) > 1 else "")
         yield Unreset(key, name, len(seen), len(stale), worst[2], worst[0], worst[1])
+
+
+def matters(evidence: Evidence, rows: Rows, row: int, step: int, key: Key) -> bool:
+    """Whether the stored state at a start changes what the module computes there, in either mode.
+
+    A module that masks a stale state itself, in both modes, is right whatever is stored.
+    """
+    subject = evidence.policy
+    recorded = rows.data[row : row + 1, step : step + 1]
+    fresh = subject.fresh[key][row % evidence.env.rows].to(recorded.get(key).dtype)
+    clean = recorded.clone().set(key, fresh.expand_as(recorded.get(key)).clone())
+    for run in (_one_start, _one_start_recurrent):
+        try:
+            old, new = run(evidence, recorded), run(evidence, clean)
+        except Skip:
+            continue
+        keys = [
+            k for k in tensor_keys(old) if k in tensor_keys(new) and k not in (key, *subject.carry)
+        ]
+        if any(bool(bits_differ(old.get(k), new.get(k)).any()) for k in keys):
+            return True
+    return False
+
+
+def _one_start(evidence: Evidence, recorded: TensorDictBase) -> TensorDictBase:
+    subject = evidence.policy
+    state = {k: recorded.get(k)[:, 0] for k in subject.carry if recorded.get(k, None) is not None}
+    starts = torch.ones(1, 1, dtype=torch.bool)
+    return unroll(subject, subject.inputs_of(recorded), starts, state, state)
+
+
+def _one_start_recurrent(evidence: Evidence, recorded: TensorDictBase) -> TensorDictBase:
+    subject = evidence.policy
+    batch = subject.inputs_of(recorded).copy()
+    batch.update(subject.flag_values(torch.ones(1, 1, dtype=torch.bool)))
+    batch.update({k: recorded.get(k) for k in subject.carry if recorded.get(k, None) is not None})
+    return evidence.run(subject, batch)
 
 
 def _judged_starts(recording: Recording, number: int, rows: Rows) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -137,7 +137,9 @@ class Experiment:
         carry = [next_key(key) for key in self.subject.carry]
         keys = [*self.evidence.outputs(self.subject, self.base), *carry]
         present = [key for key in keys if key in tensor_keys(self.base)]
-        self.keys = [k for k in present if not bool(bits_differ(self.base.get(k), again.get(k)).any())]
+        self.keys = [
+            k for k in present if not bool(bits_differ(self.base.get(k), again.get(k)).any())
+        ]
         numbers = [k for k in self.keys if not bool(self.base.get(k).isnan().any())]
         if self.keys and not numbers:
             raise Vacuous(f"the {self.subject.stage}'s outputs are NaN")
@@ -169,6 +171,19 @@ def recurrent_experiment(evidence: Evidence, subject: Subject, made: Constructed
     return Experiment(
         evidence, subject, made, lambda inputs: evidence.run(subject, made.batch(subject, inputs))
     )
+
+
+def alternating(made: Constructed) -> Iterator[tuple[Tensor, Tensor]]:
+    """Per row, its even and then its odd segments, each with the segments of that row in between.
+
+    One row at a time, so that rows which mix (BD305) are not taken for segments which leak.
+    """
+    for row in range(made.rows):
+        own = torch.zeros_like(made.starts)
+        own[row] = True
+        for parity in (0, 1):
+            chosen = made.segments % 2 == parity
+            yield own & chosen, own & ~chosen
 
 
 def place_of(

@@ -8,11 +8,10 @@ from typing import TypeVar
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
-from torchrl.envs import EnvBase
 
 from rnncheck.checks.rule import Skip
 from rnncheck.errors import StageError
-from rnncheck.pipeline.envs import EnvFacts, look_at
+from rnncheck.pipeline.envs import Env, EnvFacts, close_env, look_at
 from rnncheck.pipeline.introspect import CannotStep, make_subject
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.model import Pipeline
@@ -20,6 +19,7 @@ from rnncheck.pipeline.modes import ModeQueries
 from rnncheck.pipeline.probe import Constructed, Heads, Piece, lay_out, take_heads
 from rnncheck.pipeline.recorded import Recording
 from rnncheck.pipeline.subject import Subject, next_key, run_recurrent, unroll
+from rnncheck.pipeline.timeout import Expired
 from rnncheck.results.model import Stage
 
 T = TypeVar("T")
@@ -42,21 +42,31 @@ class Evidence:
                 self._memo[name] = (make(), None)
             except (Skip, StageError, CannotStep) as error:
                 self._memo[name] = (None, error)
-        value, error = self._memo[name]
-        if error is not None:
-            raise error
+            except Expired:  # once is enough: the next check does not wait as long again
+                self._memo[name] = (
+                    None,
+                    Skip(f"{self._named(name)} took too long (verify.timeout)"),
+                )
+                raise
+        value, failure = self._memo[name]
+        if failure is not None:
+            raise failure
         return value  # type: ignore[return-value]
 
+    @staticmethod
+    def _named(name: object) -> str:
+        return str(name if isinstance(name, str) else " ".join(map(str, name)))  # type: ignore[call-overload]
+
     @property
-    def probe_env(self) -> EnvBase:
+    def probe_env(self) -> Env:
         """One env of the acting kind, for resets and heads; closed by ``close``."""
         return self.once("probe env", self.pipeline.make_acting_env)
 
     def close(self) -> None:
         """Close the probe env."""
-        env, error = self._memo.pop("probe env", (None, None))
-        if isinstance(env, EnvBase) and error is None and not env.is_closed:
-            env.close(raise_if_closed=False)
+        env, _ = self._memo.pop("probe env", (None, None))
+        if env is not None:
+            close_env(env)
 
     @property
     def env(self) -> EnvFacts:
@@ -181,7 +191,9 @@ class Evidence:
         try:
             out = run_recurrent(subject, self.shaped(subject, batch), dtype=dtype)
         except Exception as error:
-            raise Skip(f"recurrent mode raises on the {subject.stage} ({first_line(error)})") from error
+            raise Skip(
+                f"recurrent mode raises on the {subject.stage} ({first_line(error)})"
+            ) from error
         return as_rows(out, batch.shape)
 
     def steps_only(self, subject: Subject) -> bool:
@@ -197,7 +209,7 @@ class Evidence:
         flat, whole = made.batch(subject).reshape(-1), self.recurrent(subject, made)
         alone = [unroll_one(subject, flat[i : i + 1]) for i in range(min(8, flat.shape[0]))]
         first = whole.reshape(-1)[: len(alone)]
-        together = torch.cat(alone)
+        together: TensorDictBase = torch.cat(alone)
         keys = set(tensor_keys(first)) & set(tensor_keys(together)) - self.noisy(subject)
         return all(_close(first.get(key), together.get(key)) for key in keys)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from rnncheck.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from rnncheck.report.formats import Target
     from rnncheck.results.events import Event
     from rnncheck.results.model import Run
     from rnncheck.spec.model import Spec
@@ -76,7 +77,7 @@ def verify(
 def follow(
     spec: Spec,
     events: Callable[[], Iterator[Event]],
-    targets: list[object],
+    targets: Sequence[Target],
     *,
     quiet: bool,
     verbose: bool,
@@ -91,7 +92,11 @@ def follow(
     begin, interrupted = time.perf_counter(), False
     collector = RunCollector()
     with ConsoleProgress(console_for(sys.stderr), quiet, verbose) as progress:
-        listeners = [collector, progress, *live_writers(targets, sys.stdout)]
+        listeners: list[Callable[[Event], None]] = [
+            collector,
+            progress,
+            *live_writers(targets, sys.stdout),
+        ]
         stream: Iterator[Event] | None = None
         try:
             stream = events()

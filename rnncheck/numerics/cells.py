@@ -46,7 +46,9 @@ def _linear(parameters: dict[str, Tensor], kind: str, layer: int, x: Tensor) -> 
     return result if bias is None else result + bias
 
 
-def _lstm(parameters: dict[str, Tensor], layer: int, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+def _lstm(
+    parameters: dict[str, Tensor], layer: int, x: Tensor, state: list[Tensor]
+) -> list[Tensor]:
     h, c = state
     gates = _linear(parameters, "ih", layer, x) + _linear(parameters, "hh", layer, h)
     i, f, g, o = gates.chunk(4)

@@ -25,9 +25,10 @@ def _other(values: Tensor, generator: torch.Generator) -> Tensor:
         return ~values
     if values.dtype is torch.uint8:
         return values ^ 1 if int(values.max()) <= 1 else 255 - values
-    occurring = values.unique()
+    occurring: Tensor = values.unique()
     position = torch.searchsorted(occurring, values.contiguous())
-    return occurring[(position + 1) % len(occurring)]
+    following: Tensor = occurring[(position + 1) % len(occurring)]
+    return following
 
 
 def changeable(values: Tensor) -> bool:

@@ -15,8 +15,8 @@ import multiprocessing
 import random
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -60,9 +60,10 @@ class Builder:
         self.sources: dict[Stage, Source] = {}
         self.failures: dict[Stage, StageError] = {}
         self.notices: list[str] = []
+        device = resolve_device(spec)
         self._log = WorkerLog() if self._is_parallel() else None
         path = self._log.path if self._log is not None else None
-        self._maker = EnvMaker(spec, resolve_device(spec), notices=self.notices, log=path)
+        self._maker = EnvMaker(spec, device, notices=self.notices, log=path)
         self._collector: Any = None
         self._first: TensorDictBase | None = None
         self._env: EnvBase
@@ -104,7 +105,7 @@ class Builder:
             warnings.simplefilter("always")
             _seed(self.spec.seed)
             try:
-                with _one_thread(), time_limit(str(stage), self.spec.verify.timeout):
+                with time_limit(str(stage), self.spec.verify.timeout):
                     return work()
             finally:
                 self._tell(collecting.advice(caught))
@@ -283,17 +284,6 @@ def _seed(seed: int) -> None:
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Single steps are too small to share: on a busy machine a second thread makes them 10 times slower."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _count(module: nn.Module) -> int:

@@ -14,6 +14,14 @@ from torchrl.envs.batched_envs import BatchedEnvBase
 from rnncheck.pipeline.keys import Key, as_key, tensor_keys
 from rnncheck.pipeline.modes import measuring
 
+Env = EnvBase  # for those who hold one without knowing TorchRL
+
+
+def close_env(env: Any) -> None:
+    """Close an env that may be closed already."""
+    if isinstance(env, EnvBase) and not env.is_closed:
+        env.close(raise_if_closed=False)
+
 
 @dataclass(frozen=True)
 class EnvFacts:
@@ -78,9 +86,23 @@ def transforms(env: Any) -> Iterator[Any]:
         yield from flat(env.transform)
         yield from transforms(env.base_env)
     elif isinstance(env, BatchedEnvBase):
-        inner = getattr(env, "_envs", None)
-        if inner:
-            yield from transforms(inner[0])
+        yield from _worker_transforms(env)
+
+
+def _worker_transforms(env: Any) -> Iterator[Any]:
+    """The transforms inside a batched env: of its first env, or of one made anew where workers hide theirs."""
+    inner = getattr(env, "_envs", None)
+    if isinstance(inner, list) and inner:
+        yield from transforms(inner[0])
+        return
+    try:
+        one = env.create_env_fn[0]()
+    except (
+        Exception
+    ):  # what a worker can build may not be buildable here; then nothing is known of it
+        return
+    yield from list(transforms(one))
+    close_env(one)
 
 
 def flat(transform: Any) -> Iterator[Any]:

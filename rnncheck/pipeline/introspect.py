@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from rnncheck.pipeline.envs import EnvFacts
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.modes import measuring
-from rnncheck.pipeline.subject import Carrier, Subject, call, carriers, next_key
+from rnncheck.pipeline.stock import rnn_of, state_shapes
+from rnncheck.pipeline.subject import Carrier, Subject, call, carriers, next_key, unroll
 from rnncheck.results.model import Stage
 
 FLAG = "is_init"
@@ -52,7 +53,18 @@ def make_subject(
         copyable=_copyable(module),
     )
     subject.fresh.update(_fresh(subject, base, env))
+    if env.rows > 1 and not _takes_one_row(subject, base):
+        subject.tile = env.rows
     return subject
+
+
+def _takes_one_row(subject: Subject, base: TensorDictBase) -> bool:
+    inputs = subject.inputs_of(base).reshape(-1)[:1].unsqueeze(1)
+    try:
+        unroll(subject, inputs, torch.ones(1, 1, dtype=torch.bool))
+    except Exception:  # batch statistics of one row, buffers of the batch's size
+        return False
+    return True
 
 
 def carry_keys(module: nn.Module) -> tuple[Key, ...]:
@@ -133,14 +145,14 @@ def _with_flags(base: TensorDictBase, flags: dict[Key, torch.Size]) -> TensorDic
 def _fresh(subject: Subject, base: TensorDictBase, env: EnvFacts) -> dict[Key, Tensor]:
     """The state at a trajectory's start: the env's own where it fits, else zeros of the shape that is written."""
     td = _with_flags(base, subject.flags)
-    given = {key: base.get(key, None) for key in subject.carry}
+    given = {key: _steady(key, base, env) for key in subject.carry}
     without = td.exclude(*subject.carry)
-    attempts = [td, without, _zeros(subject, without)]
+    attempts = (lambda: td, lambda: without, lambda: _zeros(subject, without))
     error: Exception | None = None
     for attempt in attempts:
         try:
             with measuring(recurrent=False):
-                out = call(subject.copy(), attempt.copy())
+                out = call(subject.copy(), attempt().copy())
         except Exception as caught:  # the user's module may raise anything
             error = error or caught
             continue
@@ -151,6 +163,15 @@ def _fresh(subject: Subject, base: TensorDictBase, env: EnvFacts) -> dict[Key, T
         }
     assert error is not None
     raise CannotStep(error)
+
+
+def _steady(key: Key, base: TensorDictBase, env: EnvFacts) -> Tensor | None:
+    """What the env primes; zeros where every reset gives another value (WR105)."""
+    given: Tensor | None = base.get(key, None)
+    again: Tensor | None = env.second.get(key, None)
+    if given is None or again is None or torch.equal(given, again):
+        return given
+    return torch.zeros_like(given)
 
 
 def _start(given: Tensor | None, written: Tensor | None, env: EnvFacts) -> Tensor:
@@ -170,13 +191,9 @@ def _zeros(subject: Subject, td: TensorDictBase) -> TensorDictBase:
 
 
 def _declared_shapes(carrier: Carrier) -> dict[Key, tuple[int, ...]]:
-    make = getattr(carrier.module, "make_tensordict_primer", None)
-    if make is None:
-        return _cell_shapes(carrier)
-    primer = make()
-    return {key: tuple(primer.primers[key].shape) for key in carrier.keys if key in primer.primers.keys(True, True)}
-
-
-def _cell_shapes(carrier: Carrier) -> dict[Key, tuple[int, ...]]:
-    sizes = [int(m.hidden_size) for m in carrier.module.modules() if hasattr(m, "hidden_size")]
-    return {key: (sizes[0],) for key in carrier.keys} if sizes else {}
+    rnn = rnn_of(carrier.module)
+    if rnn is not None:
+        return dict(zip(carrier.keys, state_shapes(carrier.module, rnn), strict=False))
+    sizes = [getattr(m, "hidden_size", None) for m in carrier.module.modules()]
+    known = [size for size in sizes if isinstance(size, int)]
+    return dict.fromkeys(carrier.keys, (known[0],)) if known else {}

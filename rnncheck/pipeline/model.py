@@ -31,7 +31,9 @@ class Pipeline:
     critic: nn.Module | None = None
     pristine_critic: nn.Module | None = None
     collector: object | None = None
-    acting_env: EnvBase | None = None  # the env that the collector really steps, where it can be seen
+    acting_env: EnvBase | None = (
+        None  # the env that the collector really steps, where it can be seen
+    )
     batches: list[TensorDictBase] = field(default_factory=list)
     sources: dict[Stage, Source] = field(default_factory=dict)
     failures: dict[Stage, StageError] = field(default_factory=dict)

@@ -47,7 +47,8 @@ class ModeQueries:
 
         def counted() -> bool | None:
             self.count += 1
-            return self._original()
+            mode: bool | None = self._original()
+            return mode
 
         self._manager.get_mode = counted
         return self

@@ -9,7 +9,12 @@ from typing import Any
 
 import torch
 from tensordict import TensorDictBase
-from tensordict.nn import TensorDictModule, TensorDictModuleBase, TensorDictSequential
+from tensordict.nn import (
+    ProbabilisticTensorDictModule,
+    TensorDictModule,
+    TensorDictModuleBase,
+    TensorDictSequential,
+)
 from torch import Tensor, nn
 
 from rnncheck.errors import ComponentError, did_you_mean
@@ -206,28 +211,22 @@ class NetworkBuilder:
                 place=c.place_of(self.spec, component),
                 hint="put the modules that write them before it, or give it a `module`",
             )
-        values = self._arguments(component, [])
-        values = {**self._from_env(component, target), **values}
-        values.setdefault("in_keys", self._parameter_keys(values.get("distribution_class")))
+        self._check_actor(component)
+        values = {**self._from_env(component, target), **self._arguments(component, [])}
+        values.setdefault("in_keys", self._parameter_keys(values["distribution_class"]))
         values.setdefault("out_keys", [self._action_key()])
         self._check_reads(component, [as_key(key) for key in values["in_keys"]])
         values["module"] = TensorDictSequential(*self.built)
-        from tensordict.nn import ProbabilisticTensorDictModule
-
-        more = c.accepts(ProbabilisticTensorDictModule).names
-        self._check_actor(component, values, more)
         self.built.clear()
         made: nn.Module = c.construct(self.spec, component, target, values)
         return made
 
-    def _check_actor(
-        self, component: Component, values: dict[str, Any], more: tuple[str, ...]
-    ) -> None:
-        known = [*more, "module", "spec", "safe"]
+    def _check_actor(self, component: Component) -> None:
+        known = [*c.accepts(ProbabilisticTensorDictModule).names, "module", "spec", "safe"]
         for argument in component.args:
             if argument not in known:
                 raise c.unknown_argument(self.spec, component, argument, known)
-        if "distribution_class" not in values:
+        if "distribution_class" not in component.args:
             raise ComponentError(
                 "ProbabilisticActor needs 'distribution_class'",
                 place=c.place_of(self.spec, component),
@@ -236,7 +235,7 @@ class NetworkBuilder:
 
     @staticmethod
     def _parameter_keys(distribution: Any) -> list[str]:
-        names = [*inspect.signature(distribution).parameters] if distribution else []
+        names = [*inspect.signature(distribution).parameters]
         return ["logits"] if "logits" in names else [n for n in SCALED if n in names] or names[:1]
 
     # --- what the env and the earlier modules say --------------------------------------------

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
+from torchrl._utils import logger
 from torchrl.envs import EnvBase
+from torchrl.envs.utils import check_env_specs
 
 from rnncheck.pipeline.envs import EnvFacts
 from rnncheck.pipeline.keys import Key
@@ -41,6 +44,21 @@ class FlagErrors:
             self.example = f"{bool(flag[bad[0]])} {kind} (env {bad[0]}, step {step})".lower()
 
 
+def complaint(env: EnvBase) -> str | None:
+    """What TorchRL's ``check_env_specs`` has to say against the env, in one line; its log is kept quiet."""
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with measuring(recurrent=False, explore=True):
+            check_env_specs(env)
+    except Exception as error:  # the checker asserts, the env may raise anything
+        lines = str(error).strip().splitlines()
+        return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    finally:
+        logger.setLevel(level)
+    return None
+
+
 def watch_flags(env: EnvBase, key: Key, facts: EnvFacts) -> FlagErrors:
     """Play random actions with automatic resets and hold the flag against resets and dones."""
     errors = FlagErrors()
@@ -65,7 +83,7 @@ def watch_flags(env: EnvBase, key: Key, facts: EnvFacts) -> FlagErrors:
 
 def flag_of(td: TensorDictBase, key: Key, facts: EnvFacts) -> Tensor:
     """The flag of each env, ``[rows]``; a missing one counts as false."""
-    value = td.get(key, None)
+    value: Tensor | None = td.get(key, None)
     if value is None:
         return torch.zeros(facts.rows, dtype=torch.bool)
     return value.reshape(facts.rows, -1).any(-1)

@@ -17,7 +17,7 @@ from rnncheck.pipeline.modes import SEED, measuring
 from rnncheck.pipeline.subject import Subject, call, next_key
 
 PATTERN = (7, 3, 10, 1, 6, 5)  # steps per head: short, long, and a single step
-MAX_ROWS = 3  # envs of a batch that are looked at
+MAX_ROWS = 4  # envs of a batch that are looked at
 MAX_HEADS = 24
 
 
@@ -66,7 +66,7 @@ def _play(subject: Subject, env: EnvBase, length: int, number: int) -> TensorDic
     with measuring(recurrent=False, explore=True, seed=SEED + number):
         td = env.reset()
         for t in range(length):
-            taken.append(subject.inputs_of(td.clone()).reshape(rows)[:MAX_ROWS])
+            taken.append(subject.inputs_of(td.clone()).reshape(rows)[: max(MAX_ROWS, subject.tile)])
             td.update(_given(subject, td, state, t == 0))
             td.update(call(network, td.copy()))
             nxt = env.step(td)

@@ -6,6 +6,7 @@ neighbours, the recording has a junction. ``is_init`` is read only to be judged,
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -42,7 +43,9 @@ class Rows:
     done: Tensor
     joints: Tensor
     random: bool  # collected by a random policy, so that outputs and states are not the module's
-    where_before: list[tuple[int, int, int] | None]  # per row: batch, row, step that its first step follows
+    where_before: list[
+        tuple[int, int, int] | None
+    ]  # per row: batch, row, step that its first step follows
 
     @property
     def starts(self) -> Tensor:
@@ -76,7 +79,11 @@ class Recording:
     """All batches of a run with their joints and trajectories."""
 
     def __init__(
-        self, batches: list[TensorDictBase], subject: Subject, env: EnvFacts, random_batches: int = 0
+        self,
+        batches: list[TensorDictBase],
+        subject: Subject,
+        env: EnvFacts,
+        random_batches: int = 0,
     ) -> None:
         self.subject = subject
         self.env = env
@@ -119,7 +126,7 @@ class Recording:
 
     def _join(self, number: int) -> None:
         rows = self.batches[number]
-        count, steps = rows.valid.shape
+        count, _steps = rows.valid.shape
         rows.joints[:, 1:] = torch.where(rows.done[:, :-1], Joint.AFTER_DONE, Joint.CONTINUES)
         broken = self._broken(rows)
         for row, step in (broken & ~rows.done[:, :-1]).nonzero().tolist():
@@ -234,8 +241,12 @@ class Recording:
     def _stretches(self, number: int, rows: Rows) -> Iterator[tuple[Stretch, Joint]]:
         for row in range(rows.valid.shape[0]):
             length = int(rows.valid[row].sum())
-            cuts = [0, *[t for t in range(1, length) if rows.joints[row, t] != Joint.CONTINUES], length]
-            for begin, end in zip(cuts, cuts[1:], strict=False):
+            cuts = [
+                0,
+                *[t for t in range(1, length) if rows.joints[row, t] != Joint.CONTINUES],
+                length,
+            ]
+            for begin, end in itertools.pairwise(cuts):
                 if end > begin:
                     yield Stretch(number, row, begin, end), Joint(int(rows.joints[row, begin]))
 
@@ -254,6 +265,3 @@ def _same(left: Tensor, right: Tensor) -> Tensor:
     """Per step ``[rows, steps]``: all features equal, to the bit."""
     differ = bits_differ(left, right)
     return ~differ.flatten(2).any(-1) if differ.ndim > 2 else ~differ
-
-
-

@@ -66,7 +66,9 @@ def _candidates(module: nn.Module) -> Iterator[Carrier]:
 
 def _inside(inner: Carrier, outer: Carrier) -> bool:
     prefix = f"{outer.path}." if outer.path else ""
-    return inner is not outer and inner.path.startswith(prefix) and set(inner.keys) <= set(outer.keys)
+    return (
+        inner is not outer and inner.path.startswith(prefix) and set(inner.keys) <= set(outer.keys)
+    )
 
 
 @dataclass
@@ -86,6 +88,7 @@ class Subject:
     batch_shape: tuple[int, ...]
     primed: frozenset[Key] = frozenset()  # carry keys that the env's own reset provides
     copyable: bool = True
+    tile: int = 1  # copies of a row that are run together where the module refuses a single row
     _random: dict[bool, frozenset[Key]] = field(default_factory=dict)
 
     @cached_property
@@ -167,9 +170,9 @@ def unroll(
     subject: Subject,
     inputs: TensorDictBase,
     starts: Tensor,
-    *,
     state: dict[Key, Tensor] | None = None,
     fresh: dict[Key, Tensor] | None = None,
+    *,
     module: nn.Module | None = None,
     dtype: torch.dtype | None = None,
     keep: Iterable[Key] = (),
@@ -184,6 +187,12 @@ def unroll(
     At ``starts`` the state becomes ``fresh`` (default: the subject's), except for the keys in ``keep``, which run on;
     ``flagged`` says whether the start flags are shown to the module. Without ``memory`` every step starts fresh.
     """
+    if inputs.shape[0] < subject.tile:
+        wide = _tiled(subject, inputs, starts, state, fresh)
+        return unroll(
+            subject, *wide, module=module, dtype=dtype, keep=keep, flagged=flagged,
+            explore=explore, grad=grad, memory=memory, seed=seed,
+        )[: inputs.shape[0]]  # fmt: skip
     rows, steps = inputs.shape[0], inputs.shape[1]
     own = subject.fresh if fresh is None else fresh
     begin = {key: _as(_per_row(value, rows), dtype) for key, value in own.items()}
@@ -201,6 +210,20 @@ def unroll(
     shared = set.intersection(*(set(tensor_keys(out)) for out in outputs))
     stacked = {key: torch.stack([out.get(key) for out in outputs], 1) for key in shared}
     return TensorDict(stacked, batch_size=[rows, steps])
+
+
+def _tiled(
+    subject: Subject,
+    inputs: TensorDictBase,
+    starts: Tensor,
+    state: dict[Key, Tensor] | None,
+    fresh: dict[Key, Tensor] | None,
+) -> tuple[TensorDictBase, Tensor, dict[Key, Tensor], dict[Key, Tensor]]:
+    """The rows over and over until there are as many as the module wants; the first ones are the asked."""
+    index = torch.arange(subject.tile) % inputs.shape[0]
+    begin = {k: _per_row(v, subject.tile) for k, v in (fresh or subject.fresh).items()}
+    current = {k: _per_row(v, subject.tile) for k, v in (state or begin).items()}
+    return inputs[index], starts[index], current, begin
 
 
 def _one_step(

@@ -45,7 +45,8 @@ class InterpolateResize(ObservationTransform):
             antialias=smooth,
             align_corners=False if smooth else None,
         )
-        return self._in_dtype(sized, obs.dtype).reshape(*obs.shape[:-2], *self.size)
+        inside = sized.clamp(flat.min(), flat.max())  # rounding must not leave the spec's bounds
+        return self._in_dtype(inside, obs.dtype).reshape(*obs.shape[:-2], *self.size)
 
     @staticmethod
     def _in_dtype(sized: Tensor, dtype: torch.dtype) -> Tensor:
@@ -67,5 +68,5 @@ class InterpolateResize(ObservationTransform):
         space = spec.space
         if space is None or not hasattr(space, "low") or isinstance(spec, Unbounded):
             return Unbounded(shape=shape, dtype=spec.dtype, device=spec.device)
-        low, high = self._apply_transform(space.low), self._apply_transform(space.high)
+        low, high = space.low.min(), space.high.max()
         return Bounded(low, high, shape=shape, dtype=spec.dtype, device=spec.device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -77,6 +78,11 @@ collect: {use: Collector, frames_per_batch: 20}
 """
 
 
+def names(entries: Any) -> list[str]:
+    """The names at the root of a tensordict or spec, neither of which supports ``in``."""
+    return list(entries.keys())
+
+
 def assert_carried(batch: TensorDictBase, key: str) -> None:
     """The state at t+1 is the next state of t, and the start's where an episode starts."""
     starts = batch["is_init"][..., 1:, 0]
@@ -100,28 +106,28 @@ def test_missing_state_transforms_are_added_to_a_named_env(bench, dqn_text):
     reset = pipeline.make_env().reset()
     assert reset["is_init"].all()
     assert reset["recurrent_state_h"].shape == (1, 6)
-    assert "recurrent_state_c" in pipeline.env.reset().keys()
+    assert "recurrent_state_c" in names(pipeline.env.reset())
 
 
 def test_manual_primers_leave_the_env_and_tell(bench, dqn_text):
     text = dqn_text.replace("  transforms", "  primers: manual\n  transforms")
     pipeline = bench.build(text)
-    assert "recurrent_state_h" not in pipeline.env.reset().keys()
+    assert "recurrent_state_h" not in names(pipeline.env.reset())
     assert any("TensorDictPrimer" in notice for notice in pipeline.notices)
 
 
 def test_auto_registered_transforms_show_in_the_acting_env(bench, dqn_text):
     text = dqn_text.replace("  transforms", "  primers: manual\n  transforms")
     pipeline = bench.build(text, "batch: 40", "batch: 40, auto_register_policy_transforms: true")
-    assert "recurrent_state_h" in pipeline.batches[0].keys()
-    assert "recurrent_state_h" in pipeline.acting_env.observation_spec.keys()
+    assert "recurrent_state_h" in names(pipeline.batches[0])
+    assert "recurrent_state_h" in names(pipeline.acting_env.observation_spec)
     assert pipeline.notices == []
 
 
 def test_a_factory_env_is_not_touched(bench, own_text):
     swap = ("own:make_env", "own:make_untracked_env", "own:make_policy", "own:make_lstm_policy")
     builder = bench.run(own_text, *swap)
-    assert "is_init" not in builder.pipeline.env.reset().keys()
+    assert "is_init" not in names(builder.pipeline.env.reset())
     assert "is_init" in builder.failures[Stage.COLLECT].message
     assert builder.results[Stage.COLLECT].outcome is Outcome.ERROR
 
@@ -132,7 +138,7 @@ def test_continuous_actor_and_recurrent_critic(bench):
     batch = pipeline.batches[0]
     assert len(pipeline.batches) == 3
     assert batch["loc"].shape == (30, 1)
-    assert "action_log_prob" in batch.keys()
+    assert "action_log_prob" in names(batch)
     assert batch["action"].abs().max() <= 2
     value = pipeline.critic(pipeline.env.reset())["state_value"]
     assert value.shape == (1,)
@@ -174,9 +180,7 @@ def test_pristine_copies_share_nothing(bench, own_text):
     pipeline = bench.build(own_text, "own:make_policy", "own:make_lazy_policy")
     live, kept = pipeline.policy, pipeline.pristine_policy
     assert all(p is not q for p, q in zip(live.parameters(), kept.parameters(), strict=True))
-    assert all(
-        torch.equal(p, q) for p, q in zip(live.parameters(), kept.parameters(), strict=True)
-    )
+    assert all(torch.equal(p, q) for p, q in zip(live.parameters(), kept.parameters(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -228,17 +232,15 @@ def test_equally_named_modules_do_not_mix(bench, own_text, tmp_path):
     first.close()
     assert "own" not in sys.modules
     text = (tmp_path / "own.py").read_text()
-    (tmp_path / "own.py").write_text(text.replace("CartPole-v1", "CartPole-v0"))
-    second = bench.build(own_text)
-    assert second.env.base_env.env_name == "CartPole-v0" if hasattr(second.env, "env_name") else True
-    assert str(tmp_path) in sys.path
+    (tmp_path / "own.py").write_text(text.replace("def make_env(", "MARK = 1\n\n\ndef make_env("))
+    bench.build(own_text)
+    assert sys.modules["own"].MARK == 1
 
 
 def test_closing_leaves_no_trace(bench, own_text, tmp_path):
-    threads, path = torch.get_num_threads(), list(sys.path)
+    path = list(sys.path)
     builder = bench.run(own_text)
     builder.close()
     builder.close()
     assert sys.path == path
-    assert torch.get_num_threads() == threads
     assert multiprocessing.active_children() == []

@@ -23,7 +23,7 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.compare import change_finding, recurrent_experiment
+from rnncheck.checks.compare import alternating, change_finding, recurrent_experiment
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.subject import Subject
@@ -49,13 +49,12 @@ def judge(evidence: Evidence, subject: Subject) -> tuple[list[Finding], int]:
     made = evidence.constructed(subject)
     experiment = recurrent_experiment(evidence, subject, made)
     alive = False
-    for parity in (0, 1):
-        mask = made.segments % 2 == parity
+    for mask, others in alternating(made):
         after = experiment.perturb(mask)
         alive = alive or bool(experiment.changed(after, mask))
-        leaks = experiment.changed(after, ~mask)
+        leaks = experiment.changed(after, others)
         if leaks:
-            share = f"{int(leaks[0].changed.sum())} of {int((~mask).sum())} untouched steps"
+            share = f"{int(leaks[0].changed.sum())} of {int(others.sum())} untouched steps"
             message = f"recurrent mode: a change in one segment changes {share} of others"
             build = change_finding("BD301", evidence, subject, made, leaks[0],
                                    message=message, cause=CAUSE, fix=FIX)  # fmt: skip

@@ -23,7 +23,7 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.compare import Experiment, change_finding
+from rnncheck.checks.compare import Experiment, alternating, change_finding
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key
@@ -31,7 +31,9 @@ from rnncheck.pipeline.probe import Constructed
 from rnncheck.pipeline.subject import Subject, unroll
 from rnncheck.results.model import Finding, Severity, Stage
 
-CAUSE = "state outlives the reset: the env does not reset it, or it lives in an attribute of the module"
+CAUSE = (
+    "state outlives the reset: the env does not reset it, or it lives in an attribute of the module"
+)
 FIX = "start from the initial state where is_init is true, and keep no state outside the tensordict"
 
 
@@ -57,11 +59,10 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | 
         lambda inputs: unroll(subject, inputs, made.starts, keep=surviving),
     )
     alive = False
-    for parity in (0, 1):
-        mask = made.segments % 2 == parity
+    for mask, others in alternating(made):
         after = experiment.perturb(mask)
         alive = alive or bool(experiment.changed(after, mask))
-        leaks = experiment.changed(after, ~mask)
+        leaks = experiment.changed(after, others)
         if leaks:
             return change_finding(
                 "BD302", evidence, subject, made, leaks[0],

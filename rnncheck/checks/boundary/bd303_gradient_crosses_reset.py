@@ -22,6 +22,7 @@ Example
 from __future__ import annotations
 
 import torch
+from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.compare import Change, change_finding
@@ -33,7 +34,9 @@ from rnncheck.pipeline.probe import Constructed
 from rnncheck.pipeline.subject import Subject, run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage
 
-CAUSE = "a path leads from one segment's outputs back to another segment's inputs in the recurrent pass"
+CAUSE = (
+    "a path leads from one segment's outputs back to another segment's inputs in the recurrent pass"
+)
 FIX = "cut the running state where is_init is true with torch.where, for every carry key and layer"
 
 
@@ -92,20 +95,20 @@ def input_gradients(
     return {key: grad for key, grad in zip(keys, grads, strict=True) if grad is not None}
 
 
-def mixed(td: object, keys: list[Key], mask: Tensor) -> Tensor | None:
-    """A random mix of the differentiable outputs at ``mask``; None when there are none."""
-    generator = torch.Generator().manual_seed(5)
-    total: Tensor | None = None
-    present = set(tensor_keys(td))  # type: ignore[arg-type]
-    for key in keys:
-        value: Tensor | None = td.get(key) if key in present else None  # type: ignore[attr-defined]
-        if value is None or not value.requires_grad:
-            continue
-        weight = torch.randn(value.shape, generator=generator).to(value.dtype)
+def mixed(td: TensorDictBase, keys: list[Key], mask: Tensor) -> Tensor | None:
+    """A random mix of the differentiable outputs at ``mask``; None when there are none.
+
+    The weights follow the names of the keys, so that two runs which write them in another order are mixed alike.
+    """
+    generator, terms = torch.Generator().manual_seed(5), list[Tensor]()
+    present = set(tensor_keys(td))
+    for key in sorted(set(keys) & present):
+        value = td.get(key)
+        weight = torch.randn(value.shape, generator=generator, dtype=torch.float64).to(value.dtype)
         wide = mask.reshape(*mask.shape, *([1] * (value.ndim - 2)))
-        term = torch.where(wide, value * weight, torch.zeros_like(value)).sum()
-        total = term if total is None else total + term
-    return total
+        if value.requires_grad:
+            terms.append(torch.where(wide, value * weight, torch.zeros_like(value)).sum())
+    return torch.stack([term.double() for term in terms]).sum() if terms else None
 
 
 RULE = Rule(

@@ -1,8 +1,8 @@
 """A later step changes an earlier output.
 
 Checks
-    In recurrent mode the inputs in the second half of every segment are changed; the outputs in the first halves
-    must be the same to the last bit.
+    In recurrent mode all inputs from a step on are changed, for steps in the middle of the longest segments; every
+    output before that step must be the same to the last bit.
 
 Why it matters
     A policy that sees the future in training cannot act: a bidirectional layer, attention without a causal mask, a
@@ -20,8 +20,9 @@ Example
 
 from __future__ import annotations
 
+import itertools
+
 import torch
-from torch import Tensor
 
 from rnncheck.checks.compare import change_finding, recurrent_experiment
 from rnncheck.checks.evidence import Evidence
@@ -30,49 +31,53 @@ from rnncheck.pipeline.probe import Constructed
 from rnncheck.pipeline.subject import Subject
 from rnncheck.results.model import Finding, Severity, Stage
 
+MOST_CUTS = 4
 CAUSE = "the recurrent pass reads later steps: bidirectional, non-causal attention, or statistics over time"
 FIX = "make the recurrent pass causal"
 
 
 def run(evidence: Evidence) -> Judgement:
-    """Perturb the later halves of all segments."""
+    """Perturb everything from a cut on, for cuts in the middle of the longest segments."""
     findings: list[Finding] = []
     compared = 0
     for subject in evidence.subjects:
         made = evidence.constructed(subject)
-        finding = judge(evidence, subject, made)
-        compared += int((~later_half(made)).sum())
+        finding, watched = judge(evidence, subject, made)
+        compared += watched
         findings += [finding] if finding else []
     return Judgement(tuple(findings), compared, f"{compared} earlier steps stayed the same")
 
 
-def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
-    """The finding of one subject."""
-    mask = later_half(made)
-    if not bool(mask.any()):
+def judge(evidence: Evidence, subject: Subject, made: Constructed) -> tuple[Finding | None, int]:
+    """The finding of one subject, and how many steps were watched."""
+    cuts = middles(made)
+    if not cuts:
         raise Vacuous("every episode of the env has a single step")
     experiment = recurrent_experiment(evidence, subject, made)
-    after = experiment.perturb(mask)
-    leaks = experiment.changed(after, ~mask)
-    if leaks:
-        return change_finding(
-            "BD304", evidence, subject, made, leaks[0],
-            message="recurrent mode: a change at a later step changes an earlier output",
-            cause=CAUSE, fix=FIX,
-        )  # fmt: skip
-    if not experiment.changed(after, mask):
+    alive, watched = False, 0
+    for cut in cuts:
+        mask = torch.zeros_like(made.starts)
+        mask[:, cut:] = True
+        after = experiment.perturb(mask)
+        alive = alive or bool(experiment.changed(after, mask))
+        watched += int((~mask).sum())
+        leaks = experiment.changed(after, ~mask)
+        if leaks:
+            return change_finding(
+                "BD304", evidence, subject, made, leaks[0],
+                message=f"recurrent mode: a change from step {cut} on changes an earlier output",
+                cause=CAUSE, fix=FIX,
+            ), watched  # fmt: skip
+    if not alive:
         raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
-    return None
+    return None, watched
 
 
-def later_half(made: Constructed) -> Tensor:
-    """Steps in the second half of their segment; the first step never is."""
-    mask = torch.zeros_like(made.starts)
-    for row in range(made.rows):
-        begins = [*made.starts[row].nonzero().flatten().tolist(), made.steps]
-        for begin, end in zip(begins, begins[1:], strict=False):
-            mask[row, begin + max(1, (end - begin) // 2) : end] = True
-    return mask
+def middles(made: Constructed) -> list[int]:
+    """The middles of the longest segments of the first row."""
+    begins = [*made.starts[0].nonzero().flatten().tolist(), made.steps]
+    spans = sorted(itertools.pairwise(begins), key=lambda s: s[0] - s[1])
+    return [(begin + end + 1) // 2 for begin, end in spans[:MOST_CUTS] if end - begin > 1]
 
 
 RULE = Rule(

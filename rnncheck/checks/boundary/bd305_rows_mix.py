@@ -70,17 +70,13 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed, mode: str) ->
     return None
 
 
-def experiment_of(
-    evidence: Evidence, subject: Subject, made: Constructed, mode: str
-) -> Experiment:
+def experiment_of(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> Experiment:
     """The batch with several rows, run in one mode."""
     if mode == "recurrent":
         return recurrent_experiment(evidence, subject, made)
     if subject.rank == 0:
         raise Vacuous("the env is a single one: acting has one row")
-    return Experiment(
-        evidence, subject, made, lambda inputs: unroll(subject, inputs, made.starts)
-    )
+    return Experiment(evidence, subject, made, lambda inputs: unroll(subject, inputs, made.starts))
 
 
 RULE = Rule(

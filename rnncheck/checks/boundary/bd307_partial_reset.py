@@ -73,8 +73,6 @@ def in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Finding | N
     return _finding(evidence, subject, made, step, min(fits, key=len)), 1
 
 
-
-
 def parts(subject: Subject) -> list[Part]:
     """Carry keys, and their layers where a state has several."""
     found: list[Part] = []

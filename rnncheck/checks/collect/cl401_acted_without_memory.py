@@ -22,7 +22,14 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.acted import Replayed, acted_mismatch, compared_keys, memoryless, place, replayed
+from rnncheck.checks.acted import (
+    Replayed,
+    acted_mismatch,
+    compared_keys,
+    memoryless,
+    place,
+    replayed,
+)
 from rnncheck.checks.compare import Mismatch, mismatches
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous

@@ -63,9 +63,7 @@ def continuing(recording: Recording) -> list[tuple[int, int, tuple[int, int, int
     return found
 
 
-def _finding(
-    evidence: Evidence, broken: list[tuple[Key, Place, float]], compared: int
-) -> Finding:
+def _finding(evidence: Evidence, broken: list[tuple[Key, Place, float]], compared: int) -> Finding:
     key, place, size = max(broken, key=lambda item: item[2])
     return Finding(
         code="CL404",

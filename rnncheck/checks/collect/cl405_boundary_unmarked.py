@@ -64,7 +64,9 @@ def run(evidence: Evidence) -> Judgement:
             wrong += judge(number, rows, flag)
     if not compared:
         raise Vacuous("the data holds no start flag")
-    findings = [_finding(evidence, kind, wrong) for kind in KINDS if any(w.kind == kind for w in wrong)]
+    findings = [
+        _finding(evidence, kind, wrong) for kind in KINDS if any(w.kind == kind for w in wrong)
+    ]
     return Judgement(tuple(findings), compared, f"{compared} start flags are right")
 
 

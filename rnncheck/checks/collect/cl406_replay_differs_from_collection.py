@@ -60,9 +60,7 @@ def recorded_outputs(evidence: Evidence, subject: Subject, rows: Rows) -> list[K
     return [key for key in keys if key in tensor_keys(rows.data) and key not in noisy]
 
 
-def replay(
-    evidence: Evidence, subject: Subject, rows: Rows, keys: list[Key]
-) -> Mismatch | None:
+def replay(evidence: Evidence, subject: Subject, rows: Rows, keys: list[Key]) -> Mismatch | None:
     """The worst recorded output that recurrent mode does not reproduce."""
     batch = as_recorded(subject, rows)
     try:

@@ -44,11 +44,15 @@ def run(evidence: Evidence) -> Judgement:
             if found:
                 findings.append(
                     mismatch_finding(
-                        "EQ202", evidence, subject, made, found[0],
+                        "EQ202",
+                        evidence,
+                        subject,
+                        made,
+                        found[0],
                         message=f"recurrent mode: {dotted(found[0].key)} at a segment's end is not the state there",
                         cause="the end state is taken from the padding, from another step or from the row's end",
                         fix="write every segment's last state at its own last step",
-                    )  # fmt: skip
+                    )
                 )
                 break
     note = f"{compared} end states agree" if compared else "recurrent mode writes no state"

@@ -26,15 +26,15 @@ from dataclasses import dataclass
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
-from torchrl.modules import GRUModule, LSTMModule
 
 from rnncheck.checks.compare import Mismatch, mismatches, source_of
 from rnncheck.checks.evidence import Evidence, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip
 from rnncheck.numerics import cells
-from rnncheck.pipeline.keys import as_key, dotted
+from rnncheck.pipeline.keys import Key, declared, dotted
 from rnncheck.pipeline.modes import measuring
 from rnncheck.pipeline.probe import Piece
+from rnncheck.pipeline.stock import rnn_of, state_shapes
 from rnncheck.pipeline.subject import Carrier, Subject, call, unroll
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
@@ -66,13 +66,6 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), compared, f"{compared} steps agree with the cell equations")
 
 
-def rnn_of(module: nn.Module) -> nn.Module | None:
-    """The RNN inside a stock module."""
-    if isinstance(module, LSTMModule):
-        return module.lstm
-    return module.gru if isinstance(module, GRUModule) else None
-
-
 def judgeable(module: nn.Module) -> bool:
     """A stock RNN that is causal and draws no random numbers."""
     rnn = rnn_of(module)
@@ -85,9 +78,10 @@ def judged(subject: Subject, carrier: Carrier, piece: Piece) -> Judged:
     """Replay a head, catching what the carrier reads at every step."""
     network = subject.copy()
     target = network.get_submodule(carrier.path) if carrier.path else network
-    key, seen = as_key(carrier.module.in_keys[0]), list[Tensor]()
+    key, seen = declared(carrier.module, "in_keys")[0], list[Tensor]()
     handle = target.register_forward_pre_hook(
-        lambda _, args, kwargs: _catch(seen, key, args, kwargs), with_kwargs=True
+        lambda _, args, kwargs: _catch(seen, key, subject.tile, (*args, *kwargs.values())),
+        with_kwargs=True,
     )
     starts = torch.zeros(1, piece.inputs.shape[1], dtype=torch.bool)
     starts[:, 0] = True
@@ -99,51 +93,40 @@ def judged(subject: Subject, carrier: Carrier, piece: Piece) -> Judged:
     return _with_equations(carrier, torch.stack(seen).unsqueeze(0))
 
 
-def _catch(seen: list[Tensor], key: tuple[str, ...], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-    td = next((a for a in (*args, *kwargs.values()) if isinstance(a, TensorDictBase)), None)
+def _catch(seen: list[Tensor], key: Key, rows: int, arguments: tuple[object, ...]) -> None:
+    td = next((a for a in arguments if isinstance(a, TensorDictBase)), None)
     if td is not None:
-        seen.append(td.get(key).detach().clone().flatten())
+        seen.append(td.get(key).detach().clone().reshape(rows, -1)[0])
 
 
 def _with_equations(carrier: Carrier, values: Tensor) -> Judged:
-    steps = values.shape[1]
+    """The inputs ``values`` ``[1, steps, features]`` as a batch of the carrier's own, from a zero state."""
+    steps, keys = values.shape[1], states_of(carrier)
     rnn = rnn_of(carrier.module)
     assert rnn is not None
-    keys = [as_key(key) for key in carrier.module.in_keys[1:-1]]
-    shapes = carrier.module.make_tensordict_primer().primers if _named(carrier) else None
-    zeros = tuple(
-        torch.zeros(tuple(shapes[key].shape) if shapes is not None else _shape(rnn)) for key in keys
-    )
-    outputs, _ = cells.unroll(cells.weights(rnn), values[0], zeros)
-    init = torch.zeros(1, steps, 1, dtype=torch.bool)
-    init[:, 0] = True
-    td = TensorDict({as_key(carrier.module.in_keys[0]): values}, batch_size=[1, steps])
-    td.set("is_init", init)
+    zeros = [torch.zeros(shape) for shape in state_shapes(carrier.module, rnn)]
+    outputs, _ = cells.unroll(cells.weights(rnn), values[0], tuple(zeros))
+    td = TensorDict({declared(carrier.module, "in_keys")[0]: values}, batch_size=[1, steps])
+    td.set("is_init", (torch.arange(steps) == 0).reshape(1, steps, 1))
     for key, zero in zip(keys, zeros, strict=True):
         td.set(key, zero.to(values.dtype).expand(1, steps, *zero.shape).clone())
-    out = as_key(carrier.module.out_keys[0])
+    out = declared(carrier.module, "out_keys")[0]
     return Judged(td, TensorDict({out: outputs.unsqueeze(0)}, batch_size=[1, steps]))
 
 
-def _named(carrier: Carrier) -> bool:
-    try:
-        carrier.module.make_tensordict_primer()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _shape(rnn: nn.Module) -> tuple[int, int]:
-    return (int(rnn.num_layers), int(rnn.hidden_size))
+def states_of(carrier: Carrier) -> list[Key]:
+    """The carry keys of a stock module in its own order, h before c."""
+    return [key for key in declared(carrier.module, "in_keys")[1:] if key != ("is_init",)]
 
 
 def wrong(carrier: Carrier, item: Judged, mode: str) -> Mismatch | None:
     """The mismatch of one mode with the equations."""
     module = carrier.module
-    key = as_key(module.out_keys[0])
+    key = declared(module, "out_keys")[0]
     try:
         with measuring(recurrent=mode == "recurrent"):
-            out = call(module, item.inputs.clone()) if mode == "recurrent" else _stepped(module, item)
+            whole = mode == "recurrent"
+            out = call(module, item.inputs.clone()) if whole else _stepped(carrier, item)
     except Exception as error:
         raise Skip(f"{mode} mode raises ({first_line(error)})") from error
     reference = item.exact.to(out.get(key).dtype)
@@ -151,16 +134,15 @@ def wrong(carrier: Carrier, item: Judged, mode: str) -> Mismatch | None:
     return found[0] if found else None
 
 
-def _stepped(module: nn.Module, item: Judged) -> TensorDictBase:
-    steps, outputs = item.inputs.unbind(1), []
-    keys = [as_key(key) for key in module.in_keys[1:-1]]
-    nexts = [as_key(key) for key in module.out_keys[1:]]
+def _stepped(carrier: Carrier, item: Judged) -> TensorDictBase:
+    steps, outputs = item.inputs.unbind(1), list[TensorDictBase]()
+    keys, nexts = states_of(carrier), declared(carrier.module, "out_keys")[1:]
     state = {key: steps[0].get(key) for key in keys}
     for step in steps:
-        out = call(module, step.clone().update(state))
+        out = call(carrier.module, step.clone().update(state))
         state = {key: out.get(name) for key, name in zip(keys, nexts, strict=True)}
         outputs.append(out)
-    return torch.stack(outputs, 1)
+    return TensorDict.stack(outputs, 1)
 
 
 def _finding(

@@ -24,13 +24,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensordict import TensorDictBase
-from torchrl.modules import GRUModule, LSTMModule
+from torch import Tensor
 
 from rnncheck.checks.compare import Mismatch, mismatch_finding, mismatches
 from rnncheck.checks.evidence import Evidence, as_rows
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.probe import Constructed
+from rnncheck.pipeline.stock import is_stock
 from rnncheck.pipeline.subject import Subject, run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage
 
@@ -63,18 +64,18 @@ def layouts(
     yield "flat", batch.reshape(-1)
     yield "one row", batch[:1]
     yield "transposed view", batch.apply(_time_major)
-    stock = all(isinstance(c.module, LSTMModule | GRUModule) for c in subject.carriers)
+    stock = all(is_stock(c.module) for c in subject.carriers)
     if stock or subject.rank > 1:
         yield "3-d", batch.unsqueeze(0)
 
 
-def _time_major(value):  # type: ignore[no-untyped-def]
+def _time_major(value: Tensor) -> Tensor:
     return value.transpose(0, 1).contiguous().transpose(0, 1)
 
 
 def _mismatch(
     evidence: Evidence, subject: Subject, made: Constructed, batch: TensorDictBase | None
-) -> Mismatch | None | bool:
+) -> Mismatch | bool | None:
     """The worst mismatch of one layout, None when it agrees, False when it raises."""
     if batch is None:
         out: TensorDictBase = evidence.recurrent(subject, made)

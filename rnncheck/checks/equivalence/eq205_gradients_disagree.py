@@ -102,13 +102,10 @@ def gradients(
 ) -> Gradients:
     """Gradients of a random mix of the outputs, through one of the modes."""
     network = subject.copy(dtype)
-    for parameter in network.parameters():
-        parameter.requires_grad_(parameter.is_floating_point())
     inputs = _leaves(subject, made.inputs, dtype)
     total = _objective(evidence, subject, made, network, inputs, dtype, recurrent=recurrent)
-    named = dict(network.named_parameters()) | {
-        dotted(k): inputs.get(k) for k in _float_keys(subject, inputs)
-    }
+    trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
+    named = trained | {dotted(k): inputs.get(k) for k in _float_keys(subject, inputs)}
     if total is None:
         return Gradients({})
     grads = torch.autograd.grad(total, list(named.values()), allow_unused=True)
@@ -144,7 +141,9 @@ def _objective(
         try:
             out = run_recurrent(subject, batch, module=network, dtype=dtype, grad=True)
         except Exception as error:
-            raise Skip(f"recurrent mode raises on the {subject.stage} ({first_line(error)})") from error
+            raise Skip(
+                f"recurrent mode raises on the {subject.stage} ({first_line(error)})"
+            ) from error
         rows: TensorDictBase = as_rows(out, made.starts.shape)
     else:
         rows = unroll(subject, inputs, made.starts, module=network, dtype=dtype, grad=True,
@@ -236,9 +235,7 @@ def _reach(evidence: Evidence, subject: Subject, made: Constructed) -> list[int]
     return earliest
 
 
-def _exact_inside(
-    evidence: Evidence, subject: Subject, made: Constructed, cuts: list[int]
-) -> bool:
+def _exact_inside(evidence: Evidence, subject: Subject, made: Constructed, cuts: list[int]) -> bool:
     """Inside the first block recurrent mode's gradient is the sequential one."""
     last = cuts[0] - 1
     left = _step_gradients(evidence, subject, made, last, recurrent=True)

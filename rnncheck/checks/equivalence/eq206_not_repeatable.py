@@ -2,15 +2,15 @@
 
 Checks
     The same steps are run twice through one copy of the module with the same random seed, in both modes: any bit
-    that differs comes from a state that the tensordict does not show. Then with two seeds: outputs that differ are
-    blamed only where dropout is active in the module or is called by it.
+    that differs comes from a state that the tensordict does not show. Then with two seeds and exploration off: a
+    carried state may not differ at all, other outputs only where no dropout is active in the module or called by it.
 
 Why it matters
     A state in an attribute is not replayed, not reset, and shared by all envs. Dropout that is left on makes the
     replayed policy another one than the policy that acted.
 
 Says nothing when
-    the module draws random numbers on purpose (a sampled action, a stochastic latent).
+    an output is drawn on purpose and not carried (a sampled action), or noise follows TorchRL's exploration type.
 
 Fix
     Carry state under a key and ``("next", key)``; call ``policy.eval()`` or keep dropout out of the carried path.
@@ -32,9 +32,15 @@ from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip
 from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.pipeline.probe import Constructed
-from rnncheck.pipeline.subject import Subject, run_recurrent, unroll
+from rnncheck.pipeline.subject import Subject, next_key, run_recurrent, unroll
 from rnncheck.results.model import Finding, Severity, Stage
 
+RANDOM_STATE = (
+    "the carried state depends on the random seed although exploration is off",
+    "random numbers are drawn on the way into the state: noise, zoneout, weights or latents drawn at each call",
+    "draw them only where exploration_type() asks for it; for a stochastic latent that is meant, "
+    "use its mode under ExplorationType.DETERMINISTIC or ignore EQ206",
+)
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout")
 
 
@@ -44,7 +50,7 @@ def run(evidence: Evidence) -> Judgement:
     compared = 0
     for subject in [s for s in (evidence.policy, evidence.critic) if s is not None]:
         made = evidence.constructed(subject)
-        finding = hidden_state(evidence, subject, made) or active_dropout(evidence, subject, made)
+        finding = hidden_state(evidence, subject, made) or random_output(evidence, subject, made)
         findings += [finding] if finding else []
         compared += made.steps
     return Judgement(tuple(findings), compared, f"{compared} steps are repeatable")
@@ -82,7 +88,7 @@ def twice(
             runs = [run_recurrent(subject, batch, module=module) for _ in range(2)]
         except Exception as error:
             raise Skip(str(error)) from error
-        one, two = (r.reshape(made.starts.shape) for r in runs)  # type: ignore[assignment]
+        one, two = (r.reshape(made.starts.shape) for r in runs)
     keys = [key for key in tensor_keys(one) if key in tensor_keys(two)]
     return changes(one, two, keys, torch.ones_like(made.starts))
 
@@ -94,7 +100,9 @@ def attributes(module: nn.Module) -> dict[str, Any]:
         prefix = f"{path}." if path else ""
         own = {k: v for k, v in vars(part).items() if not k.startswith("_") or k == "_buffers"}
         for name, value in {**own, **dict(part._buffers)}.items():
-            if isinstance(value, Tensor | int | float | tuple | list) and not isinstance(value, bool):
+            if isinstance(value, Tensor | int | float | tuple | list) and not isinstance(
+                value, bool
+            ):
                 held[prefix + name] = value.clone() if isinstance(value, Tensor) else value
     return held
 
@@ -122,30 +130,39 @@ class DropoutCalls(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") in DROPOUTS:
-            training = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
+            training = kwargs.get(
+                "training", kwargs.get("train", args[2] if len(args) > 2 else True)
+            )
             rate = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
             self.active += int(bool(training) and rate > 0)
         return func(*args, **kwargs)
 
 
-def active_dropout(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
-    """Outputs or states that differ between two seeds because dropout is on."""
+def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
+    """A state that differs between two seeds with exploration off, or outputs that do because dropout is on."""
     noisy = evidence.noisy(subject)
     if not noisy:
         return None
     names = dropout_modules(subject.module)
     with DropoutCalls() as calls:
         one = unroll(subject, made.inputs, made.starts)
-    if not names and not calls.active:
-        return None
+    dropout = bool(names or calls.active)
+    carry = {next_key(key) for key in subject.carry}
+    blamed = noisy if dropout else noisy & carry
     two = unroll(subject, made.inputs, made.starts, seed=1)
-    found = changes(one, two, sorted(noisy), torch.ones_like(made.starts))
-    return _finding(
-        evidence, subject, made, found[0],
-        message="the outputs depend on the random seed: dropout is active",
-        cause="dropout in train mode: " + (", ".join(names[:4]) or "a functional dropout call"),
-        fix="call eval() on the policy for acting and replay, or remove the dropout",
-    ) if found else None  # fmt: skip
+    found = changes(one, two, sorted(blamed), torch.ones_like(made.starts))
+    if not found:
+        return None
+    message, cause, fix = _dropout(names) if dropout else RANDOM_STATE
+    return _finding(evidence, subject, made, found[0], message=message, cause=cause, fix=fix)
+
+
+def _dropout(names: list[str]) -> tuple[str, str, str]:
+    return (
+        "the outputs depend on the random seed: dropout is active",
+        "dropout in train mode: " + (", ".join(names[:4]) or "a functional dropout call"),
+        "call eval() on the policy for acting and replay, or remove the dropout",
+    )
 
 
 def dropout_modules(module: nn.Module) -> list[str]:

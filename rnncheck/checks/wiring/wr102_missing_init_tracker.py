@@ -30,7 +30,9 @@ from rnncheck.results.model import Finding, Severity, Stage
 
 def run(evidence: Evidence) -> Judgement:
     """Start flags read, against the reset's keys."""
-    modules = [m for m in (evidence.pipeline.pristine_policy, evidence.pipeline.pristine_critic) if m]
+    modules = [
+        m for m in (evidence.pipeline.pristine_policy, evidence.pipeline.pristine_critic) if m
+    ]
     wanted = {k for m in modules for k in start_flags(m, evidence.env) if k in all_reads(m)}
     if not wanted:
         raise Vacuous("no module reads a start flag")

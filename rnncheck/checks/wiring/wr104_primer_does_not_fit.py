@@ -32,7 +32,9 @@ from rnncheck.results.model import Finding, Severity, Stage
 
 def run(evidence: Evidence) -> Judgement:
     """Every primed key."""
-    modules = [m for m in (evidence.pipeline.pristine_policy, evidence.pipeline.pristine_critic) if m]
+    modules = [
+        m for m in (evidence.pipeline.pristine_policy, evidence.pipeline.pristine_critic) if m
+    ]
     carry = [key for module in modules for key in carry_keys(module)]
     primed = [key for key in primed_keys(evidence) if evidence.env.first.get(key, None) is not None]
     if not primed:

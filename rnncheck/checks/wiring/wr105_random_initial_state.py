@@ -30,7 +30,9 @@ from rnncheck.results.model import Finding, Severity, Stage
 def run(evidence: Evidence) -> Judgement:
     """The same keys of two resets."""
     first, second = evidence.env.first, evidence.env.second
-    keys = [k for k in carry_keys(evidence.pipeline.pristine_policy) if first.get(k, None) is not None]
+    keys = [
+        k for k in carry_keys(evidence.pipeline.pristine_policy) if first.get(k, None) is not None
+    ]
     if not keys:
         raise Vacuous("the env primes no state")
     moving = [key for key in keys if bool(bits_differ(first.get(key), second.get(key)).any())]

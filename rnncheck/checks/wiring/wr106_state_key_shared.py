@@ -33,7 +33,9 @@ def run(evidence: Evidence) -> Judgement:
     found = distinct(evidence)
     for owner, carrier in found:
         for key in carrier.keys:
-            users.setdefault(key, []).append(f"{owner} {carrier.path or type(carrier.module).__name__}")
+            users.setdefault(key, []).append(
+                f"{owner} {carrier.path or type(carrier.module).__name__}"
+            )
     if len(found) < 2:
         raise Vacuous("there is at most one recurrent module")
     shared = {key: names for key, names in users.items() if len(names) > 1}

@@ -33,7 +33,10 @@ def run(evidence: Evidence) -> Judgement:
     """Every innermost module of policy and critic."""
     pipeline, compared = evidence.pipeline, 0
     findings: list[Finding] = []
-    for stage, module in ((Stage.POLICY, pipeline.pristine_policy), (Stage.CRITIC, pipeline.pristine_critic)):
+    for stage, module in (
+        (Stage.POLICY, pipeline.pristine_policy),
+        (Stage.CRITIC, pipeline.pristine_critic),
+    ):
         if module is None:
             continue
         compared += len(innermost(module))

@@ -19,36 +19,25 @@ Example
 
 from __future__ import annotations
 
-import logging
-
-from torchrl._utils import logger
-from torchrl.envs.utils import check_env_specs
-
-from rnncheck.checks.evidence import Evidence, first_line
+from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule
-from rnncheck.pipeline.modes import measuring
+from rnncheck.pipeline.play import complaint
 from rnncheck.results.model import Finding, Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
-    """One call of TorchRL's checker, its log kept quiet."""
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        with measuring(recurrent=False, explore=True):
-            check_env_specs(evidence.probe_env)
-    except Exception as error:  # the checker asserts, the env may raise anything
-        return Judgement((_finding(evidence, error),), 1)
-    finally:
-        logger.setLevel(level)
+    """One call of TorchRL's checker."""
+    said = complaint(evidence.probe_env)
+    if said is not None:
+        return Judgement((_finding(evidence, said),), 1)
     return Judgement((), 1, "check_env_specs accepts the env")
 
 
-def _finding(evidence: Evidence, error: Exception) -> Finding:
+def _finding(evidence: Evidence, said: str) -> Finding:
     return Finding(
         code="WR108",
         stage=Stage.ENV,
-        message=f"check_env_specs rejects the env: {first_line(error)[:300]}",
+        message=f"check_env_specs rejects the env: {said[:300]}",
         quantity="complaints of check_env_specs",
         measured=1.0,
         bound=0.0,
