@@ -79,16 +79,17 @@ def _replay(
 
 
 def compared_keys(evidence: Evidence, item: Replayed) -> list[Key]:
-    """Recorded outputs that are functions of what was seen: not random under exploration."""
+    """Recorded outputs that are functions of what was seen: not random under exploration.
+
+    New states count only where no other float output is recorded: what is stored of them may be the env's.
+    """
     subject = evidence.policy
     noisy = evidence.noisy(subject, explore=True)
-    recorded = set(tensor_keys(item.recorded))
-    names = [*evidence.outputs(subject, item.truth), *(next_key(k) for k in subject.carry)]
-    return [
-        key
-        for key in names
-        if key in recorded and key not in noisy and key in tensor_keys(item.truth)
-    ]
+    known = set(tensor_keys(item.truth)) & set(tensor_keys(item.recorded)) - noisy
+    roots = [key for key in evidence.outputs(subject, item.truth) if key in known]
+    if any(item.recorded.get(key).is_floating_point() for key in roots):
+        return roots
+    return [*roots, *(next_key(key) for key in subject.carry if next_key(key) in known)]
 
 
 def memoryless(evidence: Evidence, item: Replayed) -> TensorDictBase:

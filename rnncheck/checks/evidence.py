@@ -162,7 +162,7 @@ class Evidence:
         ]
 
     def runs_in_double(self, subject: Subject, inputs: TensorDictBase) -> bool:
-        """Whether a float64 copy of the module runs a step."""
+        """Whether a float64 copy of the module runs a few steps."""
         return self.once(("double", subject.stage), lambda: _runs_in_double(subject, inputs))
 
     def constructed(self, subject: Subject, rows: int | None = None) -> Constructed:
@@ -279,9 +279,10 @@ def _seeded(subject: Subject, made: Constructed, salt: int) -> TensorDictBase:
 
 
 def _runs_in_double(subject: Subject, inputs: TensorDictBase) -> bool:
-    starts = torch.ones(1, 1, dtype=torch.bool)
+    some = inputs[:1, :3]  # several steps: the state that comes back must fit as well
+    starts = torch.arange(some.shape[1]).unsqueeze(0) == 0
     try:
-        out = unroll(subject, inputs[:, :1], starts, dtype=torch.float64, fresh=_row(subject, 0))
+        out = unroll(subject, some, starts, dtype=torch.float64, fresh=_row(subject, 0))
     except Exception:  # a module may create float32 tensors of its own
         return False
     kinds = {out.get(key).dtype for key in tensor_keys(out)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 
+import torch
+
 from rnncheck.checks.evidence import Evidence, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.errors import StageError
@@ -28,7 +30,11 @@ def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
     try:
         if missing:
             raise Skip(f"the spec has no {missing[0]} stage")
-        with time_limit(rule.stage, evidence.pipeline.spec.verify.timeout):
+        limit = evidence.pipeline.spec.verify.timeout
+        with (
+            torch.enable_grad(),
+            time_limit(rule.stage, limit),
+        ):  # a user's generator may leave it off
             outcome, reason, findings = conclude(rule.run(evidence))
     except Skip as skip:
         reason = str(skip)

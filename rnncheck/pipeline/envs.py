@@ -25,10 +25,15 @@ def close_env(env: Any) -> None:
 
 @dataclass(frozen=True)
 class EnvFacts:
-    """Two resets of one env instance, and what its transforms declare."""
+    """Two resets of one env instance, a step after the second, and what its transforms declare.
+
+    ``after`` is the root of the step after one random action, without a reset in between; None where the env raises
+    or ends its episode there.
+    """
 
     first: TensorDictBase
     second: TensorDictBase
+    after: TensorDictBase | None
     batch_shape: tuple[int, ...]
     tracked: tuple[Key, ...]  # keys of InitTracker transforms
     primers: tuple[TensorDictPrimer, ...]
@@ -52,17 +57,30 @@ def look_at(env: EnvBase) -> EnvFacts:
     with measuring(recurrent=False, explore=True):
         first = env.reset().clone()
         second = env.reset().clone()
-    return facts_of(env, first, second)
+        after = _one_step(env, second.clone())
+    return facts_of(env, first, second, after)
 
 
-def facts_of(env: EnvBase, first: TensorDictBase, second: TensorDictBase) -> EnvFacts:
-    """The facts of an env that was reset twice."""
+def _one_step(env: EnvBase, td: TensorDictBase) -> TensorDictBase | None:
+    try:
+        stepped = env.step(env.rand_action(td))
+    except Exception:  # judged where the env is played
+        return None
+    ended = any(bool(stepped.get(("next", *as_key(key))).any()) for key in env.done_keys)
+    return None if ended else env.step_mdp(stepped)
+
+
+def facts_of(
+    env: EnvBase, first: TensorDictBase, second: TensorDictBase, after: TensorDictBase | None
+) -> EnvFacts:
+    """The facts of an env that was reset twice and stepped once."""
     found = list(transforms(env))
     primers = tuple(t for t in found if isinstance(t, TensorDictPrimer))
     primed = {as_key(key) for primer in primers for key in primer.primers.keys(True, True)}
     return EnvFacts(
         first=first,
         second=second,
+        after=after,
         batch_shape=tuple(env.batch_size),
         tracked=tuple(as_key(k) for t in found if isinstance(t, InitTracker) for k in init_keys(t)),
         primers=primers,

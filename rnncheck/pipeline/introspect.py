@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -92,19 +93,24 @@ def probe_step(
 def start_flags(module: nn.Module, env: EnvFacts) -> dict[Key, torch.Size]:
     """Keys that say where a trajectory begins, with their trailing shape.
 
-    The keys of InitTracker, entries called ``is_init``, and booleans that the module reads and a reset sets to true.
+    The keys of InitTracker, entries called ``is_init``, and booleans that the module reads, one for each env, true
+    at a reset and false after a step.
     """
     reads, done = declared(module, "in_keys"), set(env.done)
     known = {FLAG} | {key[-1] for key in env.tracked}
     given = [key for key in tensor_keys(env.first) if key[-1] in known]
     asked = [key for key in reads if key[-1] in known]
-    acting = [key for key in reads if key not in done and _true_at_reset(env, key)]
+    acting = [key for key in reads if key not in done and _marks_resets(env, key)]
     return {key: _tail(env, key) for key in dict.fromkeys([*given, *asked, *acting])}
 
 
-def _true_at_reset(env: EnvFacts, key: Key) -> bool:
+def _marks_resets(env: EnvFacts, key: Key) -> bool:
     value = env.first.get(key, None)
-    return isinstance(value, Tensor) and value.dtype is torch.bool and bool(value.all())
+    later = None if env.after is None else env.after.get(key, None)
+    if not isinstance(value, Tensor) or not isinstance(later, Tensor):
+        return False
+    single = value.dtype is torch.bool and value.shape[env.rank :].numel() == 1
+    return single and bool(value.all()) and not bool(later.any())
 
 
 def _tail(env: EnvFacts, key: Key) -> torch.Size:
@@ -147,7 +153,11 @@ def _fresh(subject: Subject, base: TensorDictBase, env: EnvFacts) -> dict[Key, T
     td = _with_flags(base, subject.flags)
     given = {key: _steady(key, base, env) for key in subject.carry}
     without = td.exclude(*subject.carry)
-    attempts = (lambda: td, lambda: without, lambda: _zeros(subject, without))
+    attempts: list[Callable[[], TensorDictBase]] = [
+        lambda: td,
+        lambda: without,
+        lambda: _zeros(subject, without),
+    ]
     error: Exception | None = None
     for attempt in attempts:
         try:

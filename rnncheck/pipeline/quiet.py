@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import warnings
 from collections.abc import Iterator
 
 import torch
+from torchrl._utils import logger
 
 HEADLESS = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
@@ -22,6 +24,11 @@ def calm() -> Iterator[None]:
     """
     for name, value in HEADLESS.items():
         os.environ.setdefault(name, value)
+    level = logger.level
+    logger.setLevel(max(level, logging.WARNING))
+    for handler in logger.handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(sys.stderr)  # TorchRL logs to standard output, where a report may go
     threads = torch.get_num_threads()
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
@@ -30,4 +37,5 @@ def calm() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
+        logger.setLevel(level)
         torch.set_num_threads(threads)

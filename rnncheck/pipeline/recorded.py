@@ -162,7 +162,18 @@ class Recording:
         rows.where_before[row] = before
         earlier = self.batches[before[0]]
         ended = bool(earlier.done[before[1], before[2]])
+        if ended and self._goes_on(before, rows, row):
+            return Joint.CONTINUES
         return Joint.AFTER_DONE if ended else Joint.CONTINUES
+
+    def _goes_on(self, before: tuple[int, int, int], rows: Rows, row: int) -> bool:
+        """A batch's last step is marked as truncated, but nothing was reset (``set_truncated``)."""
+        flag, ids = self.flag(rows), self.traj_ids(rows)
+        earlier = self.traj_ids(self.batches[before[0]])
+        if ids is None or earlier is None or flag is None or bool(flag[row, 0]):
+            return False
+        same = bool(ids[row, 0] == earlier[before[1], before[2]])
+        return same and self._follows(before, rows, row) is True
 
     def _predecessor(self, number: int, row: int) -> tuple[int, int, int] | None:
         """The step that this row's first step follows: same trajectory number, or same row of the batch before."""

@@ -52,7 +52,7 @@ def judge(evidence: Evidence, subject: Subject) -> tuple[list[Finding], int]:
     for mask, others in alternating(made):
         after = experiment.perturb(mask)
         alive = alive or bool(experiment.changed(after, mask))
-        leaks = experiment.changed(after, others)
+        leaks = experiment.leaks(after, mask, others)
         if leaks:
             share = f"{int(leaks[0].changed.sum())} of {int(others.sum())} untouched steps"
             message = f"recurrent mode: a change in one segment changes {share} of others"

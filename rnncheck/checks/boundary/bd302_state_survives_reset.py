@@ -56,13 +56,13 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | 
         evidence,
         subject,
         made,
-        lambda inputs: unroll(subject, inputs, made.starts, keep=surviving),
+        lambda inputs, dtype: unroll(subject, inputs, made.starts, keep=surviving, dtype=dtype),
     )
     alive = False
     for mask, others in alternating(made):
         after = experiment.perturb(mask)
         alive = alive or bool(experiment.changed(after, mask))
-        leaks = experiment.changed(after, others)
+        leaks = experiment.leaks(after, mask, others)
         if leaks:
             return change_finding(
                 "BD302", evidence, subject, made, leaks[0],

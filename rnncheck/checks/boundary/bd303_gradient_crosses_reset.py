@@ -25,13 +25,13 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.compare import Change, change_finding
+from rnncheck.checks.compare import ROUNDING, Change, change_finding
 from rnncheck.checks.evidence import Evidence, as_rows, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.numerics.difference import locate
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.probe import Constructed
-from rnncheck.pipeline.subject import Subject, run_recurrent
+from rnncheck.pipeline.subject import Subject, cast, run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage
 
 CAUSE = (
@@ -63,7 +63,7 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | 
             alive = alive or bool((grad * wide != 0).any())
             foreign = torch.where(wide, 0.0, grad.abs().nan_to_num(nan=torch.inf))
             difference = locate(foreign, 0.0, grad)
-            if difference is not None:
+            if difference is not None and not vanishes(evidence, subject, made, mask, key):
                 change = Change(key, foreign.flatten(2).any(-1), difference)
                 return change_finding(
                     "BD303", evidence, subject, made, change,
@@ -75,16 +75,32 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | 
     return None
 
 
+def vanishes(
+    evidence: Evidence, subject: Subject, made: Constructed, mask: Tensor, key: Key
+) -> bool:
+    """Whether the foreign gradient is rounding: float64 leaves nothing of it."""
+    if not evidence.runs_in_double(subject, made.inputs[:1]):
+        return False
+    grad = input_gradients(evidence, subject, made, mask, torch.float64)[key]
+    wide = mask.reshape(*mask.shape, *([1] * (grad.ndim - 2)))
+    foreign = torch.where(wide, 0.0, grad.abs())
+    return bool(foreign.max() <= ROUNDING * grad.abs().max())
+
+
 def input_gradients(
-    evidence: Evidence, subject: Subject, made: Constructed, mask: Tensor
+    evidence: Evidence,
+    subject: Subject,
+    made: Constructed,
+    mask: Tensor,
+    dtype: torch.dtype | None = None,
 ) -> dict[Key, Tensor]:
     """Gradients at the float inputs of a random mix of the outputs at ``mask`` ``[rows, steps]``."""
-    batch = made.batch(subject)
+    batch = cast(made.batch(subject), dtype)
     keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
     leaves = {key: batch.get(key).clone().requires_grad_() for key in keys}
     batch.update(leaves)
     try:
-        out = run_recurrent(subject, evidence.shaped(subject, batch), grad=True)
+        out = run_recurrent(subject, evidence.shaped(subject, batch), grad=True, dtype=dtype)
     except Exception as error:
         raise Skip(f"recurrent mode raises on the {subject.stage} ({first_line(error)})") from error
     rows = as_rows(out, batch.shape)

@@ -61,7 +61,7 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> tuple[Find
         after = experiment.perturb(mask)
         alive = alive or bool(experiment.changed(after, mask))
         watched += int((~mask).sum())
-        leaks = experiment.changed(after, ~mask)
+        leaks = experiment.leaks(after, mask, ~mask)
         if leaks:
             return change_finding(
                 "BD304", evidence, subject, made, leaks[0],

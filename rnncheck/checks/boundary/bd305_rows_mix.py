@@ -59,7 +59,7 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed, mode: str) ->
     mask = torch.zeros_like(made.starts)
     mask[0] = True
     after = experiment.perturb(mask)
-    leaks = experiment.changed(after, ~mask)
+    leaks = experiment.leaks(after, mask, ~mask)
     if leaks:
         return change_finding(
             "BD305", evidence, subject, made, leaks[0],
@@ -76,7 +76,12 @@ def experiment_of(evidence: Evidence, subject: Subject, made: Constructed, mode:
         return recurrent_experiment(evidence, subject, made)
     if subject.rank == 0:
         raise Vacuous("the env is a single one: acting has one row")
-    return Experiment(evidence, subject, made, lambda inputs: unroll(subject, inputs, made.starts))
+    return Experiment(
+        evidence,
+        subject,
+        made,
+        lambda inputs, dtype: unroll(subject, inputs, made.starts, dtype=dtype),
+    )
 
 
 RULE = Rule(

@@ -1,8 +1,8 @@
 """Inside a segment, an earlier step changes nothing later: there is no recurrence.
 
 Checks
-    The first step of every segment is changed, in sequential and in recurrent mode. Some later output or state of
-    the same segment must change, in at least one bit.
+    The first half of every segment is changed, in sequential and in recurrent mode. Some output or state in its
+    second half must change, in at least one bit.
 
 Why it matters
     A policy without memory is a feed-forward policy with extra parameters: it runs, and learns what can be learnt
@@ -22,6 +22,8 @@ Example
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 
@@ -34,7 +36,7 @@ from rnncheck.results.model import Finding, Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
-    """Change first steps and look at what follows."""
+    """Change first halves and look at what follows."""
     findings: list[Finding] = []
     compared, reason = 0, ""
     for subject in evidence.subjects:
@@ -45,7 +47,7 @@ def run(evidence: Evidence) -> Judgement:
             except (Skip, Vacuous) as why:
                 reason = reason or str(why)
                 continue
-            compared += int(after_first(made).sum())
+            compared += int(second_halves(made).sum())
             findings += [_finding(evidence, subject, made, mode)] if dead else []
     if not compared:
         raise Vacuous(reason)
@@ -53,18 +55,21 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> bool:
-    """Whether nothing after the first steps changes."""
-    later = after_first(made)
+    """Whether nothing in the second halves changes."""
+    later = second_halves(made)
     if not bool(later.any()):
         raise Vacuous("every episode of the env has a single step")
     if mode == "recurrent":
         experiment = recurrent_experiment(evidence, subject, made)
     else:
         experiment = Experiment(
-            evidence, subject, made, lambda inputs: unroll(subject, inputs, made.starts)
+            evidence,
+            subject,
+            made,
+            lambda inputs, dtype: unroll(subject, inputs, made.starts, dtype=dtype),
         )
     for scale in (1.0, 10.0):
-        after = experiment.perturb(made.starts, scale)
+        after = experiment.perturb(~later, scale)
         if experiment.changed(after, later):
             return False
     everything = torch.ones_like(made.starts)
@@ -73,16 +78,21 @@ def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) 
     return True
 
 
-def after_first(made: Constructed) -> Tensor:
-    """Steps that are not the first of their segment."""
-    return ~made.starts
+def second_halves(made: Constructed) -> Tensor:
+    """Steps in the second half of their segment; the only step of a segment is in its first."""
+    mask = torch.zeros_like(made.starts)
+    for row in range(made.rows):
+        begins = [*made.starts[row].nonzero().flatten().tolist(), made.steps]
+        for begin, end in itertools.pairwise(begins):
+            mask[row, begin + (end - begin + 1) // 2 : end] = True
+    return mask
 
 
 def _finding(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> Finding:
     return Finding(
         code="BD306",
         stage=subject.stage,
-        message=f"{mode} mode: the first step of a segment changes nothing after it",
+        message=f"{mode} mode: the first half of a segment changes nothing in its second half",
         quantity="later steps that change",
         measured=0.0,
         on=sizes(made),

@@ -28,6 +28,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.acted import Unreset, unreset
+from rnncheck.checks.carried import joints
 from rnncheck.checks.compare import sizes, source_of
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip
@@ -145,10 +146,12 @@ def in_recording(evidence: Evidence) -> tuple[Finding | None, int]:
     """Parts that are reset at some recorded starts while others are not."""
     try:
         found = unreset(evidence)
+        if joints(evidence)[0]:
+            return None, 0  # the carry is broken at other steps too (CL402)
     except Skip:
         return None, 0
-    bad = [item for item in found if item.stale]
-    good = [item for item in found if item.starts > item.stale]
+    bad = [item for item in found if item.stale == item.starts]
+    good = [item for item in found if not item.stale]
     if not bad or not good:
         return None, sum(item.starts for item in found)
     return _recorded_finding(evidence, bad[0], good[0]), sum(item.starts for item in found)

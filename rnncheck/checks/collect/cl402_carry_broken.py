@@ -2,7 +2,7 @@
 
 Checks
     Inside every recorded trajectory the stored state at each step is held, bit for bit, against ``("next", key)``
-    of the step before it.
+    of the step before it; and ``("next", key)`` against what the policy writes from the recorded step.
 
 Why it matters
     The policy acts on another state than it computed: one of another env, an older one, one that a partial reset
@@ -20,70 +20,44 @@ Example
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor
-
+from rnncheck.checks.carried import SAMPLED, Break, joints, overwritten
+from rnncheck.checks.compare import Mismatch
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
-from rnncheck.pipeline.keys import Key, dotted
-from rnncheck.pipeline.recorded import Joint, Rows
-from rnncheck.pipeline.subject import next_key
+from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 
-@dataclass(frozen=True)
-class Break:
-    """Where a stored state is not the one handed on; ``count`` of ``of`` joints are broken."""
-
-    key: Key
-    batch: int
-    difference: Difference
-    count: int
-    of: int
-
-
 def run(evidence: Evidence) -> Judgement:
-    """Neighbouring steps of every batch."""
-    recording, breaks, joints = evidence.recording, list[Break](), 0
-    for number, rows in enumerate(recording.batches):
-        inside = (rows.joints[:, 1:] == Joint.CONTINUES) & rows.valid[:, 1:]
-        for key in evidence.policy.carry:
-            pair = handed_on(rows, key)
-            if pair is None or not bool(inside.any()):
-                continue
-            joints += int(inside.sum())
-            found = broken(key, number, pair, inside)
-            breaks += [found] if found else []
-    if not joints:
+    """Neighbouring steps of every batch, then what is written from single steps."""
+    breaks, count = joints(evidence)
+    if not count:
         raise Vacuous("the data holds no state beside its next state in neighbouring steps")
-    worst = max(breaks, key=lambda b: b.count, default=None)
-    findings = (_finding(evidence, worst),) if worst else ()
-    return Judgement(findings, joints, f"{joints} states are handed on unchanged")
+    if breaks:
+        return Judgement((_finding(evidence, max(breaks, key=lambda b: b.count)),), count)
+    found = overwritten(evidence)
+    findings = (_overwritten(evidence, *found),) if found else ()
+    return Judgement(findings, count, f"{count} states are handed on unchanged")
 
 
-def handed_on(rows: Rows, key: Key) -> tuple[Tensor, Tensor] | None:
-    """The next states and the states that should equal them, ``[rows, steps - 1, ...]``."""
-    after, here = rows.data.get(next_key(key), None), rows.data.get(key, None)
-    if after is None or here is None or after.shape != here.shape:
-        return None
-    return after[:, :-1], here[:, 1:]
-
-
-def broken(key: Key, number: int, pair: tuple[Tensor, Tensor], inside: Tensor) -> Break | None:
-    """The break of one key in one batch, if there is one."""
-    after, here = pair
-    wide = inside.reshape(*inside.shape, *([1] * (here.ndim - 2)))
-    differ = bits_differ(here, after.to(here.dtype)) & wide
-    if not bool(differ.any()):
-        return None
-    gaps = torch.where(differ, gap(here, after).clamp_min(1e-300), 0.0)
-    difference = locate(gaps, 0.0, after)
-    assert difference is not None
-    count = int(differ.flatten(2).any(-1).sum())
-    return Break(key, number, difference, count, int(inside.sum()))
+def _overwritten(evidence: Evidence, found: Mismatch, number: int) -> Finding:
+    d = found.difference
+    return Finding(
+        code="CL402",
+        stage=Stage.COLLECT,
+        message=f"the recorded {dotted(found.key)} is not what the policy writes from the recorded step",
+        key=dotted(found.key),
+        quantity=f"max abs difference of {dotted(found.key)}, recorded and written again",
+        measured=d.worst,
+        on=f"the first {SAMPLED} steps of batch {number}",
+        bound=found.bound,
+        bound_formula=found.formula,
+        passing_bound=d.worst,
+        where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
+        cause="the env or a transform writes the same key at every step, or rounds the state",
+        fix="leave the policy's state keys to the policy: rename the env's entry, prime only at resets",
+        source=evidence.pipeline.source(Stage.ENV),
+    )
 
 
 def _finding(evidence: Evidence, worst: Break) -> Finding:

@@ -20,12 +20,12 @@ Example
 
 from __future__ import annotations
 
+from rnncheck.checks.carried import next_states
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.recorded import Joint, Recording
-from rnncheck.pipeline.subject import next_key
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 Place = tuple[int, int]  # batch, row
@@ -38,7 +38,7 @@ def run(evidence: Evidence) -> Judgement:
     for number, row, before in continuing(recording):
         for key in evidence.policy.carry:
             here = recording.batches[number].data.get(key, None)
-            after = recording.batches[before[0]].data.get(next_key(key), None)
+            after = next_states(recording.batches[before[0]], key)
             if here is None or after is None:
                 continue
             compared += 1

@@ -9,7 +9,7 @@ Why it matters
     trajectory shorter than the longest, as in torchrl up to 0.12) starts them from a memory that never was.
 
 Says nothing when
-    recurrent mode writes no state, or has no recurrent mode.
+    recurrent mode writes no state, or the module has no recurrent mode, or its outputs differ already (EQ201).
 
 Fix
     Write each segment's own last state at its last step, not the padded one and not the row's.
@@ -21,9 +21,9 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.compare import mismatch_finding, mismatches
-from rnncheck.checks.equivalence.eq201_modes_disagree import variants
+from rnncheck.checks.equivalence.eq201_modes_disagree import disagreement, variants
 from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.pipeline.subject import next_key
 from rnncheck.results.model import Finding, Severity, Stage
@@ -36,6 +36,8 @@ def run(evidence: Evidence) -> Judgement:
     for subject in evidence.subjects:
         evidence.needs_recurrence(subject)
         for made, _ in variants(evidence, subject):
+            if disagreement(evidence, subject, made)[0] is not None:
+                raise Vacuous("the outputs differ already (EQ201)")
             out = evidence.recurrent(subject, made)
             written = [next_key(k) for k in subject.carry if next_key(k) in tensor_keys(out)]
             keys = [key for key in written if key not in evidence.noisy(subject)]
