@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tensordict import TensorDictBase
 from torch import nn
@@ -15,12 +16,20 @@ from rnncheck.results.model import Source, Stage
 from rnncheck.spec.model import Spec
 
 
+STEP = (
+    "rnncheck",
+    "step",
+)  # number of a collected step: batch-major, then row, then time; -1 for padding
+
+
 @dataclass
 class Pipeline:
     """What was built, stage by stage; a stage that the spec leaves out is None.
 
     ``pristine_policy`` and ``pristine_critic`` are copies taken before anything ran. ``batches`` are the collected
-    tensordicts, as the collector gave them. ``failures`` holds the stages that raised while they ran.
+    tensordicts, as the collector gave them. ``failures`` holds the stages that raised while they ran. ``samples`` are
+    training batches: sampled from the replay buffer, made by the user's ``batch`` factory, or the estimated batches
+    themselves; each of their steps holds its ``STEP`` number where the user's code kept it.
     """
 
     spec: Spec
@@ -35,6 +44,13 @@ class Pipeline:
         None  # the env that the collector really steps, where it can be seen
     )
     batches: list[TensorDictBase] = field(default_factory=list)
+    replay: Any = None  # the replay buffer
+    estimator: Any = None  # the value estimator, called on a tensordict
+    loss: Any = None  # the loss module, called on a tensordict
+    estimated: list[TensorDictBase] = field(
+        default_factory=list
+    )  # collected batches after `on: collect`
+    samples: list[TensorDictBase] = field(default_factory=list)  # what the loss is called on
     sources: dict[Stage, Source] = field(default_factory=dict)
     failures: dict[Stage, StageError] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
