@@ -5,6 +5,7 @@
     │   ├── SpecError        the spec file itself
     │   ├── ComponentError   a class, an argument or a factory that the spec names
     │   └── OutputError      a report or result that cannot be written
+    ├── FindingsError        what ``Run.raise_for_findings`` raises
     ├── StageError           the user's pipeline raised while it ran: an outcome, never a crash
     └── StageTimeout         a stage outlived its time-out (a StageError)
 
@@ -89,6 +90,14 @@ class StageError(RnncheckError):
 
 class StageTimeout(StageError):
     """A stage did not finish within its time-out."""
+
+
+class FindingsError(RnncheckError):
+    """A run that did not verify the pipeline: a check failed, or nothing could be told. ``run`` is the Run."""
+
+    def __init__(self, message: str, run: object = None) -> None:
+        self.run = run
+        super().__init__(message)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

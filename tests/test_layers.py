@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "bench": {"pipeline", "numerics", "results", "spec", "errors"},
     "report": {"results", "errors"},
 }
-TOP = {"cli", "pytest_plugin", "__main__"}  # may import everything; nothing imports them
+TOP = {"api", "cli", "pytest_plugin", "__main__"}  # may import everything; nothing imports them
 HEAVY = {"torch", "tensordict", "torchrl", "gymnasium", "hoptorch", "triton"}
 TORCH_FREE = {"errors", "results", "spec", "report"}
 TORCHRL = {"torchrl", "gymnasium", "hoptorch", "triton"}  # known to the pipeline alone

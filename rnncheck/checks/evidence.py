@@ -7,18 +7,18 @@ from typing import TypeVar
 
 import torch
 from tensordict import TensorDict, TensorDictBase
-from torch import Tensor
+from torch import Tensor, nn
 
 from rnncheck.checks.rule import Skip
 from rnncheck.errors import StageError
 from rnncheck.pipeline.envs import Env, EnvFacts, close_env, look_at
-from rnncheck.pipeline.introspect import CannotStep, make_subject
+from rnncheck.pipeline.introspect import CannotStep, carry_keys, make_subject
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.modes import ModeQueries
 from rnncheck.pipeline.probe import Constructed, Heads, Piece, lay_out, take_heads
 from rnncheck.pipeline.recorded import Recording
-from rnncheck.pipeline.subject import Subject, next_key, run_recurrent, unroll
+from rnncheck.pipeline.subject import Subject, all_reads, next_key, run_recurrent, unroll
 from rnncheck.pipeline.timeout import Expired
 from rnncheck.results.model import Stage
 
@@ -80,9 +80,22 @@ class Evidence:
 
     def _policy(self) -> Subject:
         try:
-            return make_subject(Stage.POLICY, self.pipeline.pristine_policy, self.env)
+            return make_subject(
+                Stage.POLICY,
+                self.pipeline.pristine_policy,
+                self.env,
+                recorded=self._first_states(),
+            )
         except CannotStep as error:
             raise Skip(f"the policy cannot run one step ({error})") from error
+
+    def _first_states(self) -> dict[Key, Tensor]:
+        """The states that the first recorded steps started from, ``[*batch, ...]``, where there is one per env."""
+        batch = next(iter(self.pipeline.batches), None)
+        if batch is None or batch.batch_dims == 0 or batch.shape[:-1] != self.env.first.shape:
+            return {}
+        keys = [k for k in carry_keys(self.pipeline.pristine_policy) if k in tensor_keys(batch)]
+        return {key: batch.get(key).select(batch.batch_dims - 1, 0) for key in keys}
 
     @property
     def critic(self) -> Subject | None:
@@ -220,6 +233,10 @@ class Evidence:
                 f"the {subject.stage} has no recurrent mode: it treats every step of a batch alone, "
                 "with the state stored beside it"
             )
+
+    def reads(self, module: object) -> set[Key]:
+        """Every key that a module or a part of it declares to read."""
+        return all_reads(module) if isinstance(module, nn.Module) else set()
 
     def noisy(self, subject: Subject, *, explore: bool = False) -> frozenset[Key]:
         """Outputs that draw random numbers: they differ between two seeds."""

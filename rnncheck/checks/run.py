@@ -9,7 +9,8 @@ import torch
 
 from rnncheck.checks.evidence import Evidence, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.errors import StageError
+from rnncheck.errors import Place, StageError
+from rnncheck.pipeline.frames import describe
 from rnncheck.pipeline.timeout import time_limit
 from rnncheck.results.events import CheckFinished, CheckStarted, Event
 from rnncheck.results.model import CheckResult, Finding, Outcome, Stage
@@ -41,13 +42,26 @@ def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
     except Vacuous as vacuous:
         outcome, reason = Outcome.VACUOUS, str(vacuous)
     except StageError as error:
-        outcome, reason = Outcome.ERROR, error.message
+        outcome, reason = Outcome.ERROR, _said(error.message, error.place, error.frames)
     except Exception as error:
-        outcome, reason = Outcome.ERROR, f"the check itself crashed: {first_line(error)}"
+        outcome, reason = Outcome.ERROR, _raised(error)
     seconds = time.perf_counter() - begin
     return CheckResult(
         rule.code, rule.name, rule.severity, rule.stage, outcome, reason, seconds, findings
     )
+
+
+def _raised(error: Exception) -> str:
+    """Whose exception it is: the user's pipeline raised where their frames are on the stack."""
+    trouble = describe(error)
+    if trouble.place is None:
+        return f"the check itself crashed: {first_line(error)}"
+    return _said(f"the pipeline raised {trouble.message}", trouble.place, trouble.frames)
+
+
+def _said(message: str, place: Place | None, frames: str) -> str:
+    where = f" ({place})" if place is not None else ""
+    return "\n".join(part for part in (f"{message}{where}", frames) if part)
 
 
 def conclude(judgement: Judgement) -> tuple[Outcome, str, tuple[Finding, ...]]:
@@ -62,4 +76,11 @@ def conclude(judgement: Judgement) -> tuple[Outcome, str, tuple[Finding, ...]]:
 def _present(stage: Stage, evidence: Evidence) -> bool:
     if stage is Stage.COLLECT:
         return evidence.pipeline.spec.collect is not None or bool(evidence.pipeline.batches)
+    if stage is Stage.REPLAY:
+        spec = evidence.pipeline.spec
+        return spec.replay is not None or spec.batch is not None
+    if stage is Stage.ADVANTAGE:
+        return evidence.pipeline.spec.advantage is not None
+    if stage is Stage.LOSS:
+        return evidence.pipeline.spec.loss is not None
     return stage in (Stage.ENV, Stage.POLICY) or getattr(evidence.pipeline, str(stage)) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from rnncheck import __version__
 from rnncheck.checks.evidence import Evidence
@@ -14,7 +14,7 @@ from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.quiet import calm
 from rnncheck.results.environment import current_environment
 from rnncheck.results.events import Event, Notice, RunStarted, StageFinished, StageStarted
-from rnncheck.results.model import Outcome, SpecRef, Stage, StageResult, Tool
+from rnncheck.results.model import SpecRef, Tool
 from rnncheck.spec.model import Spec
 
 
@@ -25,7 +25,7 @@ def verify_events(
     command: str = "verify",
     thorough: bool = False,
     strict: bool = False,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Everything that happens while ``spec`` is verified with ``rules``.
 
     Raises UserError where the spec or a factory is at fault. Closing the generator closes the pipeline.
@@ -54,15 +54,10 @@ def started(spec: Spec, rules: Sequence[Rule], command: str, *, strict: bool) ->
 
 
 def build(builder: Builder) -> Iterator[Event]:
-    """Build and run the stages; those that no command checks yet are named as left out."""
+    """Build and run the stages."""
     for stage in builder.stages:
         yield StageStarted(stage)
         yield StageFinished(builder.run(stage))
-    for stage in Stage:
-        if stage not in builder.stages and stage is not Stage.TRAIN:
-            given = getattr(builder.spec, str(stage), None) is not None
-            reason = "in the spec, but not checked by this version" if given else "not in the spec"
-            yield StageFinished(StageResult(stage, Outcome.SKIPPED, reason))
 
 
 def ask(pipeline: Pipeline, rules: Sequence[Rule], *, thorough: bool) -> Iterator[Event]:

@@ -17,6 +17,7 @@ from rnncheck.cli.doctor import doctor
 from rnncheck.cli.init import init
 from rnncheck.cli.report import report
 from rnncheck.cli.rule import rule
+from rnncheck.cli.selftest import selftest
 from rnncheck.cli.verify import verify
 from rnncheck.errors import UserError
 from rnncheck.results.exit_codes import ExitCode
@@ -92,7 +93,7 @@ def options(
     """Verify that a recurrent TorchRL policy really is recurrent."""
 
 
-COMMANDS: list[Callable[..., None]] = [verify, report, rule, init, doctor]
+COMMANDS: list[Callable[..., None]] = [verify, selftest, report, rule, init, doctor]
 SPEC_COMMANDS = (spec_commands.validate, spec_commands.show, spec_commands.schema)
 for command in COMMANDS:
     app.command()(guarded(command))

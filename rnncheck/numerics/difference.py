@@ -38,6 +38,13 @@ def gap(candidate: Tensor, reference: Tensor) -> Tensor:
     return torch.where(difference.isnan(), torch.full_like(difference, torch.inf), difference)
 
 
+def _excess(gaps: Tensor, bound: Tensor | float) -> Tensor:
+    """How far beyond the bound, in bounds where there is one; an infinite gap stays the worst."""
+    if isinstance(bound, Tensor) or bound > 0:
+        return (gaps / bound).nan_to_num(nan=torch.inf)
+    return gaps
+
+
 def locate(gaps: Tensor, bound: Tensor | float, reference: Tensor) -> Difference | None:
     """The worst of ``gaps`` ``[rows, steps, *features]`` beyond ``bound`` (broadcast), or None.
 
@@ -46,7 +53,7 @@ def locate(gaps: Tensor, bound: Tensor | float, reference: Tensor) -> Difference
     beyond = gaps > bound
     if not bool(beyond.any()):
         return None
-    excess = torch.where(beyond, gaps, torch.full_like(gaps, -1.0))
+    excess = torch.where(beyond, _excess(gaps, bound), torch.full_like(gaps, -1.0))
     index = [int(i) for i in torch.unravel_index(excess.argmax(), excess.shape)]
     steps = beyond.flatten(2).any(-1).any(0) if gaps.ndim > 2 else beyond.any(0)
     scale = float(reference.double().abs().nan_to_num(0.0, 0.0, 0.0).max().clamp_min(1e-300))

@@ -1,4 +1,4 @@
-"""From a spec to a live pipeline, stage by stage: env, policy, critic, collect.
+"""From a spec to a live pipeline, stage by stage: env, policy, critic, collect, and what trains on it.
 
     with Builder(spec) as builder:
         for stage in builder.stages:
@@ -11,6 +11,7 @@ the stage's outcome and stands in ``failures``; so does a time-out.
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import random
 import time
@@ -25,8 +26,9 @@ from tensordict import TensorDictBase
 from torch import nn
 from torchrl.envs import EnvBase
 
-from rnncheck.errors import StageError, StageTimeout
+from rnncheck.errors import ComponentError, StageError, StageTimeout
 from rnncheck.pipeline import collect as collecting
+from rnncheck.pipeline import components as c
 from rnncheck.pipeline.assemble import Assembly
 from rnncheck.pipeline.env import (
     EnvMaker,
@@ -36,14 +38,17 @@ from rnncheck.pipeline.env import (
 )
 from rnncheck.pipeline.factories import folder_of, importable, source_of, spec_source
 from rnncheck.pipeline.guard import running
-from rnncheck.pipeline.materialise import pristine_copy
+from rnncheck.pipeline.hooks import Hooks, Parts, Plant
+from rnncheck.pipeline.materialise import pristine_copy, run_once
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.timeout import time_limit
+from rnncheck.pipeline.training import Training, order_of
 from rnncheck.pipeline.workers import WorkerLog
 from rnncheck.results.model import Outcome, Source, Stage, StageResult
 from rnncheck.spec.model import Component, NetworkSpec, Spec
 
 CLOSING = 20.0  # seconds that envs and collectors get to shut down before their workers are killed
+BEFORE = (Stage.ENV, Stage.POLICY, Stage.CRITIC, Stage.COLLECT)
 NO_TORCHVISION = (
     "torchvision is not installed: Resize is done by torch.nn.functional.interpolate, same shape"
 )
@@ -52,16 +57,17 @@ NO_TORCHVISION = (
 class Builder:
     """Builds and runs the stages of one spec, and closes what it opened."""
 
-    stages = (Stage.ENV, Stage.POLICY, Stage.CRITIC, Stage.COLLECT)
-
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, plant: Plant | None = None) -> None:
         self.spec = spec
+        self.plant = plant  # chooses changes to the parts once the networks are built
+        self.hooks = Hooks()
+        self.stages = (*BEFORE, *order_of(spec))
         self.pipeline: Pipeline | None = None
         self.sources: dict[Stage, Source] = {}
         self.failures: dict[Stage, StageError] = {}
         self.notices: list[str] = []
         device = resolve_device(spec)
-        self._log = WorkerLog() if self._is_parallel() else None
+        self._log = WorkerLog() if self._is_parallel() or _is_multi(spec) else None
         path = self._log.path if self._log is not None else None
         self._maker = EnvMaker(spec, device, notices=self.notices, log=path)
         self._collector: Any = None
@@ -69,6 +75,7 @@ class Builder:
         self._env: EnvBase
         self._policy: nn.Module
         self._critic: nn.Module | None = None
+        self._training = Training(spec, self._everything(), device, self._further_network)
         self._children = set(multiprocessing.active_children())
         self._scope = ExitStack()
         self._scope.enter_context(importable(folder_of(spec)))
@@ -90,12 +97,15 @@ class Builder:
     def _outcome(self, stage: Stage) -> tuple[Outcome, str]:
         if self.pipeline is None and self.failures:
             return Outcome.SKIPPED, f"the {next(iter(self.failures))} stage failed"
+        if stage not in BEFORE and (why := self._cannot_train(stage)):
+            return Outcome.SKIPPED, why
         try:
             detail = self._limited(stage)
         except StageError as error:
             self.failures[stage] = self._from_worker(error)
         if stage in self.failures:
-            return Outcome.ERROR, str(self.failures[stage])
+            failure = self.failures[stage]
+            return Outcome.ERROR, "\n".join(p for p in (failure.message, failure.frames) if p)
         return (Outcome.PASSED, detail) if detail else (Outcome.SKIPPED, "not in the spec")
 
     def _limited(self, stage: Stage) -> str:
@@ -146,6 +156,7 @@ class Builder:
             offered = {"policy": lambda: self._policy}
             self._critic = self._network(Stage.CRITIC, network, offered)
         self._complete_env()
+        self._change()
         self.pipeline = self._whole()
         return "" if self._critic is None else f"{_count(self._critic)} parameters"
 
@@ -155,22 +166,66 @@ class Builder:
         if component is None:
             return ""
         pipeline.sources[Stage.COLLECT] = source_of(self.spec, component)
-        offered = {
-            **self._offered(fresh=True),
-            "policy": lambda: self._policy,
-            "critic": lambda: self._critic,
-        }
+        buffered = collecting.declares_buffer(self.spec, component)
         limit = collecting.wanted_batches(self.spec, component)
-        source = self._env if self._is_parallel() else self._maker
-        with collecting.opening():
-            self._collector = collecting.open_collector(
-                self.spec, component, offered, source, self._maker.device
-            )
+        self._collector = self._open(component, buffered)
         pipeline.collector = self._collector
         pipeline.acting_env = collecting.acting_env(self._collector)
-        collecting.collect(self._collector, limit, pipeline.batches)
+        if collecting.starts_in_background(self.spec, component):
+            frames = limit * component.args["frames_per_batch"]
+            collecting.run_in_background(self._collector, self._buffer(), frames)
+        else:
+            collecting.collect(self._collector, limit, pipeline.batches, into_buffer=buffered)
+        if buffered:
+            pipeline.batches.extend(self._training.take_over(pipeline.batches))
+        pipeline.batches[:] = map(self.hooks.batch, pipeline.batches)
         frames = sum(batch.numel() for batch in pipeline.batches)
         return f"{len(pipeline.batches)} batches, {frames} frames"
+
+    def _open(self, component: Component, buffered: bool) -> Any:
+        offered: dict[str, Callable[[], Any]] = {**self._everything(), "env": self._maker}
+        if buffered:
+            offered[collecting.BUFFER] = self._buffer
+        ready = self._env if self._is_parallel() else self._maker
+        sources = collecting.Sources(ready, self._maker.for_worker(), self._maker.device)
+        with collecting.opening():
+            return collecting.open_collector(self.spec, component, offered, sources)
+
+    def _buffer(self) -> Any:
+        """The replay buffer for a collector that writes into it."""
+        buffer = self._training.replay_buffer()
+        if buffer is None and self.spec.collect is not None:
+            raise ComponentError(
+                "the collector writes into a replay buffer, and the spec has no `replay`",
+                place=self.spec.locate((*self.spec.collect.at, collecting.BUFFER)),
+                hint="add a `replay` section",
+            )
+        return buffer
+
+    def build_advantage(self) -> str:
+        """The value estimator, run on the collected batches or on the samples."""
+        return self._training.advantage(self._built())
+
+    def build_replay(self) -> str:
+        """The replay buffer and the ``batch`` factory: what the loss is called on."""
+        return self._training.replay(self._built())
+
+    def build_loss(self) -> str:
+        """The loss, called once."""
+        return self._training.loss(self._built())
+
+    def _cannot_train(self, stage: Stage) -> str:
+        """Why a stage behind collection has nothing to work on; a failed estimator leaves the replay its data."""
+        section = getattr(self.spec, str(stage)) or (stage is Stage.REPLAY and self.spec.batch)
+        if not section:
+            return ""  # the stage says so itself
+        first = self.stages.index(Stage.COLLECT)
+        before = self.stages[first : self.stages.index(stage)]
+        needed = (Stage.COLLECT,) if stage is Stage.REPLAY else before
+        failed = [one for one in needed if one in self.failures]
+        if failed:
+            return f"the {failed[0]} stage failed"
+        return "" if self._built().batches else "nothing is collected"
 
     def _is_parallel(self) -> bool:
         """Worker processes take seconds to start, so that a Collector gets the ones that run already."""
@@ -183,15 +238,7 @@ class Builder:
     ) -> nn.Module:
         place = network.factory or Component(at=network.at or (str(stage),))
         self.sources[stage] = source_of(self.spec, place)
-        assembly = Assembly(
-            self.spec,
-            stage,
-            network,
-            self._env,
-            self._fresh_first,
-            self._maker.device,
-            {**self._offered(), **offered},
-        )
+        assembly = self._assembly(stage, network, offered)
         with running(str(stage)):
             module = assembly.make()
         try:
@@ -200,10 +247,40 @@ class Builder:
             self.failures[stage] = error
         return module
 
-    def _offered(self, fresh: bool = False) -> dict[str, Callable[[], Any]]:
+    def _assembly(
+        self, stage: Stage, network: NetworkSpec, offered: dict[str, Callable[[], Any]]
+    ) -> Assembly:
+        first = self._fresh_first if stage is Stage.POLICY else self._acted_first
+        device = self._maker.device
+        return Assembly(
+            self.spec, stage, network, self._env, first, device, {**self._offered(), **offered}
+        )
+
+    def _further_network(self, network: NetworkSpec) -> nn.Module:
+        """A network beside the policy and the critic, as some losses need one."""
+        assembly = self._assembly(Stage.CRITIC, network, self._everything())
+        with running("loss"):
+            module = assembly.make()
+            assembly.finish(module)
+        return module
+
+    def _acted_first(self) -> TensorDictBase:
+        """The env's first reset with what the policy writes beside it: what a critic reads."""
+        td = self._fresh_first()
+        with suppress(Exception), torch.random.fork_rng(devices=[]):
+            acted = run_once(copy.deepcopy(self._policy), td.clone())
+            return td.update(acted.exclude("next"))
+        return td
+
+    def _offered(self) -> dict[str, Callable[[], Any]]:
+        return {"env": self._one_env, "create_env_fn": lambda: self._maker}
+
+    def _everything(self) -> dict[str, Callable[[], Any]]:
+        """What any stage behind the networks may ask for."""
         return {
-            "env": self._maker if fresh else self._one_env,
-            "create_env_fn": lambda: self._maker,
+            **self._offered(),
+            "policy": lambda: self._policy,
+            "critic": lambda: self._critic,
         }
 
     def _one_env(self) -> EnvBase:
@@ -228,6 +305,17 @@ class Builder:
                 missing = missing_state_transforms(self._env, self._policy, self._critic)
                 self._maker.extra.extend(missing)
                 self._env = self._maker.completed(self._env)
+
+    def _change(self) -> None:
+        """What was planted changes the parts before anything runs."""
+        if self.plant is None:
+            return
+        parts = Parts(self.spec, self._env, self._policy, self._critic)
+        hooks = self.hooks = self._training.hooks = self.plant(parts)
+        self._maker.change = hooks.env
+        self._env, self._policy = hooks.env(self._env), hooks.policy(self._policy)
+        if self._critic is not None:
+            self._critic = hooks.critic(self._critic)
 
     def _whole(self) -> Pipeline:
         critic = self._critic
@@ -264,6 +352,7 @@ class Builder:
             for closer in filter(callable, closers):
                 with suppress(Exception), time_limit("close", CLOSING):
                     closer()
+        self._training.close()
         self._reap()
         self._scope.close()
         if self._log is not None:
@@ -273,6 +362,10 @@ class Builder:
         for child in set(multiprocessing.active_children()) - self._children:
             child.kill()
             child.join(CLOSING)
+
+
+def _is_multi(spec: Spec) -> bool:
+    return spec.collect is not None and spec.collect.use in c.MULTI_PROCESS
 
 
 def _close_quietly(env: EnvBase) -> None:

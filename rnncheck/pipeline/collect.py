@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
+import threading
+import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,30 +26,47 @@ from rnncheck.pipeline.values import convert_arguments
 from rnncheck.spec.model import Component, Spec
 
 BATCHES = 2  # taken where the spec does not say how many
-OURS = ("batches",)
+POLL = 0.02  # seconds between two looks at a buffer that is filled in the background
+WORKERS = 2  # processes of a multi-process collector where the spec does not say how many
+OURS = ("batches", "workers", "background")
+BUFFER = "replay_buffer"
+Offered = Mapping[str, Callable[[], Any]]
 ITERABLE = "an iterable of tensordicts (a Collector, a generator, a list) or one tensordict"
+TRACEBACK = re.compile(r"\n\s*Worker traceback")
+FROM_WORKER = re.compile(r"\n\s*Worker traceback|\bWorker \d+ failed")
 # files that are on the stack only while a policy or an env runs
 RUNNING = ("torch/nn/modules/module.py", "tensordict/nn/", "torchrl/envs/")
 MISSING_TRANSFORMS = "missing transforms required by the policy"
 
 
-def open_collector(
-    spec: Spec,
-    component: Component,
-    offered: dict[str, Callable[[], Any]],
-    source: EnvBase | Callable[[], EnvBase],
-    device: torch.device,
-) -> Any:
-    """The collector that the spec names, over ``source``, or the one that its factory returns."""
+@dataclass(frozen=True)
+class Sources:
+    """What a collector steps: ``ready`` is an env or its maker, for a single process; ``make`` one for each worker."""
+
+    ready: EnvBase | Callable[[], EnvBase]
+    make: Callable[[], EnvBase]
+    device: torch.device
+
+
+def open_collector(spec: Spec, component: Component, offered: Offered, sources: Sources) -> Any:
+    """The collector that the spec names, or the one that its factory returns.
+
+    ``replay_buffer: true`` hands over the spec's replay buffer, as does a factory that declares ``replay_buffer``.
+    """
     if component.factory is None:
-        args = _collector_arguments(spec, component, device)
-        args = {"create_env_fn": source, "policy": offered["policy"](), **args}
-        return _torchrl_collector(spec, component, args)
+        return _torchrl_collector(spec, component, offered, sources)
     plain = component.model_copy(update={"args": _without_ours(spec, component)})
     made = call_factory(spec, plain, offered)
     if isinstance(made, TensorDictBase) or _is_batches(made):
         return made
     raise wrong_type(spec, component, made, ITERABLE)
+
+
+def declares_buffer(spec: Spec, component: Component) -> bool:
+    """Whether the spec's replay buffer is handed to the collector."""
+    if component.factory is None:
+        return component.args.get(BUFFER) is True
+    return BUFFER in c.accepts(load_factory(spec, component)).names
 
 
 @contextmanager
@@ -55,12 +76,21 @@ def opening() -> Iterator[None]:
     try:
         yield
     except ComponentError as error:
+        if FROM_WORKER.search(error.message):
+            raise _in_worker(error) from error
         if error.__cause__ is None or not passed_through(error.__cause__, RUNNING):
             raise
         trouble = describe(error.__cause__)
         raise StageError(
             "collect", trouble.message, place=trouble.place, frames=trouble.frames
         ) from error
+
+
+def _in_worker(error: ComponentError) -> StageError:
+    """A worker process failed while it started: TorchRL hands its error on with its whole traceback as text."""
+    said = TRACEBACK.split(error.message)[0].strip()
+    message, _, frames = said.partition("\n")
+    return StageError("collect", message, place=error.place, frames=frames.rstrip())
 
 
 def _is_batches(made: Any) -> bool:
@@ -70,31 +100,68 @@ def _is_batches(made: Any) -> bool:
 def _without_ours(spec: Spec, component: Component) -> dict[str, Any]:
     """``batches`` is for rnncheck, unless the factory declares it itself."""
     declared = c.accepts(load_factory(spec, component)).names
-    return {k: v for k, v in component.args.items() if k not in OURS or k in declared}
+    return {k: v for k, v in component.args.items() if k != "batches" or k in declared}
 
 
-def _torchrl_collector(spec: Spec, component: Component, args: dict[str, Any]) -> Any:
-    plain = component.model_copy(update={"args": _without(component.args, OURS)})
-    return c.construct(spec, plain, _collector_class(spec, component), args)
+def _torchrl_collector(spec: Spec, component: Component, offered: Offered, sources: Sources) -> Any:
+    target = _collector_class(spec, component)
+    several = target.__name__ in c.MULTI_PROCESS
+    count = _worker_count(spec, component) if several else 0
+    wired: dict[str, Any] = {
+        "create_env_fn": [sources.make] * count if several else sources.ready,
+        "policy": offered["policy"](),
+    }
+    if component.args.get(BUFFER) is True:
+        wired[BUFFER] = offered[BUFFER]()
+    args = _collector_arguments(spec, component, target, wired, sources.device)
+    made = c.construct(spec, _plain(component, wired), target, {**wired, **args})
+    if (
+        several
+    ):  # every worker has built the env with the spec's seed; as users do, each gets its own
+        with suppress(Exception):
+            made.set_seed(spec.seed)
+    return made
+
+
+def _plain(component: Component, wired: Iterable[str]) -> Component:
+    """The component with the arguments that are the class's own."""
+    return component.model_copy(update={"args": _without(component.args, (*OURS, *wired))})
 
 
 def _collector_class(spec: Spec, component: Component) -> type:
     at = (*component.at, "use")
     target = c.find_class(spec, component.use or "", c.COLLECTOR, at)
-    if target.__name__ not in c.SINGLE_PROCESS:
-        raise c.bad_value(spec, at, component.use, "a single-process collector", ["Collector"])
+    known = (*c.SINGLE_PROCESS, *c.MULTI_PROCESS)
+    if target.__name__ not in known:
+        raise c.bad_value(spec, at, component.use, "a collector that rnncheck runs", known)
     return target
 
 
-def _collector_arguments(spec: Spec, component: Component, device: torch.device) -> dict[str, Any]:
-    target = _collector_class(spec, component)
-    ready = ("create_env_fn", "policy")
-    c.check_arguments(spec, component, target, component.args, provided=ready, also=OURS)
+def _worker_count(spec: Spec, component: Component) -> int:
+    count = component.args.get("workers", WORKERS)
+    if isinstance(count, int) and not isinstance(count, bool) and count > 0:
+        return count
+    raise c.bad_value(spec, (*component.at, "workers"), count, "a whole number of at least 1")
+
+
+def _collector_arguments(
+    spec: Spec, component: Component, target: type, wired: dict[str, Any], device: torch.device
+) -> dict[str, Any]:
+    several = target.__name__ in c.MULTI_PROCESS
+    ours = OURS if several else tuple(name for name in OURS if name != "workers")
+    if "workers" in component.args and not several:
+        raise ComponentError(
+            f"{component.use} takes no argument 'workers'",
+            place=spec.locate((*component.at, "workers")),
+            hint="for several processes: MultiSyncCollector or MultiAsyncCollector; "
+            "for several envs in one process: `workers` of the env",
+        )
+    c.check_arguments(spec, component, target, component.args, provided=wired, also=ours)
     if "frames_per_batch" not in component.args:
         raise ComponentError(
             f"{component.use} needs 'frames_per_batch'", place=spec.locate(component.at)
         )
-    plain = component.model_copy(update={"args": _without(component.args, OURS)})
+    plain = _plain(component, wired)
     args = convert_arguments(spec, plain, lambda inner: build_any(spec, inner))
     _set_total_frames(spec, component, args)
     if device.type != "cpu":
@@ -122,15 +189,19 @@ def wanted_batches(spec: Spec, component: Component) -> int:
     raise c.bad_value(spec, (*component.at, "batches"), count, "a whole number of at least 1")
 
 
-def draw(collector: Any, limit: int) -> Iterator[TensorDictBase]:
-    """At most ``limit`` batches, each a copy of its own: collectors write into the same memory again."""
+def draw(collector: Any, limit: int, *, into_buffer: bool = False) -> Iterator[TensorDictBase]:
+    """At most ``limit`` batches, each a copy of its own: collectors write into the same memory again.
+
+    A collector that writes ``into_buffer`` gives None instead of each of them, which is left out.
+    """
     if isinstance(collector, TensorDictBase):
         yield collector.detach().clone()
         return
     count = 0
     for batch in itertools.islice(iter(collector), limit):
-        yield _copied(batch)
         count += 1
+        if batch is not None or not into_buffer:
+            yield _copied(batch)
     if count == 0:
         raise StageError("collect", "the collector gave no batch")
 
@@ -143,11 +214,51 @@ def _copied(batch: Any) -> TensorDictBase:
     raise StageError("collect", f"the collector gave {kind} instead of a tensordict{because}")
 
 
-def collect(collector: Any, limit: int, batches: list[TensorDictBase]) -> None:
+def collect(
+    collector: Any, limit: int, batches: list[TensorDictBase], *, into_buffer: bool = False
+) -> None:
     """Run the collector into ``batches``, which keeps what was there before something goes wrong."""
     with running("collect"):
-        for batch in draw(collector, limit):
+        for batch in draw(collector, limit, into_buffer=into_buffer):
             batches.append(batch)
+
+
+def starts_in_background(spec: Spec, component: Component) -> bool:
+    """Whether ``background: true`` is said: ``collector.start()`` instead of a loop over it."""
+    chosen = component.args.get("background", False)
+    if component.factory is not None or chosen is False:
+        return False
+    if chosen is not True or component.args.get(BUFFER) is not True:
+        raise ComponentError(
+            f"background: {chosen} needs a collector that writes into the replay buffer",
+            place=spec.locate((*component.at, "background")),
+            accepted="background: true with replay_buffer: true",
+        )
+    return True
+
+
+def run_in_background(collector: Any, buffer: Any, frames: int) -> None:
+    """Start the collector and wait until it has written ``frames``."""
+    caught: list[threading.ExceptHookArgs] = []
+    before, threading.excepthook = threading.excepthook, caught.append
+    try:
+        with running("collect"):
+            collector.start()
+            _await(collector, buffer, frames)
+            if caught and caught[0].exc_value is not None:
+                raise caught[0].exc_value
+    finally:
+        threading.excepthook = before
+        with suppress(Exception):
+            collector.async_shutdown()
+
+
+def _await(collector: Any, buffer: Any, frames: int) -> None:
+    thread = getattr(collector, "_thread", None)
+    while buffer.write_count < frames:
+        if thread is not None and not thread.is_alive():
+            break
+        time.sleep(POLL)
 
 
 def acting_env(collector: Any) -> EnvBase | None:

@@ -9,6 +9,10 @@ from torch import nn
 RENAMED = {  # either name of a class stands for the one that the installed version has
     "SyncDataCollector": "Collector",
     "Collector": "SyncDataCollector",
+    "MultiSyncDataCollector": "MultiSyncCollector",
+    "MultiSyncCollector": "MultiSyncDataCollector",
+    "MultiaSyncDataCollector": "MultiAsyncCollector",
+    "MultiAsyncCollector": "MultiaSyncDataCollector",
 }
 
 
@@ -37,3 +41,8 @@ def _flat(transform: Any) -> list[Any]:
 def unbatched_action_spec(env: Any) -> Any:
     """The composite action spec without the env's own batch dimensions."""
     return env.full_action_spec_unbatched
+
+
+def runs_workers(collector: object) -> bool:
+    """Whether a collector collects in processes of its own."""
+    return any("Multi" in kind.__name__ for kind in type(collector).__mro__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,15 @@ from rnncheck.pipeline.guard import guarded
 from rnncheck.spec.model import Component, Path, Spec
 
 SHOWN = 14  # accepted names listed in a message before it is cut
-KEY_LISTS = {"in_keys", "out_keys", "in_keys_inv", "out_keys_inv", "keys", "log_prob_keys"}
+KEY_LISTS = {
+    "in_keys",
+    "out_keys",
+    "in_keys_inv",
+    "out_keys_inv",
+    "keys",
+    "log_prob_keys",
+    "end_keys",
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,34 @@ DISTRIBUTION = Kind(
     "a distribution",
     ("torchrl.modules", "tensordict.nn", "tensordict.nn.distributions", "torch.distributions"),
 )
+REPLAY = Kind(
+    "a replay buffer", ("torchrl.data", "torchrl.data.replay_buffers"), "torchrl.data:ReplayBuffer"
+)
+STORAGE = Kind("a storage", REPLAY.namespaces, "torchrl.data.replay_buffers:Storage")
+SAMPLER = Kind(
+    "a sampler",
+    (*REPLAY.namespaces, "torchrl.data.replay_buffers.samplers"),
+    "torchrl.data.replay_buffers.samplers:Sampler",
+)
+WRITER = Kind(
+    "a writer",
+    (*REPLAY.namespaces, "torchrl.data.replay_buffers.writers"),
+    "torchrl.data.replay_buffers.writers:Writer",
+)
+ESTIMATOR = Kind(
+    "a value estimator",
+    ("torchrl.objectives.value",),
+    "torchrl.objectives.value:ValueEstimatorBase",
+)
+LOSS = Kind("a loss", ("torchrl.objectives",), "torchrl.objectives:LossModule")
+UPDATER = Kind("a target updater", ("torchrl.objectives",), "torchrl.objectives:TargetNetUpdater")
 SINGLE_PROCESS = ("Collector", "SyncDataCollector")
+MULTI_PROCESS = (
+    "MultiSyncCollector",
+    "MultiAsyncCollector",
+    "MultiSyncDataCollector",
+    "MultiaSyncDataCollector",
+)
 ANY = Kind(
     "a TorchRL class",
     (
@@ -93,7 +128,7 @@ def find_class(spec: Spec, name: str, kind: Kind, at: Path) -> type:
             found = getattr(module, candidate, None)
             if isinstance(found, type):
                 return _of_kind(spec, found, kind, at)
-    known = _class_names(kind)
+    known = class_names(kind)
     raise ComponentError(
         f"{_owner(kind)} has no {_noun(kind)} named {name!r}",
         place=spec.locate(at),
@@ -120,7 +155,8 @@ def _noun(kind: Kind) -> str:
     return kind.what.partition(" ")[2]
 
 
-def _class_names(kind: Kind) -> list[str]:
+def class_names(kind: Kind) -> list[str]:
+    """The public names of all classes of this kind."""
     base, names = kind.base_class(), []
     for path in kind.namespaces:
         module = importlib.import_module(path)
@@ -308,3 +344,11 @@ def is_key_argument(name: str) -> bool:
 def place_of(spec: Spec, component: Component) -> Place:
     """Where the component stands in the spec."""
     return spec.locate(component.at)
+
+
+def set_keys(spec: Spec, component: Component, keys: Mapping[str, Any], target: Any) -> None:
+    """``target.set_keys(...)``: the entries that a loss or estimator reads and writes, renamed."""
+    if keys:
+        inner = Component(use=f"{called(component)}.set_keys", at=(*component.at, "keys"))
+        with constructing(spec, inner, target.set_keys):
+            target.set_keys(**{name: one_key(key) for name, key in keys.items()})

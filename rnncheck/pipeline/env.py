@@ -18,6 +18,7 @@ from rnncheck.errors import ComponentError, UserError, did_you_mean
 from rnncheck.pipeline import components as c
 from rnncheck.pipeline.compat import primers_of
 from rnncheck.pipeline.factories import call_factory, wrong_type
+from rnncheck.pipeline.hooks import unchanged
 from rnncheck.pipeline.keys import Key, as_key, declared, dotted
 from rnncheck.pipeline.values import convert_arguments
 from rnncheck.pipeline.workers import logged
@@ -54,10 +55,11 @@ class EnvMaker:
     stats: Stats = field(default_factory=dict)
     extra: list[Transform] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    change: Callable[[EnvBase], EnvBase] = unchanged  # the last word on every env
     log: FilePath | None = None  # where worker processes write what goes wrong
 
     def __call__(self) -> EnvBase:
-        return self.completed(self._copies())
+        return self.change(self.completed(self._copies()))
 
     def completed(self, env: EnvBase) -> EnvBase:
         """``env`` with the state transforms that it lacks, on its device, seeded."""
@@ -67,6 +69,10 @@ class EnvMaker:
             env = env.to(self.device)
         self._seed(env)
         return env
+
+    def for_worker(self) -> Callable[[], EnvBase]:
+        """The maker for a worker process, whose errors go to the log."""
+        return self if self.log is None else functools.partial(logged, self, self.log)
 
     def single(self) -> EnvBase:
         """One of the copies, alone."""

@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +21,16 @@ from rnncheck.results.model import Source
 from rnncheck.spec.model import Component, Spec
 
 SHAPE = "`module:function`, for example `my_pipeline:make_env`"
+
+
+@dataclass(frozen=True)
+class Given:
+    """An object that Python handed over, in the place of a factory that makes it."""
+
+    make: Callable[[], Any]
+
+    def __call__(self) -> Any:
+        return self.make()
 
 
 def folder_of(spec: Spec) -> Path:
@@ -48,6 +59,9 @@ def _lies_in(name: str, folder: Path) -> bool:
 
 def load_factory(spec: Spec, component: Component) -> Callable[..., Any]:
     """The callable that ``factory`` names, or a ComponentError that says what is missing."""
+    if component._live is not None:
+        handed: Callable[..., Any] = component._live
+        return handed
     target = component.factory or ""
     module_name, colon, attribute = target.partition(":")
     if not (colon and module_name and attribute):
@@ -216,6 +230,8 @@ def source_of(spec: Spec, component: Component) -> Source:
     """Where a factory is defined, with the lines around it; the spec's line where Python does not say."""
     if component.factory is None:
         return spec_source(spec, component)
+    if isinstance(component._live, Given):
+        return replace(spec_source(spec, component), kind="python")
     function = _unwrapped(load_factory(spec, component))
     try:
         path = inspect.getsourcefile(function) or ""

@@ -32,11 +32,17 @@ class CannotStep(Exception):
 
 
 def make_subject(
-    stage: Stage, module: nn.Module, env: EnvFacts, *, extra: TensorDictBase | None = None
+    stage: Stage,
+    module: nn.Module,
+    env: EnvFacts,
+    *,
+    extra: TensorDictBase | None = None,
+    recorded: dict[Key, Tensor] | None = None,
 ) -> Subject:
     """The subject for ``module``.
 
-    ``extra`` holds inputs that the env does not give (what the policy writes, for a critic), one step of all rows.
+    ``extra`` holds inputs that the env does not give (what the policy writes, for a critic), one step of all rows;
+    ``recorded`` states that a collector of the user's own started from, where the env gives none.
     Raises CannotStep when no state lets the module run.
     """
     base = env.first.clone() if extra is None else env.first.clone().update(extra)
@@ -53,7 +59,7 @@ def make_subject(
         primed=frozenset(key for key in keys if base.get(key, None) is not None),
         copyable=_copyable(module),
     )
-    subject.fresh.update(_fresh(subject, base, env))
+    subject.fresh.update(_fresh(subject, base, env, recorded or {}))
     if env.rows > 1 and not _takes_one_row(subject, base):
         subject.tile = env.rows
     return subject
@@ -148,15 +154,19 @@ def _with_flags(base: TensorDictBase, flags: dict[Key, torch.Size]) -> TensorDic
     return td
 
 
-def _fresh(subject: Subject, base: TensorDictBase, env: EnvFacts) -> dict[Key, Tensor]:
+def _fresh(
+    subject: Subject, base: TensorDictBase, env: EnvFacts, recorded: dict[Key, Tensor]
+) -> dict[Key, Tensor]:
     """The state at a trajectory's start: the env's own where it fits, else zeros of the shape that is written."""
     td = _with_flags(base, subject.flags)
     given = {key: _steady(key, base, env) for key in subject.carry}
+    given |= {key: value for key, value in recorded.items() if given.get(key) is None}
     without = td.exclude(*subject.carry)
     attempts: list[Callable[[], TensorDictBase]] = [
         lambda: td,
         lambda: without,
         lambda: _zeros(subject, without),
+        lambda: without.copy().update(recorded),
     ]
     error: Exception | None = None
     for attempt in attempts:

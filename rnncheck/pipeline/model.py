@@ -15,11 +15,10 @@ from rnncheck.errors import StageError
 from rnncheck.results.model import Source, Stage
 from rnncheck.spec.model import Spec
 
-
 STEP = (
     "rnncheck",
     "step",
-)  # number of a collected step: batch-major, then row, then time; -1 for padding
+)  # number of a collected step from 1 on: batch-major, then row, then time; 0 and -1 are padding
 
 
 @dataclass
@@ -47,6 +46,7 @@ class Pipeline:
     replay: Any = None  # the replay buffer
     estimator: Any = None  # the value estimator, called on a tensordict
     loss: Any = None  # the loss module, called on a tensordict
+    updater: Any = None  # the target updater, built from the loss
     estimated: list[TensorDictBase] = field(
         default_factory=list
     )  # collected batches after `on: collect`
@@ -68,6 +68,14 @@ class Pipeline:
         frames = int(getattr(self.collector, "init_random_frames", 0) or 0)
         size = int(getattr(self.collector, "requested_frames_per_batch", 0) or 0)
         return -(-frames // size) if frames and size else 0
+
+    def training_source(self) -> Source:
+        """Where the user wrote how training batches are made: the batch factory, else the replay."""
+        batch = self.spec.batch
+        if batch is not None:
+            place = self.spec.locate(batch.at)
+            return self.sources.get(Stage.REPLAY) or Source(place.path, place.line, place.column)
+        return self.source(Stage.REPLAY)
 
     def source(self, stage: Stage) -> Source:
         """Where the user wrote this stage: the factory's ``def`` line, or the spec's line."""

@@ -16,9 +16,9 @@ SEED = 2**20 + 7  # any fixed number: two runs that must agree draw the same noi
 
 @contextmanager
 def measuring(
-    *, recurrent: bool, explore: bool = False, grad: bool = False, seed: int = SEED
+    *, recurrent: bool | None, explore: bool = False, grad: bool = False, seed: int = SEED
 ) -> Iterator[None]:
-    """Run a module in one mode, reproducibly, and leave the process's random state as it was.
+    """Run a module in one mode (None: the ambient one), reproducibly, and leave the random state as it was.
 
     Exploration is off unless ``explore``, so that outputs are functions of the inputs where they can be.
     """

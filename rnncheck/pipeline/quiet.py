@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torchrl._utils import logger
@@ -25,10 +26,8 @@ def calm() -> Iterator[None]:
     for name, value in HEADLESS.items():
         os.environ.setdefault(name, value)
     level = logger.level
-    logger.setLevel(max(level, logging.WARNING))
-    for handler in logger.handlers:
-        if isinstance(handler, logging.StreamHandler):
-            handler.setStream(sys.stderr)  # TorchRL logs to standard output, where a report may go
+    logger.setLevel(max(level, logging.ERROR))  # it warns at every call
+    moved = _off_stdout()
     threads = torch.get_num_threads()
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
@@ -37,5 +36,16 @@ def calm() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
+        for handler, stream in moved:
+            handler.setStream(stream)
         logger.setLevel(level)
         torch.set_num_threads(threads)
+
+
+def _off_stdout() -> list[tuple[logging.StreamHandler[Any], Any]]:
+    """TorchRL logs to standard output, where a report may go; other handlers, a test runner's, stay."""
+    found = [one for one in logger.handlers if isinstance(one, logging.StreamHandler)]
+    moved = [(one, one.stream) for one in found if one.stream in (sys.stdout, sys.__stdout__)]
+    for handler, _ in moved:
+        handler.setStream(sys.stderr)
+    return moved

@@ -21,6 +21,7 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject import Subject, next_key
 
 MASK = ("collector", "mask")
+LONGEST_RETURN = 12  # n-step returns that are recognised
 TRAJ = (("collector", "traj_ids"), ("traj_ids",))
 
 
@@ -124,6 +125,21 @@ class Recording:
                     seen.setdefault(key, []).append(float(same[inside].double().mean()))
         return tuple(key for key, rates in seen.items() if min(rates) >= 0.5)
 
+    @property
+    def skips(self) -> bool:
+        """``next`` is several steps ahead (n-step returns made by the collector): it hands nothing on."""
+        if self.steady:
+            return False
+        skip = {*self.subject.carry, *self.subject.flags, *self.env.done}
+        for rows in self.batches:
+            for key in tensor_keys(rows.data):
+                after = rows.data.get(next_key(key), None)
+                if key in skip or after is None or after.shape != rows.data.get(key).shape:
+                    continue
+                if any(_ahead(after, rows.data.get(key), n) for n in range(2, LONGEST_RETURN)):
+                    return True
+        return False
+
     def _join(self, number: int) -> None:
         rows = self.batches[number]
         count, _steps = rows.valid.shape
@@ -209,9 +225,23 @@ class Recording:
 
     def _begins_or_cut(self, rows: Rows, row: int, step: int) -> Joint:
         flag = self.flag(rows)
-        if flag is not None and bool(flag[row, step]):
-            return Joint.BEGINS
+        marked = step == 0 and flag is not None and bool(flag[row, 0])
+        if marked and not self._goes_on_from_any(rows, row):
+            return Joint.BEGINS  # inside a row a mark may also mean that stretches were joined
         return Joint.BEGINS if self._is_fresh(rows, row, step) else Joint.CUT
+
+    def _goes_on_from_any(self, rows: Rows, row: int) -> bool:
+        """The first step of ``row`` is what some step of the batch before handed on: rows were joined there."""
+        number = next(n for n, batch in enumerate(self.batches) if batch is rows)
+        if number == 0 or not self.steady:
+            return False
+        earlier, match = self.batches[number - 1], ~self.batches[number - 1].done
+        for key in self.steady:
+            after, here = earlier.data.get(next_key(key), None), rows.data.get(key, None)
+            if after is None or here is None or after.shape[2:] != here.shape[2:]:
+                return False
+            match = match & _same(after, here[row, 0].expand_as(after))
+        return bool(match.any())
 
     def _is_fresh(self, rows: Rows, row: int, step: int) -> bool:
         values = [(key, rows.data.get(key, None)) for key in self.subject.carry]
@@ -270,6 +300,12 @@ class Recording:
         keys = set.intersection(*(set(tensor_keys(part)) for part in parts))
         joined = {key: torch.cat([part.get(key) for part in parts], 1) for key in keys}
         return TensorDict(joined, batch_size=[1, trajectory.steps])
+
+
+def _ahead(after: Tensor, here: Tensor, steps: int) -> bool:
+    if here.shape[1] <= steps:
+        return False
+    return float(_same(after[:, :-steps], here[:, steps:]).double().mean()) >= 0.5
 
 
 def _same(left: Tensor, right: Tensor) -> Tensor:

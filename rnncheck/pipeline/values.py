@@ -9,6 +9,7 @@ from rnncheck.pipeline import components as c
 from rnncheck.spec.model import Component, Path, Spec
 
 Build = Callable[[Component], Any]  # builds a component that is nested in another's arguments
+TENSORS = {"support"}  # of a distributional Q-value
 EXPLORATION = {"exploration_type", "default_interaction_type"}
 
 
@@ -39,6 +40,8 @@ def _convert_list(spec: Spec, name: str, value: list[Any], at: Path, build: Buil
         return c.as_keys(value)
     if c.is_key_argument(name) or name in ("in_key", "out_key"):
         return c.one_key(value)
+    if name in TENSORS:
+        return _tensor(spec, value, at)
     return [convert(spec, name, item, (*at, i), build) for i, item in enumerate(value)]
 
 
@@ -54,6 +57,15 @@ def _convert_name(spec: Spec, name: str, value: str, at: Path) -> Any:
     if name in EXPLORATION:
         return _exploration(spec, value, at)
     return value
+
+
+def _tensor(spec: Spec, value: list[Any], at: Path) -> Any:
+    import torch
+
+    try:
+        return torch.tensor(value)
+    except (TypeError, ValueError):
+        raise c.bad_value(spec, at, value, "a list of numbers") from None
 
 
 def _dtype(spec: Spec, value: str, at: Path) -> Any:

@@ -38,6 +38,15 @@ def render(run: Run, width: int = WIDTH, quiet: bool = False, verbose: bool = Fa
     return console.file.getvalue()
 
 
+def render_check(check: CheckResult, width: int = WIDTH) -> str:
+    """The findings of one check as plain text."""
+    console = text_console(width)
+    for line in _findings_of(check, console, "", set()):
+        console.print(line)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue().strip("\n")
+
+
 def show(run: Run, console: Console, quiet: bool = False, verbose: bool = False) -> None:
     """Write the report to ``console``: with ``quiet`` what failed and the verdict, with ``verbose`` what all checks saw."""
     for line in _quiet(run, console) if quiet else _report(run, console, verbose):
@@ -105,20 +114,27 @@ def _style(run: Run, check: CheckResult) -> str:
 def _findings(run: Run, console: Console) -> Iterator[Text]:
     shown: set[Source] = set()
     for check in run.checks:
-        for number, finding in enumerate(check.findings, 1):
-            yield Text()
-            yield from paragraph(console, _heading(run, check, finding, number))
-            yield from paragraph(console, Text(text.clean(finding.message)), OUTCOME_AT)
-            yield from _facts(finding, console)
-            if finding.source and finding.source not in shown:
-                shown.add(finding.source)
-                yield from frame(console, finding.source)
+        yield from _findings_of(check, console, _style(run, check), shown)
 
 
-def _heading(run: Run, check: CheckResult, finding: Finding, number: int) -> Text:
+def _findings_of(
+    check: CheckResult, console: Console, style: str, shown: set[Source]
+) -> Iterator[Text]:
+    """The findings of one check; the source of each is shown once."""
+    for number, finding in enumerate(check.findings, 1):
+        yield Text()
+        yield from paragraph(console, _heading(check, finding, number, style))
+        yield from paragraph(console, Text(text.clean(finding.message)), OUTCOME_AT)
+        yield from _facts(finding, console)
+        if finding.source and finding.source not in shown:
+            shown.add(finding.source)
+            yield from frame(console, finding.source)
+
+
+def _heading(check: CheckResult, finding: Finding, number: int, style: str) -> Text:
     count = f", {number} of {len(check.findings)}" if len(check.findings) > 1 else ""
     return Text.assemble(
-        (text.title(check), _style(run, check)),
+        (text.title(check), style),
         (f"  {check.severity}, {finding.stage}{count}", "dim"),
     )
 

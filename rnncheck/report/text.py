@@ -37,14 +37,14 @@ VERDICTS = {
     Verdict.VERIFIED: "verified",
     Verdict.FAILED: "failed",
     Verdict.NOTHING_VERIFIED: "nothing was verified",
-    Verdict.ERROR: "a check crashed",
+    Verdict.ERROR: "a stage or check raised",
     Verdict.INTERRUPTED: "interrupted",
 }
 EXITS = {
     ExitCode.VERIFIED: "verified",
     ExitCode.FAILED: "a check failed",
     ExitCode.USAGE: "bad input",
-    ExitCode.INTERNAL: "a check crashed",
+    ExitCode.INTERNAL: "a stage or check raised",
     ExitCode.NOTHING_VERIFIED: "nothing was verified",
     ExitCode.SLOWER: "slower than allowed",
     ExitCode.INTERRUPTED: "interrupted",
@@ -219,7 +219,7 @@ def counts(run: Run) -> str:
     pairs = [
         (weighing, "failed"),
         (len(failed) - weighing, "warning" if len(failed) - weighing == 1 else "warnings"),
-        (run.count(Outcome.ERROR), "crashed"),
+        (run.count(Outcome.ERROR), "raised"),
         (run.count(Outcome.PASSED), "passed"),
         (run.count(Outcome.VACUOUS), "vacuous"),
         (run.count(Outcome.SKIPPED), "skipped"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from rnncheck.errors import FindingsError
 from rnncheck.results.exit_codes import ExitCode
 
 FORMAT = 1  # version of the stored result; raised when a field changes its meaning
@@ -120,6 +121,11 @@ class CheckResult:
     seconds: float = 0.0
     findings: tuple[Finding, ...] = ()
 
+    def fails(self, *, strict: bool) -> bool:
+        """Whether this result fails a run."""
+        weighs = strict or self.severity is Severity.ERROR
+        return self.outcome is Outcome.FAILED and weighs
+
 
 @dataclass(frozen=True)
 class StageResult:
@@ -188,3 +194,25 @@ class Run:
     def count(self, outcome: Outcome) -> int:
         """How many checks ended with ``outcome``."""
         return sum(check.outcome is outcome for check in self.checks)
+
+    def raise_for_findings(self) -> None:
+        """Raise a FindingsError unless the pipeline was verified.
+
+        It lists every finding of a failed check with its fix; where no check failed, why nothing could be told.
+        """
+        if self.exit_code is not ExitCode.VERIFIED:
+            raise FindingsError("\n".join(self._shortcomings()), self)
+
+    def _shortcomings(self) -> list[str]:
+        failed = [check for check in self.checks if check.fails(strict=self.strict)]
+        lines = [line for check in failed for one in check.findings for line in _said(check, one)]
+        stages = [one for one in self.stages if one.outcome is Outcome.ERROR]
+        lines += [f"the {one.stage} stage raised: {one.detail}" for one in stages]
+        crashed = [check for check in self.checks if check.outcome is Outcome.ERROR]
+        lines += [f"{check.code} {check.name}: {check.reason}" for check in crashed]
+        return [f"{self.spec.name}: {self.verdict}", *lines]
+
+
+def _said(check: CheckResult, finding: Finding) -> list[str]:
+    fix = [f"  fix: {finding.fix}"] if finding.fix else []
+    return [f"{check.code} {check.name}: {finding.message}", *fix]

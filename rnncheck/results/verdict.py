@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rnncheck.results.exit_codes import ExitCode
-from rnncheck.results.model import CheckResult, Outcome, Severity, StageResult, Verdict
+from rnncheck.results.model import CheckResult, Outcome, StageResult, Verdict
 
 NO_STATE = "WR101"  # this failure alone means that there was nothing to verify
 
 
 def fails(check: CheckResult, *, strict: bool) -> bool:
     """Whether this result fails the run."""
-    weighs = strict or check.severity is Severity.ERROR
-    return check.outcome is Outcome.FAILED and weighs
+    return check.fails(strict=strict)
 
 
 def judge(

@@ -35,6 +35,8 @@ class Component(BaseModel):
     args: dict[str, Any] = Field(default_factory=dict)
     at: Path = ()
 
+    _live: Any = PrivateAttr(default=None)  # what Python handed over; `factory` is then its name
+
 
 class EnvSpec(Component):
     """The environment: a component, how many copies run side by side, and its transforms."""
@@ -71,6 +73,11 @@ class ReplaySpec(Component):
     writer: Component | None = None
     batch_size: Int | None = Field(default=None, ge=1)
     transforms: tuple[Component, ...] = ()
+    flatten: Literal["auto", "rows", "none"] = Field(
+        default="auto",
+        description="rows: extend(data.reshape(-1)); none: extend(data); "
+        "auto: rows where the storage has one dimension",
+    )
 
 
 class AdvantageSpec(Component):
@@ -82,6 +89,7 @@ class AdvantageSpec(Component):
     recurrent_mode: Bool = Field(
         default=True, description="run it under set_recurrent_mode(True), where it is named by use"
     )
+    keys: dict[str, Any] = Field(default_factory=dict, description="arguments of its set_keys")
 
 
 class LossSpec(Component):
@@ -89,6 +97,7 @@ class LossSpec(Component):
 
     target_update: Component | None = None
     value_estimator: dict[str, Any] = Field(default_factory=dict)
+    keys: dict[str, Any] = Field(default_factory=dict, description="arguments of its set_keys")
 
 
 class VerifySpec(Strict):

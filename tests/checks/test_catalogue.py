@@ -11,7 +11,16 @@ from rnncheck.checks import catalogue
 from rnncheck.errors import UserError
 from rnncheck.results.model import Severity, Stage
 
-FAMILIES = {"wiring": "WR", "equivalence": "EQ", "boundary": "BD", "collect": "CL"}
+FAMILIES = {
+    "wiring": "WR",
+    "equivalence": "EQ",
+    "boundary": "BD",
+    "collect": "CL",
+    "replay": "RP",
+    "value": "VL",
+    "loss": "LS",
+    "gradient": "GR",
+}
 
 WRITTEN = '''"""The state after a reset depends on
 what came before it.

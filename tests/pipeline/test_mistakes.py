@@ -81,7 +81,7 @@ def error_of(bench, text: str, *swap: str) -> UserError:
             ["'out_features'"],
         ),
         ("use: Collector", "use: Colector", 15, ["'Collector'"]),
-        ("use: Collector", "use: MultiSyncCollector", 15, ["single-process"]),
+        ("use: Collector", "use: Evaluator", 15, ["Evaluator"]),
         ("frames_per_batch: 40", "batches: 2", 15, ["needs 'frames_per_batch'"]),
         ("frames_per_batch: 40", "frames_per_batchs: 40", 15, ["'frames_per_batch'"]),
         ("frames_per_batch: 40", "frames_per_batch: forty", 15, ["whole number"]),

@@ -25,7 +25,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.compare import ROUNDING, Change, change_finding
+from rnncheck.checks.compare import ROUNDING, Change, alternating, change_finding
 from rnncheck.checks.evidence import Evidence, as_rows, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.numerics.difference import locate
@@ -56,14 +56,15 @@ def run(evidence: Evidence) -> Judgement:
 def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
     """The finding of one subject."""
     alive = False
-    for parity in (0, 1):
-        mask = made.segments % 2 == parity
+    for mask, others in alternating(made):
         for key, grad in input_gradients(evidence, subject, made, mask).items():
             wide = mask.reshape(*mask.shape, *([1] * (grad.ndim - 2)))
             alive = alive or bool((grad * wide != 0).any())
-            foreign = torch.where(wide, 0.0, grad.abs().nan_to_num(nan=torch.inf))
+            foreign = grad.abs().nan_to_num(nan=torch.inf) * _wide(others, grad)
             difference = locate(foreign, 0.0, grad)
-            if difference is not None and not vanishes(evidence, subject, made, mask, key):
+            if difference is not None and not vanishes(
+                evidence, subject, made, (mask, others), key
+            ):
                 change = Change(key, foreign.flatten(2).any(-1), difference)
                 return change_finding(
                     "BD303", evidence, subject, made, change,
@@ -76,15 +77,22 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | 
 
 
 def vanishes(
-    evidence: Evidence, subject: Subject, made: Constructed, mask: Tensor, key: Key
+    evidence: Evidence,
+    subject: Subject,
+    made: Constructed,
+    masks: tuple[Tensor, Tensor],
+    key: Key,
 ) -> bool:
     """Whether the foreign gradient is rounding: float64 leaves nothing of it."""
     if not evidence.runs_in_double(subject, made.inputs[:1]):
         return False
-    grad = input_gradients(evidence, subject, made, mask, torch.float64)[key]
-    wide = mask.reshape(*mask.shape, *([1] * (grad.ndim - 2)))
-    foreign = torch.where(wide, 0.0, grad.abs())
+    grad = input_gradients(evidence, subject, made, masks[0], torch.float64)[key]
+    foreign = grad.abs() * _wide(masks[1], grad)
     return bool(foreign.max() <= ROUNDING * grad.abs().max())
+
+
+def _wide(mask: Tensor, value: Tensor) -> Tensor:
+    return mask.reshape(*mask.shape, *([1] * (value.ndim - 2)))
 
 
 def input_gradients(

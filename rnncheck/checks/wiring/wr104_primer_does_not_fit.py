@@ -20,6 +20,8 @@ Example
 
 from __future__ import annotations
 
+import re
+
 from torch import Tensor
 
 from rnncheck.checks.evidence import Evidence
@@ -28,6 +30,8 @@ from rnncheck.pipeline.introspect import carry_keys, probe_step
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject import all_reads, next_key
 from rnncheck.results.model import Finding, Severity, Stage
+
+MISFIT = r"shape|size|dimension|dtype|mat1|expand"  # how torch says that a tensor does not fit
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -59,7 +63,8 @@ def misfits(evidence: Evidence, keys: list[Key]) -> list[Finding]:
     out, error = probe_step(evidence.pipeline.pristine_policy, evidence.env)
     if out is None:
         without, _ = probe_step(evidence.pipeline.pristine_policy, evidence.env, zeros=True)
-        return [_refused(evidence, keys, error)] if without is not None else []
+        blamed = without is not None or re.search(MISFIT, error) is not None
+        return [_refused(evidence, keys, error)] if blamed else []
     found = []
     for key in keys:
         given, written = evidence.env.first.get(key), out.get(next_key(key), None)

@@ -1,0 +1,7 @@
+# What the lazy names of __init__.py are, for type checkers and editors.
+from rnncheck.api import verify as verify
+from rnncheck.errors import FindingsError as FindingsError
+from rnncheck.errors import UserError as UserError
+from rnncheck.results.model import Run as Run
+
+__version__: str

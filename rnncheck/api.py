@@ -1,0 +1,139 @@
+"""``rnncheck.verify``: the checks from a notebook or a test, on live objects or on a spec file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rnncheck.errors import Place, UserError
+
+if TYPE_CHECKING:
+    from rnncheck.results.model import Run
+    from rnncheck.spec.model import Spec
+
+
+def verify(
+    spec: str | PathLike[str] | None = None,
+    *,
+    policy: Any = None,
+    env: Any = None,
+    critic: Any = None,
+    collector: Any = None,
+    batches: Any = None,
+    replay: Any = None,
+    batch: Any = None,
+    advantage: Any = None,
+    loss: Any = None,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    strict: bool = False,
+    thorough: bool = False,
+    seed: int | None = None,
+    device: str = "cpu",
+    steps: int = 32,
+    timeout: float = 120.0,
+    overrides: Sequence[str] = (),
+    name: str = "",
+) -> Run:
+    """Run the checks on a pipeline and return the Run.
+
+    Args:
+        spec: a spec file. It stands alone: give either a spec or the parts.
+        policy, env, critic, replay, advantage, loss: the parts, each the object itself or a function that makes it.
+            A function gets what it declares by name, as a spec's factory does: ``make_policy(env)``,
+            ``make_loss(policy, critic)``. An env object is copied, so that it is neither stepped nor closed.
+            ``advantage`` as a function makes the estimator.
+        collector: a TorchRL collector or a function ``(create_env_fn, policy)`` that makes one. Without it, and
+            without ``batches``, a ``Collector`` takes two batches; ``False`` collects nothing.
+        batches: collected tensordicts, instead of a collector.
+        batch: a function ``(data)`` that makes the training batch out of collected data.
+        select, ignore: beginnings of check codes.
+        strict: warnings fail too.
+        thorough: more cases, more time.
+        seed: of the run; the process's own random numbers stay as they were.
+        device: where the parts run, as in a spec.
+        steps: length of the batches that the checks build.
+        timeout: seconds that one stage may take.
+        overrides: ``KEY=VALUE`` texts for a spec file.
+        name: of the pipeline, in messages.
+
+    Raises:
+        UserError: a part is missing, of a wrong type, or a function raised.
+
+    ``run.raise_for_findings()`` turns what was found into an exception.
+    """
+    parts = {
+        "policy": policy, "env": env, "critic": critic, "collect": _collect(collector, batches),
+        "replay": replay, "batch": batch, "advantage": advantage, "loss": loss,
+    }  # fmt: skip
+    if spec is not None:
+        loaded = _from_file(spec, parts, overrides, seed)
+    else:
+        settings = {"steps": steps, "timeout": float(timeout)}
+        loaded = _from_parts(parts, settings, _caller(), seed or 0, device, name or "pipeline")
+    return _run(loaded, select, ignore, strict=strict, thorough=thorough)
+
+
+def _collect(collector: Any, batches: Any) -> Any:
+    if collector is not None and batches is not None:
+        raise UserError("verify() takes collector=... or batches=..., not both")
+    return collector if batches is None else batches
+
+
+def _from_file(
+    path: str | PathLike[str], parts: dict[str, Any], overrides: Sequence[str], seed: int | None
+) -> Spec:
+    from rnncheck.spec.load import load_spec
+
+    given = [name for name, part in parts.items() if part is not None]
+    if given:
+        hint = "leave spec out, or name them in it as factories"
+        raise UserError(f"verify() takes a spec or {given[0]}=..., not both", hint=hint)
+    return load_spec(Path(path), [*overrides, *([] if seed is None else [f"seed={seed}"])])
+
+
+def _from_parts(
+    parts: dict[str, Any], settings: dict[str, Any], place: Place, seed: int, device: str, name: str
+) -> Spec:
+    from pydantic import ValidationError
+
+    from rnncheck.pipeline.live import spec_of
+    from rnncheck.spec.model import VerifySpec
+
+    try:
+        return spec_of(
+            parts, name=name, seed=seed, device=device, verify=VerifySpec(**settings), place=place
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"verify(): {where}: {first['msg']}", place=place) from None
+
+
+def _caller() -> Place:
+    """The line that called ``verify``."""
+    frame = sys._getframe(2)
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _run(
+    spec: Spec, select: Sequence[str], ignore: Sequence[str], *, strict: bool, thorough: bool
+) -> Run:
+    from rnncheck.checks.select import select_rules
+    from rnncheck.checks.session import verify_events
+    from rnncheck.pipeline.live import keeping_randomness
+    from rnncheck.results.collect import RunCollector
+
+    wanted, begin = spec.verify, time.perf_counter()
+    rules = select_rules(list(select) or wanted.select, [*wanted.ignore, *ignore])
+    listener = RunCollector()
+    events = verify_events(spec, rules, thorough=thorough, strict=strict or wanted.strict)
+    with keeping_randomness(), closing(events):
+        for event in events:
+            listener(event)
+    return listener.finish(interrupted=False, seconds=time.perf_counter() - begin)

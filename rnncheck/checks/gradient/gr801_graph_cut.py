@@ -1,0 +1,118 @@
+"""No gradient reaches earlier steps of the segment.
+
+Checks
+    What the recurrent modules give inside the loss is noted while the loss runs on a training batch. The gradient of
+    their outputs at every second step of the slices is taken at the observations: it must not be zero at the steps
+    in between, one step earlier.
+
+Why it matters
+    With the graph cut at every step the recurrent weights learn from one step only: the policy carries a memory that
+    it never learns to use.
+
+Says nothing when
+    the loss runs no recurrent module that can be seen, slices have a single step, or the observations have no
+    gradient there. A graph that is cut every k-th step, k > 1, on purpose passes.
+
+Fix
+    Run the policy in recurrent mode inside the loss, and do not detach the state between steps.
+
+Example
+    with set_recurrent_mode(True): out = policy(batch)     # one graph over the slice
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rnncheck.checks.burnin import positions
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.isolation import observed, segments_of
+from rnncheck.checks.lossrun import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.training import Sample
+from rnncheck.pipeline.inside import Inside
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every pass with a graph, in every training batch."""
+    loss_of(evidence)
+    compared = 0
+    for number, sample in each_sample(evidence):
+        back = steps_back(evidence, sample)
+        if back is None:
+            continue
+        compared += 1
+        if not back:
+            return Judgement((_finding(evidence, number, sample),), compared)
+    if not compared:
+        raise Vacuous(
+            "no recurrent module could be watched inside the loss, or nothing has a gradient there"
+        )
+    return Judgement((), compared, "the loss's graph reaches earlier steps")
+
+
+def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
+    """Whether any pass has a gradient one step back; None where none has a gradient at the step itself."""
+    loss = copied(loss_of(evidence))
+    batch = sample.td.copy()
+    keys = [
+        k for k in observed(evidence, sample) if k[0] != "next" and batch.get(k).is_floating_point()
+    ]
+    leaves = [batch.get(key).detach().clone().requires_grad_() for key in keys]
+    for key, leaf in zip(keys, leaves, strict=True):
+        batch.set(key, leaf)
+    with Inside(loss) as inside:
+        run_loss(evidence, sample, batch, loss=loss, per_element=False)
+    odd = (positions(sample) % 2 == 1) & sample.valid & sample.follows
+    even = torch.zeros_like(odd)
+    even[:, :-1] = odd[:, 1:]
+    local, earlier = False, False
+    for found in inside.passes:
+        grads = _gradients(found.y, sample, odd, leaves)
+        local = local or any(bool((g * _wide(odd, g) != 0).any()) for g in grads)
+        earlier = earlier or any(bool((g * _wide(even, g) != 0).any()) for g in grads)
+    return earlier if local else None
+
+
+def _gradients(y: Tensor, sample: Sample, at: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    shape = sample.rows.shape
+    if not y.requires_grad or not leaves or y.shape[: sample.td.batch_dims] != sample.td.shape:
+        return []
+    rows = y.reshape(*shape, -1)
+    weight = torch.randn(rows.shape, generator=torch.Generator().manual_seed(4)).to(rows.dtype)
+    total = (rows * weight * at.unsqueeze(-1)).sum()
+    found = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+    return [g.reshape(*shape, *g.shape[sample.td.batch_dims :]) for g in found if g is not None]
+
+
+def _wide(mask: Tensor, value: Tensor) -> Tensor:
+    return mask.reshape(*mask.shape, *([1] * (value.ndim - 2)))
+
+
+def _finding(evidence: Evidence, number: int, sample: Sample) -> Finding:
+    return Finding(
+        code="GR801",
+        stage=Stage.LOSS,
+        message="inside the loss no gradient reaches the step before: the graph is cut at every step",
+        quantity="steps back that a gradient reaches",
+        measured=0.0,
+        on=f"training batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
+        bound=1.0,
+        bound_formula="at least one",
+        passing_bound=0.0,
+        cause="the graph is cut at every step: sequential mode in the loss, or a state that is detached",
+        fix="run the policy in recurrent mode inside the loss, without detach() between steps",
+        source=evidence.pipeline.source(Stage.LOSS),
+    )
+
+
+RULE = Rule(
+    code="GR801",
+    name="graph-cut",
+    severity=Severity.ERROR,
+    stage=Stage.LOSS,
+    run=run,
+    needs=(Stage.POLICY, Stage.LOSS),
+)

@@ -1,0 +1,80 @@
+"""A recurrent parameter gets none through the loss.
+
+Checks
+    The gradient of the loss at the parameters of every recurrent module that the loss trains. None of them may be
+    missing or exactly zero over all training batches.
+
+Why it matters
+    Recurrent weights without a gradient stay as they were initialised; everything else learns around them.
+
+Says nothing when
+    the parameters are frozen (``requires_grad`` is false), the loss holds no module, or all gradients vanish.
+
+Fix
+    Give the loss the module that acts, and do not detach its output.
+
+Example
+    loss = ClipPPOLoss(policy, critic)     # the same objects that the collector runs
+"""
+
+from __future__ import annotations
+
+import torch
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.lossrun import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.pipeline.reached import recurrent_parameters
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Largest gradient of every recurrent parameter over all training batches."""
+    largest: dict[str, float] = {}
+    others = 0.0
+    for _, sample in each_sample(evidence):
+        loss = copied(loss_of(evidence))
+        recurrent, rest = recurrent_parameters(loss, evidence.pipeline)
+        total = run_loss(evidence, sample, loss=loss, per_element=False).total
+        if not total.requires_grad or not recurrent:
+            continue
+        wanted = [*recurrent.values(), *rest]
+        grads = torch.autograd.grad(total, wanted, allow_unused=True)
+        sizes = [0.0 if g is None else float(g.abs().max()) for g in grads]
+        others = max([others, *sizes[len(recurrent) :]])
+        for name, size in zip(recurrent, sizes, strict=False):
+            largest[name] = max(size, largest.get(name, 0.0))
+    if not largest:
+        raise Vacuous("the loss trains no recurrent parameter of its own")
+    silent = [name for name, size in largest.items() if size == 0.0]
+    if len(silent) == len(largest) and others == 0.0:
+        raise Vacuous("the loss has no gradient at all")
+    findings = (_finding(evidence, silent, len(largest)),) if silent else ()
+    return Judgement(findings, len(largest), f"{len(largest)} recurrent parameters get a gradient")
+
+
+def _finding(evidence: Evidence, silent: list[str], of: int) -> Finding:
+    return Finding(
+        code="GR803",
+        stage=Stage.LOSS,
+        message=f"{len(silent)} of {of} recurrent parameters get no gradient: {', '.join(silent[:4])}",
+        key=silent[0],
+        quantity="recurrent parameters without a gradient",
+        measured=float(len(silent)),
+        bound=0.0,
+        bound_formula="none",
+        passing_bound=float(len(silent)),
+        cause="the loss holds another copy of the module, detaches its output, or resets the state at every step",
+        fix="give the loss the module that acts; do not detach features; mark only real starts",
+        source=evidence.pipeline.source(Stage.LOSS),
+    )
+
+
+RULE = Rule(
+    code="GR803",
+    name="parameter-without-gradient",
+    severity=Severity.ERROR,
+    stage=Stage.LOSS,
+    run=run,
+    needs=(Stage.POLICY, Stage.LOSS),
+)

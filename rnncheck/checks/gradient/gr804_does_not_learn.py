@@ -1,0 +1,123 @@
+"""Some optimiser steps on one batch do not lower the loss.
+
+Checks
+    A copy of the loss is trained with Adam for a few steps on one training batch, with one random seed throughout.
+    The loss must fall below where it began, at some step. Where it does not, a small step against its gradient must not
+    raise it by about as much as the gradient promises to lower it.
+
+Why it matters
+    A wrong sign, a frozen trunk, a loss that is constant: nothing raises, and the curve is flat for a day.
+
+Says nothing when
+    the loss holds no trained parameter, its gradient is zero on this batch, or its target moves with the weights (TD
+    without a target network).
+
+Fix
+    Look at the loss's sign, at what is detached, and at which parameters reach the optimiser.
+
+Example
+    loss = -(log_prob * advantage).mean()
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.lossrun import copied, each_sample, loss_of, parameters_of, run_loss
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.training import Sample
+from rnncheck.results.model import Finding, Severity, Stage
+
+STEPS = 12
+UPHILL = -0.5  # a gradient with the wrong sign gives -1, an exact one 1
+SMALL = 1e-3  # length of the step that is tried
+RATES = (1e-3, 1e-4)  # a smaller rate is tried before the loss is blamed
+
+
+def run(evidence: Evidence) -> Judgement:
+    """One batch, a few steps."""
+    loss_of(evidence)
+    for number, sample in each_sample(evidence)[:1]:
+        for rate in RATES:
+            curve = train(evidence, sample, rate)
+            if min(curve[1:]) < curve[0]:
+                return Judgement(
+                    (), STEPS, f"the loss falls from {curve[0]:.3g} to {min(curve):.3g}"
+                )
+        ratio = descent(evidence, sample)
+        if ratio > UPHILL:
+            raise Vacuous("the loss follows a target that moves with the weights (a semi-gradient)")
+        return Judgement((_finding(evidence, number, curve, ratio),), STEPS)
+    raise Vacuous("there is no training batch")
+
+
+def train(evidence: Evidence, sample: Sample, rate: float) -> list[float]:
+    """The loss before each of ``STEPS`` Adam steps on one batch."""
+    loss = copied(loss_of(evidence))
+    parameters = [p for _, p in parameters_of(loss)]
+    if not parameters:
+        raise Vacuous("the loss holds no trained parameter")
+    optimiser, curve = torch.optim.Adam(parameters, lr=rate), list[float]()
+    for _ in range(STEPS):
+        total = run_loss(evidence, sample, loss=loss, per_element=False).total
+        curve.append(float(total.detach()))
+        if not total.requires_grad:
+            raise Vacuous("the loss has no gradient")
+        optimiser.zero_grad()
+        total.backward()
+        if not any(p.grad is not None and bool((p.grad != 0).any()) for p in parameters):
+            raise Vacuous("the loss's gradient is zero on this batch")
+        optimiser.step()
+    return curve
+
+
+def descent(evidence: Evidence, sample: Sample) -> float:
+    """How much a small step against the gradient lowers the loss, over what the gradient promises (1 if exact)."""
+    loss = copied(loss_of(evidence))
+    parameters = [p for _, p in parameters_of(loss)]
+    total = run_loss(evidence, sample, loss=loss, per_element=False).total
+    found = torch.autograd.grad(total, parameters, allow_unused=True)
+    grads = [
+        torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)
+    ]
+    square = sum(float(g.double().pow(2).sum()) for g in grads)
+    step = SMALL / math.sqrt(max(square, 1e-30))
+    with torch.no_grad():
+        for parameter, grad in zip(parameters, grads, strict=True):
+            parameter.sub_(grad, alpha=step)
+    after = run_loss(evidence, sample, loss=loss, per_element=False).total
+    return (float(total.detach()) - float(after.detach())) / max(step * square, 1e-30)
+
+
+def _finding(evidence: Evidence, number: int, curve: list[float], ratio: float) -> Finding:
+    return Finding(
+        code="GR804",
+        stage=Stage.LOSS,
+        message=f"{STEPS} Adam steps on one batch do not lower the loss",
+        quantity="lowest loss above the first",
+        measured=min(curve[1:]) - curve[0],
+        on=f"training batch {number}",
+        bound=0.0,
+        bound_formula="below 0 at some step",
+        passing_bound=min(curve[1:]) - curve[0],
+        cause="the gradient does not belong to this loss: a wrong sign, a detached part, a target that moves along",
+        fix="compare the loss's gradient with a finite difference, and detach the target",
+        source=evidence.pipeline.source(Stage.LOSS),
+        details={
+            "descent over promise": f"{ratio:.2f}",
+            "curve": ", ".join(f"{value:.4g}" for value in curve),
+        },
+    )
+
+
+RULE = Rule(
+    code="GR804",
+    name="does-not-learn",
+    severity=Severity.WARNING,
+    stage=Stage.LOSS,
+    run=run,
+    needs=(Stage.POLICY, Stage.LOSS),
+)

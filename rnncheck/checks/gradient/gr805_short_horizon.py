@@ -1,0 +1,100 @@
+"""The gradient is below a fraction of its local size beyond k steps: the effective memory, with the curve.
+
+Checks
+    For the longest episode head the size of the gradient of each output at the observation n steps earlier, averaged
+    over the steps, relative to its size at the step itself.
+
+Why it matters
+    A policy whose gradient is gone after two steps cannot learn to remember for twenty, however long its slices are.
+
+Says nothing when
+    the heads are shorter than the horizon, nothing has a gradient, or the gradient reaches further. A memory that
+    forgets fast is a choice: it is a warning, with the number of steps to compare with the task.
+
+Fix
+    Start with a forget-gate bias of 1, a smaller leak, or longer slices; or accept it if the task is short.
+
+Example
+    nn.init.constant_(lstm.lstm.bias_hh_l0[hidden : 2 * hidden], 1.0)
+"""
+
+from __future__ import annotations
+
+import torch
+
+from rnncheck.checks.boundary.bd303_gradient_crosses_reset import mixed
+from rnncheck.checks.evidence import Evidence, as_rows
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.pipeline.probe import lay_out
+from rnncheck.pipeline.subject import run_recurrent
+from rnncheck.results.model import Finding, Severity, Stage
+
+HORIZON = 4  # steps back
+FRACTION = 1e-6  # of the local gradient
+
+
+def run(evidence: Evidence) -> Judgement:
+    """The policy's curve."""
+    evidence.needs_recurrence(evidence.policy)
+    curve = reach(evidence)
+    if len(curve) <= HORIZON:
+        raise Vacuous(f"no episode head is longer than {HORIZON} steps")
+    if not curve[0]:
+        raise Vacuous("the policy's outputs have no gradient at its inputs")
+    note = "gradient n steps back: " + ", ".join(f"{value / curve[0]:.1e}" for value in curve)
+    if max(curve[HORIZON:]) > FRACTION * curve[0]:
+        return Judgement((), len(curve), note)
+    return Judgement((_finding(evidence, curve),), len(curve), note)
+
+
+def reach(evidence: Evidence) -> list[float]:
+    """Mean gradient size at n = 0, 1, 2, ... steps back, over the longest head."""
+    subject = evidence.policy
+    piece = max(evidence.pieces(subject)[0], key=lambda p: p.inputs.shape[1])
+    made = lay_out([[piece]], 1)
+    batch = made.batch(subject)
+    keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
+    leaves = [batch.get(key).clone().requires_grad_() for key in keys]
+    batch.update(dict(zip(keys, leaves, strict=True)))
+    out = as_rows(run_recurrent(subject, evidence.shaped(subject, batch), grad=True), batch.shape)
+    sums: list[list[float]] = [[] for _ in range(made.steps)]
+    for step in range(made.steps):
+        only = torch.zeros_like(made.starts)
+        only[:, step] = True
+        total = mixed(out, evidence.outputs(subject, out), only)
+        if total is None or not leaves:
+            return [0.0] * made.steps
+        found = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+        size = sum(g.flatten(2).abs().amax(-1)[0] for g in found if g is not None)
+        for back in range(step + 1):
+            sums[back].append(float(size[step - back]) if isinstance(size, torch.Tensor) else 0.0)
+    return [sum(values) / max(1, len(values)) for values in sums]
+
+
+def _finding(evidence: Evidence, curve: list[float]) -> Finding:
+    reached = max(n for n, value in enumerate(curve) if value > FRACTION * curve[0])
+    return Finding(
+        code="GR805",
+        stage=Stage.POLICY,
+        message=f"the policy's gradient reaches {reached} steps back, not {HORIZON}",
+        quantity="steps back at which the gradient is above 1e-6 of its local size",
+        measured=float(reached),
+        on=f"an episode head of {len(curve)} steps",
+        bound=float(HORIZON),
+        bound_formula=f"at least {HORIZON} steps",
+        passing_bound=float(reached),
+        cause="gates that close, a short leak, or a graph that is cut on purpose",
+        fix="check it against the task's horizon; open the forget gates if it is to remember longer",
+        source=evidence.pipeline.source(Stage.POLICY),
+        details={"relative gradient": ", ".join(f"{value / curve[0]:.1e}" for value in curve)},
+    )
+
+
+RULE = Rule(
+    code="GR805",
+    name="short-horizon",
+    severity=Severity.WARNING,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY, Stage.LOSS),
+)

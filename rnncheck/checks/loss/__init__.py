@@ -1,0 +1,1 @@
+"""Checks of one family, one file each."""

@@ -1,0 +1,105 @@
+"""On fresh data and unchanged weights the probability ratio is not 1.
+
+Checks
+    Where the collected data holds the log-probability of the actions taken, the policy is run in recurrent mode on
+    the training batch and asked for the log-probability of the same actions. With unchanged weights the two must
+    agree.
+
+Why it matters
+    PPO and every importance weight start from a ratio of 1. If it is not, the first update is already clipped, and the
+    policy is pushed by noise: shuffled steps, a lost state, another mode.
+
+Says nothing when
+    the policy has no distribution, no log-probability was recorded, or no step could be traced back.
+
+Fix
+    Replay whole slices with their states and marks, in the mode in which the policy is trained.
+
+Example
+    Collector(...)  ->  SliceSampler  ->  ClipPPOLoss: |log ratio| < 1e-5 in the first epoch
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rnncheck.checks.burnin import burn_in, positions
+from rnncheck.checks.evidence import Evidence, first_line
+from rnncheck.checks.lossrun import each_sample
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.training import Sample
+from rnncheck.pipeline.chances import log_prob_key, log_prob_now
+from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+LIMIT = 1e-3  # |log ratio|; float32 rounding of a log-probability stays below 1e-4
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every training batch that holds log-probabilities."""
+    compared = 0
+    for number, sample in each_sample(evidence):
+        key = log_prob_key(evidence.pipeline.policy, evidence.pipeline.loss, sample.rows)
+        if key is None:
+            continue
+        gaps, mask = log_ratio(evidence, sample, key)
+        compared += int(mask.sum())
+        if bool((gaps[mask] > LIMIT).any()):
+            return Judgement((_finding(evidence, number, gaps * mask, key),), compared)
+    if not compared:
+        raise Vacuous("no log-probability was recorded with the actions")
+    return Judgement((), compared, f"{compared} ratios are 1")
+
+
+def log_ratio(evidence: Evidence, sample: Sample, key: Key) -> tuple[Tensor, Tensor]:
+    """``|log ratio|`` and which steps count, both ``[rows, steps]``."""
+    subject = evidence.policy
+    try:
+        now = log_prob_now(subject, sample.td, sample.td.get(key))
+    except Exception as error:
+        raise Skip(
+            f"the policy gives no log-probability on the batch ({first_line(error)})"
+        ) from error
+    if now is None:
+        raise Vacuous("the policy gives no distribution to ask for log-probabilities")
+    recorded = sample.td.get(key)
+    gaps = (now.reshape(recorded.shape) - recorded).abs().reshape(*sample.rows.shape, -1).amax(-1)
+    mask = sample.valid & (positions(sample) >= burn_in(evidence, sample))
+    random = [rows.random for rows in sample.steps.recording.batches]
+    by_policy = torch.tensor([not random[batch] for batch, _, _ in sample.steps.places])
+    return gaps.double().nan_to_num(nan=torch.inf), mask & (
+        by_policy[sample.ids.clamp_min(0)] | (sample.ids < 0)
+    )
+
+
+def _finding(evidence: Evidence, number: int, gaps: Tensor, key: Key) -> Finding:
+    row, step = divmod(int(gaps.argmax()), gaps.shape[1])
+    worst = float(gaps.max())
+    return Finding(
+        code="LS702",
+        stage=Stage.LOSS,
+        message="with unchanged weights the policy gives the recorded actions another probability than it had",
+        key=dotted(key),
+        quantity="|log ratio| of the recorded actions",
+        measured=worst,
+        on=f"training batch {number}",
+        bound=LIMIT,
+        bound_formula="|log pi_now - log pi_recorded| with the same weights",
+        passing_bound=worst,
+        where=Where((number, row), step, first_step=int((gaps > LIMIT).any(0).nonzero()[0])),
+        cause="the batch is not the sequence that was acted on: steps shuffled, state or marks lost, another mode",
+        fix="see the RP findings; replay slices in order, with their states and marks",
+        source=evidence.pipeline.training_source(),
+        details={"steps beyond the bound": f"{int((gaps > LIMIT).sum())} of {gaps.numel()}"},
+    )
+
+
+RULE = Rule(
+    code="LS702",
+    name="ratio-not-one",
+    severity=Severity.ERROR,
+    stage=Stage.LOSS,
+    run=run,
+    needs=(Stage.POLICY, Stage.LOSS),
+)

@@ -1,0 +1,126 @@
+"""The loss is the memoryless policy's.
+
+Checks
+    The observations in the first half of every slice of the training batch are changed. In the second half some
+    per-step entry of the loss, or the gradient of the loss at the observations, must change.
+
+Why it matters
+    A loss that runs the policy in sequential mode takes every step alone, from the state stored beside it: nothing is
+    learnt through time, and the stored states grow stale.
+
+Says nothing when
+    the loss gives nothing per step and has no gradient at the observations, slices have a single step, or the
+    policy's own memory is dead (BD306).
+
+Fix
+    Run the policy inside the loss under ``set_recurrent_mode(True)``; TorchRL's own losses do.
+
+Example
+    with set_recurrent_mode(True): out = policy(batch)
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.isolation import input_gradients, observed, segments_of
+from rnncheck.checks.lossrun import Loss, changed_batch, copied, each_sample, loss_of, run_loss
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.training import Sample
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Change first halves, look at second halves."""
+    loss, compared = loss_of(evidence), 0
+    for number, sample in each_sample(evidence):
+        later = second_halves(sample)
+        if not bool(later.any()):
+            continue
+        changed, watched = reaches_later(evidence, sample, loss, later)
+        if not watched:
+            continue
+        compared += int(later.sum())
+        if not changed:
+            return Judgement((_finding(evidence, number, sample),), compared)
+    if not compared:
+        raise Vacuous("the loss gives nothing per step, or every slice has a single step")
+    return Judgement((), compared, f"{compared} later steps depend on earlier ones")
+
+
+def second_halves(sample: Sample) -> Tensor:
+    """Steps in the second half of their segment."""
+    segments, mask = segments_of(sample), torch.zeros_like(sample.valid)
+    for row in range(mask.shape[0]):
+        changes = (segments[row, 1:] != segments[row, :-1]).nonzero().flatten() + 1
+        begins = [0, *changes.tolist(), mask.shape[1]]
+        for begin, end in itertools.pairwise(begins):
+            mask[row, begin + (end - begin + 1) // 2 : end] = True
+    return mask & sample.valid
+
+
+def reaches_later(
+    evidence: Evidence, sample: Sample, loss: Loss, later: Tensor
+) -> tuple[bool, bool]:
+    """Whether anything later changes, and whether there was anything to look at."""
+    keys = [key for key in observed(evidence, sample) if key[0] != "next"]
+    after_td = changed_batch(sample, ~later, keys)
+    watched = False
+    for measure in (_elements, _gradients):
+        before, after = (measure(evidence, sample, loss, td) for td in (sample.td, after_td))
+        for name, old in before.items():
+            if name not in after or after[name].shape != old.shape:
+                continue
+            watched = watched or bool((old != 0).any())
+            if bool(bits_differ(old, after[name])[later].any()):
+                return True, True
+    return False, watched
+
+
+def _elements(
+    evidence: Evidence, sample: Sample, loss: Loss, td: TensorDictBase
+) -> dict[str, Tensor]:
+    return run_loss(evidence, sample, td, loss=copied(loss)).elements
+
+
+def _gradients(
+    evidence: Evidence, sample: Sample, loss: Loss, td: TensorDictBase
+) -> dict[str, Tensor]:
+    found = input_gradients(
+        evidence, sample, td,
+        lambda b: run_loss(evidence, sample, b, loss=copied(loss), per_element=False).total,
+    )  # fmt: skip
+    return {name: grad for name, grad in found.items() if "next." not in name}
+
+
+def _finding(evidence: Evidence, number: int, sample: Sample) -> Finding:
+    return Finding(
+        code="LS703",
+        stage=Stage.LOSS,
+        message="earlier steps of a slice change nothing that the loss computes at later ones",
+        quantity="later steps that depend on earlier ones",
+        measured=0.0,
+        on=f"training batch {number}, {tuple(sample.td.shape)}",
+        bound=1.0,
+        bound_formula="at least one",
+        passing_bound=0.0,
+        cause="the policy runs in sequential mode inside the loss: each step alone, from its stored state",
+        fix="run it under set_recurrent_mode(True) inside the loss",
+        source=evidence.pipeline.source(Stage.LOSS),
+    )
+
+
+RULE = Rule(
+    code="LS703",
+    name="loss-ignores-memory",
+    severity=Severity.ERROR,
+    stage=Stage.LOSS,
+    run=run,
+    needs=(Stage.POLICY, Stage.LOSS),
+)

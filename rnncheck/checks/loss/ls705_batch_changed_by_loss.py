@@ -1,0 +1,90 @@
+"""Calling the loss twice gives two results, or it rewrites what the caller passed in.
+
+Checks
+    The loss is called on a copy of the training batch; entries that were there before must be the same afterwards.
+    Then it is called again on the same copy: the total must be the same.
+
+Why it matters
+    Some losses overwrite the batch's own states with zeros. A second epoch over the same batch, or a second loss, then
+    starts from another memory.
+
+Says nothing when
+    the loss only adds entries of its own (``td_error``), or writes a priority anew.
+
+Fix
+    Pass a shallow copy: ``loss(batch.clone(False))``.
+
+Example
+    for _ in range(epochs): loss_fn(batch.clone(False))
+"""
+
+from __future__ import annotations
+
+from tensordict import TensorDictBase
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.lossrun import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+from rnncheck.results.model import Finding, Severity, Stage
+
+OWN = ("td_error", "priority", "_weight")  # what losses are meant to write
+
+
+def run(evidence: Evidence) -> Judgement:
+    """One call, then another on the same batch."""
+    loss, compared = copied(loss_of(evidence)), 0
+    for number, sample in each_sample(evidence)[:1]:
+        first = run_loss(evidence, sample, loss=loss, per_element=False)
+        assert first.before is not None and first.after is not None
+        compared += len(tensor_keys(first.before))
+        rewritten = changed(first.before, first.after)
+        second = run_loss(evidence, sample, first.after, loss=loss, per_element=False)
+        size = abs(float(second.total) - float(first.total))
+        if rewritten and size:
+            return Judgement((_finding(evidence, number, rewritten, size),), compared)
+    return Judgement((), compared, f"{compared} entries are left as they were")
+
+
+def changed(before: TensorDictBase, after: TensorDictBase) -> list[Key]:
+    """Entries that were there and hold something else now."""
+    return [
+        key
+        for key in tensor_keys(before)
+        if key[-1] not in OWN
+        and key in tensor_keys(after)
+        and (
+            before.get(key).shape != after.get(key).shape
+            or bool(bits_differ(before.get(key), after.get(key)).any())
+        )
+    ]
+
+
+def _finding(evidence: Evidence, number: int, rewritten: list[Key], size: float) -> Finding:
+    names = ", ".join(map(dotted, rewritten[:4]))
+    return Finding(
+        code="LS705",
+        stage=Stage.LOSS,
+        message=f"the loss rewrites {names} of the batch that it is given: a second call gives another loss",
+        key=dotted(rewritten[0]),
+        quantity="difference of the losses of two calls on one batch",
+        measured=size,
+        on=f"training batch {number}",
+        bound=0.0,
+        bound_formula="the same to the bit",
+        passing_bound=size,
+        cause="a pass inside the loss writes its outputs into the caller's tensordict",
+        fix="call the loss on batch.clone(False)",
+        source=evidence.pipeline.source(Stage.LOSS),
+    )
+
+
+RULE = Rule(
+    code="LS705",
+    name="batch-changed-by-loss",
+    severity=Severity.WARNING,
+    stage=Stage.LOSS,
+    run=run,
+    needs=(Stage.POLICY, Stage.LOSS),
+)

@@ -1,0 +1,68 @@
+"""The training batch joins two stretches without ``is_init``.
+
+Checks
+    Every step of the training batches is traced back to the step that was collected. Where two neighbours of a row
+    are not neighbours in time, the right one must have a true start flag (or begin a row).
+
+Why it matters
+    In recurrent mode the state runs from one slice into the next: the policy is trained on histories that never
+    were.
+
+Says nothing when
+    the batch is made of single steps (RP502), or a slice runs over an episode's end (RP506).
+
+Fix
+    Use TensorDictReplayBuffer with SliceSampler (a plain ReplayBuffer leaves the marks in ``info``), or set the flag
+    at the first step of every stretch that you join.
+
+Example
+    rb = TensorDictReplayBuffer(storage=..., sampler=SliceSampler(slice_len=16), batch_size=128)
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.joins import Joins, joins
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Joined stretches of all training batches."""
+    found = joins(evidence)
+    known = sum(int(item.sample.known.sum()) for item in found)
+    if not known:
+        raise Vacuous("no step of the training batches could be traced back to the collected data")
+    bad = [item for item in found if bool(item.stretches.any())]
+    return Judgement((_finding(evidence, bad[0]),) if bad else (), known, f"{known} steps traced")
+
+
+def _finding(evidence: Evidence, item: Joins) -> Finding:
+    count = int(item.stretches.sum())
+    return Finding(
+        code="RP501",
+        stage=Stage.REPLAY,
+        message=f"{count} joins of two stretches in a training batch have no start flag",
+        key="is_init",
+        quantity="unmarked joins",
+        measured=float(count),
+        on=f"training batch {item.number}, {tuple(item.sample.td.shape)}",
+        bound=0.0,
+        bound_formula="every stretch begins with a true start flag",
+        passing_bound=float(count),
+        where=item.where(item.stretches),
+        cause="slices or rows were laid end to end without a mark: a plain ReplayBuffer puts the sampler's marks into "
+        "info, reshape(-1) joins rows",
+        fix="use TensorDictReplayBuffer, or set is_init at the first step of every stretch",
+        source=evidence.pipeline.training_source(),
+    )
+
+
+RULE = Rule(
+    code="RP501",
+    name="slice-start-unmarked",
+    severity=Severity.ERROR,
+    stage=Stage.REPLAY,
+    run=run,
+    needs=(Stage.POLICY, Stage.REPLAY),
+)

@@ -1,0 +1,69 @@
+"""Neighbours inside a segment are not neighbours in time.
+
+Checks
+    Every step of the training batches is traced back to the step that was collected. Where hardly any two neighbours
+    of a row follow each other in time (single steps were drawn, the order was reversed, steps were left out), the
+    batch is no sequence.
+
+Why it matters
+    A recurrent module takes the last batch dimension for time. Shuffled steps give it a history made of noise; PPO's
+    first ratio is then not 1.
+
+Says nothing when
+    the policy has no recurrent mode, or every step carries a start flag.
+
+Fix
+    Draw slices or whole rows: SliceSampler, or a storage with ``ndim=2`` whose rows are trajectories.
+
+Example
+    sampler=SliceSampler(slice_len=16, strict_length=False)     # not SamplerWithoutReplacement()
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.joins import Joins, joins
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.results.model import Finding, Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Shuffled training batches."""
+    if evidence.policy.carry and evidence.steps_only(evidence.policy):
+        raise Skip("the policy has no recurrent mode")
+    found = joins(evidence)
+    known = sum(int(item.sample.known.sum()) for item in found)
+    if not known:
+        raise Vacuous("no step of the training batches could be traced back to the collected data")
+    bad = [item for item in found if bool(item.shuffled.any())]
+    return Judgement((_finding(evidence, bad[0]),) if bad else (), known, f"{known} steps traced")
+
+
+def _finding(evidence: Evidence, item: Joins) -> Finding:
+    count, of = int(item.shuffled.sum()), int(item.sample.known.sum())
+    return Finding(
+        code="RP502",
+        stage=Stage.REPLAY,
+        message=f"{count} of {of} steps of a training batch do not follow their neighbour in time",
+        key="is_init",
+        quantity="steps that follow no neighbour and are not marked",
+        measured=float(count),
+        on=f"training batch {item.number}, {tuple(item.sample.td.shape)}",
+        bound=0.0,
+        bound_formula="neighbours in a segment are neighbours in time",
+        passing_bound=float(count),
+        where=item.where(item.shuffled),
+        cause="the sampler draws single steps, or the batch was shuffled, reversed or thinned out along time",
+        fix="draw slices (SliceSampler) or whole rows, and keep their order",
+        source=evidence.pipeline.training_source(),
+    )
+
+
+RULE = Rule(
+    code="RP502",
+    name="steps-not-consecutive",
+    severity=Severity.ERROR,
+    stage=Stage.REPLAY,
+    run=run,
+    needs=(Stage.POLICY, Stage.REPLAY),
+)

@@ -1,0 +1,114 @@
+"""``is_init`` or a carry key is gone or overwritten after replay.
+
+Checks
+    The start flags and carry keys of the collected data are looked for in the training batches; a start flag that
+    was true when it was collected must still be true (inside a row).
+
+Why it matters
+    Without the flag recurrent mode does not reset, without the state it starts every slice from zero.
+
+Says nothing when
+    the loss leaves the first steps of each slice out (burn-in): then a missing state is a choice.
+
+Fix
+    Keep the keys in every select, exclude and transform between collection and loss.
+
+Example
+    data.select("observation", "action", "is_init", "h", "next", ...)
+"""
+
+from __future__ import annotations
+
+import torch
+
+from rnncheck.checks.burnin import burn_in
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.checks.training import Sample, samples
+from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Flags, then states."""
+    subject, compared = evidence.policy, 0
+    read = set(subject.reads)
+    for number, sample in enumerate(samples(evidence)):
+        for key in (*subject.flags, *subject.carry):
+            recorded = sample.steps.column(key)
+            if recorded is None or (key in subject.flags and key not in read):
+                continue
+            compared += 1
+            if key not in tensor_keys(sample.rows):
+                if key in subject.carry and burn_in(evidence, sample):
+                    continue
+                return Judgement((_lost(evidence, key, number),), compared)
+        where = overwritten(sample, number)
+        if where is not None:
+            return Judgement((_overwritten(evidence, where, number),), compared)
+    return Judgement((), compared, f"{compared} keys are still there")
+
+
+def overwritten(sample: Sample, number: int) -> Where | None:
+    """The first start inside a row whose flag is not true any more."""
+    if sample.flag is None:
+        return None
+    inside = torch.ones_like(sample.valid)
+    inside[:, 0] = False
+    recorded = sample.steps.recording
+    was = torch.zeros(len(sample.steps.places), dtype=torch.bool)
+    for index, (batch, row, step) in enumerate(sample.steps.places):
+        flag = recorded.flag(recorded.batches[batch])
+        was[index] = flag is not None and bool(flag[row, step])
+    lost = was[sample.ids.clamp_min(0)] & sample.known & inside & ~sample.flag
+    if not bool(lost.any()):
+        return None
+    row, step = lost.nonzero()[0].tolist()
+    return Where((number, row), step, first_step=step)
+
+
+def _lost(evidence: Evidence, key: Key, number: int) -> Finding:
+    return Finding(
+        code="RP503",
+        stage=Stage.REPLAY,
+        message=f"{dotted(key)} was collected but is not in the training batch",
+        key=dotted(key),
+        quantity="keys lost on the way",
+        measured=1.0,
+        on=f"training batch {number}",
+        bound=0.0,
+        bound_formula="none",
+        passing_bound=1.0,
+        cause="a select, an exclude, a transform or the storage drops it",
+        fix=f"keep {dotted(key)} between collection and loss",
+        source=evidence.pipeline.training_source(),
+    )
+
+
+def _overwritten(evidence: Evidence, where: Where, number: int) -> Finding:
+    return Finding(
+        code="RP503",
+        stage=Stage.REPLAY,
+        message="start flags that were true when they were collected are false in the training batch",
+        key="is_init",
+        quantity="start flags overwritten",
+        measured=1.0,
+        on=f"training batch {number}",
+        bound=0.0,
+        bound_formula="none",
+        passing_bound=1.0,
+        where=where,
+        cause="a transform or the batch's making writes the flag anew",
+        fix="combine new marks with the collected ones: is_init | slice_start",
+        source=evidence.pipeline.training_source(),
+    )
+
+
+RULE = Rule(
+    code="RP503",
+    name="keys-lost",
+    severity=Severity.ERROR,
+    stage=Stage.REPLAY,
+    run=run,
+    needs=(Stage.POLICY, Stage.REPLAY),
+)

@@ -1,0 +1,120 @@
+"""Padded steps without a mask, or a mask that the loss ignores.
+
+Checks
+    Steps of a training batch that were never collected (zeros that a collate function filled in) must be covered by a
+    mask. Where there is a mask, everything that is float is changed at the masked steps: the loss must stay the same.
+
+Why it matters
+    Padding is data that nobody collected: zero observations with zero rewards, often most of the batch.
+
+Says nothing when
+    no step is padded, or the spec has no loss to ask.
+
+Fix
+    Multiply per-step losses by ``batch["collector", "mask"]`` and divide by its sum, or sample ragged slices.
+
+Example
+    loss = (per_step * mask).sum() / mask.sum()
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.lossrun import (
+    changed_batch,
+    copied,
+    each_sample,
+    float_inputs,
+    loss_of,
+    run_loss,
+)
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.training import Sample
+from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.model import STEP
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Unmasked padding, then the loss at masked steps."""
+    compared = 0
+    for number, sample in each_sample(evidence):
+        invented = padding(sample)
+        if bool(invented.any()):
+            return Judgement((_unmasked(evidence, number, invented),), int(sample.valid.sum()))
+        if not sample.masked:
+            continue
+        loss = loss_of(evidence)
+        keys = float_inputs(sample.rows, root=True, following=True)
+        base = run_loss(evidence, sample, loss=copied(loss), per_element=False).total
+        other = changed_batch(sample, ~sample.valid, keys)
+        after = run_loss(evidence, sample, other, loss=copied(loss), per_element=False).total
+        compared += int((~sample.valid).sum())
+        size = abs(float(base.detach()) - float(after.detach()))
+        if size > 1e-6 * max(abs(float(base.detach())), 1e-6):
+            return Judgement((_ignored(evidence, number, size),), compared)
+    if not compared:
+        raise Vacuous("no step of the training batches is padding")
+    return Judgement((), compared, f"{compared} padded steps are left out of the loss")
+
+
+def padding(sample: Sample) -> Tensor:
+    """Steps that count as data and were never collected, at the ends of rows: ``[rows, steps]``."""
+    tag = sample.rows.get(STEP, None)
+    if tag is None or STEP not in tensor_keys(sample.rows):
+        return torch.zeros_like(sample.valid)
+    invented = (sample.ids < 0) & sample.valid
+    repeated = torch.zeros_like(invented)
+    repeated[:, 1:] = (sample.ids[:, 1:] == sample.ids[:, :-1]) & (sample.ids[:, 1:] >= 0)
+    return invented | (repeated & sample.valid)
+
+
+def _unmasked(evidence: Evidence, number: int, invented: Tensor) -> Finding:
+    row, step = invented.nonzero()[0].tolist()
+    count = int(invented.sum())
+    return Finding(
+        code="RP505",
+        stage=Stage.REPLAY,
+        message=f"{count} steps of a training batch were never collected, and no mask says so",
+        quantity="padded steps taken for data",
+        measured=float(count),
+        on=f"training batch {number}",
+        bound=0.0,
+        bound_formula="none",
+        passing_bound=float(count),
+        where=Where((number, row), step, first_step=step),
+        cause="short slices were filled up with zeros or copies of their last step",
+        fix='write a mask ("collector", "mask") and use it in the loss, or keep slices ragged with is_init',
+        source=evidence.pipeline.training_source(),
+    )
+
+
+def _ignored(evidence: Evidence, number: int, size: float) -> Finding:
+    return Finding(
+        code="RP505",
+        stage=Stage.LOSS,
+        message="the loss changes with what stands at steps that the mask calls padding",
+        key="collector.mask",
+        quantity="change of the loss when padded steps change",
+        measured=size,
+        on=f"training batch {number}",
+        bound=0.0,
+        bound_formula="none, up to 1e-6 of the loss",
+        passing_bound=size,
+        cause="the loss averages over all steps without looking at the mask",
+        fix='weigh per-step losses with batch["collector", "mask"], or sample ragged slices',
+        source=evidence.pipeline.source(Stage.LOSS),
+    )
+
+
+RULE = Rule(
+    code="RP505",
+    name="padding-taken-for-data",
+    severity=Severity.ERROR,
+    stage=Stage.REPLAY,
+    run=run,
+    needs=(Stage.POLICY, Stage.REPLAY),
+)

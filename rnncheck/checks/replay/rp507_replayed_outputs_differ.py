@@ -1,0 +1,145 @@
+"""Recurrent mode on the training batch gives other outputs than the trajectory had.
+
+Checks
+    The policy is run in recurrent mode on each training batch as the loss gets it; its outputs are held against the
+    isolated replay of the trajectories that the steps were cut from.
+
+Why it matters
+    This is what the loss differentiates. If it is not the policy that acted, everything behind it is off: a state
+    that was lost, an observation that was normalised twice, a time axis that is none.
+
+Says nothing when
+    another RP check names the reason already, the module has no recurrent mode, or the loss leaves the first steps
+    out (they are left out here too).
+
+Fix
+    Make replay hand out what was collected: same observations, same flags, the stored state at the slice's start.
+
+Example
+    with set_recurrent_mode(True): policy(batch)["logits"]    # == the collected logits
+"""
+
+from __future__ import annotations
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.burnin import burn_in
+from rnncheck.checks.compare import Mismatch, mismatches
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.joins import joins
+from rnncheck.checks.replay.rp503_keys_lost import overwritten
+from rnncheck.checks.replay.rp504_stored_state_wrong import stale
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.training import Sample, samples, truth
+from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+from rnncheck.pipeline.subject import run_recurrent
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every training batch."""
+    evidence.needs_recurrence(evidence.policy)
+    if any(bool((j.over_end | j.shuffled | j.stretches).any()) for j in joins(evidence)):
+        raise Vacuous("the batch joins steps without a mark (RP501, RP502, RP506)")
+    compared = 0
+    for number, sample in enumerate(samples(evidence)):
+        if _named_elsewhere(evidence, sample, number):
+            raise Vacuous("keys or states are lost in replay (RP503, RP504)")
+        keys, mask = compared_keys(evidence, sample), judged(evidence, sample)
+        compared += len(keys) * int(mask.sum())
+        found = differing(evidence, sample, keys, mask)
+        if found:
+            return Judgement((_finding(evidence, found, number),), compared)
+    if not compared:
+        raise Vacuous("no step of the training batches could be replayed")
+    return Judgement((), compared, f"{compared} replayed outputs are the trajectory's")
+
+
+def _named_elsewhere(evidence: Evidence, sample: Sample, number: int) -> bool:
+    if overwritten(sample, number) is not None:
+        return True
+    starts = sample.marked & sample.known
+    for key in evidence.policy.carry:
+        stored, recorded = sample.rows.get(key, None), sample.steps.column(key)
+        if recorded is None:
+            continue
+        if stored is None or bool(stale(sample, starts, stored, recorded).any()):
+            return not burn_in(evidence, sample)
+    return False
+
+
+def compared_keys(evidence: Evidence, sample: Sample) -> list[Key]:
+    """Float outputs of the policy whose true values are known."""
+    known = truth(evidence).outputs
+    keys = evidence.outputs(evidence.policy, evidence.constructed(evidence.policy).truth)
+    return [key for key in keys if key in known and known[key].is_floating_point()]
+
+
+def judged(evidence: Evidence, sample: Sample) -> Tensor:
+    """Steps that were traced back to a replayed trajectory, behind the burn-in of their slice."""
+    mask = sample.known & truth(evidence).has[sample.ids.clamp_min(0)]
+    skip = burn_in(evidence, sample)
+    if skip:
+        since = torch.zeros_like(sample.ids)
+        for t in range(1, since.shape[1]):
+            since[:, t] = torch.where(sample.marked[:, t], 0, since[:, t - 1] + 1)
+        mask &= since >= skip
+    return mask
+
+
+def differing(evidence: Evidence, sample: Sample, keys: list[Key], mask: Tensor) -> Mismatch | None:
+    """The worst output of the replayed batch that is not the trajectory's."""
+    if not keys or not bool(mask.any()):
+        return None
+    subject, known = evidence.policy, truth(evidence)
+    present = [k for k in tensor_keys(sample.td) if k[0] != "next"]
+    batch = sample.td.select(*present).copy()
+    try:
+        out = run_recurrent(subject, batch).reshape(sample.rows.shape)
+    except Exception as error:
+        raise Skip(
+            f"recurrent mode raises on the training batch ({type(error).__name__})"
+        ) from error
+    keys = [key for key in keys if key in tensor_keys(out)]
+    want = TensorDict(
+        {key: known.outputs[key][sample.ids.clamp_min(0)] for key in keys}, sample.rows.shape
+    )
+    found = mismatches(_select(out, keys), want, None, keys, mask)
+    return found[0] if found else None
+
+
+def _select(td: TensorDictBase, keys: list[Key]) -> TensorDict:
+    return TensorDict({key: td.get(key) for key in keys}, td.batch_size)
+
+
+def _finding(evidence: Evidence, found: Mismatch, number: int) -> Finding:
+    d = found.difference
+    return Finding(
+        code="RP507",
+        stage=Stage.REPLAY,
+        message=f"recurrent mode on the training batch gives another {dotted(found.key)} than the trajectory had",
+        key=dotted(found.key),
+        quantity=f"max abs difference of {dotted(found.key)}, replayed against the sequential trajectory",
+        measured=d.worst,
+        on=f"training batch {number}",
+        bound=found.bound,
+        bound_formula=found.formula,
+        passing_bound=d.worst,
+        where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
+        cause="replay changes what the policy reads: observations transformed twice, another layout, a lost state",
+        fix="compare the batch's observations, flags and states with the collected ones at the named step",
+        source=evidence.pipeline.training_source(),
+        details={"elements beyond the bound": f"{d.differing} of {d.elements}"},
+    )
+
+
+RULE = Rule(
+    code="RP507",
+    name="replayed-outputs-differ",
+    severity=Severity.ERROR,
+    stage=Stage.REPLAY,
+    run=run,
+    needs=(Stage.POLICY, Stage.REPLAY),
+)

@@ -1,0 +1,106 @@
+"""A change in one segment changes another's value, target or advantage.
+
+Checks
+    The observations of every other segment of the batches that the estimator gets are changed. Values, targets and
+    advantages of the segments in between must stay the same up to the rounding of a sum over the row, unless the
+    memoryless twin (every step marked as a start) couples them as well.
+
+Why it matters
+    An advantage that depends on another episode is noise with a sign.
+
+Says nothing when
+    every row is one segment, the policy or critic leak by themselves (BD301), or the estimator raises (VL605).
+
+Fix
+    Use TorchRL's estimators under ``set_recurrent_mode(True)``, and pass done flags and ``is_init`` through.
+
+Example
+    with set_recurrent_mode(True): gae(batch)
+"""
+
+from __future__ import annotations
+
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.estimates import batches, estimator_of, per_step
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.isolation import Leak, leaks, segments_of
+from rnncheck.checks.lossrun import memoryless
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.training import Sample
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every batch of the estimator."""
+    estimator_of(evidence)
+    compared, alive = 0, False
+    for number, sample in enumerate(batches(evidence)):
+        if int(segments_of(sample).max()) < 1:
+            continue
+        found, lively = estimator_leaks(evidence, sample)
+        compared += int(sample.valid.sum())
+        alive = alive or lively
+        if found:
+            return Judgement((_finding(evidence, sample, number, found),), compared)
+    if not compared:
+        raise Vacuous("every row of the estimator's batches is a single segment")
+    if not alive:
+        raise Vacuous("no change of the observations changes the estimates")
+    return Judgement((), compared, f"{compared} steps are isolated")
+
+
+def estimator_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
+    """Leaks that the memoryless twin does not have; a twin's leak counts where no network reads the flag."""
+
+    def outputs(td: TensorDictBase) -> dict[str, Tensor]:
+        return per_step(evidence, sample, td)
+
+    found, alive = leaks(evidence, sample, outputs, tolerance=ROUNDING)
+    if not found:
+        return [], alive
+    twin, _ = leaks(
+        evidence, sample, lambda td: outputs(memoryless(sample, td)), tolerance=ROUNDING
+    )
+    natural = {leak.name for leak in twin} if _couples_all(twin, sample) else set[str]()
+    return [leak for leak in found if leak.name not in natural], alive
+
+
+def _couples_all(twin: list[Leak], sample: Sample) -> bool:
+    """A normalisation over the batch changes (nearly) every step; a bootstrap over an end changes a few."""
+    return any(leak.count > 0.5 * leak.of for leak in twin)
+
+
+def _finding(evidence: Evidence, sample: Sample, number: int, found: list[Leak]) -> Finding:
+    first = min(found, key=lambda leak: ("value" not in leak.name, leak.name.count(".")))
+    d = first.difference
+    return Finding(
+        code="VL601",
+        stage=Stage.ADVANTAGE,
+        message=f"a change in one segment changes the {first.name} of {first.count} steps of others",
+        key=first.name,
+        quantity=f"change of {first.name} of segments that were not touched",
+        measured=d.worst,
+        on=f"batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
+        bound=0.0,
+        bound_formula="none beyond 1e-5 of the largest entry, for what is isolated in the memoryless twin",
+        passing_bound=d.worst,
+        where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
+        cause="the next value runs on over a start, or the sum of rewards over an end",
+        fix="run the estimator in recurrent mode on a batch whose starts are marked and whose ends are done",
+        source=evidence.pipeline.source(Stage.ADVANTAGE),
+        details={"what changes": ", ".join(leak.name for leak in found)},
+    )
+
+
+RULE = Rule(
+    code="VL601",
+    name="target-crosses-boundary",
+    severity=Severity.ERROR,
+    stage=Stage.ADVANTAGE,
+    run=run,
+    needs=(Stage.POLICY, Stage.ADVANTAGE),
+)

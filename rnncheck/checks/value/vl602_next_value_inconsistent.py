@@ -1,0 +1,91 @@
+"""V_next[t] differs from V[t+1] inside a segment.
+
+Checks
+    Where the estimator writes both, the next value of a step is held against the value of the step that follows it
+    in the same trajectory.
+
+Why it matters
+    The two are one number. If they differ, one of the two passes had another state: the estimator ran outside
+    recurrent mode, or the next pass starts from zero.
+
+Says nothing when
+    the estimator writes no next values, or no step is followed by another.
+
+Fix
+    Run the estimator under ``set_recurrent_mode(True)``; with the pad backend use ``shifted=True``.
+
+Example
+    GAE(gamma=0.99, lmbda=0.95, value_network=critic, shifted=True)
+"""
+
+from __future__ import annotations
+
+import torch
+
+from rnncheck.checks.estimates import VALUE, batches, dropped, ended, estimator_of, per_step
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.training import Sample
+from rnncheck.numerics.difference import Difference, gap, locate
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+LIMIT = 1e-4  # relative to the largest value: two float32 passes over the same history
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every batch of the estimator."""
+    estimator_of(evidence)
+    compared = 0
+    for number, sample in enumerate(batches(evidence)):
+        found, count, scale = inconsistent(evidence, sample)
+        compared += count
+        if found is not None:
+            return Judgement((_finding(evidence, number, found, scale),), compared)
+    if not compared:
+        raise Vacuous("the estimator writes no next value beside a value")
+    return Judgement((), compared, f"{compared} next values are the next step's values")
+
+
+def inconsistent(evidence: Evidence, sample: Sample) -> tuple[Difference | None, int, float]:
+    """The worst difference inside segments, how many were compared, and the values' scale."""
+    out = per_step(evidence, sample, sample.td)
+    value, following = out.get(VALUE), out.get(f"next.{VALUE}")
+    if value is None or following is None:
+        return None, 0, 1.0
+    inside = (sample.follows & ~sample.marked)[:, 1:] & ~ended(sample, "done")[:, :-1]
+    inside &= ~dropped(evidence, sample)[:, 1:]
+    scale = max(float(value.abs().max()), 1e-6)
+    gaps = gap(following[:, :-1], value[:, 1:])
+    wide = inside.reshape(*inside.shape, *([1] * (gaps.ndim - 2)))
+    gaps = torch.where(wide, gaps, torch.zeros_like(gaps))
+    return locate(gaps, LIMIT * scale, value), int(inside.sum()), scale
+
+
+def _finding(evidence: Evidence, number: int, d: Difference, scale: float) -> Finding:
+    return Finding(
+        code="VL602",
+        stage=Stage.ADVANTAGE,
+        message="the next value of a step is not the value of the step that follows it",
+        key=VALUE,
+        quantity="max abs difference of next.state_value at t and state_value at t+1",
+        measured=d.worst,
+        on=f"batch {number}",
+        bound=LIMIT * scale,
+        bound_formula="1e-4 of the largest value",
+        passing_bound=d.worst,
+        where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
+        cause="the two passes of the critic had different states: no recurrent mode, or a next pass from zero",
+        fix="run the estimator under set_recurrent_mode(True), or use shifted=True",
+        source=evidence.pipeline.source(Stage.ADVANTAGE),
+        details={"elements beyond the bound": f"{d.differing} of {d.elements}"},
+    )
+
+
+RULE = Rule(
+    code="VL602",
+    name="next-value-inconsistent",
+    severity=Severity.ERROR,
+    stage=Stage.ADVANTAGE,
+    run=run,
+    needs=(Stage.POLICY, Stage.ADVANTAGE),
+)

@@ -1,0 +1,264 @@
+"""The target is not the one of the sequential unroll with the true states.
+
+Checks
+    Every collected trajectory is replayed alone, step by step, and the value at each step noted. The values and next
+    values that the estimator writes, and the next values that a loss asks of its value estimator, are held against
+    them, at steps that do not end an episode.
+
+Why it matters
+    A target that starts from a zero state in the middle of a trajectory is another function than the one that is
+    learned; how long it is off depends on how fast the memory fades.
+
+Says nothing when
+    the loss or estimator leaks already (LS701, VL601), its target network has other weights, or no trajectory was
+    collected from its start.
+
+Fix
+    Start the next pass from the true state: keep ``("next", h)`` as it was collected, or evaluate T+1 steps in one
+    pass (``shifted=True``); or leave the first steps out of the loss (burn-in).
+
+Example
+    nxt = batch["next"].copy(); nxt["is_init"] = batch["is_init"]     # with the collected ("next", h)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rnncheck.checks.burnin import burn_in, positions
+from rnncheck.checks.estimates import (
+    VALUE,
+    Values,
+    batches,
+    dropped,
+    ended,
+    per_step,
+    true_values,
+    valuing,
+)
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.loss.ls701_loss_crosses_boundary import loss_leaks, policy_leaks
+from rnncheck.checks.lossrun import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.training import Sample, truth
+from rnncheck.checks.value.vl601_target_crosses_boundary import estimator_leaks
+from rnncheck.numerics.difference import gap
+from rnncheck.pipeline.inside import Inside, Pass
+from rnncheck.pipeline.losses import same_targets
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+LIMIT = 1e-4  # relative to the largest value
+INSIDE = 1e-3  # relative to the largest output of the recurrent module
+NAMES = ("chosen_action_value", VALUE)
+
+
+def run(evidence: Evidence) -> Judgement:
+    """What the estimator writes, then what the loss asks for."""
+    compared, reason = 0, ""
+    for look in (_estimator, _loss, _inside):
+        try:
+            finding, count = look(evidence)
+        except (Skip, Vacuous) as why:
+            reason = str(why)
+            continue
+        compared += count
+        if finding is not None:
+            return Judgement((finding,), compared)
+    if not compared:
+        raise Vacuous(reason or "nothing asks for a next value")
+    return Judgement((), compared, f"{compared} values are the sequential run's")
+
+
+def _estimator(evidence: Evidence) -> tuple[Finding | None, int]:
+    compared = 0
+    values = true_values(evidence)
+    for number, sample in enumerate(batches(evidence)):
+        if estimator_leaks(evidence, sample)[0]:
+            raise Vacuous("the estimates cross segments already (VL601)")
+        out = per_step(evidence, sample, sample.td)
+        pairs = ((VALUE, False), (f"next.{VALUE}", True))
+        for name, following in pairs:
+            if name not in out:
+                continue
+            gaps, mask, scale = against(sample, out[name], values, following=following)
+            mask &= since_start(evidence, sample) & ~dropped(evidence, sample)
+            gaps = gaps * mask
+            compared += int(mask.sum())
+            if bool((gaps > LIMIT * scale).any()):
+                stage = Stage.ADVANTAGE
+                return _finding(evidence, stage, sample, number, name, gaps, scale), compared
+    return None, compared
+
+
+def since_start(evidence: Evidence, sample: Sample) -> Tensor:
+    """Steps whose trajectory begins inside their segment, where the critic's state is not collected.
+
+    A critic that does not run while collecting starts every batch from its initial state, by design.
+    """
+    subject = valuing(evidence, VALUE)
+    stored = [sample.steps.column(key) for key in subject.carry]
+    if all(value is not None and bool((value != 0).any()) for value in stored):
+        return torch.ones_like(sample.valid)
+    begun, result = sample.trajectory_start(), torch.zeros_like(sample.valid)
+    result[:, 0] = begun[:, 0]
+    for t in range(1, result.shape[1]):
+        result[:, t] = begun[:, t] | (result[:, t - 1] & sample.follows[:, t])
+    return result
+
+
+def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
+    loss, compared = evidence.pipeline.loss, 0
+    if loss is None:
+        raise Skip("the spec has no loss")
+    if not same_targets(loss):
+        raise Vacuous("the target network has other weights than the trained one")
+    values = _values(evidence)
+    for number, sample in each_sample(evidence):
+        seen = run_loss(evidence, sample).elements.get("next value")
+        if seen is None:
+            raise Vacuous("the loss asks no value estimator for a next value")
+        if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
+            raise Vacuous("the loss crosses segments already (LS701)")
+        gaps, mask, scale = against(sample, seen, values, following=True)
+        mask &= positions(sample) >= burn_in(evidence, sample)
+        gaps = gaps * mask
+        compared += int(mask.sum())
+        if bool((gaps > LIMIT * scale).any()):
+            name = "next value"
+            return _finding(evidence, Stage.LOSS, sample, number, name, gaps, scale), compared
+    return None, compared
+
+
+def _inside(evidence: Evidence) -> tuple[Finding | None, int]:
+    """Passes over the next steps inside the loss: what their recurrent module gives, against the next step's truth."""
+    compared = 0
+    for number, sample in each_sample(evidence):
+        if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
+            raise Vacuous("the loss crosses segments already (LS701)")
+        for key, gaps, mask, scale in next_passes(evidence, sample):
+            mask = mask & (positions(sample) >= burn_in(evidence, sample))
+            beyond = (gaps > INSIDE * scale) & mask
+            compared += int(mask.sum())
+            fades = bool((~beyond & mask).any())  # else the target network has other weights
+            if bool(beyond.any()) and fades:
+                name = f"{key} of the next step"
+                seen = gaps * mask
+                return _finding(evidence, Stage.LOSS, sample, number, name, seen, scale), compared
+    if not compared:
+        raise Vacuous("no pass over the next steps could be seen inside the loss")
+    return None, compared
+
+
+def next_passes(evidence: Evidence, sample: Sample) -> list[tuple[str, Tensor, Tensor, float]]:
+    """Per pass over next steps: output key, differences and which steps count ``[rows, steps]``, and the scale."""
+    loss, known = copied(loss_of(evidence)), truth(evidence)
+    with Inside(loss) as inside:
+        run_loss(evidence, sample, loss=loss, per_element=False)
+    following = sample.steps.successor[sample.ids.clamp_min(0)]
+    mask = sample.known & (following >= 0) & known.has[following.clamp_min(0)]
+    mask = mask & ~ended(sample, "done")
+    passes = [p for p in inside.passes if p.shape == sample.td.shape and p.output in known.outputs]
+    found = []
+    for one in passes:
+        want = known.outputs[one.output][following.clamp_min(0)]
+        if _over_next(one, passes, sample) and want.numel() == one.y.numel():
+            gaps = gap(one.y.detach().reshape(want.shape), want).flatten(2).amax(-1)
+            scale = max(float(want.abs().max()), 1e-6)
+            found.append((".".join(one.output), gaps * mask, mask, scale))
+    return found
+
+
+def _over_next(one: Pass, passes: list[Pass], sample: Sample) -> bool:
+    """The pass read at t what another pass read at t+1, inside segments."""
+    inside = sample.follows[:, 1:]
+    shape = sample.rows.shape
+    x = one.x.reshape(*shape, -1)
+    for other in passes:
+        root = other.x.reshape(*shape, -1)
+        if other is one or root.shape != x.shape or not bool(inside.any()):
+            continue
+        near = (x[:, :-1] - root[:, 1:]).abs().amax(-1) <= 1e-5 * (1 + root[:, 1:].abs().amax(-1))
+        if bool(near[inside].double().mean() > 0.9):
+            return True
+    return False
+
+
+def _values(evidence: Evidence) -> Values:
+    for name in NAMES:
+        try:
+            return true_values(evidence, name)
+        except Skip:
+            continue
+    raise Skip("neither critic nor policy writes a value that could be compared")
+
+
+def against(
+    sample: Sample, seen: Tensor, values: Values, *, following: bool
+) -> tuple[Tensor, Tensor, float]:
+    """Absolute differences and which steps count, ``[rows, steps]``, and the scale of the values."""
+    ids = sample.ids.clamp_min(0)
+    if following:
+        ids = sample.steps.successor[ids]
+    mask = sample.known & (ids >= 0) & values.has[ids.clamp_min(0)]
+    if following:
+        mask = mask & ~ended(sample, "done")
+    want = values.value[ids.clamp_min(0)]
+    if want.numel() != seen.numel():
+        raise Skip("the values have another shape than the sequential run's")
+    gaps = gap(seen.reshape(want.shape), want)
+    gaps = (gaps.flatten(2).amax(-1) if gaps.ndim > 2 else gaps) * mask
+    return gaps, mask, max(float(values.value.abs().max()), 1e-6)
+
+
+def fading(sample: Sample, gaps: Tensor) -> int:
+    """Steps since a slice's start until the mean difference has fallen to a tenth of its first size."""
+    since = positions(sample)
+    means = [float(gaps[since == t].mean()) for t in range(int(since.max()) + 1)]
+    largest = max(means)
+    peak = means.index(largest)
+    return next((t for t in range(peak, len(means)) if means[t] <= 0.1 * largest), len(means))
+
+
+def _finding(
+    evidence: Evidence,
+    stage: Stage,
+    sample: Sample,
+    number: int,
+    name: str,
+    gaps: Tensor,
+    scale: float,
+) -> Finding:
+    row, step = divmod(int(gaps.argmax()), gaps.shape[1])
+    worst = float(gaps.max())
+    beyond = gaps > LIMIT * scale
+    return Finding(
+        code="VL604",
+        stage=stage,
+        message=f"the {name} is not the one of the sequential run with the true states",
+        key=name,
+        quantity=f"max abs difference of the {name} and the sequential run's",
+        measured=worst,
+        on=f"batch {number}, {int(beyond.sum())} of {beyond.numel()} steps beyond the bound",
+        bound=LIMIT * scale,
+        bound_formula="1e-4 of the largest value",
+        passing_bound=worst,
+        where=Where((number, row), step, first_step=int(beyond.any(0).nonzero()[0])),
+        cause="the pass that gives it starts from a zero (or other) state instead of the trajectory's own"
+        if stage is Stage.LOSS
+        else "the critic's state at the batch's or segment's start is not the trajectory's own, or the mode is wrong",
+        fix="start it from the collected ('next', state): copy the batch before the root pass overwrites it, or "
+        "evaluate T+1 steps in one pass (shifted=True), or leave the first steps out (burn-in)",
+        source=evidence.pipeline.source(stage),
+        details={"fades to a tenth after": f"{fading(sample, gaps)} steps"},
+    )
+
+
+RULE = Rule(
+    code="VL604",
+    name="target-differs-from-sequential",
+    severity=Severity.ERROR,
+    stage=Stage.ADVANTAGE,
+    run=run,
+    needs=(Stage.POLICY, Stage.COLLECT),
+)

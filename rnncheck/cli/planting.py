@@ -1,0 +1,130 @@
+"""One planted fault after the other: build the pipeline with it, ask the checks, note which of them saw it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rnncheck.checks.rule import Rule
+    from rnncheck.faults.fault import Fault
+    from rnncheck.pipeline.build import Builder
+    from rnncheck.results.model import Run
+    from rnncheck.spec.model import Spec
+
+
+class Ending(StrEnum):
+    """How an attempt ended."""
+
+    CAUGHT = "caught"
+    MISSED = "missed"
+    CANNOT_APPLY = "cannot-apply"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One fault and what became of it. ``by`` are the checks, or the stage, that saw it."""
+
+    fault: str
+    stage: str
+    summary: str
+    expects: tuple[str, ...]
+    ending: Ending
+    by: tuple[str, ...] = ()
+    reason: str = ""
+    seconds: float = 0.0
+
+
+def look_at_health(spec: Spec) -> Run:
+    """The verification of the pipeline as it is, with the spec's own choice of checks."""
+    from contextlib import closing
+
+    from rnncheck.checks.session import verify_events
+    from rnncheck.results.collect import RunCollector
+
+    listener, begin = RunCollector(), time.perf_counter()
+    events = verify_events(spec, _rules(spec), command="selftest", strict=spec.verify.strict)
+    with closing(events):
+        for event in events:
+            listener(event)
+    return listener.finish(interrupted=False, seconds=time.perf_counter() - begin)
+
+
+def _rules(spec: Spec) -> tuple[Rule, ...]:
+    from rnncheck.checks.select import select_rules
+
+    return select_rules(spec.verify.select, spec.verify.ignore)
+
+
+def attempts(
+    spec: Spec, faults: Sequence[Fault], healthy: Run, *, every: bool = False
+) -> Iterator[Attempt]:
+    """An attempt for each fault. A check that fails without any fault catches none.
+
+    With ``every`` all checks are asked, not only those that the fault expects until one of them fails.
+    """
+    from rnncheck.results.model import Outcome
+
+    loud = {check.code for check in healthy.checks if check.outcome is Outcome.FAILED}
+    rules = [rule for rule in _rules(spec) if rule.code not in loud]
+    for fault in faults:
+        begin = time.perf_counter()
+        done = _attempt(spec, fault, rules, every=every)
+        yield replace(done, seconds=time.perf_counter() - begin)
+
+
+def _attempt(spec: Spec, fault: Fault, rules: Sequence[Rule], *, every: bool) -> Attempt:
+    from rnncheck.pipeline.build import Builder
+    from rnncheck.pipeline.hooks import NotApplicable
+    from rnncheck.pipeline.quiet import calm
+
+    blank = Attempt(fault.name, str(fault.stage), fault.summary, fault.expects, Ending.CANNOT_APPLY)
+    if not any(rule.code in fault.expects for rule in rules):
+        return replace(blank, reason=f"{', '.join(fault.expects)} are left out")
+    try:
+        with calm(), Builder(spec, plant=fault.plant) as builder:
+            for stage in builder.stages:
+                builder.run(stage)
+            by, told = _seen(builder, fault, rules, every=every)
+    except NotApplicable as because:
+        return replace(blank, reason=str(because))
+    caught = set(by) & {*fault.expects, *_raised(builder)}
+    ending = Ending.CAUGHT if caught else Ending.MISSED
+    return replace(blank, ending=ending, by=tuple(by), reason="" if caught else told)
+
+
+def _raised(builder: Builder) -> list[str]:
+    """A fault that stops its pipeline is seen by everyone."""
+    return [f"the {stage} stage raises" for stage in builder.failures]
+
+
+def _seen(
+    builder: Builder, fault: Fault, rules: Sequence[Rule], *, every: bool
+) -> tuple[list[str], str]:
+    """What failed, and of a missed fault what its own checks said."""
+    from rnncheck.checks.evidence import Evidence
+    from rnncheck.checks.run import run_rule
+    from rnncheck.results.model import Outcome
+
+    found, said = list[str](), dict[str, str]()
+    if builder.pipeline is None:
+        return _raised(builder), ""
+    evidence = Evidence(builder.pipeline)
+    expected = [rule for rule in rules if rule.code in fault.expects]
+    expected.sort(key=lambda rule: fault.expects.index(rule.code))
+    others = [rule for rule in rules if rule not in expected]
+    try:
+        for rule in [*expected, *others]:
+            if found and not every:
+                break
+            result = run_rule(rule, evidence)
+            found += [rule.code] if result.outcome is Outcome.FAILED else []
+            if rule in expected:
+                said[rule.code] = f"{rule.code} {result.outcome}: {result.reason}".rstrip(": ")
+    finally:
+        evidence.close()
+    caught = set(found) & set(fault.expects)
+    return (found if caught else [*_raised(builder), *found]), "; ".join(said.values())

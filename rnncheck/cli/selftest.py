@@ -1,0 +1,251 @@
+"""``rnncheck selftest``: plant faults into the user's own pipeline and show which check catches each."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rnncheck.cli.options import (
+    QuietOption,
+    SeedOption,
+    SetOption,
+    SpecPath,
+    VerboseOption,
+)
+from rnncheck.cli.planting import Attempt, Ending
+from rnncheck.results.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rnncheck.faults.fault import Fault
+    from rnncheck.results.model import Run
+    from rnncheck.spec.model import Spec
+
+FORMAT = 1  # version of the JSON report
+STYLES = {Ending.CAUGHT: "green", Ending.MISSED: "bold red", Ending.CANNOT_APPLY: "dim"}
+WORDS = {Ending.CAUGHT: "caught", Ending.MISSED: "missed", Ending.CANNOT_APPLY: "cannot apply"}
+
+
+@dataclass
+class Outcome:
+    """What a self-test found, at any moment."""
+
+    spec: Spec
+    healthy: Run | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    seconds: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def sick(self) -> bool:
+        """Whether the pipeline is not sound without any fault."""
+        return self.healthy is not None and self.healthy.exit_code is not ExitCode.VERIFIED
+
+    @property
+    def counts(self) -> Counter[Ending]:
+        """How many faults ended in which way."""
+        return Counter(attempt.ending for attempt in self.attempts)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """1 where a fault was missed or the pipeline is not healthy, 4 where no fault could be planted."""
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        if self.sick or self.counts[Ending.MISSED]:
+            return ExitCode.FAILED
+        caught = self.counts[Ending.CAUGHT]
+        return ExitCode.VERIFIED if caught else ExitCode.NOTHING_VERIFIED
+
+
+def selftest(
+    spec: SpecPath = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fault",
+            metavar="NAME",
+            help="Plant only the faults whose name begins with this. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Name the faults and what each expects; plant none.")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--all-checks", help="Ask every check about each fault; takes longer.")
+    ] = False,
+    set_: SetOption = None,
+    report: Annotated[
+        str | None,
+        typer.Option(
+            "--report",
+            metavar="json[=PATH]",
+            help="Write the result as JSON, to standard output or a file.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: SeedOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Plant faults into your pipeline, one at a time, and show which check catches each.
+
+    The pipeline as it is must be healthy. Exit 1 if a fault that applies is missed.
+    """
+    from rnncheck.report.terminal import console_for
+    from rnncheck.spec.load import open_spec
+
+    target = _target(report)
+    if list_:
+        _print_faults(console_for(sys.stdout), fault or ())
+        return
+    loaded = open_spec(spec, [*(set_ or []), *([] if seed is None else [f"seed={seed}"])])
+    outcome = _run(loaded, fault or (), quiet=quiet, verbose=verbose, every=every)
+    if target != "-":
+        _show(outcome, console_for(sys.stdout), quiet=quiet, verbose=verbose)
+    _write(outcome, target)
+    raise typer.Exit(outcome.exit_code)
+
+
+def _target(report: str | None) -> str:
+    """Where the JSON goes: a path, ``-`` for standard output, or nothing."""
+    from rnncheck.errors import OutputError
+    from rnncheck.results.files import check_writable
+
+    if report is None:
+        return ""
+    name, _, path = report.partition("=")
+    if name != "json":
+        raise OutputError(f"selftest has no report format {name!r}", accepted="json, json=PATH")
+    if path not in ("", "-"):
+        check_writable(Path(path))
+    return path or "-"
+
+
+def _print_faults(console: Console, names: Sequence[str]) -> None:
+    from rnncheck.faults.registry import select_faults
+
+    for fault in select_faults(names):
+        console.print(f"{fault.name}  ({fault.stage}; {', '.join(fault.expects)})")
+        console.print(f"    {fault.summary}", style="dim")
+
+
+def _run(spec: Spec, names: Sequence[str], *, quiet: bool, verbose: bool, every: bool) -> Outcome:
+    """The healthy run, then each fault, until the end or an interruption."""
+    from rnncheck.cli.planting import attempts, look_at_health
+    from rnncheck.faults.registry import select_faults
+    from rnncheck.report.terminal import console_for
+
+    begin, outcome, console = time.perf_counter(), Outcome(spec), console_for(sys.stderr)
+    chosen: Sequence[Fault] = select_faults(names)
+    try:
+        if not quiet:
+            console.print("the pipeline as it is ...", style="dim")
+        outcome.healthy = look_at_health(spec)
+        pending = () if outcome.sick else attempts(spec, chosen, outcome.healthy, every=every)
+        for number, attempt in enumerate(pending, 1):
+            outcome.attempts.append(attempt)
+            if not quiet:
+                told = f"{number}/{len(chosen)} {attempt.fault}: {_verdict(attempt)}"
+                console.print(f"{told} ({attempt.seconds:.1f} s)" if verbose else told, style="dim")
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    outcome.seconds = time.perf_counter() - begin
+    return outcome
+
+
+def _verdict(attempt: Attempt) -> str:
+    by = ", ".join(attempt.by)
+    if attempt.ending is Ending.CAUGHT:
+        return f"caught by {by}"
+    if attempt.ending is Ending.CANNOT_APPLY:
+        return f"cannot apply: {attempt.reason}"
+    return f"missed (only {by} failed)" if by else "missed"
+
+
+def _show(outcome: Outcome, console: Console, *, quiet: bool, verbose: bool) -> None:
+    if outcome.sick:
+        _show_sick(outcome, console)
+    elif outcome.attempts and not quiet:
+        _show_table(outcome, console, verbose)
+    elif quiet:
+        for attempt in outcome.attempts:
+            if attempt.ending is Ending.MISSED:
+                console.print(f"missed {attempt.fault}: {attempt.summary}")
+    console.print(_summary(outcome))
+
+
+def _show_sick(outcome: Outcome, console: Console) -> None:
+    from rnncheck.report.console import show
+
+    console.print("The pipeline is not healthy without any fault: repair it first.")
+    if outcome.healthy is not None:
+        show(outcome.healthy, console, quiet=True)
+
+
+def _show_table(outcome: Outcome, console: Console, verbose: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("stage", "fault", "outcome"):
+        table.add_column(column, overflow="fold")
+    for attempt in outcome.attempts:
+        style = STYLES[attempt.ending]
+        table.add_row(attempt.stage, attempt.fault, Text(_verdict(attempt), style=style))
+        if attempt.ending is Ending.MISSED or verbose:
+            table.add_row("", "", Text(attempt.summary, style="dim"))
+        if attempt.ending is Ending.MISSED and attempt.reason:
+            table.add_row("", "", Text(attempt.reason, style="dim"))
+    console.print(table)
+    console.print()
+
+
+def _summary(outcome: Outcome) -> str:
+    counts = outcome.counts
+    parts = [f"{counts[ending]} {WORDS[ending]}" for ending in Ending if counts[ending]]
+    state = "interrupted: " if outcome.interrupted else ""
+    code = outcome.exit_code
+    told = ", ".join(parts) or "no fault was planted"
+    return f"{state}{told}; {outcome.seconds:.1f} s; exit {int(code)}"
+
+
+def _write(outcome: Outcome, target: str) -> None:
+    import json
+
+    from rnncheck.results.files import write_atomic
+
+    if not target:
+        return
+    text = json.dumps(_as_json(outcome), indent=2) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        write_atomic(Path(target), text)
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    from rnncheck import __version__
+    from rnncheck.results.encode import plain, to_json
+
+    spec = outcome.spec
+    return {
+        "format": FORMAT,
+        "tool": {"name": "rnncheck", "version": __version__},
+        "command": "selftest",
+        "spec": {"path": spec.path, "name": spec.name, "hash": spec.hash},
+        "seed": spec.seed,
+        "seconds": outcome.seconds,
+        "exit_code": int(outcome.exit_code),
+        "interrupted": outcome.interrupted,
+        "healthy": None if outcome.healthy is None else to_json(outcome.healthy),
+        "faults": [plain(attempt) for attempt in outcome.attempts],
+    }

@@ -1,0 +1,27 @@
+"""Dropout is active while acting and while replaying.
+
+A policy that was never put into eval mode.
+"""
+
+from __future__ import annotations
+
+from tensordict import TensorDictBase
+from torch import nn
+from torch.nn.functional import dropout
+
+from rnncheck.faults.fault import Fault, in_both_modes
+from rnncheck.pipeline.tamper import Call, called_with, inputs_of
+from rnncheck.results.model import Stage
+
+
+def noisy(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+    dropped = {key: dropout(td.get(key), 0.3) for key in inputs_of(module, td)}
+    return called_with(module, call, td, dropped)
+
+
+FAULT = Fault(
+    name="dropout-left-on",
+    stage=Stage.POLICY,
+    expects=("EQ206", "CL406"),
+    plant=in_both_modes(noisy),
+)

@@ -1,0 +1,240 @@
+"""What a planted fault is, and the plants that most of them are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts, Plant
+from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.pipeline.subject import Carrier, carriers
+from rnncheck.pipeline.tamper import Around, Call, altered, has_recurrent_mode, is_recurrent, wrap
+from rnncheck.results.model import Stage
+
+EnvBase = Any  # only the pipeline knows TorchRL
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One way of being wrong. ``expects`` are the checks that must see it: any one of them is enough.
+
+    ``plant`` gets the built parts and returns what changes them, or raises NotApplicable where it finds nothing to
+    take hold of.
+    """
+
+    name: str
+    stage: Stage
+    expects: tuple[str, ...]
+    plant: Plant
+    summary: str = ""  # the first line of the fault's file
+
+
+def carriers_of(parts: Parts) -> list[Carrier]:
+    """The policy's modules that carry state."""
+    found = carriers(parts.policy)
+    if not found:
+        raise NotApplicable("no module of the policy carries state")
+    return found
+
+
+def needs_rows(parts: Parts, count: int = 2) -> None:
+    """A batch of envs."""
+    if parts.env.batch_size.numel() < count:
+        raise NotApplicable("one env alone: there is no other row")
+
+
+def needs_collect(parts: Parts) -> None:
+    """Data that is collected."""
+    if parts.spec.collect is None:
+        raise NotApplicable("the spec has no collect stage")
+
+
+def needs_training(parts: Parts, *sections: str) -> None:
+    """One of these stages behind collection."""
+    if not any(getattr(parts.spec, section) is not None for section in sections):
+        raise NotApplicable(f"the spec has no {' and no '.join(sections)} stage")
+
+
+def needs_recurrent_mode(parts: Parts) -> None:
+    """A policy that has two ways of running."""
+    carriers_of(parts)
+    if not has_recurrent_mode(parts.policy, parts.env):
+        raise NotApplicable("the policy has no recurrent mode")
+
+
+def _only(around: Around, recurrent: bool) -> Around:
+    def run(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+        return around(module, call, td) if is_recurrent() is recurrent else call(td)
+
+    return run
+
+
+def wrapped(around: Around) -> Callable[[nn.Module], nn.Module]:
+    """A hook that puts ``around`` about the call of every carrier of a network."""
+
+    def change(network: nn.Module) -> nn.Module:
+        for carrier in carriers(network):
+            wrap(carrier.module, around)
+        return network
+
+    return change
+
+
+def in_recurrent_mode(around: Around, *needs: Callable[[Parts], None]) -> Plant:
+    """``around`` the policy's carriers while they run over time."""
+
+    def plant(parts: Parts) -> Hooks:
+        needs_recurrent_mode(parts)
+        for need in needs:
+            need(parts)
+        return Hooks(policy=wrapped(_only(around, True)))
+
+    return plant
+
+
+def while_acting(around: Around, *needs: Callable[[Parts], None]) -> Plant:
+    """``around`` the policy's carriers while they run step by step."""
+
+    def plant(parts: Parts) -> Hooks:
+        carriers_of(parts)
+        for need in needs:
+            need(parts)
+        return Hooks(policy=wrapped(_only(around, False)))
+
+    return plant
+
+
+def in_both_modes(around: Around, *needs: Callable[[Parts], None]) -> Plant:
+    """``around`` the policy's carriers whenever they run."""
+
+    def plant(parts: Parts) -> Hooks:
+        carriers_of(parts)
+        for need in needs:
+            need(parts)
+        return Hooks(policy=wrapped(around))
+
+    return plant
+
+
+def flag_keys(parts: Parts) -> tuple[Key, ...]:
+    """The start flags that the env writes: boolean inputs of the policy's carriers."""
+    first = parts.env.reset()
+    reads = [key for one in carriers_of(parts) for key in declared(one.module, "in_keys")]
+    found = [key for key in reads if first.get(key, None) is not None]
+    flags = tuple(dict.fromkeys(k for k in found if first.get(k).dtype is torch.bool))
+    if not flags:
+        raise NotApplicable("the policy reads no start flag from the env")
+    return flags
+
+
+def at_reset(change: Callable[[Tensor, TensorDictBase | None], Tensor]) -> Plant:
+    """The start flags that a reset gives, changed: ``change(flag, what the reset was asked with)``."""
+
+    def plant(parts: Parts) -> Hooks:
+        keys = flag_keys(parts)
+
+        def reset(before: TensorDictBase | None, given: TensorDictBase) -> TensorDictBase:
+            for key in keys:
+                given.set(key, change(given.get(key), before))
+            return given
+
+        return Hooks(env=lambda env: altered(env, reset))
+
+    return plant
+
+
+Remembered = dict[Key, Tensor]
+
+
+def remembering(
+    env: EnvBase, keys: Sequence[Key], reset: Callable[[Remembered, TensorDictBase], None]
+) -> EnvBase:
+    """``env`` whose resets are changed by ``reset(last, given)``; ``last`` holds what the last step gave of ``keys``."""
+    last: Remembered = {}
+
+    def note(before: TensorDictBase, given: TensorDictBase) -> TensorDictBase:
+        for key in keys:
+            value = given.get(key, None)
+            value = before.get(("next", *key), None) if value is None else value
+            if value is not None:
+                last[key] = value.clone()
+        return given
+
+    def change(before: TensorDictBase | None, given: TensorDictBase) -> TensorDictBase:
+        reset(last, given)
+        return given
+
+    return altered(env, change, note)
+
+
+def keeping_state(
+    parts: Parts,
+    choose: Callable[[Carrier], Sequence[Key]],
+    mix: Callable[[Tensor], Tensor] | None = None,
+) -> Callable[[EnvBase], EnvBase]:
+    """A hook for envs whose resets leave the chosen states as they were, or what ``mix`` leaves of them."""
+    keys = [key for one in carriers_of(parts) for key in choose(one)]
+
+    def keep(last: Remembered, given: TensorDictBase) -> None:
+        for key in keys:
+            if key in last and given.get(key, None) is not None:
+                given.set(key, last[key] if mix is None else mix(last[key]))
+
+    return lambda env: remembering(env, keys, keep)
+
+
+def on_samples(change: Callable[[TensorDictBase, Parts], TensorDictBase], *sections: str) -> Plant:
+    """Training batches, changed; one of ``sections`` must be there."""
+
+    def plant(parts: Parts) -> Hooks:
+        needs_collect(parts)
+        needs_training(parts, *(sections or ("replay", "advantage", "loss")))
+        return Hooks(sample=lambda td: change(td.clone(), parts))
+
+    return plant
+
+
+def around_loss(around: Callable[[Any, TensorDictBase, Parts], Any]) -> Plant:
+    """``around(call, batch, parts)`` in the place of the loss."""
+
+    def plant(parts: Parts) -> Hooks:
+        needs_training(parts, "loss")
+        return Hooks(loss=lambda loss: _called(loss, around, parts))
+
+    return plant
+
+
+def reading(call: Any, td: TensorDictBase, values: dict[Key, Tensor]) -> Any:
+    """``call`` on a batch with other ``values``; what it writes into its batch goes into ``td`` as well."""
+    work = td.copy()
+    for key, value in values.items():
+        work.set(key, value)
+    before = {key: work.get(key) for key in tensor_keys(work)}
+    out = call(work)
+    for key in tensor_keys(work):
+        if work.get(key) is not before.get(key):
+            td.set(key, work.get(key))
+    return out
+
+
+def around_estimator(around: Callable[[Any, TensorDictBase, Parts], Any]) -> Plant:
+    """``around(call, batch, parts)`` in the place of the value estimator."""
+
+    def plant(parts: Parts) -> Hooks:
+        needs_training(parts, "advantage")
+        return Hooks(estimator=lambda estimator: _called(estimator, around, parts))
+
+    return plant
+
+
+def _called(
+    function: Any, around: Callable[[Any, TensorDictBase, Parts], Any], parts: Parts
+) -> Any:
+    if isinstance(function, nn.Module):
+        return wrap(function, lambda _module, call, td: around(call, td, parts))
+    return lambda td: around(function, td, parts)

@@ -1,0 +1,35 @@
+"""A truncated episode's successor begins without a start flag.
+
+A flag made of `terminated` where `done` was meant. Every episode is truncated early, so that it happens.
+"""
+
+from __future__ import annotations
+
+from tensordict import TensorDictBase
+
+from rnncheck.faults.fault import Fault, Remembered, flag_keys, remembering
+from rnncheck.pipeline.hooks import Hooks, Parts
+from rnncheck.pipeline.tamper import shortened
+from rnncheck.results.model import Stage
+
+STEPS = 9  # of an episode, so that a few of them are truncated in any recording
+ENDED = ("terminated",)
+
+
+def plant(parts: Parts) -> Hooks:
+    keys = flag_keys(parts)
+
+    def lower(last: Remembered, given: TensorDictBase) -> None:
+        for key in keys if ENDED in last else ():
+            flag = given.get(key)
+            given.set(key, flag & last[ENDED].reshape(flag.shape))
+
+    return Hooks(env=lambda env: remembering(shortened(env, STEPS), [ENDED], lower))
+
+
+FAULT = Fault(
+    name="flag-at-termination-only",
+    stage=Stage.ENV,
+    expects=("WR109", "CL405"),
+    plant=plant,
+)

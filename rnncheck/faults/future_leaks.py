@@ -1,0 +1,30 @@
+"""Recurrent mode sees the next step.
+
+A bidirectional layer, or a convolution over time without causal padding.
+"""
+
+from __future__ import annotations
+
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.faults.fault import Fault, in_recurrent_mode
+from rnncheck.pipeline.tamper import Call, called_with, inputs_of
+from rnncheck.results.model import Stage
+
+
+def ahead(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+    values = {key: _mixed(td.get(key), td.ndim - 1) for key in inputs_of(module, td)}
+    return called_with(module, call, td, values)
+
+
+def _mixed(value: Tensor, time: int) -> Tensor:
+    return 0.7 * value + 0.3 * value.roll(-1, time)
+
+
+FAULT = Fault(
+    name="future-leaks",
+    stage=Stage.POLICY,
+    expects=("BD304", "EQ201"),
+    plant=in_recurrent_mode(ahead),
+)

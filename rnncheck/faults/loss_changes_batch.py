@@ -1,0 +1,29 @@
+"""The loss writes into the batch that it is given.
+
+A second epoch over the same batch then trains on other rewards.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensordict import TensorDictBase
+
+from rnncheck.faults.fault import Fault, around_loss
+from rnncheck.pipeline.hooks import Parts
+from rnncheck.results.model import Stage
+
+
+def rewriting(call: Any, td: TensorDictBase, parts: Parts) -> Any:
+    for key in (("next", "reward"), "advantage", "value_target"):
+        if key in td.keys(True):
+            td.get(key).mul_(0.5)
+    return call(td)
+
+
+FAULT = Fault(
+    name="loss-changes-batch",
+    stage=Stage.LOSS,
+    expects=("LS705",),
+    plant=around_loss(rewriting),
+)

@@ -1,0 +1,31 @@
+"""Recurrent mode resets one of several states and lets the other run on.
+
+Of an LSTM's two states, c is forgotten where sequences are cut.
+"""
+
+from __future__ import annotations
+
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.faults.fault import Fault, in_recurrent_mode
+from rnncheck.faults.one_state_not_reset import two_states
+from rnncheck.pipeline.tamper import Call, State, by_steps, choose
+from rnncheck.results.model import Stage
+
+
+def kept(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+    return by_steps(module, call, td, _all_but_last)
+
+
+def _all_but_last(starts: Tensor, state: State, stored: State) -> State:
+    *reset, last = state
+    return {last: state[last], **{k: choose(starts, stored[k], state[k]) for k in reset}}
+
+
+FAULT = Fault(
+    name="one-state-crosses-reset",
+    stage=Stage.POLICY,
+    expects=("BD301", "BD307", "EQ201"),
+    plant=in_recurrent_mode(kept, two_states),
+)

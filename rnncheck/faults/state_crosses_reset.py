@@ -1,0 +1,25 @@
+"""Recurrent mode ignores the start flags inside a sequence.
+
+A whole batch given to the RNN as one sequence.
+"""
+
+from __future__ import annotations
+
+from tensordict import TensorDictBase
+from torch import nn
+
+from rnncheck.faults.fault import Fault, in_recurrent_mode
+from rnncheck.pipeline.tamper import Call, called_with, lowered
+from rnncheck.results.model import Stage
+
+
+def deaf(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+    return called_with(module, call, td, lowered(module, td))
+
+
+FAULT = Fault(
+    name="state-crosses-reset",
+    stage=Stage.POLICY,
+    expects=("BD301", "EQ201"),
+    plant=in_recurrent_mode(deaf),
+)

@@ -1,0 +1,33 @@
+"""Neither the env nor the policy resets the state while acting: it runs on into the next episode.
+
+A cell that was never told where an episode begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensordict import TensorDictBase
+from torch import nn
+
+from rnncheck.faults.fault import Fault, keeping_state, while_acting
+from rnncheck.pipeline.hooks import Hooks, Parts
+from rnncheck.pipeline.tamper import Call, called_with, lowered
+from rnncheck.results.model import Stage
+
+
+def deaf(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+    return called_with(module, call, td, lowered(module, td))
+
+
+def plant(parts: Parts) -> Hooks:
+    hooks = while_acting(deaf)(parts)
+    return replace(hooks, env=keeping_state(parts, lambda carrier: carrier.keys))
+
+
+FAULT = Fault(
+    name="state-survives-acting",
+    stage=Stage.POLICY,
+    expects=("BD302", "CL403", "BD307"),
+    plant=plant,
+)

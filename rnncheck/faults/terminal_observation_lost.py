@@ -1,0 +1,49 @@
+"""The last observation of an episode is the first one of the next.
+
+An auto-resetting env whose terminal observation is never seen. Every episode is truncated early, so that a target
+bootstraps from it.
+"""
+
+from __future__ import annotations
+
+from tensordict import TensorDictBase
+
+from rnncheck.faults.fault import Fault, needs_collect
+from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.keys import Key, as_key
+from rnncheck.pipeline.subject import next_key
+from rnncheck.pipeline.tamper import choose, present, shortened
+from rnncheck.results.model import Stage
+
+STEPS = 9  # of an episode
+DONE = ("next", "done")
+
+
+def plant(parts: Parts) -> Hooks:
+    needs_collect(parts)
+    spec = parts.env.full_observation_spec
+    keys = [as_key(key) for key in spec.keys(True, True) if spec[key].dtype.is_floating_point]
+    if ("done",) not in [as_key(key) for key in parts.env.done_keys]:
+        raise NotApplicable("the env has no entry called done")
+
+    def from_reset(batch: TensorDictBase) -> TensorDictBase:
+        ended = batch.get(DONE).reshape(*batch.shape, -1).any(-1)
+        ended[..., -1] = False  # what comes after the batch is not in it
+        for key in _both(batch, keys):
+            later = batch.get(key).roll(-1, batch.ndim - 1)
+            batch.set(next_key(key), choose(ended, later, batch.get(next_key(key))))
+        return batch
+
+    return Hooks(env=lambda env: shortened(env, STEPS), batch=from_reset)
+
+
+def _both(batch: TensorDictBase, keys: list[Key]) -> list[Key]:
+    return [key for key in present(batch, keys) if present(batch, [next_key(key)])]
+
+
+FAULT = Fault(
+    name="terminal-observation-lost",
+    stage=Stage.COLLECT,
+    expects=("VL603",),
+    plant=plant,
+)

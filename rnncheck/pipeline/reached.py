@@ -1,0 +1,43 @@
+"""Which trained parameters of a loss belong to recurrent modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.subject import carriers
+
+
+def recurrent_parameters(loss: Any, pipeline: Pipeline) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Trained parameters of the recurrent modules inside ``loss``, by name, and all other trained ones.
+
+    A TorchRL loss holds its networks' parameters by name; a loss of the user's holds the modules themselves.
+    """
+    trained = _trained(loss)
+    paths = _recurrent_paths(pipeline)
+    recurrent = {n: p for n, p in trained.items() if any(path in _plain(n) for path in paths)}
+    ids = {id(p) for p in recurrent.values()}
+    return recurrent, [p for p in trained.values() if id(p) not in ids]
+
+
+def _trained(loss: Any) -> dict[str, Tensor]:
+    if not isinstance(loss, nn.Module):
+        return {}
+    return {name: p for name, p in loss.named_parameters() if p.requires_grad}
+
+
+def _recurrent_paths(pipeline: Pipeline) -> set[str]:
+    """Where recurrent parameters sit in policy and critic, as ``module.0.lstm.weight_ih_l0``."""
+    found = set()
+    for network in (pipeline.policy, pipeline.critic):
+        for carrier in carriers(network) if network is not None else []:
+            prefix = f"{carrier.path}." if carrier.path else ""
+            found |= {prefix + name for name, _ in carrier.module.named_parameters()}
+    return found
+
+
+def _plain(name: str) -> str:
+    """A functional parameter's name (``value_network_params.module_0_lstm_weight``) in dots."""
+    return name.replace("_params.", "_params.").replace("__", ".")

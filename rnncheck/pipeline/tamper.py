@@ -1,0 +1,234 @@
+"""Tools for changing a live pipeline from outside: around a module's call, behind an env's transforms."""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+from torchrl.envs import Compose, EnvBase, TransformedEnv
+from torchrl.envs.transforms import StepCounter, TensorDictPrimer, Transform
+from torchrl.modules import set_recurrent_mode
+from torchrl.modules.tensordict_module.rnn import recurrent_mode
+
+from rnncheck.pipeline.envs import flat
+from rnncheck.pipeline.keys import Key, as_key, declared, tensor_keys
+from rnncheck.pipeline.modes import ModeQueries, measuring
+from rnncheck.pipeline.stock import rnn_of, state_shapes
+from rnncheck.pipeline.subject import next_key
+
+Call = Callable[[TensorDictBase], TensorDictBase]
+Around = Callable[[nn.Module, Call, TensorDictBase], TensorDictBase]
+State = dict[Key, Tensor]
+Step = Callable[[Tensor, State, State], State]
+EnvChange = Callable[[TensorDictBase | None, TensorDictBase], TensorDictBase]
+
+
+def mode(recurrent: bool) -> AbstractContextManager[Any]:
+    """Recurrent or sequential mode inside the context."""
+    context: AbstractContextManager[Any] = set_recurrent_mode(recurrent)
+    return context
+
+
+def is_recurrent() -> bool:
+    """Whether recurrent mode is on."""
+    return bool(recurrent_mode())
+
+
+def wrap(module: nn.Module, around: Around) -> nn.Module:
+    """``module`` with ``around`` in the place of its forward; type, keys, parameters and copies stay its own."""
+    original = type(module)
+
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        call = partial(original.forward, self)
+        if not args or not isinstance(args[0], TensorDictBase):
+            return call(*args, **kwargs)
+        return around(self, lambda td: call(td, *args[1:], **kwargs), args[0])
+
+    def fill(namespace: dict[str, Any]) -> None:
+        namespace.update(forward=forward, __module__=original.__module__)
+
+    module.__class__ = types.new_class(original.__name__, (original,), {}, fill)
+    return module
+
+
+def called_with(module: nn.Module, call: Call, td: TensorDictBase, values: State) -> TensorDictBase:
+    """What ``call`` writes when it reads ``values``; of ``td`` only the module's outputs change."""
+    work = td.copy()
+    for key, value in values.items():
+        work.set(key, value)
+    out = call(work)
+    for key in declared(module, "out_keys"):
+        if out.get(key, None) is not None:
+            td.set(key, out.get(key))
+    return td
+
+
+def flags_of(module: nn.Module, td: TensorDictBase) -> tuple[Key, ...]:
+    """The start flags that the module reads: its boolean inputs."""
+    keys = declared(module, "in_keys")
+    return tuple(k for k in keys if _is(td, k) and td.get(k).dtype is torch.bool)
+
+
+def carry_of(module: nn.Module) -> tuple[Key, ...]:
+    """The state that the module reads and writes back under ``next``."""
+    writes = declared(module, "out_keys")
+    return tuple(key for key in declared(module, "in_keys") if next_key(key) in writes)
+
+
+def inputs_of(module: nn.Module, td: TensorDictBase) -> tuple[Key, ...]:
+    """What the module reads of each step: floating entries, no state."""
+    mine = set(carry_of(module))
+    keys = [key for key in declared(module, "in_keys") if key not in mine and _is(td, key)]
+    return tuple(key for key in keys if td.get(key).is_floating_point())
+
+
+def outputs_of(module: nn.Module) -> tuple[Key, ...]:
+    """What the module writes to the root."""
+    return tuple(key for key in declared(module, "out_keys") if key[0] != "next")
+
+
+def _is(td: TensorDictBase, key: Key) -> bool:
+    return isinstance(td.get(key, None), Tensor)
+
+
+def starts_of(module: nn.Module, td: TensorDictBase) -> Tensor:
+    """``[*batch]``: any start flag of the step."""
+    found = [td.get(key).reshape(*td.batch_size, -1).any(-1) for key in flags_of(module, td)]
+    return torch.stack(found).any(0) if found else torch.zeros(td.batch_size, dtype=torch.bool)
+
+
+def lowered(module: nn.Module, td: TensorDictBase) -> State:
+    """The start flags, all false."""
+    return {key: torch.zeros_like(td.get(key)) for key in flags_of(module, td)}
+
+
+def choose(mask: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """``left`` where ``mask`` ``[*batch]``."""
+    return torch.where(mask.reshape(*mask.shape, *([1] * (right.ndim - mask.ndim))), left, right)
+
+
+def by_steps(module: nn.Module, call: Call, td: TensorDictBase, step: Step) -> TensorDictBase:
+    """The module over the last batch dimension, one sequential step after the other.
+
+    ``step(starts, state, stored)`` gives the state that a step begins with, out of the one before and the stored one.
+    """
+    time, starts, outs = td.ndim - 1, starts_of(module, td), list[TensorDictBase]()
+    state: State = {}
+    with mode(False):
+        for t in range(td.shape[-1]):
+            now = td[..., t].copy()
+            stored = {key: now.get(key) for key in carry_of(module)}
+            state = step(starts[..., t], state, stored) if state else stored
+            outs.append(called_with(module, call, now, {**lowered(module, now), **state}))
+            state = {key: now.get(next_key(key)) for key in carry_of(module)}
+    for key in declared(module, "out_keys"):
+        td.set(key, torch.stack([out.get(key) for out in outs], time))
+    return td
+
+
+def gates_of(module: nn.Module) -> list[Tensor]:
+    """The weights of a stock LSTM or GRU whose first rows are its gates, one block each; empty for others."""
+    rnn = rnn_of(module)
+    return [] if rnn is None else [p for name, p in rnn.named_parameters() if "weight" in name]
+
+
+def rename_keys(
+    network: nn.Module,
+    read: Mapping[Key, Key] | None = None,
+    written: Mapping[Key, Key] | None = None,
+) -> None:
+    """Rename what the network and its parts declare to read and write."""
+    for part in network.modules():
+        for name, new in (("in_keys", read or {}), ("out_keys", written or {})):
+            old = declared(part, name)
+            if set(old) & set(new):
+                setattr(part, name, [new.get(key, key) for key in old])
+
+
+def stock_shapes(module: nn.Module) -> list[tuple[int, ...]]:
+    """The shapes of a stock module's states; empty for others."""
+    rnn = rnn_of(module)
+    return [] if rnn is None else state_shapes(module, rnn)
+
+
+# --- envs ------------------------------------------------------------------------------------
+
+
+class Altered(Transform):
+    """Changes what a reset and a step give, without saying so in the specs."""
+
+    def __init__(self, reset: EnvChange | None = None, step: EnvChange | None = None) -> None:
+        super().__init__()
+        self.changes = (reset, step)
+
+    def _reset(self, tensordict: TensorDictBase, tensordict_reset: TensorDictBase) -> Any:
+        change = self.changes[0]
+        return change(tensordict, tensordict_reset) if change else tensordict_reset
+
+    def _step(self, tensordict: TensorDictBase, next_tensordict: TensorDictBase) -> Any:
+        change = self.changes[1]
+        return change(tensordict, next_tensordict) if change else next_tensordict
+
+
+def altered(env: EnvBase, reset: EnvChange | None = None, step: EnvChange | None = None) -> EnvBase:
+    """``env`` with a change behind all its transforms: ``change(before, given)`` returns what is given instead."""
+    changed: EnvBase = env.append_transform(Altered(reset, step))
+    return changed
+
+
+def shortened(env: EnvBase, steps: int) -> EnvBase:
+    """``env`` whose episodes are truncated after ``steps``."""
+    key = "rnncheck_step_count"
+    changed: EnvBase = env.append_transform(StepCounter(max_steps=steps, step_count_key=key))
+    return changed
+
+
+def own_primers(env: EnvBase) -> list[TensorDictPrimer]:
+    """The state primers that stand in the env's own chain of transforms, where they can be exchanged."""
+    found = flat(env.transform) if isinstance(env, TransformedEnv) else ()
+    return [one for one in found if isinstance(one, TensorDictPrimer)]
+
+
+def with_primers(env: EnvBase, change: Callable[[TensorDictPrimer], Transform | None]) -> EnvBase:
+    """``env`` with each of its own primers changed; None leaves it out."""
+    kept = [
+        change(one) if isinstance(one, TensorDictPrimer) else one.clone()
+        for one in flat(env.transform)
+    ]
+    return TransformedEnv(env.base_env, Compose(*(one for one in kept if one is not None)))
+
+
+def random_primer(primer: TensorDictPrimer) -> TensorDictPrimer:
+    """The same states, drawn anew at every reset."""
+    return TensorDictPrimer(primers=primer.primers.clone(), random=True, expand_specs=True)
+
+
+def renamed_primer(primer: TensorDictPrimer, suffix: str) -> TensorDictPrimer:
+    """The same states under other keys."""
+    old = primer.primers
+    keys = [as_key(key) for key in old.keys(True, True)]
+    named = {(*key[:-1], key[-1] + suffix): old[key].clone() for key in keys}
+    return TensorDictPrimer(primers={_plain(k): v for k, v in named.items()}, expand_specs=True)
+
+
+def _plain(key: Key) -> str | Key:
+    return key[0] if len(key) == 1 else key
+
+
+def present(td: TensorDictBase | None, keys: Iterable[Key]) -> tuple[Key, ...]:
+    """Those of ``keys`` that ``td`` holds."""
+    return () if td is None else tuple(key for key in keys if key in tensor_keys(td))
+
+
+def has_recurrent_mode(policy: nn.Module, env: EnvBase) -> bool:
+    """Whether a copy of the policy asks for the mode when it acts."""
+    with ModeQueries() as queries, measuring(recurrent=False), suppress(Exception):
+        copy.deepcopy(policy)(env.reset())
+    return queries.count > 0

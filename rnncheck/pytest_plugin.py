@@ -1,0 +1,200 @@
+"""``pytest --rnncheck rnncheck.yaml``: one test for each check, and a fixture for factories of one's own.
+
+    rnncheck.yaml::BD301 state-crosses-reset
+
+The pipeline of a spec is built once, when its first test runs, and closed after its last one. A skipped or vacuous
+check skips its test with the reason; a warning passes with a pytest warning. Nothing heavy is imported without a use.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from _pytest._code.code import ExceptionInfo, TerminalRepr
+
+    from rnncheck.checks.evidence import Evidence
+    from rnncheck.pipeline.build import Builder
+    from rnncheck.results.model import CheckResult, Run
+    from rnncheck.spec.model import Spec
+
+OPTION = "rnncheck"
+
+
+class RnncheckWarning(UserWarning):
+    """A check of severity warning failed."""
+
+
+class CheckFailed(Exception):
+    """A check failed or crashed; the text is what the console shows."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--rnncheck SPEC``, several times if wanted."""
+    group = parser.getgroup("rnncheck", "recurrent pipelines")
+    group.addoption(
+        "--rnncheck",
+        action="append",
+        default=[],
+        dest=OPTION,
+        metavar="SPEC",
+        help="collect one test for each rnncheck check of this spec file; repeatable",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The spec files join what is collected, unless the command line names tests of theirs already."""
+    named = {_resolved(config, arg.partition("::")[0]) for arg in config.args}
+    for value in config.getoption(OPTION):
+        path = _resolved(config, value)
+        if not path.is_file():
+            raise pytest.UsageError(f"--rnncheck {value}: there is no such file")
+        if path not in named:
+            config.args.append(str(path))
+
+
+def _resolved(config: pytest.Config, path: str) -> Path:
+    return (config.invocation_params.dir / path).resolve()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SpecFile | None:
+    """The spec files that ``--rnncheck`` names."""
+    wanted = parent.config.getoption(OPTION)
+    if file_path.resolve() not in {_resolved(parent.config, value) for value in wanted}:
+        return None
+    made: SpecFile = SpecFile.from_parent(parent, path=file_path)
+    return made
+
+
+class SpecFile(pytest.File):
+    """A spec: its checks are its tests, its pipeline lives from the first to the last of them."""
+
+    evidence: Evidence
+    builder: Builder
+
+    def collect(self) -> Iterator[CheckItem]:
+        """One item for each check that the spec's own ``select`` and ``ignore`` leave."""
+        from rnncheck.checks.catalogue import entries, match
+
+        settings = self.spec().verify
+        chosen = match(settings.select) if settings.select else entries()
+        dropped = match(settings.ignore) if settings.ignore else ()
+        for entry in chosen:
+            if entry not in dropped:
+                yield CheckItem.from_parent(self, name=f"{entry.code} {entry.name}")
+
+    def spec(self) -> Spec:
+        """The spec; what is wrong with it is a collection error in its own words."""
+        from rnncheck.errors import UserError
+        from rnncheck.spec.load import load_spec
+
+        try:
+            return load_spec(self.path)
+        except UserError as error:
+            raise self.CollectError(str(error)) from None
+
+    def setup(self) -> None:
+        """Build the pipeline and run its stages."""
+        from rnncheck.checks.evidence import Evidence
+        from rnncheck.errors import UserError
+        from rnncheck.pipeline.build import Builder
+        from rnncheck.pipeline.quiet import calm
+
+        try:
+            with calm():
+                self.builder = Builder(self.spec())
+                self.addfinalizer(self.builder.close)
+                for stage in self.builder.stages:
+                    self.builder.run(stage)
+        except UserError as error:
+            raise CheckFailed(str(error)) from None
+        if self.builder.pipeline is None:
+            raise CheckFailed(self.trouble())
+        self.evidence = Evidence(self.builder.pipeline)
+        self.addfinalizer(self.evidence.close)
+
+    def trouble(self) -> str:
+        """What the stages raised; empty when they ran."""
+        raised = self.builder.failures.values()
+        return "\n".join(f"the pipeline raised in {error}" for error in raised)
+
+    def repr_failure(
+        self, excinfo: ExceptionInfo[BaseException], style: Any = None
+    ) -> str | TerminalRepr:
+        """Our own sentences instead of a traceback through this file."""
+        return _told(excinfo) or super().repr_failure(excinfo)
+
+
+class CheckItem(pytest.Item):
+    """One check."""
+
+    parent: SpecFile
+
+    def runtest(self) -> None:
+        """Ask the check and turn its outcome into a test's."""
+        from rnncheck.checks.run import run_rule
+        from rnncheck.checks.select import select_rules
+        from rnncheck.pipeline.quiet import calm
+
+        (rule,) = select_rules([self.name.partition(" ")[0]])
+        with calm():
+            result = run_rule(rule, self.parent.evidence)
+        self._conclude(result)
+
+    def _conclude(self, result: CheckResult) -> None:
+        from rnncheck.results.model import Outcome
+
+        strict = self.parent.evidence.pipeline.spec.verify.strict
+        if result.fails(strict=strict) or result.outcome is Outcome.ERROR:
+            raise CheckFailed(described(result, self.parent.trouble()))
+        if result.outcome is Outcome.FAILED:
+            warnings.warn(described(result), RnncheckWarning, stacklevel=1)
+        if result.outcome in (Outcome.SKIPPED, Outcome.VACUOUS):
+            if trouble := self.parent.trouble():  # a pipeline that broke must not look verified
+                raise CheckFailed(trouble)
+            pytest.skip(f"{result.outcome}: {result.reason}")
+
+    def repr_failure(
+        self, excinfo: ExceptionInfo[BaseException], style: Any = None
+    ) -> str | TerminalRepr:
+        """The finding's text instead of a traceback through the checks."""
+        return _told(excinfo) or super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """The spec and the check, for the report's heading."""
+        return self.path, None, self.name
+
+
+def _told(excinfo: ExceptionInfo[BaseException]) -> str:
+    return str(excinfo.value) if isinstance(excinfo.value, CheckFailed) else ""
+
+
+def described(result: CheckResult, trouble: str = "") -> str:
+    """A check's findings as the console shows them, or why it crashed."""
+    from rnncheck.report.console import render_check
+
+    if result.findings:
+        return render_check(result)
+    return "\n".join(filter(None, [f"{result.code} {result.name}: {result.reason}", trouble]))
+
+
+@pytest.fixture
+def rnncheck_verify() -> Callable[..., Run]:
+    """``rnncheck.verify`` that fails the test with what was found; returns the Run.
+
+    def test_my_policy(rnncheck_verify):
+        rnncheck_verify(policy=make_policy, env=make_env)
+    """
+    from rnncheck.api import verify
+
+    def run(*args: Any, **kwargs: Any) -> Run:
+        done = verify(*args, **kwargs)
+        done.raise_for_findings()
+        return done
+
+    return run

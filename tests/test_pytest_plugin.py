@@ -1,0 +1,168 @@
+"""The pytest plugin, run by pytest in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SPEC = (ROOT / "fixtures" / "specs" / "cartpole_dqn.yaml").read_text()
+SMALL = SPEC + "verify: {select: [WR101, WR102, WR106, BD301]}\n"
+NO_PRIMER = SPEC.replace("  # primers: auto ", "  primers: manual #").replace(
+    "frames_per_batch: 256", "frames_per_batch: 64"
+)
+WARNING = """\
+schema: 1
+name: warns
+env:
+  use: GymEnv
+  env_name: CartPole-v1
+  primers: manual
+  transforms:
+    - InitTracker
+    - {use: TensorDictPrimer, random: true, primers: {factory: "states:specs"}}
+policy:
+  modules:
+    - {use: GRUModule, in_keys: [observation, h], out_keys: [f, [next, h]], hidden_size: 6}
+    - {use: MLP, in_keys: [f], out_keys: [action_value], num_cells: [], out_features: auto}
+    - QValueModule
+verify: {select: [WR105]}
+"""
+STATES = """\
+from torchrl.data import Composite, Unbounded
+
+def specs():
+    return Composite(h=Unbounded(shape=(1, 6)))
+"""
+
+Result = subprocess.CompletedProcess[str]
+
+
+def run(folder: Path, *args: str, **files: str) -> Result:
+    """pytest with the plugin, as a process: it must not share torch with this one."""
+    for name, text in files.items():
+        (folder / name.replace("_yaml", ".yaml").replace("_py", ".py")).write_text(text)
+    loaded = [] if _is_installed() else ["-p", "rnncheck.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", *loaded, "-p", "no:cacheprovider", *args]
+    env = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    env.pop("PYTEST_ADDOPTS", None)
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def _is_installed() -> bool:
+    from importlib.metadata import entry_points
+
+    return any(one.value == "rnncheck.pytest_plugin" for one in entry_points(group="pytest11"))
+
+
+def test_one_test_for_each_check(tmp_path: Path) -> None:
+    done = run(tmp_path, "--rnncheck", "a.yaml", "-v", "-rs", a_yaml=SMALL)
+    assert done.returncode == 0, done.stdout
+    assert "a.yaml::BD301 state-crosses-reset PASSED" in done.stdout
+    assert "a.yaml::WR106 state-key-shared SKIPPED" in done.stdout
+    assert "vacuous: there is at most one recurrent module" in done.stdout
+    assert "3 passed, 1 skipped" in done.stdout
+
+
+def test_one_check_by_its_node_id(tmp_path: Path) -> None:
+    node = "a.yaml::BD301 state-crosses-reset"
+    done = run(tmp_path, "--rnncheck", "a.yaml", node, a_yaml=SMALL)
+    assert "1 passed" in done.stdout, done.stdout
+
+
+def test_it_joins_the_other_tests_and_is_collected_once(tmp_path: Path) -> None:
+    test = "def test_mine():\n    pass\n"
+    files = {"a_yaml": SMALL, "test_mine_py": test}
+    done = run(tmp_path, "--rnncheck", "a.yaml", "--collect-only", "-q", **files)
+    assert "5 tests collected" in done.stdout, done.stdout
+    done = run(tmp_path, "--rnncheck", "a.yaml", "test_mine.py", "--collect-only", "-q", **files)
+    assert "5 tests collected" in done.stdout, done.stdout
+
+
+def test_findings_are_shown_as_in_the_console(tmp_path: Path) -> None:
+    args = ("--rnncheck", "a.yaml", "-k", "WR103 or CL401", "-W", "ignore")
+    done = run(tmp_path, *args, a_yaml=NO_PRIMER)
+    assert done.returncode == 1, done.stdout
+    assert "WR103 missing-state-primer  error" in done.stdout
+    assert "  fix        " in done.stdout
+    assert "Traceback" not in done.stdout
+    assert "pytest_plugin.py" not in done.stdout
+
+
+def test_a_warning_passes_with_a_pytest_warning(tmp_path: Path) -> None:
+    done = run(tmp_path, "--rnncheck", "a.yaml", a_yaml=WARNING, states_py=STATES)
+    assert "RnncheckWarning: WR105" in done.stdout, done.stdout
+    assert "1 passed" in done.stdout
+    strict = WARNING.replace("[WR105]", "[WR105], strict: true")
+    done = run(tmp_path, "--rnncheck", "a.yaml", a_yaml=strict, states_py=STATES)
+    assert "1 failed" in done.stdout, done.stdout
+
+
+def test_mistakes_are_told_without_a_traceback(tmp_path: Path) -> None:
+    missing = run(tmp_path, "--rnncheck", "nowhere.yaml")
+    assert missing.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "there is no such file" in missing.stderr
+    typo = run(tmp_path, "--rnncheck", "a.yaml", a_yaml=SMALL.replace("policy:", "polici:"))
+    assert typo.returncode == pytest.ExitCode.INTERRUPTED
+    assert "did you mean 'policy'" in typo.stdout, typo.stdout
+    wrong = SMALL.replace("hidden_size", "hiden_size")
+    built = run(tmp_path, "--rnncheck", "a.yaml", a_yaml=wrong)
+    assert built.returncode == 1
+    assert "hidden_size" in built.stdout
+    assert "Traceback" not in built.stdout
+
+
+def test_torch_stays_out_without_the_option(tmp_path: Path) -> None:
+    test = "import sys\ndef test_mine():\n    assert 'torch' not in sys.modules\n"
+    done = run(tmp_path, test_mine_py=test)
+    assert "1 passed" in done.stdout, done.stdout
+
+
+def test_the_fixture_fails_with_the_findings(tmp_path: Path) -> None:
+    test = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from test_api import make_deaf_policy, make_env, make_policy
+
+def test_sound(rnncheck_verify):
+    assert rnncheck_verify(policy=make_policy, env=make_env, select=["BD301"]).verdict == "verified"
+
+def test_deaf(rnncheck_verify):
+    rnncheck_verify(policy=make_deaf_policy, env=make_env, select=["BD301"])
+"""
+    done = run(tmp_path, test_mine_py=test)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert "BD301 state-crosses-reset: " in done.stdout
+
+
+def test_a_pipeline_that_breaks_does_not_look_verified(tmp_path: Path) -> None:
+    factory = '\nenv: {factory: "broken:make_env"}\n'
+    head, _, tail = SMALL.partition("\nenv:\n")
+    text = head + factory + "policy:" + tail.partition("\npolicy:")[2]
+    broken = """
+from torchrl.envs import GymEnv, InitTracker, TransformedEnv
+from torchrl.modules import LSTMModule
+
+class Motor(GymEnv):
+    steps = 0
+    def _step(self, td):
+        self.steps += 1
+        if self.steps > 40:
+            raise RuntimeError("the motor broke")
+        return super()._step(td)
+
+def make_env():
+    env = TransformedEnv(Motor("CartPole-v1", categorical_action_encoding=True), InitTracker())
+    primer = LSTMModule(4, 64, in_key="a", out_key="b").make_tensordict_primer()
+    return env.append_transform(primer)
+"""
+    select = text.replace("[WR101, WR102, WR106, BD301]", "[CL404]")
+    done = run(tmp_path, "--rnncheck", "a.yaml", a_yaml=select, broken_py=broken)
+    assert "1 failed" in done.stdout, done.stdout
+    assert "the motor broke" in done.stdout
