@@ -73,8 +73,8 @@ def run_loss(
     its unreduced form where it has one. Raises Skip where the loss raises.
     """
     network = copied(loss_of(evidence)) if loss is None else loss
-    batch = (sample.td if td is None else td).copy()
-    before = batch.clone()
+    before = sample.td if td is None else td
+    batch = before.clone()  # a loss may write in place
     try:
         with ambient(seed), Targets(network) as targets, unreduced(network, per_element) as parted:
             total, parts = total_of(network(batch))

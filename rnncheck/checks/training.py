@@ -148,7 +148,7 @@ def make_sample(evidence: Evidence, td: TensorDictBase) -> Sample:
 def _mask(rows: TensorDictBase, shape: torch.Size) -> tuple[Tensor, bool]:
     for key in MASKS:
         mask = rows.get(key, None)
-        if mask is not None and mask.numel() == shape.numel():
+        if isinstance(mask, Tensor) and mask.numel() == shape.numel():
             return mask.reshape(shape).bool(), not bool(mask.all())
     return torch.ones(shape, dtype=torch.bool), False
 

@@ -69,7 +69,10 @@ def padding(sample: Sample) -> Tensor:
     invented = (sample.ids < 0) & sample.valid
     repeated = torch.zeros_like(invented)
     repeated[:, 1:] = (sample.ids[:, 1:] == sample.ids[:, :-1]) & (sample.ids[:, 1:] >= 0)
-    return invented | (repeated & sample.valid)
+    to_the_end = (
+        repeated.flip(1).long().cumprod(1).flip(1).bool()
+    )  # a step drawn twice is no padding
+    return invented | (to_the_end & sample.valid)
 
 
 def _unmasked(evidence: Evidence, number: int, invented: Tensor) -> Finding:
