@@ -53,6 +53,7 @@ CHOICES = [
     "learned_start",
     "meta_trial",
     "padded_trajectories",
+    "parallel_scan",
     "previous_action",
     "random_frames_then_reset",
     "running_normalisation",
@@ -164,6 +165,12 @@ def test_a_deliberate_choice_is_not_blamed(name: str) -> None:
     run = verified(DELIBERATE / f"{name}.yaml")
     assert (run.exit_code, failed(run)) == (ExitCode.VERIFIED, set())
     assert silent(run).keys() <= IDLE
+
+
+def test_what_is_rounding_alone_passes_with_a_remark() -> None:
+    run = verified(DELIBERATE / "parallel_scan.yaml")
+    said = {check.code: check.reason for check in run.checks}
+    assert "rounding alone" in said["BD301"]
 
 
 @pytest.mark.parametrize("name", FAULTS)

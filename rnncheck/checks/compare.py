@@ -136,7 +136,6 @@ class Experiment:
     run: Runner
 
     def __post_init__(self) -> None:
-        self.rounded = 0.0  # the largest change that float64 showed to be rounding
         self.base = self.run(self.made.inputs, None)
         again = self.run(self.made.inputs, None)
         carry = [next_key(key) for key in self.subject.carry]
@@ -180,7 +179,7 @@ class Experiment:
         found = self.changed(after, watch)
         if not found or not self._vanishes(mask, watch):
             return found
-        self.rounded = max(self.rounded, found[0].difference.worst)
+        self.evidence.rounded = max(self.evidence.rounded, found[0].difference.worst)
         return []
 
     def _vanishes(self, mask: Tensor, watch: Tensor) -> bool:
@@ -190,11 +189,6 @@ class Experiment:
         after = self.perturb(mask, dtype=torch.float64)
         left = changes(exact, after, [k for k in self.keys if k in tensor_keys(exact)], watch)
         return all(change.difference.relative <= ROUNDING for change in left)
-
-    @property
-    def remark(self) -> str:
-        """A word on changes that were rounding."""
-        return f"; rounding alone, up to {self.rounded:.1g}" if self.rounded else ""
 
 
 def recurrent_experiment(evidence: Evidence, subject: Subject, made: Constructed) -> Experiment:
@@ -221,11 +215,8 @@ def alternating(made: Constructed) -> Iterator[tuple[Tensor, Tensor]]:
             yield own & chosen, own & ~chosen
 
 
-def place_of(
-    evidence: Evidence, subject: Subject, made: Constructed, difference: Difference
-) -> Where:
+def place_of(made: Constructed, difference: Difference) -> Where:
     """A difference's place in a constructed batch."""
-    del evidence, subject
     return Where(
         batch=(difference.row,),
         step=difference.step,
@@ -270,7 +261,7 @@ def mismatch_finding(
         bound=found.bound,
         bound_formula=found.formula,
         passing_bound=d.worst,
-        where=place_of(evidence, subject, made, d),
+        where=place_of(made, d),
         cause=cause,
         fix=fix,
         source=source_of(evidence, subject),
@@ -305,7 +296,7 @@ def change_finding(
         bound=0.0,
         bound_formula="isolation is bitwise",
         passing_bound=d.worst,
-        where=place_of(evidence, subject, made, d),
+        where=place_of(made, d),
         cause=cause,
         fix=fix,
         source=source_of(evidence, subject),

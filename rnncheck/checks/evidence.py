@@ -33,6 +33,7 @@ class Evidence:
     def __init__(self, pipeline: Pipeline, *, thorough: bool = False) -> None:
         self.pipeline = pipeline
         self.thorough = thorough
+        self.rounded = 0.0  # the largest change that a check found to be rounding alone
         self._memo: dict[object, tuple[object, Exception | None]] = {}
 
     def once(self, name: object, make: Callable[[], T]) -> T:

@@ -25,7 +25,7 @@ def run_rules(rules: Iterable[Rule], evidence: Evidence) -> Iterator[Event]:
 
 def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
     """One rule's outcome. A check that compared nothing is vacuous, never passed."""
-    begin = time.perf_counter()
+    begin, evidence.rounded = time.perf_counter(), 0.0
     missing = [stage for stage in rule.needs if not _present(stage, evidence)]
     outcome, reason, findings = Outcome.SKIPPED, "", tuple[Finding, ...]()
     try:
@@ -45,6 +45,8 @@ def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
         outcome, reason = Outcome.ERROR, _said(error.message, error.place, error.frames)
     except Exception as error:
         outcome, reason = Outcome.ERROR, _raised(error)
+    if outcome is Outcome.PASSED and evidence.rounded:
+        reason += f"; rounding alone, up to {evidence.rounded:.1g}"
     seconds = time.perf_counter() - begin
     return CheckResult(
         rule.code, rule.name, rule.severity, rule.stage, outcome, reason, seconds, findings

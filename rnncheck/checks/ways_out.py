@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+from rnncheck.errors import StageError
+from rnncheck.pipeline.model import Pipeline
+from rnncheck.results.model import Finding, Source, Stage
+
 WAYS: tuple[tuple[str, str, str], ...] = (
     (
         r"vmap|data-dependent|batched tensor|\.item\(\) on a Tensor|functorch",
@@ -48,3 +52,24 @@ def way_out(message: str) -> tuple[str, str]:
         if re.search(pattern, message):
             return cause, fix
     return UNKNOWN
+
+
+def cannot_run(code: str, pipeline: Pipeline, stage: Stage, failure: StageError) -> Finding:
+    """The finding of a stage that raises, at the user's own line where there is one."""
+    cause, fix = way_out(failure.message)
+    source, place = pipeline.source(stage), failure.place
+    if place is not None:
+        source = Source(place.path, place.line, place.column, "python", str(stage))
+    return Finding(
+        code=code,
+        stage=stage,
+        message=f"the {stage} raises: {failure.message[:300]}",
+        quantity=f"runs of the {stage} that raise",
+        measured=1.0,
+        bound=0.0,
+        bound_formula="none",
+        passing_bound=1.0,
+        cause=cause,
+        fix=fix,
+        source=source,
+    )

@@ -88,7 +88,10 @@ def vanishes(
         return False
     grad = input_gradients(evidence, subject, made, masks[0], torch.float64)[key]
     foreign = grad.abs() * _wide(masks[1], grad)
-    return bool(foreign.max() <= ROUNDING * grad.abs().max())
+    rounding = bool(foreign.max() <= ROUNDING * grad.abs().max())
+    if rounding:
+        evidence.rounded = max(evidence.rounded, float(foreign.max()))
+    return rounding
 
 
 def _wide(mask: Tensor, value: Tensor) -> Tensor:

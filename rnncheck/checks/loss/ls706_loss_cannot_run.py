@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.ways_out import way_out
-from rnncheck.results.model import Finding, Severity, Source, Stage
+from rnncheck.checks.ways_out import cannot_run
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -33,25 +33,7 @@ def run(evidence: Evidence) -> Judgement:
         if pipeline.loss is None:
             raise Vacuous("the loss was not built")
         return Judgement((), 1, "the loss runs")
-    cause, fix = way_out(failure.message)
-    place = failure.place
-    source = pipeline.source(Stage.LOSS)
-    if place is not None:
-        source = Source(place.path, place.line, place.column, "python", "loss")
-    finding = Finding(
-        code="LS706",
-        stage=Stage.LOSS,
-        message=f"the loss raises: {failure.message[:300]}",
-        quantity="calls of the loss that raise",
-        measured=1.0,
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
-        cause=cause,
-        fix=fix,
-        source=source,
-    )
-    return Judgement((finding,), 1)
+    return Judgement((cannot_run("LS706", pipeline, Stage.LOSS, failure),), 1)
 
 
 RULE = Rule(

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.ways_out import way_out
-from rnncheck.results.model import Finding, Severity, Source, Stage
+from rnncheck.checks.ways_out import cannot_run
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -32,24 +32,7 @@ def run(evidence: Evidence) -> Judgement:
         if pipeline.estimator is None:
             raise Vacuous("the estimator was not built")
         return Judgement((), 1, "the estimator runs")
-    cause, fix = way_out(failure.message)
-    source, place = pipeline.source(Stage.ADVANTAGE), failure.place
-    if place is not None:
-        source = Source(place.path, place.line, place.column, "python", "advantage")
-    finding = Finding(
-        code="VL605",
-        stage=Stage.ADVANTAGE,
-        message=f"the estimator raises: {failure.message[:300]}",
-        quantity="runs of the estimator that raise",
-        measured=1.0,
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
-        cause=cause,
-        fix=fix,
-        source=source,
-    )
-    return Judgement((finding,), 1)
+    return Judgement((cannot_run("VL605", pipeline, Stage.ADVANTAGE, failure),), 1)
 
 
 RULE = Rule(

@@ -25,6 +25,7 @@ from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.checks.wiring.wr107_state_not_under_next import root_states
 from rnncheck.pipeline.keys import dotted
+from rnncheck.pipeline.subject import Subject
 from rnncheck.results.model import Finding, Severity, Stage
 
 
@@ -41,7 +42,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((_finding(evidence),), len(subjects))
 
 
-def critic_of(evidence: Evidence):  # type: ignore[no-untyped-def]
+def critic_of(evidence: Evidence) -> Subject | None:
     """The critic, or None also where it cannot run."""
     try:
         return evidence.critic
