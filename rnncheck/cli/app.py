@@ -13,6 +13,8 @@ import typer
 
 from rnncheck import __version__
 from rnncheck.cli import spec as spec_commands
+from rnncheck.cli.bench import bench
+from rnncheck.cli.compare import compare
 from rnncheck.cli.doctor import doctor
 from rnncheck.cli.init import init
 from rnncheck.cli.report import report
@@ -93,7 +95,7 @@ def options(
     """Verify that a recurrent TorchRL policy really is recurrent."""
 
 
-COMMANDS: list[Callable[..., None]] = [verify, selftest, report, rule, init, doctor]
+COMMANDS: list[Callable[..., None]] = [verify, bench, selftest, report, compare, rule, init, doctor]
 SPEC_COMMANDS = (spec_commands.validate, spec_commands.show, spec_commands.schema)
 for command in COMMANDS:
     app.command()(guarded(command))

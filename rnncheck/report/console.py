@@ -8,7 +8,7 @@ from io import StringIO
 from rich.console import Console
 from rich.text import Text
 
-from rnncheck.report import text
+from rnncheck.report import sweep_console, text
 from rnncheck.report.layout import ellipsis_for, frame, hanging, paragraph, shorten
 from rnncheck.report.terminal import text_console
 from rnncheck.results.exit_codes import ExitCode
@@ -55,6 +55,8 @@ def show(run: Run, console: Console, quiet: bool = False, verbose: bool = False)
 
 def _report(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
     yield from paragraph(console, Text(text.header(run), style="bold"))
+    if run.cells:
+        yield from sweep_console.lines(run, console, verbose)
     yield from _table(run, console, verbose)
     yield from _findings(run, console)
     yield from _untold(run, console)

@@ -6,13 +6,18 @@ import json
 from collections.abc import Iterator
 from typing import TextIO
 
+from rnncheck.report.sweep import results_of
 from rnncheck.results.encode import event_to_json
 from rnncheck.results.events import (
+    CellFinished,
     CheckFinished,
+    Claimed,
     Event,
     Notice,
+    Recommended,
     RunFinished,
     RunStarted,
+    Scaled,
     StageFinished,
 )
 from rnncheck.results.model import Run
@@ -46,5 +51,9 @@ def _events(run: Run) -> Iterator[Event]:
     )
     yield from (StageFinished(stage) for stage in run.stages)
     yield from (CheckFinished(check) for check in run.checks)
+    yield from (CellFinished(result) for result in results_of(run))
+    yield from (Recommended(found) for found in run.recommendations)
+    yield from (Scaled(found) for found in run.scalings)
+    yield from (Claimed(claim) for claim in run.claims)
     yield from (Notice(text) for text in run.notices)
     yield RunFinished(run)

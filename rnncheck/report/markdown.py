@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rnncheck.report import text
+from rnncheck.report import sweep, text
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&])")
@@ -16,6 +16,7 @@ def render(run: Run) -> str:
         f"# rnncheck: {escape(text.VERDICTS[run.verdict])}",
         escape(text.header(run)),
         f"**{escape(text.verdict(run))}**",
+        *_sweep(run),
         *_findings(run),
         _table(run),
         *_reasons(run),
@@ -42,6 +43,23 @@ def code(value: str) -> str:
 def _longest_run(value: str) -> int:
     """The length of the longest run of backticks."""
     return max((len(run) for run in re.findall("`+", value)), default=0)
+
+
+def _sweep(run: Run) -> list[str]:
+    """A table for each group of cells, and what is recommended."""
+    if not run.cells:
+        return []
+    advice = [f"- {escape(line)}" for found in run.recommendations for line in sweep.advice(found)]
+    sections = ["\n".join(["## What to run", "", *advice])] if advice else []
+    growth = [f"- {escape(scaling.sentence)}" for scaling in run.scalings]
+    sections += ["\n".join(["## How cost grows", "", *growth])] if growth else []
+    told = [f"- **{c.answer}**: {escape(f'{c.text}: {c.why}')}" for c in run.claims]
+    sections += ["\n".join(["## What the documentation says", "", *told])] if told else []
+    for name, rows in sweep.grouped(run).items():
+        head = [f"| {' | '.join(sweep.HEADINGS)} |", "|" + "---|" * len(sweep.HEADINGS)]
+        lines = [f"| {' | '.join(escape(cell) for cell in row.texts)} |" for row in rows]
+        sections.append("\n".join([f"## {escape(name)}", "", *head, *lines]))
+    return sections
 
 
 def _findings(run: Run) -> list[str]:

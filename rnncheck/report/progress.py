@@ -10,7 +10,9 @@ from rich.live import Live
 from rich.text import Text
 
 from rnncheck.report import text
+from rnncheck.report.sweep import texts_of
 from rnncheck.results.events import (
+    CellFinished,
     CheckFinished,
     CheckStarted,
     Event,
@@ -18,8 +20,9 @@ from rnncheck.results.events import (
     RunStarted,
     StageFinished,
     StageStarted,
+    SweepProgress,
 )
-from rnncheck.results.model import CheckResult, Outcome, StageResult
+from rnncheck.results.model import NOT_IN_SPEC, CheckResult, Outcome, StageResult
 
 
 class ConsoleProgress:
@@ -70,6 +73,14 @@ class ConsoleProgress:
                 self._now(f"{self._count()} {event.code} {event.name} ...")
             case CheckFinished():
                 self._finished(event.result)
+            case SweepProgress():
+                self._now(
+                    f"cells {event.done}/{event.total}, about {event.remaining:.0f} s left: {event.doing}"
+                )
+            case CellFinished():
+                self._line(
+                    " | ".join(filter(None, [event.result.cell.group, *texts_of(event.result)[:4]]))
+                )
             case Notice():
                 self._line(f"note: {event.text}")
 
@@ -98,7 +109,7 @@ class ConsoleProgress:
 def _stage(result: StageResult) -> str:
     words = {
         Outcome.PASSED: f"{result.detail or 'ok'} ({result.seconds:.1f} s)",
-        Outcome.SKIPPED: "not in the spec",
+        Outcome.SKIPPED: result.detail or NOT_IN_SPEC,
         Outcome.ERROR: f"raised: {result.detail}",
     }
     return f"{result.stage + ':':<11}{words.get(result.outcome, str(result.outcome))}"

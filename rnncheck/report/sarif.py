@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from rnncheck.report import text
 from rnncheck.report.places import relative
-from rnncheck.results.encode import plain
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source, Verdict
+from rnncheck.results.plain import plain
 from rnncheck.results.verdict import fails
 
 SCHEMA = (

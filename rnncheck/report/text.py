@@ -11,6 +11,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import (
+    NOT_IN_SPEC,
     CheckResult,
     Finding,
     Outcome,
@@ -207,9 +208,16 @@ def crashed(run: Run) -> list[str]:
 
 
 def unchecked(run: Run) -> str:
-    """Which stages the spec leaves out."""
-    absent = [str(stage.stage) for stage in run.stages if stage.outcome is Outcome.SKIPPED]
-    return f"not checked, since the spec leaves them out: {', '.join(absent)}" if absent else ""
+    """Which stages the spec leaves out, and which never ran and why."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for stage in run.stages:
+        if stage.outcome is Outcome.SKIPPED:
+            absent = stage.detail in ("", NOT_IN_SPEC)
+            reasons["the spec leaves them out" if absent else clean(stage.detail)].append(
+                str(stage.stage)
+            )
+    parts = [f"since {why}: {', '.join(stages)}" for why, stages in reasons.items()]
+    return f"not checked, {'; '.join(parts)}" if parts else ""
 
 
 def counts(run: Run) -> str:
@@ -231,7 +239,18 @@ def counts(run: Run) -> str:
 def verdict(run: Run) -> str:
     """The verdict with its counts, seconds and exit code."""
     ending = f"exit {int(run.exit_code)} ({EXITS[run.exit_code]})"
+    if run.command == "bench":
+        return f"{_measured(run)}; {run.seconds:.1f} s; {ending}"
     return f"{VERDICTS[run.verdict]}: {counts(run)}; {run.seconds:.1f} s; {ending}"
+
+
+def _measured(run: Run) -> str:
+    """``12 cells: 10 ok, 2 cannot``."""
+    found: dict[str, int] = {}
+    for cell in run.cells:
+        found[str(cell["status"])] = found.get(str(cell["status"]), 0) + 1
+    listed = ", ".join(f"{count} {clean(status)}" for status, count in found.items())
+    return f"{len(run.cells)} {'cell' if len(run.cells) == 1 else 'cells'}: {listed or 'none'}"
 
 
 def next_step(run: Run) -> str:
@@ -240,7 +259,7 @@ def next_step(run: Run) -> str:
     failed.sort(key=lambda check: check.severity is not Severity.ERROR)
     if failed:
         return f"rnncheck rule {clean(failed[0].code)}"
-    if run.verdict is Verdict.NOTHING_VERIFIED:
+    if run.verdict is Verdict.NOTHING_VERIFIED and run.command != "bench":
         return f"rnncheck rule {clean(run.checks[0].code)}" if run.checks else "rnncheck rule"
     return ""
 

@@ -5,18 +5,28 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from rnncheck import __version__
+from rnncheck.results.cells import Cell, CellResult, Status, cell_to_json
+from rnncheck.results.claims import Claim
 from rnncheck.results.environment import current_environment
 from rnncheck.results.events import (
+    CellFinished,
     CheckFinished,
     CheckStarted,
+    Claimed,
     Event,
     Notice,
+    Recommended,
     RunStarted,
+    Scaled,
     StageFinished,
     StageStarted,
+    SweepPlanned,
+    SweepProgress,
 )
 from rnncheck.results.model import CheckResult, Run, SpecRef, StageResult, Tool
-from rnncheck.results.verdict import judge
+from rnncheck.results.recommendation import Recommendation
+from rnncheck.results.scaling import Scaling
+from rnncheck.results.verdict import judge, judge_sweep
 
 
 class RunCollector:
@@ -29,6 +39,11 @@ class RunCollector:
         self._started: RunStarted | None = None
         self._stages: list[StageResult] = []
         self._checks: list[CheckResult] = []
+        self._planned: tuple[Cell, ...] = ()
+        self._cells: list[CellResult] = []
+        self._recommended: list[Recommendation] = []
+        self._scaled: list[Scaling] = []
+        self._claims: list[Claim] = []
         self._notices: list[str] = []
         self._open = ""  # what is running now, in words
 
@@ -46,14 +61,32 @@ class RunCollector:
             case CheckFinished():
                 self._checks.append(event.result)
                 self._open = ""
+            case SweepPlanned():
+                self._planned = event.cells
+            case SweepProgress():
+                self._open = event.doing
+            case CellFinished():
+                self._cells.append(event.result)
+                self._open = ""
+            case Recommended():
+                self._recommended.append(event.recommendation)
+            case Scaled():
+                self._scaled.append(event.scaling)
+            case Claimed():
+                self._claims.append(event.claim)
             case Notice():
                 self._notices.append(event.text)
 
     def finish(self, interrupted: bool, seconds: float) -> Run:
         """The run so far, judged."""
         start = self._started or _unstarted()
-        verdict, code = judge(
-            self._checks, strict=start.strict, interrupted=interrupted, stages=self._stages
+        cells = self._rows(interrupted)
+        verdict, code = (
+            judge_sweep(cells, interrupted=interrupted)
+            if self._planned
+            else judge(
+                self._checks, strict=start.strict, interrupted=interrupted, stages=self._stages
+            )
         )
         last_words = self._interruption(start) if interrupted else []
         return Run(
@@ -70,12 +103,26 @@ class RunCollector:
             checks=tuple(self._checks),
             notices=(*self._notices, *last_words),
             strict=start.strict,
+            cells=tuple(cell_to_json(row) for row in cells),
+            recommendations=tuple(self._recommended),
+            scalings=tuple(self._scaled),
+            claims=tuple(self._claims),
         )
+
+    def _rows(self, interrupted: bool) -> list[CellResult]:
+        """The finished cells, and rows for those that an interruption left out: never a silent gap."""
+        if not interrupted:
+            return self._cells
+        known = {row.cell.key for row in self._cells}
+        left = [cell for cell in self._planned if cell.key not in known]
+        return [*self._cells, *(CellResult(cell, Status.SKIPPED, "interrupted") for cell in left)]
 
     def _interruption(self, start: RunStarted) -> list[str]:
         """What the interruption hit, and what it left undone."""
         done = {check.code for check in self._checks}
         left = [code for code in start.checks if code not in done]
+        if self._planned and (count := len(self._planned) - len(self._cells)):
+            left = [f"{count} cells (go on with `rnncheck bench --resume`)"]
         hit = f"interrupted during {self._open}" if self._open else "interrupted"
         return [f"{hit}; not run: {', '.join(left)}" if left else hit]
 

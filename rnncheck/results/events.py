@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rnncheck.results.cells import Cell, CellResult
+from rnncheck.results.claims import Claim
 from rnncheck.results.model import CheckResult, Environment, Run, SpecRef, Stage, StageResult, Tool
+from rnncheck.results.recommendation import Recommendation
+from rnncheck.results.scaling import Scaling
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,52 @@ class CheckFinished:
 
 
 @dataclass(frozen=True)
+class SweepPlanned:
+    """A sweep begins: its cells, and a rough estimate of its seconds."""
+
+    cells: tuple[Cell, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SweepProgress:
+    """What a sweep is doing; ``done`` of ``total`` cells are finished, ``remaining`` are seconds at the present pace."""
+
+    doing: str
+    done: int
+    total: int
+    remaining: float
+
+
+@dataclass(frozen=True)
+class CellFinished:
+    """A cell is measured, or will not be."""
+
+    result: CellResult
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """What a sweep came to."""
+
+    recommendation: Recommendation
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """How cost grows along an axis."""
+
+    scaling: Scaling
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A claim of the documentation with its answer."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True)
 class Notice:
     """Something the user should know that is no check's finding."""
 
@@ -66,5 +116,17 @@ class RunFinished:
 
 
 Event = (
-    RunStarted | StageStarted | StageFinished | CheckStarted | CheckFinished | Notice | RunFinished
+    RunStarted
+    | StageStarted
+    | StageFinished
+    | CheckStarted
+    | CheckFinished
+    | SweepPlanned
+    | SweepProgress
+    | CellFinished
+    | Recommended
+    | Scaled
+    | Claimed
+    | Notice
+    | RunFinished
 )

@@ -11,7 +11,10 @@ from enum import StrEnum
 from typing import Any
 
 from rnncheck.errors import FindingsError
+from rnncheck.results.claims import Claim
 from rnncheck.results.exit_codes import ExitCode
+from rnncheck.results.recommendation import Recommendation
+from rnncheck.results.scaling import Scaling
 
 FORMAT = 1  # version of the stored result; raised when a field changes its meaning
 
@@ -127,12 +130,15 @@ class CheckResult:
         return self.outcome is Outcome.FAILED and weighs
 
 
+NOT_IN_SPEC = "not in the spec"  # the detail of a stage that was skipped for that reason
+
+
 @dataclass(frozen=True)
 class StageResult:
     """How building or running one stage of the pipeline went."""
 
     stage: Stage
-    outcome: Outcome  # passed, skipped (absent from the spec) or error
+    outcome: Outcome  # passed, skipped (absent from the spec, or one before it failed) or error
     detail: str = ""
     seconds: float = 0.0
 
@@ -183,6 +189,9 @@ class Run:
     checks: tuple[CheckResult, ...] = ()
     notices: tuple[str, ...] = ()
     cells: tuple[dict[str, Any], ...] = ()
+    recommendations: tuple[Recommendation, ...] = ()
+    scalings: tuple[Scaling, ...] = ()
+    claims: tuple[Claim, ...] = ()
     strict: bool = False
     format: int = FORMAT
 

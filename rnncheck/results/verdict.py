@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rnncheck.results.cells import CellResult
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import CheckResult, Outcome, StageResult, Verdict
 
@@ -42,3 +43,12 @@ def judge(
     if not any(check.outcome in decided for check in results):
         return Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED
     return Verdict.VERIFIED, ExitCode.VERIFIED
+
+
+def judge_sweep(cells: Iterable[CellResult], *, interrupted: bool) -> tuple[Verdict, ExitCode]:
+    """Verdict and exit code of a sweep: it told something where at least one cell has a speed that counts."""
+    if interrupted:
+        return Verdict.INTERRUPTED, ExitCode.INTERRUPTED
+    if any(cell.counts for cell in cells):
+        return Verdict.VERIFIED, ExitCode.VERIFIED
+    return Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED

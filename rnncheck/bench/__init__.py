@@ -1,0 +1,1 @@
+"""The sweep: cells, worker processes, timing in pairs, accuracy, and a recommendation."""

@@ -1,0 +1,35 @@
+"""Reasons to distrust a row. They do not change a number; they are printed with it."""
+
+from __future__ import annotations
+
+from rnncheck.numerics.statistics import drift, spread
+from rnncheck.results.cells import Samples, Timing
+
+FEW_SAMPLES = 12
+UNSTEADY = 0.25  # interquartile range over the median
+DRIFTING = 0.05  # last third against the first
+SHORT = 20e-6  # seconds: a call that the loop around it blurs
+BUSY = 0.15  # share of all cores that other processes used
+
+
+def reasons(
+    samples: Samples, timing: Timing, target: float, others: float | None, warm: bool
+) -> tuple[str, ...]:
+    """In words, the most serious first. ``target`` is the wanted relative half-width of the interval."""
+    wall = samples.wall
+    found = []
+    if timing.samples < FEW_SAMPLES:
+        found.append(f"few samples ({timing.samples})")
+    if timing.relative > target:
+        found.append(f"interval ±{timing.relative:.1%}, wanted ±{target:.1%}")
+    if others is not None and others > BUSY:
+        found.append(f"busy machine: other processes used {others:.0%} of the CPU")
+    if not warm:
+        found.append("not steady after warm-up")
+    if spread(wall) > UNSTEADY:
+        found.append(f"unsteady: half of the samples spread over {spread(wall):.0%}")
+    if abs(drift(wall)) > DRIFTING:
+        found.append(f"drifts: {drift(wall):+.0%} from the first third to the last")
+    if timing.median < SHORT:
+        found.append(f"too short: {timing.median * 1e6:.1f} µs a call")
+    return tuple(found)

@@ -1,0 +1,273 @@
+"""One group of cells: prepared in one worker, measured in interleaved rounds until their intervals are narrow.
+
+A cell that kills or blocks the worker costs itself alone: the others are prepared again in a fresh process and keep
+the samples that they have.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rnncheck.bench.distrust import reasons
+from rnncheck.bench.load import others_share, usage
+from rnncheck.bench.pairs import paired
+from rnncheck.bench.process import Reply, WorkerDied, WorkerHangs, WorkerProcess
+from rnncheck.bench.worker import cell_fields
+from rnncheck.numerics.statistics import Interval, median_interval
+from rnncheck.results.cells import (
+    Accuracy,
+    Cell,
+    CellResult,
+    Memory,
+    Samples,
+    Status,
+    Timing,
+)
+
+MIN_ROUNDS = 16
+LOOK = 4  # rounds between two looks at the intervals
+REACHED, SPENT = "interval reached", "budget spent"
+
+OpenWorker = Callable[[], WorkerProcess]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``interval`` is relative; the others are seconds: for one answer of a worker, and for all rounds of the group."""
+
+    interval: float
+    timeout: float
+    budget: float
+
+
+@dataclass
+class Measured:
+    """A cell on its way: what its preparation said, and its samples so far."""
+
+    cell: Cell
+    told: Reply = field(default_factory=dict)
+    rounds: list[int] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    workers: list[int] = field(default_factory=list)
+    end: tuple[Status, str] | None = None  # it will not be measured (any more)
+
+    @property
+    def alive(self) -> bool:
+        return self.end is None
+
+    def interval(self) -> Interval:
+        return median_interval(self.wall)
+
+
+class Group:
+    """Measures one group: exhaust ``run``, then take the ``results``."""
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        reference: str,
+        limits: Limits,
+        open_worker: OpenWorker,
+        seed: int,
+        worker: WorkerProcess | None = None,
+    ) -> None:
+        self._cells = [Measured(cell) for cell in cells]
+        self._reference, self._limits, self._open = reference, limits, open_worker
+        self.worker = worker  # the living process, also after the run
+        self._order = random.Random(seed)
+        self._started = 0  # worker processes so far
+        self._round = 0
+        self._spent = 0.0  # seconds in rounds
+        self._timed = 0.0  # seconds of them inside samples
+        self._own_cpu = 0.0
+        self._before = usage()
+        self._stopped = SPENT
+
+    @property
+    def overhead(self) -> float:
+        """Seconds in rounds beyond those that were timed, over those that were timed."""
+        return self._spent / self._timed - 1 if self._timed else 0.0
+
+    def run(self) -> Iterator[str]:
+        """What is being done, in words."""
+        for one in self._cells:
+            yield f"{one.cell.label}: preparing"
+            self._prepare(one)
+        yield from self._measure()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Free what the cells hold in the worker; the next group goes on with it."""
+        for one in self._cells:
+            if not one.told or self.worker is None:
+                continue
+            try:
+                self.worker.ask("drop", self._limits.timeout, key=one.cell.key)
+            except (WorkerDied, WorkerHangs):  # all is measured: nothing is lost
+                self.worker = None
+
+    # --- one process after another -------------------------------------------------------------
+
+    def _prepare(self, one: Measured) -> None:
+        """Bring a cell into the worker, or note why it cannot be."""
+        answer = self._guarded(one, lambda worker: worker.ask(
+            "prepare", self._limits.timeout, cell=cell_fields(one.cell)
+        ))  # fmt: skip
+        if answer is None:
+            return
+        if answer["is"] == "failed":
+            one.end = (Status(answer["status"]), answer["reason"])
+        else:
+            one.told = answer
+
+    def _guarded(self, one: Measured, ask: Callable[[WorkerProcess], Reply]) -> Reply | None:
+        """What the worker answers; where it dies or hangs instead, that is ``one``'s end and the worker's."""
+        try:
+            return ask(self._alive_worker())
+        except WorkerHangs:
+            one.end = (Status.TIMEOUT, f"no answer within {self._limits.timeout:g} s")
+        except WorkerDied as death:
+            one.end = _death(death)
+        self.worker = None
+        return None
+
+    def _alive_worker(self) -> WorkerProcess:
+        """The present worker, or a fresh one into which all living cells are brought again."""
+        if self.worker is None:
+            self.worker = self._open()
+            self._started += 1
+            for one in self._cells:
+                if one.alive and one.told:
+                    self._prepare(one)
+        return self.worker
+
+    # --- rounds ----------------------------------------------------------------------------------
+
+    def _measure(self) -> Iterator[str]:
+        self._before = usage()
+        while living := [one for one in self._cells if one.alive]:
+            if self._round >= MIN_ROUNDS and self._round % LOOK == 0:
+                wide = [one for one in living if not self._narrow(one)]
+                yield f"{len(living) - len(wide)} of {len(living)} intervals are narrow enough"
+                if not wide:
+                    self._stopped = REACHED
+                    break
+            if self._spent >= self._limits.budget and self._round >= MIN_ROUNDS // 4:
+                break
+            self._one_round(living)
+
+    def _narrow(self, one: Measured) -> bool:
+        return one.interval().relative <= self._limits.interval
+
+    def _one_round(self, living: list[Measured]) -> None:
+        order = list(living)
+        self._order.shuffle(order)
+        self._round += 1
+        current = order[0]
+        by_key = {one.cell.key: one for one in order}
+        begin = time.perf_counter()
+        try:
+            worker = self._alive_worker()
+            keys = [one.cell.key for one in order if one.alive]
+            worker.send("round", keys=keys)
+            while (answer := worker.reply(self._limits.timeout))["is"] != "end":
+                if answer["is"] == "failed":
+                    current.end = (Status(answer["status"]), answer["reason"])
+                    break
+                current = by_key[answer["key"]]
+                if answer["is"] == "sample":
+                    self._keep(current, answer)
+        except WorkerHangs:
+            current.end = (Status.TIMEOUT, f"no answer within {self._limits.timeout:g} s")
+            self.worker = None
+        except WorkerDied as death:
+            current.end = _death(death)
+            self.worker = None
+        self._spent += time.perf_counter() - begin
+
+    def _keep(self, one: Measured, answer: Reply) -> None:
+        one.rounds.append(self._round)
+        one.wall.append(answer["wall"])
+        one.cpu.append(answer["cpu"])
+        one.workers.append(self._started)
+        repetitions = one.told["repetitions"]
+        self._timed += answer["wall"] * repetitions
+        self._own_cpu += answer["cpu"] * repetitions
+
+    # --- results -----------------------------------------------------------------------------------
+
+    def results(self) -> list[CellResult]:
+        """What came out, in the order of the cells."""
+        others = others_share(self._before, usage(), self._own_cpu)
+        found = [self._result(one, others) for one in self._cells]
+        reference = next((r for r in found if r.cell.variant == self._reference and r.counts), None)
+        return [_compared(result, reference) for result in found]
+
+    def _result(self, one: Measured, others: float | None) -> CellResult:
+        if one.end is not None:
+            return CellResult(one.cell, *one.end, samples=self._samples(one))
+        if not one.wall:
+            return CellResult(
+                one.cell, Status.SKIPPED, "the budget was spent before it was measured"
+            )
+        told, samples, found = one.told, self._samples(one), one.interval()
+        cpu = median_interval(one.cpu).median
+        timing = Timing(found.median, found.low, found.high, len(one.wall), self._stopped, cpu)
+        accuracy = _read(Accuracy, told["accuracy"])
+        wrong = accuracy is not None and not accuracy.right
+        return CellResult(
+            one.cell,
+            Status.WRONG if wrong else Status.OK,
+            _said(accuracy) if wrong and accuracy is not None else "",
+            samples=samples,
+            timing=timing,
+            accuracy=accuracy,
+            memory=_read(Memory, told["memory"]),
+            first_call=told["first_call"],
+            compile=told["compile"],
+            distrust=reasons(samples, timing, self._limits.interval, others, told["steady"]),
+            engine=told["engine"],
+        )
+
+    def _samples(self, one: Measured) -> Samples:
+        repetitions = one.told.get("repetitions", 1)
+        return Samples(
+            tuple(one.rounds), tuple(one.wall), tuple(one.cpu), repetitions, tuple(one.workers)
+        )
+
+
+def _death(death: WorkerDied) -> tuple[Status, str]:
+    last = death.words.splitlines()[-1:] or [""]
+    killed = " (by the system, perhaps for its memory)" if death.signal == "SIGKILL" else ""
+    return Status.CRASHED, f"the process ended with {death}{killed}" + (
+        f": {last[0]}" if last[0] else ""
+    )
+
+
+def _read(kind: Any, data: dict[str, Any] | None) -> Any:
+    from rnncheck.results.encode import restore_cells
+
+    return None if data is None else kind(**restore_cells(data))
+
+
+def _said(accuracy: Accuracy) -> str:
+    gradient = accuracy.gradient or 0.0
+    bad = accuracy.output > accuracy.output_bound
+    error, bound = (
+        (accuracy.output, accuracy.output_bound) if bad else (gradient, accuracy.gradient_bound)
+    )
+    where = f" in {accuracy.worst}" if accuracy.worst else ""
+    kind = "output" if bad else "gradient"
+    return f"{kind} error {error:.2g}{where} against float64, allowed {bound:.2g}"
+
+
+def _compared(result: CellResult, reference: CellResult | None) -> CellResult:
+    """With its speed-up over the reference."""
+    if reference is None or result.timing is None or result is reference:
+        return result
+    return replace(result, ratio=paired(result, reference))

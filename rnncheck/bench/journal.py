@@ -1,0 +1,111 @@
+"""The sweep's journal: finished cells as JSON lines, appended as they come, read again by ``--resume``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rnncheck.errors import OutputError, Place, UserError
+from rnncheck.results.cells import CellResult, Status, cell_from_json, cell_to_json
+from rnncheck.results.model import Environment, SpecRef
+
+FORMAT = 1
+AGAIN = (Status.SKIPPED,)  # such a cell was not measured: a resumed sweep takes it up
+
+
+class Journal:
+    """One file: a head that says what the cells belong to, then a line for each finished cell."""
+
+    def __init__(self, path: Path, head: dict[str, Any]) -> None:
+        self.path = path
+        self._head = head
+
+    def start(self) -> None:
+        """Begin anew. Raises OutputError."""
+        self._write(json.dumps({"head": self._head}) + "\n", "w")
+
+    def add(self, result: CellResult) -> None:
+        """Append a finished cell; it is on the disk when this returns. Raises OutputError (a full disk)."""
+        self._write(json.dumps(cell_to_json(result), ensure_ascii=False) + "\n", "a")
+
+    def _write(self, text: str, mode: str) -> None:
+        try:
+            with self.path.open(mode, encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            said = error.strerror or str(error)
+            raise OutputError(
+                f"the sweep's results cannot be written: {said}",
+                place=Place(str(self.path)),
+                hint="make room and go on with `rnncheck bench --resume`",
+            ) from error
+
+    def resume(self) -> dict[str, CellResult]:
+        """The finished cells by key, of the same spec, environment and code.
+
+        A line that was cut off (a full disk, a power cut) is dropped. Raises UserError where the file is missing or
+        belongs to something else.
+        """
+        lines = self._lines()
+        head = _object(lines[0]) if lines else None
+        if head is None or "head" not in head:
+            raise UserError("this is no journal of a sweep", place=Place(str(self.path)))
+        self._check(head["head"])
+        found = [cell_from_json(data) for line in lines[1:] if (data := _object(line)) is not None]
+        return {one.cell.key: one for one in found if one.status not in AGAIN}
+
+    def _lines(self) -> list[str]:
+        try:
+            return self.path.read_text(encoding="utf-8").splitlines()
+        except OSError:
+            raise UserError(
+                "there is no sweep to resume",
+                place=Place(str(self.path)),
+                hint="start one with `rnncheck bench`",
+            ) from None
+
+    def _check(self, other: dict[str, Any]) -> None:
+        differing = [name for name in self._head if self._head[name] != other.get(name)]
+        if differing:
+            name = differing[0]
+            raise UserError(
+                f"the sweep cannot be resumed: its {name} is another "
+                f"({_short(other.get(name))} then, {_short(self._head[name])} now)",
+                place=Place(str(self.path)),
+                hint="start a new one with `rnncheck bench`",
+            )
+
+
+def head_of(spec: SpecRef, environment: Environment, code: str) -> dict[str, Any]:
+    """What cells must share to stand in one table: spec, machine, libraries, the user's own code."""
+    return {
+        "format": FORMAT,
+        "spec": spec.hash,
+        "code": code,
+        "environment": json.loads(json.dumps(asdict(environment))),
+    }
+
+
+def code_hash(folder: Path) -> str:
+    """A hash over the Python files in the spec's folder: what its factories are imported from."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"

@@ -1,0 +1,35 @@
+"""How busy the machine is with other work."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+STAT = Path("/proc/stat")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """CPU seconds since boot: all cores in any state, and all cores at work."""
+
+    total: float
+    busy: float
+
+
+def usage() -> Usage | None:
+    """The present counters; None where there is no Linux /proc."""
+    try:
+        fields = [int(value) for value in STAT.read_text().splitlines()[0].split()[1:9]]
+    except (OSError, ValueError, IndexError):
+        return None
+    tick = os.sysconf("SC_CLK_TCK")
+    idle = fields[3] + fields[4]  # idle and waiting for input or output
+    return Usage(sum(fields) / tick, (sum(fields) - idle) / tick)
+
+
+def others_share(before: Usage | None, after: Usage | None, own: float) -> float | None:
+    """The share of all cores that other processes used in between; ``own`` are this work's CPU seconds."""
+    if before is None or after is None or after.total <= before.total:
+        return None
+    return max(0.0, (after.busy - before.busy - own) / (after.total - before.total))

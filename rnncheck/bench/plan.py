@@ -1,0 +1,173 @@
+"""Which cells a sweep has: the product of the spec's lists, thinned by its rules."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from rnncheck.errors import SpecError, UserError, did_you_mean
+from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.results.cells import Cell, Phase
+from rnncheck.spec.model import BenchSpec, OverrideSpec, Rule, ShapeSpec, Spec
+
+VARIANT_FIELDS = tuple(field.name for field in fields(Variant))
+CELL_FIELDS = ("phase", "batch", "steps", "resets", "target")
+OVERRIDES = tuple(OverrideSpec.model_fields)
+RULE_FIELDS = (*VARIANT_FIELDS, *CELL_FIELDS, *OVERRIDES)
+COMPILING: dict[bool, str] = {False: "eager", True: "default"}
+START, COMPILE, MEASURE = (
+    6.0,
+    8.0,
+    4.0,
+)  # seconds: a worker, a compilation, a cell's rounds; a guess
+
+
+def plan_cells(spec: Spec, *, quick: bool = False) -> list[Cell]:
+    """The cells of ``spec`` in order, each once. ``quick`` keeps the first shape and override.
+
+    Raises a SpecError for a rule that names no field of a cell, for an unknown reference, and where the rules leave
+    nothing.
+    """
+    bench = spec.bench
+    _check_rules(spec)
+    reference_of(spec)
+    cells = [cell for cell in _unique(_product(bench, quick=quick)) if _kept(cell, bench)]
+    if not cells:
+        raise SpecError(
+            "the sweep is empty: no cell is left by `include` and `exclude`",
+            place=spec.locate(("bench",)),
+            hint="see the cells without rules: remove them and run `rnncheck bench --plan`",
+        )
+    return cells
+
+
+def _unique(cells: Iterable[Cell]) -> list[Cell]:
+    return list({cell.key: cell for cell in cells}.values())
+
+
+def _product(bench: BenchSpec, *, quick: bool) -> Iterator[Cell]:
+    shapes = bench.shapes[:1] if quick else bench.shapes
+    overrides = bench.overrides[:1] if quick else bench.overrides
+    for phase, shape, override in itertools.product(bench.phases, shapes, overrides):
+        for resets in _resets(bench, shape, Phase(phase), quick=quick):
+            for variant in variants(bench):
+                yield Cell(
+                    phase=Phase(phase),
+                    variant=variant.label,
+                    batch=shape.batch,
+                    steps=1 if phase == "act" else shape.steps,
+                    resets=resets,
+                    target=bench.target,
+                    overrides=override.model_dump(exclude_none=True),
+                )
+
+
+def _resets(bench: BenchSpec, shape: ShapeSpec, phase: Phase, *, quick: bool) -> tuple[float, ...]:
+    """Acting is one step: resets do not change what it costs."""
+    if phase is Phase.ACT:
+        return (0.0,)
+    own = bench.resets if shape.resets is None else (shape.resets,)
+    return own[-1:] if quick else own
+
+
+def variants(bench: BenchSpec) -> list[Variant]:
+    """The product of what concerns the recurrent modules."""
+    compiling = [COMPILING.get(c, c) if isinstance(c, bool) else c for c in bench.compile]
+    lists: list[Sequence[Any]] = [
+        bench.backend, bench.recompute, bench.compute_dtype, bench.matmul_precision,
+        bench.dtype, bench.python_based, compiling,
+    ]  # fmt: skip
+    return [Variant(*values) for values in itertools.product(*lists)]
+
+
+def reference_of(spec: Spec) -> Variant:
+    """What speed-ups are measured against."""
+    try:
+        return parse(spec.bench.reference)
+    except UserError as error:
+        raise SpecError(
+            error.message,
+            place=spec.locate(("bench", "reference")),
+            accepted=error.accepted,
+            hint=error.hint,
+        ) from None
+
+
+def with_references(cells: Sequence[Cell], spec: Spec) -> list[Cell]:
+    """``cells`` and, where a group lacks it, the reference cell: without it there is no speed-up."""
+    label = reference_of(spec).label
+    wanted = [*cells, *(replace(cell, variant=label) for cell in cells)]
+    order = list(dict.fromkeys(cell.group for cell in cells))
+    return sorted(_unique(wanted), key=lambda cell: order.index(cell.group))
+
+
+# --- rules -----------------------------------------------------------------------------------
+
+
+def _check_rules(spec: Spec) -> None:
+    for name in ("include", "exclude"):
+        for index, rule in enumerate(getattr(spec.bench, name)):
+            for key in rule:
+                if key not in RULE_FIELDS:
+                    raise SpecError(
+                        f"bench.{name}: {key!r} is no field of a cell",
+                        place=spec.locate(("bench", name, index, key)),
+                        accepted=", ".join(RULE_FIELDS),
+                        hint=did_you_mean(key, RULE_FIELDS),
+                    )
+
+
+def _kept(cell: Cell, bench: BenchSpec) -> bool:
+    included = not bench.include or any(matches(cell, rule) for rule in bench.include)
+    return included and not any(matches(cell, rule) for rule in bench.exclude)
+
+
+def matches(cell: Cell, rule: Rule) -> bool:
+    """Whether every field that ``rule`` names has one of the values that it allows."""
+    values = described(cell)
+    return all(values.get(name) in _allowed(name, wanted) for name, wanted in rule.items())
+
+
+def _allowed(name: str, wanted: Any) -> list[Any]:
+    values = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
+    if name == "compile":
+        return [
+            COMPILING.get(value, value) if isinstance(value, bool) else value for value in values
+        ]
+    return values
+
+
+def described(cell: Cell) -> dict[str, Any]:
+    """All fields of a cell by name."""
+    variant = parse(cell.variant)
+    own = {name: getattr(variant, name) for name in VARIANT_FIELDS}
+    mine = {name: getattr(cell, name) for name in CELL_FIELDS}
+    return {**own, **mine, "phase": str(cell.phase), **cell.overrides}
+
+
+# --- how long it takes -----------------------------------------------------------------------
+
+
+def groups(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Cells that are compared with each other, in the order of the sweep."""
+    found: dict[str, list[Cell]] = {}
+    for cell in cells:
+        found.setdefault(cell.group, []).append(cell)
+    return list(found.values())
+
+
+def estimate(cells: Sequence[Cell], budget: float) -> float:
+    """Seconds that the sweep may take, roughly: starting, compiling, and measuring within the budget."""
+    compiled = sum(parse(cell.variant).compile != "eager" for cell in cells)
+    starting = START * len(groups(cells)) + COMPILE * compiled
+    return starting + min(budget, MEASURE * len(cells))
+
+
+def shuffled(cells: Sequence[Cell], seed: int) -> list[Cell]:
+    """One round's order."""
+    order = list(cells)
+    random.Random(seed).shuffle(order)
+    return order

@@ -1,0 +1,110 @@
+"""What to run: the fastest right cell of each shape, for training and for acting, and what would change the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+
+from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.results.cells import CellResult, Phase
+from rnncheck.results.recommendation import Recommendation
+from rnncheck.spec.model import BenchSpec
+
+MIB = 2**20
+ARGUMENTS = {  # field of a variant: argument of LSTMModule and GRUModule
+    "backend": "recurrent_backend",
+    "recompute": "recurrent_recompute",
+    "compute_dtype": "recurrent_compute_dtype",
+    "matmul_precision": "recurrent_matmul_precision",
+    "python_based": "python_based",
+}
+ACTING = (Phase.ACT,)
+TRAINING = (Phase.TRAIN, Phase.FORWARD)  # forward counts where train was not measured
+
+
+def recommendations(results: Sequence[CellResult], bench: BenchSpec) -> list[Recommendation]:
+    """One for training and one for acting, as far as there are cells; each about the sweep's largest group."""
+    found = []
+    for purpose, phases in (("training", TRAINING), ("acting", ACTING)):
+        mine = _first_measured(results, phases)
+        if mine:
+            found.append(_recommended(purpose, mine, bench))
+    return found
+
+
+def _first_measured(results: Sequence[CellResult], phases: Iterable[Phase]) -> list[CellResult]:
+    for phase in phases:
+        rows = [result for result in results if result.cell.phase is phase and result.counts]
+        if rows:
+            return rows
+    return []
+
+
+def _recommended(purpose: str, rows: list[CellResult], bench: BenchSpec) -> Recommendation:
+    groups = list(dict.fromkeys(row.cell.group for row in rows))
+    main = max(groups, key=lambda name: _size(rows, name))
+    best = _best([row for row in rows if row.cell.group == main], bench)
+    assert best is not None  # the group has a measured row
+    variant = parse(best.cell.variant)
+    return Recommendation(
+        purpose=purpose,
+        group=main,
+        variant=best.cell.variant,
+        gain=best.ratio,
+        alone=len({row.cell.variant for row in rows if row.cell.group == main}) == 1,
+        arguments=arguments_of(variant),
+        compile=variant.compile,
+        changes=tuple(_changes(rows, groups, main, best, bench)),
+    )
+
+
+def _size(rows: list[CellResult], group: str) -> float:
+    """The work of a group: of two with the same shape the one with resets, as training data has them."""
+    cell = next(row.cell for row in rows if row.cell.group == group)
+    return cell.batch * cell.steps + cell.resets
+
+
+def _best(rows: list[CellResult], bench: BenchSpec) -> CellResult | None:
+    """The fastest right row within the memory limit.
+
+    A row that is not clearly faster than the reference does not displace it: nothing is recommended for noise.
+    """
+    fitting = [row for row in rows if _fits(row, bench)]
+    if not fitting:
+        return None
+    reference = [row for row in fitting if row.ratio is None]
+    clear = [row for row in fitting if row.ratio is not None and row.ratio.verdict == "faster"]
+    candidates = clear or reference or fitting
+    return max(candidates, key=_speed)
+
+
+def _speed(row: CellResult) -> float:
+    return 1.0 if row.ratio is None else row.ratio.value
+
+
+def _fits(row: CellResult, bench: BenchSpec) -> bool:
+    limit = bench.memory_limit
+    return limit is None or row.memory is None or row.memory.peak <= limit * MIB
+
+
+def _changes(
+    rows: list[CellResult], groups: list[str], main: str, best: CellResult, bench: BenchSpec
+) -> Iterator[str]:
+    """Groups in which another variant wins."""
+    for group in groups:
+        other = _best([row for row in rows if row.cell.group == group], bench)
+        if group == main or other is None or other.cell.variant == best.cell.variant:
+            continue
+        gain = f", {other.ratio.value:.2f} x {other.ratio.reference}" if other.ratio else ""
+        yield f"at {group}: {other.cell.variant}{gain}"
+
+
+def arguments_of(variant: Variant) -> dict[str, str]:
+    """The arguments of LSTMModule and GRUModule that make ``variant``: those that are not the defaults, and the backend."""
+    default = Variant()
+    names = [field.name for field in fields(Variant) if field.name in ARGUMENTS]
+    return {
+        ARGUMENTS[name]: str(getattr(variant, name))
+        for name in names
+        if name == "backend" or getattr(variant, name) != getattr(default, name)
+    }

@@ -1,0 +1,169 @@
+"""The process that cells run in: ``python -m rnncheck.bench.worker``.
+
+It reads one JSON object a line from standard input and answers on what was standard output when it started. Whatever
+the user's code prints goes to standard error.
+
+    {"do": "open", "spec": PATH, "overrides": [...], "hash": HASH, "memory_limit": MiB or null}  ->  {"is": "open"}
+    {"do": "prepare", "cell": {...}}      ->  {"is": "prepared", ...}  or  {"is": "failed", "status": ..., "reason": ...}
+    {"do": "round", "keys": [...]}        ->  {"is": "begin", "key": ...} and {"is": "sample", ...} for each, {"is": "end"}
+    {"do": "drop", "key": KEY}            ->  {"is": "dropped"}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from typing import IO, Any
+
+from rnncheck.results.cells import Cell, Status
+
+MIB = 2**20
+
+
+class Worker:
+    """Holds the prepared cells of one process."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+        self._scope = ExitStack()
+        self._ground: Any = None
+        self._prepared: dict[str, Any] = {}
+        self._warm: dict[str, Any] = {}
+
+    def serve(self, lines: IO[str]) -> None:
+        """Answer until the input ends."""
+        with self._scope:
+            for line in lines:
+                command = json.loads(line)
+                try:
+                    getattr(self, f"do_{command.pop('do')}")(**command)
+                except Exception as error:
+                    self._fail(error)
+
+    def _say(self, kind: str, **fields: Any) -> None:
+        from rnncheck.results.plain import plain
+
+        self._out.write(json.dumps({"is": kind, **plain(fields)}) + "\n")
+        self._out.flush()
+
+    def _fail(self, error: Exception) -> None:
+        traceback.print_exc()
+        self._say("failed", status=_status(error), reason=_reason(error))
+
+    def do_open(self, spec: str, overrides: list[str], hash: str, memory_limit: int | None) -> None:
+        """Build the pipeline."""
+        from pathlib import Path
+
+        from rnncheck.errors import SpecError
+        from rnncheck.pipeline.quiet import calm
+        from rnncheck.pipeline.workload.ground import Ground
+        from rnncheck.spec.load import load_spec
+
+        loaded = load_spec(Path(spec), overrides)
+        if loaded.hash != hash:
+            raise SpecError("the spec file was changed while the sweep ran")
+        self._scope.enter_context(calm())
+        self._ground = self._scope.enter_context(Ground(loaded))
+        if memory_limit is not None:
+            _limit(memory_limit * MIB)
+        self._say("open", threads=self._ground.threads)
+
+    def do_prepare(self, cell: dict[str, Any]) -> None:
+        """Build a cell's call, run it for the first time, judge its numbers, measure its memory, warm it up."""
+        from rnncheck.bench.memory import cpu_memory
+        from rnncheck.bench.timer import warm_up
+
+        wanted = _cell(cell)
+        prepared = self._ground.prepare(wanted)
+        warm = warm_up(prepared.call)
+        self._prepared[wanted.key], self._warm[wanted.key] = prepared, warm
+        memory = prepared.memory() or cpu_memory(prepared.call)
+        self._say(
+            "prepared",
+            key=wanted.key,
+            first_call=warm.first,
+            compile=max(0.0, warm.first - warm.seconds) if prepared.compiled else None,
+            seconds=warm.seconds,
+            repetitions=warm.repetitions,
+            steady=warm.steady,
+            accuracy=prepared.accuracy(),
+            memory=memory,
+            engine=prepared.engine,
+        )
+
+    def do_round(self, keys: list[str]) -> None:
+        """One sample of each, in the given order."""
+        from rnncheck.bench.timer import sample
+
+        for key in keys:
+            self._say("begin", key=key)
+            prepared, repetitions = self._prepared[key], self._warm[key].repetitions
+            wall, cpu = (prepared.timed or sample)(prepared.call, repetitions)
+            self._say("sample", key=key, wall=wall, cpu=cpu)
+        self._say("end", cpu=sum(os.times()[:2]))
+
+    def do_drop(self, key: str) -> None:
+        """Forget a cell: its tensors are freed."""
+        import gc
+
+        self._prepared.pop(key, None)
+        gc.collect()
+        self._say("dropped")
+
+
+def _cell(data: dict[str, Any]) -> Cell:
+    from pydantic import TypeAdapter
+
+    found: Cell = TypeAdapter(Cell).validate_python(data)
+    return found
+
+
+def cell_fields(cell: Cell) -> dict[str, Any]:
+    """What ``prepare`` takes."""
+    return asdict(cell)
+
+
+def _limit(size: int) -> None:
+    """Let allocations beyond ``size`` bytes, above what the process holds now, fail."""
+    import resource
+
+    held = 0
+    with suppress(OSError), open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123
+        held = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData"))
+    resource.setrlimit(resource.RLIMIT_DATA, (held + size, resource.RLIM_INFINITY))
+
+
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "Cannot allocate memory", "bad_alloc")
+
+
+def _status(error: Exception) -> Status:
+    from rnncheck.pipeline.workload import CannotRun
+
+    if isinstance(error, CannotRun):
+        return Status.CANNOT
+    text = f"{type(error).__name__}: {error}"
+    full = isinstance(error, MemoryError) or any(part in text for part in OUT_OF_MEMORY)
+    return Status.OOM if full else Status.FAILED
+
+
+def _reason(error: Exception) -> str:
+    from rnncheck.errors import RnncheckError
+
+    first = str(error).strip().splitlines()[:1]
+    said = first[0] if first else ""
+    return said if isinstance(error, RnncheckError) else f"{type(error).__name__}: {said}"
+
+
+def main() -> None:
+    """Keep the answers apart from what anything else prints."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    Worker(answers).serve(sys.stdin)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""``--write``: put what is recommended into the spec file, comments and order kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from rnncheck.errors import UserError
+from rnncheck.results.files import write_atomic
+from rnncheck.results.recommendation import Recommendation
+from rnncheck.spec.model import Spec
+
+MODULES = ("LSTMModule", "GRUModule")
+ALL = ("recurrent_backend", "recurrent_recompute", "recurrent_compute_dtype", "recurrent_matmul_precision", "python_based")  # fmt: skip
+
+
+def write_recommendation(spec: Spec, found: Recommendation) -> list[str]:
+    """Set the arguments of every recurrent module that the spec names; what was done, in words.
+
+    Raises UserError where the spec names none: then the change belongs into the user's factory.
+    """
+    path = Path(spec.path)
+    text = path.read_text(encoding="utf-8")
+    yaml = _yaml_like(text)
+    document = yaml.load(text)
+    changed = [line for module in _modules(document) for line in _set(module, found.arguments)]
+    named = list(_modules(document))
+    if not named:
+        raise UserError(
+            "the spec names no LSTMModule or GRUModule by `use`: nothing can be written into it",
+            hint=f"pass {found.arguments} where your factory builds them",
+        )
+    if changed:
+        out = StringIO()
+        yaml.dump(document, out)
+        write_atomic(path, out.getvalue())
+    told = changed or ["the spec says so already"]
+    more = (
+        []
+        if found.compile == "eager"
+        else [f"torch.compile ({found.compile}) belongs into your training script"]
+    )
+    return [f"{path}: {line}" for line in (*told, *more)]
+
+
+def _yaml_like(text: str) -> YAML:
+    """A writer that indents lists as ``text`` does and leaves its lines as long as they are."""
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 10_000
+    if re.search(r"^\w+:[^\n]*\n(?:\s*#[^\n]*\n)*  +- |^  \w+:[^\n]*\n    - ", text, re.MULTILINE):
+        yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
+def _modules(document: Any) -> Iterator[Any]:
+    for name in ("policy", "critic"):
+        network = document.get(name)
+        listed = network.get("modules", []) if isinstance(network, dict) else network
+        for module in listed if isinstance(listed, list) else []:
+            if isinstance(module, dict) and module.get("use") in MODULES:
+                yield module
+
+
+def _set(module: Any, arguments: dict[str, str]) -> Iterator[str]:
+    """Write ``arguments``; those of an earlier recommendation that no longer hold are removed."""
+    for name in ALL:
+        wanted: Any = {"True": True}.get(arguments.get(name, ""), arguments.get(name))
+        if wanted is None and name in module:
+            del module[name]
+            yield f"{module['use']}: {name} removed"
+        elif wanted is not None and module.get(name) != wanted:
+            module[name] = wanted
+            yield f"{module['use']}: {name} = {wanted}"

@@ -1,0 +1,152 @@
+"""``rnncheck bench``: which backend, precision and shape to run, measured on the user's own policy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rnncheck.cli.options import (
+    QuietOption,
+    ReportOption,
+    SeedOption,
+    SetOption,
+    SpecPath,
+    VerboseOption,
+)
+
+if TYPE_CHECKING:
+    from rnncheck.bench.journal import Journal
+    from rnncheck.results.cells import Cell, CellResult
+    from rnncheck.results.model import Run
+    from rnncheck.spec.model import Spec
+
+JOURNAL = "sweep.jsonl"
+
+PlanOption = Annotated[
+    bool, typer.Option("--plan", help="Print the cells and a time estimate; run nothing.")
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on with the last sweep of this spec.")
+]
+QuickOption = Annotated[
+    bool, typer.Option("--quick", help="The first shape only, and intervals of ±5 %.")
+]
+ScaleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scale",
+        metavar="AXIS=FROM..TO",
+        help="Sweep steps, batch, hidden or resets, and fit how cost grows. Repeatable.",
+        show_default=False,
+    ),
+]
+ClaimsOption = Annotated[
+    bool,
+    typer.Option("--claims", help="Test what the documentation says of backends, here."),
+]
+WriteOption = Annotated[
+    bool, typer.Option("--write", help="Write what is recommended for training into the spec.")
+]
+
+
+def bench(
+    spec: SpecPath = None,
+    plan: PlanOption = False,
+    resume: ResumeOption = False,
+    quick: QuickOption = False,
+    scale: ScaleOption = None,
+    claims: ClaimsOption = False,
+    write: WriteOption = False,
+    set_: SetOption = None,
+    report: ReportOption = None,
+    seed: SeedOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Sweep backends, precisions and shapes: speed, memory and accuracy, and what to run.
+
+    Cells run in processes of their own. They import your factories, so they run your Python.
+    """
+    from rnncheck.bench.claims import claim_cells
+    from rnncheck.bench.run import Sweep
+    from rnncheck.cli.verify import follow
+    from rnncheck.report.formats import parse_targets, write_reports
+    from rnncheck.results.store import default_store, prepare_store, store_run
+    from rnncheck.spec.load import open_spec
+
+    overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
+    overrides += ["bench.interval=0.05"] if quick else []
+    loaded = open_spec(spec, overrides)
+    cells, axes = _cells(loaded, scale or [], quick=quick)
+    claimed = claim_cells(cells) if claims else []
+    cells = claimed or cells
+    if plan:
+        _print_plan(loaded, cells)
+        return
+    targets = parse_targets(report or [])
+    path = default_store(Path(loaded.path))
+    prepare_store(path)
+    journal, done = _journal(loaded, path.parent / JOURNAL, resume=resume)
+    sweep = Sweep(loaded, cells, journal, overrides, done, axes, claimed)
+    run = follow(loaded, sweep.events, targets, quiet=quiet, verbose=verbose)
+    store_run(run, path)
+    write_reports(run, targets, sys.stdout, quiet, verbose, live=True)
+    if write:
+        _write(loaded, run)
+    raise typer.Exit(run.exit_code)
+
+
+def _print_plan(spec: Spec, cells: Sequence[Cell]) -> None:
+    from rnncheck.bench.plan import estimate, groups, with_references
+
+    everything = with_references(cells, spec)
+    for group in groups(everything):
+        print(group[0].group)
+        for cell in group:
+            print(f"  {cell.key}  {cell.variant}")
+    seconds = estimate(everything, spec.bench.budget)
+    print(f"{len(everything)} cells, about {seconds:.0f} s; nothing was run")
+
+
+def _journal(spec: Spec, path: Path, *, resume: bool) -> tuple[Journal, dict[str, CellResult]]:
+    """The sweep's journal, and the cells that an earlier run of the same sweep finished."""
+    from rnncheck.bench.journal import Journal, code_hash, head_of
+    from rnncheck.results.environment import current_environment
+    from rnncheck.results.model import SpecRef
+
+    folder = Path(spec.path).resolve().parent
+    ref = SpecRef(spec.path, spec.name, spec.hash)
+    journal = Journal(path, head_of(ref, current_environment(spec.device), code_hash(folder)))
+    if resume:
+        return journal, journal.resume()
+    journal.start()
+    return journal, {}
+
+
+def _cells(spec: Spec, scales: Sequence[str], *, quick: bool) -> tuple[list[Cell], list[str]]:
+    """The cells, and the axes along which they are spread."""
+    from rnncheck.bench.plan import plan_cells
+    from rnncheck.bench.scale import parse_scale, scaled_cells
+
+    cells = plan_cells(spec, quick=quick)
+    wanted = [parse_scale(text) for text in scales]
+    if not wanted:
+        return cells, []
+    spread = [cell for axis, values in wanted for cell in scaled_cells(cells, axis, values)]
+    return list({cell.key: cell for cell in spread}.values()), [axis for axis, _ in wanted]
+
+
+def _write(spec: Spec, run: Run) -> None:
+    """Change the spec's recurrent modules to what is recommended for training."""
+    from rnncheck.bench.write import write_recommendation
+
+    found = next((one for one in run.recommendations if one.purpose == "training"), None)
+    if found is None:
+        print("nothing is recommended for training: the spec stays as it is", file=sys.stderr)
+        return
+    for line in write_recommendation(spec, found):
+        print(line, file=sys.stderr)

@@ -1,0 +1,114 @@
+"""Medians and ratios of timings with their intervals.
+
+Intervals come from order statistics (binomial; Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2): no
+shape of the noise is assumed. Successive samples of a busy machine resemble each other, so that their number is
+reduced to the effective one before the interval is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+LEVEL = 0.95
+FEW = 6  # below this many samples no order statistics give 95 %
+LAGS = 32  # autocorrelation is summed over at most this many lags
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A median with its interval, in the unit of the samples; ``effective`` is the number of independent samples."""
+
+    median: float
+    low: float
+    high: float
+    effective: float
+
+    @property
+    def relative(self) -> float:
+        """Half the width over the median."""
+        return (self.high - self.low) / 2 / self.median if self.median else float("inf")
+
+
+def median_interval(samples: Sequence[float] | Floats, level: float = LEVEL) -> Interval:
+    """The median of ``samples`` ``[n]``; with fewer than ``FEW`` effective samples the interval is their whole range.
+
+    Raises ValueError without samples.
+    """
+    values = np.sort(np.asarray(samples, dtype=np.float64))
+    if values.size == 0:
+        raise ValueError("a median needs at least one sample")
+    independent = effective_size(np.asarray(samples, dtype=np.float64))
+    low, high = _ranks(values.size, independent, level)
+    return Interval(float(np.median(values)), float(values[low]), float(values[high]), independent)
+
+
+def _ranks(count: int, independent: float, level: float) -> tuple[int, int]:
+    """Indices of the order statistics that enclose the median, as for ``independent`` samples."""
+    if independent < FEW:
+        return 0, count - 1
+    whole = int(independent)
+    below = int(binom.ppf((1 - level) / 2, whole, 0.5)) - 1
+    share = max(below, 0) / (whole - 1)  # position within the sorted samples
+    low = int(np.floor(share * (count - 1)))
+    return low, count - 1 - low
+
+
+def effective_size(samples: Floats) -> float:
+    """How many independent samples are worth as much: n / (1 + 2 sum of autocorrelations).
+
+    The sum runs over the initial positive correlations (Geyer 1992, "Practical Markov Chain Monte Carlo"), taken on
+    ranks, so that one outlier does not hide it.
+    """
+    count = samples.size
+    if count < FEW or float(samples.max()) == float(samples.min()):
+        return float(count)
+    ranks = np.argsort(np.argsort(samples, kind="stable"), kind="stable").astype(np.float64)
+    centred = ranks - ranks.mean()
+    power = float(centred @ centred)
+    total = 0.0
+    for lag in range(1, min(LAGS, count // 3) + 1):
+        correlation = float(centred[:-lag] @ centred[lag:]) / power
+        if correlation <= 1.96 / np.sqrt(count):  # what independent samples show by chance
+            break
+        total += correlation
+    return count / (1 + 2 * total)
+
+
+def ratio_interval(
+    candidate: Sequence[float] | Floats, reference: Sequence[float] | Floats, level: float = LEVEL
+) -> Interval:
+    """``reference / candidate``, round by round: above 1 the candidate is faster. Both ``[n]``, positive.
+
+    The median of the logarithms is taken, so that the inverse question has the inverse answer.
+    """
+    upper = np.asarray(reference, dtype=np.float64)
+    lower = np.asarray(candidate, dtype=np.float64)
+    found = median_interval(np.log(upper) - np.log(lower), level)
+    return Interval(
+        float(np.exp(found.median)),
+        float(np.exp(found.low)),
+        float(np.exp(found.high)),
+        found.effective,
+    )
+
+
+def spread(samples: Sequence[float] | Floats) -> float:
+    """Interquartile range over the median: how unsteady single samples are."""
+    low, middle, high = np.percentile(np.asarray(samples, dtype=np.float64), (25, 50, 75))
+    return float((high - low) / middle) if middle else float("inf")
+
+
+def drift(samples: Sequence[float] | Floats) -> float:
+    """The median of the last third over that of the first, minus 1; 0 with fewer than nine samples."""
+    values = np.asarray(samples, dtype=np.float64)
+    third = values.size // 3
+    if third < 3:
+        return 0.0
+    return float(np.median(values[-third:]) / np.median(values[:third]) - 1)

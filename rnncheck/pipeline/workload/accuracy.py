@@ -1,0 +1,148 @@
+"""A cell's numbers against the float64 oracle: the step-by-step unroll of the user's policy.
+
+Errors are relative to the largest magnitude of each entry, gradients to that of each parameter. A cell is right where
+its error is at most ``FACTOR`` times that of the step-by-step unroll in the same dtype, plus a slack in units of the
+precision that was asked for.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.numerics.difference import gap
+from rnncheck.numerics.tolerance import FACTOR, SLACK
+from rnncheck.pipeline.backends.variant import Variant
+from rnncheck.pipeline.keys import dotted, tensor_keys
+from rnncheck.pipeline.modes import measuring
+from rnncheck.pipeline.subject import Subject, call, cast, unroll
+from rnncheck.results.cells import Accuracy
+
+REDUCED = {"tf32": 2.0**-10, "fast": 2.0**-10, "tf32x3": 2.0**-20}  # unit roundoff of the product
+REDUCED_SLACK = 16.0  # units: rounding that was asked for feeds back through the carry
+GRADIENT_SLACK = 4.0  # gradients sum over all steps: so many times the slack of outputs
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Float outputs ``[rows, steps, ...]`` by key, and gradients by parameter name; empty without gradients."""
+
+    outputs: dict[str, Tensor]
+    gradients: dict[str, Tensor]
+
+
+def stepwise(
+    subject: Subject, inputs: TensorDictBase, starts: Tensor, dtype: torch.dtype, *, grad: bool
+) -> Numbers:
+    """The unroll in sequential mode, in eval mode, of ``inputs`` ``[rows, steps]``."""
+    module = subject.copy(dtype).eval()
+    out = unroll(subject, inputs, starts, module=module, dtype=dtype, grad=grad)
+    return numbers(module, out.exclude(*subject.carry), grad=grad)
+
+
+def at_once(
+    run: Callable[..., TensorDictBase],
+    module: nn.Module,
+    batch: TensorDictBase,
+    dtype: torch.dtype,
+    *,
+    grad: bool,
+    names: Container[str],
+) -> Numbers:
+    """``module`` in recurrent mode, in eval mode, on ``batch`` ``[rows, steps]``; ``run`` is it, or it compiled.
+
+    Only the outputs ``names`` count.
+    """
+    was_training = module.training
+    module.eval()
+    try:
+        with measuring(recurrent=True, grad=grad):
+            return numbers(module, run(cast(batch, dtype).copy()), grad=grad, names=names)
+    finally:
+        module.train(was_training)
+
+
+def one_step(module: nn.Module, step: TensorDictBase, dtype: torch.dtype) -> Numbers:
+    """A module in sequential mode on one step ``[rows]``, as ``[rows, 1]``."""
+    with measuring(recurrent=False):
+        found = numbers(module, call(module, cast(step, dtype).copy()), grad=False)
+    return Numbers({key: value.unsqueeze(1) for key, value in found.outputs.items()}, {})
+
+
+def numbers(
+    module: nn.Module, out: TensorDictBase, *, grad: bool, names: Container[str] | None = None
+) -> Numbers:
+    """What a run gave: its float outputs, and the gradients of a fixed weighting of them."""
+    keys = [
+        key for key in tensor_keys(out) if key[0] != "next" and out.get(key).is_floating_point()
+    ]
+    outputs = {dotted(key): out.get(key) for key in keys if names is None or dotted(key) in names}
+    gradients = _gradients(module, outputs) if grad else {}
+    return Numbers({key: value.detach() for key, value in outputs.items()}, gradients)
+
+
+def _gradients(module: nn.Module, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    parts = [_weighted(name, value) for name, value in outputs.items() if value.requires_grad]
+    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    if not parts or not named:
+        return {}
+    total = torch.stack(parts).sum()
+    found = torch.autograd.grad(total, [p for _, p in named], allow_unused=True)
+    return {name: g.detach() for (name, _), g in zip(named, found, strict=True) if g is not None}
+
+
+def _weighted(name: str, value: Tensor) -> Tensor:
+    """A sum of the output with weights that depend on its name and shape alone."""
+    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    weight = torch.randn(value.shape, generator=generator, dtype=torch.float64)
+    return (value * weight.to(value.dtype).to(value.device)).sum()
+
+
+def judged(
+    candidate: Numbers, reference: Numbers, oracle: Numbers, variant: Variant
+) -> Accuracy | None:
+    """The candidate's errors with their bounds; None where no float output can be compared."""
+    worst = _errors(candidate.outputs, oracle.outputs)
+    if not worst:
+        return None
+    slack = _slack(variant)
+    base = max(_errors(reference.outputs, oracle.outputs).values(), default=0.0)
+    name = max(worst, key=lambda key: worst[key])
+    gradients = _errors(candidate.gradients, oracle.gradients)
+    found = Accuracy(worst[name], FACTOR * base + slack, worst=name)
+    if not gradients:
+        return found
+    base = max(_errors(reference.gradients, oracle.gradients).values(), default=0.0)
+    bound = FACTOR * base + GRADIENT_SLACK * slack
+    error = max(gradients.values())
+    blamed = max(gradients, key=lambda key: gradients[key]) if error > bound else name
+    return Accuracy(found.output, found.output_bound, error, bound, blamed)
+
+
+def _errors(candidate: dict[str, Tensor], oracle: dict[str, Tensor]) -> dict[str, float]:
+    """Worst absolute error over the largest magnitude, by name; shapes that differ are infinitely wrong."""
+    return {name: _error(candidate[name], oracle[name]) for name in oracle if name in candidate}
+
+
+def _error(value: Tensor, exact: Tensor) -> float:
+    if value.numel() != exact.numel():
+        return float("inf")
+    scale = float(exact.double().abs().max()) or 1.0
+    return float(gap(value.reshape(exact.shape).cpu(), exact.cpu()).max()) / scale
+
+
+def _slack(variant: Variant) -> float:
+    own = SLACK * torch.finfo(getattr(torch, variant.dtype)).eps
+    if variant.dtype in (
+        "bfloat16",
+        "float16",
+    ):  # one unit is a whole percent: 64 of them say nothing
+        own = REDUCED_SLACK * torch.finfo(getattr(torch, variant.dtype)).eps
+    asked = REDUCED.get(variant.matmul_precision, 0.0)
+    narrow = torch.finfo(torch.bfloat16).eps if variant.compute_dtype == "bfloat16" else 0.0
+    return max(own, REDUCED_SLACK * asked, REDUCED_SLACK * narrow)

@@ -1,0 +1,296 @@
+"""The user's pipeline as the ground of a sweep: built once in a process, every cell prepared from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import nn
+
+from rnncheck.pipeline.backends.facts import facts_of, torch_dtype
+from rnncheck.pipeline.backends.matrix import Ability, verdict
+from rnncheck.pipeline.backends.swap import CannotSwap, recurrent_modules, swapped
+from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.pipeline.build import Builder
+from rnncheck.pipeline.envs import look_at
+from rnncheck.pipeline.introspect import CannotStep, make_subject
+from rnncheck.pipeline.keys import Key, declared
+from rnncheck.pipeline.probe import take_heads
+from rnncheck.pipeline.subject import Subject, cast
+from rnncheck.pipeline.workload import CannotRun
+from rnncheck.pipeline.workload import accuracy as judging
+from rnncheck.pipeline.workload.calls import (
+    Prepared,
+    act_call,
+    compiled,
+    forward_call,
+    loss_call,
+    plain_train_call,
+)
+from rnncheck.pipeline.workload.data import lay_inputs, resized_sample, starts_of, whole_batch
+from rnncheck.pipeline.workload.overriding import override_texts
+from rnncheck.results.cells import Accuracy, Cell, Phase
+from rnncheck.results.model import Stage
+from rnncheck.spec.load import load_spec
+from rnncheck.spec.model import Spec
+
+POOL = 64  # steps of the user's own env that batches are laid out of
+NETWORKS = (Stage.ENV, Stage.POLICY, Stage.CRITIC)
+
+
+class Ground:
+    """Use as a context. ``prepare`` turns a cell into a call; overrides get a pipeline of their own."""
+
+    def __init__(self, spec: Spec, overrides: tuple[str, ...] = ()) -> None:
+        self.spec = spec
+        self._overrides = overrides
+        self._scope = ExitStack()
+        self._others: dict[str, Ground] = {}
+        self._oracles: dict[tuple[Any, ...], judging.Numbers] = {}
+        self._batches: dict[tuple[int, int, float], tuple[TensorDictBase, TensorDict]] = {}
+
+    def __enter__(self) -> Ground:
+        torch.manual_seed(self.spec.seed)
+        self._builder = self._scope.enter_context(Builder(self.spec))
+        for stage in NETWORKS:
+            self._builder.run(stage)
+        self._raise_failures()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._scope.close()
+
+    @property
+    def threads(self) -> int:
+        """What torch computes with."""
+        return torch.get_num_threads()
+
+    def prepare(self, cell: Cell) -> Prepared:
+        """The cell's call. Raises CannotRun with the reason, or whatever the user's code raises."""
+        if cell.overrides:
+            return self._overridden(cell)
+        variant = parse(cell.variant)
+        self._check(variant)
+        return _Preparation(self, cell, variant).made()
+
+    def _overridden(self, cell: Cell) -> Prepared:
+        from dataclasses import replace
+
+        name = repr(sorted(cell.overrides.items()))
+        if name not in self._others:
+            texts = override_texts(self.spec, cell.overrides)
+            spec = load_spec(Path(self.spec.path), [*self._overrides, *texts])
+            self._others[name] = self._scope.enter_context(Ground(spec))
+        return self._others[name].prepare(replace(cell, overrides={}))
+
+    def _check(self, variant: Variant) -> None:
+        """Every recurrent module of policy and critic must be able to run as the variant."""
+        modules = recurrent_modules(self.policy)
+        if not modules:
+            raise CannotRun(
+                "the policy has no LSTMModule or GRUModule whose backend could be chosen"
+            )
+        for path, module in modules.items():
+            found = verdict(facts_of(module), variant, str(self.device))
+            if found.ability is Ability.INTERPRETED:
+                raise CannotRun("Triton's kernels need CUDA: the interpreter's speed says nothing")
+            if not found.runs:
+                raise CannotRun(f"{path or 'the module'}: {found.reason}")
+
+    def _raise_failures(self) -> None:
+        for failure in self._builder.failures.values():
+            raise CannotRun(f"the {failure.stage} stage failed: {failure.message}")
+
+    # --- parts -----------------------------------------------------------------------------------
+
+    @property
+    def pipeline(self) -> Any:
+        return self._builder.pipeline
+
+    @property
+    def policy(self) -> nn.Module:
+        module: nn.Module = self.pipeline.pristine_policy
+        return module
+
+    @property
+    def device(self) -> torch.device:
+        return next((p.device for p in self.policy.parameters()), torch.device("cpu"))
+
+    def subject(self) -> Subject:
+        """The policy with its carry and fresh states."""
+        if not hasattr(self, "_subject"):
+            env = self._env()
+            try:
+                self._subject = make_subject(Stage.POLICY, self.policy, look_at(env))
+            except CannotStep as error:
+                raise CannotRun(f"the policy cannot run one step ({error})") from error
+        return self._subject
+
+    def _env(self) -> Any:
+        if not hasattr(self, "_acting"):
+            self._acting = self.pipeline.make_acting_env()
+            self._scope.callback(self._acting.close, raise_if_closed=False)
+        return self._acting
+
+    def inputs(self, rows: int, steps: int, resets: float) -> tuple[TensorDictBase, TensorDict]:
+        """Inputs and whole batch ``[rows, steps]`` of the user's own observations."""
+        if not hasattr(self, "_pool"):
+            heads = take_heads(self.subject(), self._env(), POOL)
+            self._pool = torch.cat([head.reshape(-1) for head in heads.inputs])
+        shape = (rows, steps, resets)
+        if shape not in self._batches:
+            laid = lay_inputs(self._pool, rows, steps)
+            starts = starts_of(rows, steps, resets, self.spec.seed)
+            self._batches[shape] = laid, whole_batch(self.subject(), laid, starts)
+        return self._batches[shape]
+
+    def loss_of(self, policy: nn.Module, critic: nn.Module | None) -> Any:
+        """The spec's loss over other networks, with the same random start each time."""
+        torch.manual_seed(self.spec.seed)
+        return self._builder.loss_for(policy, critic)
+
+    def sample(self) -> TensorDictBase:
+        """A training sample as the spec makes it. Raises CannotRun where a stage on the way fails."""
+        if not self.pipeline.samples:
+            for stage in self._builder.stages[len(NETWORKS) :]:
+                self._builder.run(stage)
+            self._raise_failures()
+        sample: TensorDictBase = self.pipeline.samples[0]
+        return sample
+
+    def oracle(
+        self, cell: Cell, dtype: torch.dtype, make: Callable[[], judging.Numbers]
+    ) -> judging.Numbers:
+        """The step-by-step numbers of a shape, computed once."""
+        name = (cell.target, cell.phase is Phase.TRAIN, cell.batch, cell.steps, cell.resets, dtype)
+        if name not in self._oracles:
+            self._oracles[name] = make()
+        return self._oracles[name]
+
+
+@dataclass
+class _Preparation:
+    """One cell's way to a call."""
+
+    ground: Ground
+    cell: Cell
+    variant: Variant
+
+    def made(self) -> Prepared:
+        try:
+            call = self._call()
+        except CannotSwap as error:
+            raise CannotRun(str(error)) from error
+        return Prepared(
+            call,
+            self._accuracy,
+            compiled=self.variant.compile != "eager",
+            device=self.ground.device,
+            cold=self.ground.spec.bench.cold_cache,
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch_dtype(self.variant.dtype)
+
+    def _call(self) -> Callable[[], object]:
+        if self.cell.phase is Phase.TRAIN and self.ground.spec.loss is not None and self._whole:
+            return self._loss_call()
+        self.module = swapped(self._original(), self.variant)
+        run = compiled(self.module, self.variant)
+        batch = self._readable(self._batch())
+        if self.cell.phase is Phase.FORWARD:
+            return forward_call(run, batch)
+        if self.cell.phase is Phase.ACT:
+            return act_call(run, batch[:, 0].contiguous())
+        return plain_train_call(run, batch, list(self.module.parameters()))
+
+    @property
+    def _whole(self) -> bool:
+        return self.cell.target == "policy"
+
+    def _original(self) -> nn.Module:
+        """The policy, or its first recurrent module."""
+        if self._whole:
+            return self.ground.policy
+        return next(iter(recurrent_modules(self.ground.policy).values()))
+
+    def _loss_call(self) -> Callable[[], object]:
+        sample, critic = self.ground.sample(), self.ground.pipeline.pristine_critic
+        self.module = swapped(self.ground.policy, self.variant)
+        mine = None if critic is None else swapped(critic, self.variant)
+        loss = self.ground.loss_of(self.module, mine)
+        if isinstance(loss, nn.Module):
+            loss = loss.to(self.dtype)
+        flags = self.ground.subject().flag_values(self._starts())
+        resized = resized_sample(sample, self.cell.batch, self.cell.steps, flags)
+        trainable = [p for m in (loss, self.module, mine) for p in _parameters(m)]
+        return loss_call(
+            compiled(loss, self.variant), cast(resized, self.dtype), list(dict.fromkeys(trainable))
+        )
+
+    def _starts(self) -> torch.Tensor:
+        cell = self.cell
+        return starts_of(cell.batch, cell.steps, cell.resets, self.ground.spec.seed)
+
+    def _batch(self) -> TensorDictBase:
+        cell = self.cell
+        _, batch = self.ground.inputs(cell.batch, cell.steps, cell.resets)
+        return cast(batch if self._whole else self._module_batch(batch), self.dtype)
+
+    def _module_batch(self, batch: TensorDictBase) -> TensorDictBase:
+        """What the bare module reads: random features beside the flags and states of the whole batch."""
+        module = self._original()
+        facts = facts_of(module)
+        generator = torch.Generator().manual_seed(self.ground.spec.seed)
+        features = torch.randn(*batch.shape, facts.input_size, generator=generator)
+        keys = declared(module, "in_keys")
+        return batch.clone(recurse=False).set(keys[0], features.to(batch.device))
+
+    def _readable(self, batch: TensorDictBase) -> TensorDictBase:
+        """Without what the module will write: a compiled call sees the same keys every time."""
+        written: set[Key] = set(declared(self.module, "out_keys"))
+        kept = batch.exclude(*(written - set(declared(self.module, "in_keys"))))
+        return kept
+
+    # --- accuracy --------------------------------------------------------------------------------
+
+    def _accuracy(self) -> Accuracy | None:
+        """This variant's outputs (and, for train, gradients) of the policy at this shape against float64."""
+        if not self._whole:
+            return self._judged(self._original_subject())
+        return self._judged(self.ground.subject())
+
+    def _original_subject(self) -> Subject:
+        """The bare module as a subject: its own carry, the fresh states of the policy."""
+        whole, module = self.ground.subject(), self._original()
+        reads = set(declared(module, "in_keys"))
+        carry = tuple(key for key in whole.carry if key in reads)
+        fresh = {key: whole.fresh[key] for key in carry}
+        return Subject(Stage.POLICY, module, carry, whole.flags, fresh, 0, ())
+
+    def _judged(self, subject: Subject) -> Accuracy | None:
+        grad = self.cell.phase is Phase.TRAIN
+        batch = self._batch()
+        inputs, starts = subject.inputs_of(batch), self._starts()
+        make = partial(judging.stepwise, subject, inputs, starts.to(batch.device), grad=grad)
+        exact = self.ground.oracle(self.cell, torch.float64, lambda: make(torch.float64))
+        reference = self.ground.oracle(self.cell, self.dtype, lambda: make(self.dtype))
+        if self.cell.phase is Phase.ACT:
+            found = judging.one_step(self.module, batch[:, 0], self.dtype)
+        else:
+            run = compiled(self.module, self.variant)
+            found = judging.at_once(
+                run, self.module, batch, self.dtype, grad=grad, names=exact.outputs
+            )
+        return judging.judged(found, reference, exact, self.variant)
+
+
+def _parameters(module: Any) -> list[nn.Parameter]:
+    return list(module.parameters()) if isinstance(module, nn.Module) else []

@@ -1,0 +1,60 @@
+"""The report as one HTML file without anything from outside: tables, findings, and a sweep's plots."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from rnncheck.report import sweep, text
+from rnncheck.report.plots import all_plots
+from rnncheck.results.model import Run
+
+
+def render(run: Run) -> str:
+    """The run as an HTML document; all text of the run is escaped."""
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    source = files("rnncheck.report").joinpath("page.html.j2").read_text(encoding="utf-8")
+    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
+        source
+    )
+    plots = [(title, Markup(svg)) for title, svg in all_plots(sweep.results_of(run))]
+    return template.render(_content(run), plots=plots)
+
+
+def _content(run: Run) -> dict[str, Any]:
+    return {
+        "title": f"rnncheck: {text.VERDICTS[run.verdict]}" if run.checks else "rnncheck bench",
+        "header": text.header(run),
+        "verdict": text.verdict(run),
+        "failed": run.exit_code != 0,
+        "advice": [sweep.advice(found) for found in run.recommendations],
+        "growth": [scaling.sentence for scaling in run.scalings],
+        "claims": run.claims,
+        "headings": sweep.HEADINGS,
+        "groups": sweep.grouped(run),
+        "families": text.by_family(run.checks),
+        "findings": [
+            (check, finding, text.facts(finding))
+            for check in run.checks
+            for finding in check.findings
+        ],
+        "saw": text.saw,
+        "title_of": text.title,
+        "notes": [n for n in (*text.broken_stages(run), text.unchecked(run), *run.notices) if n],
+        "environment": _environment(run),
+    }
+
+
+def _environment(run: Run) -> list[tuple[str, str]]:
+    env = run.environment
+    pairs = [
+        ("python", env.python),
+        ("platform", env.platform),
+        ("cpu", env.cpu),
+        ("threads", str(env.threads)),
+        *env.packages.items(),
+        ("started", run.started),
+    ]
+    return [(name, text.clean(value)) for name, value in pairs if value]

@@ -1,0 +1,157 @@
+"""Two stored runs, row by row: which checks and which cells changed, and by how much.
+
+Numbers of two runs come from different processes at different times. Speed-ups over the reference of the same run
+are compared where both have one, absolute times only on the same machine with the same libraries, and either with
+the spread that remains between processes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rnncheck.results.cells import CellResult, Status, cell_from_json
+from rnncheck.results.model import CheckResult, Environment, Outcome, Run
+
+ALLOWED = 0.03  # a change within this share is none
+BETWEEN = 0.018  # standard deviation of a ratio between two processes on one machine (measured: memory layout)
+WIDE = 0.1  # half the logarithmic interval beyond which nothing is called the same
+NORMAL = 1.96  # standard deviations of a 95 % interval
+
+
+class Change(StrEnum):
+    """What became of a row."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    UNCLEAR = "unclear"
+    INCOMPARABLE = "not comparable"
+    NEW = "new"
+    GONE = "gone"
+    BROKEN = "broken"  # it counted, and no longer does
+    FIXED = "fixed"  # the reverse
+    FAILS = "newly fails"  # a check
+    PASSES = "no longer fails"  # a check
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """One row of the comparison. ``value`` above 1: the second is faster; ``basis`` says what was compared."""
+
+    label: str
+    change: Change
+    reason: str = ""
+    basis: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def fingerprint(environment: Environment) -> dict[str, str]:
+    """What must agree for absolute times to be comparable."""
+    packages = {f"package {name}": version for name, version in environment.packages.items()}
+    packages.pop("package rnncheck", None)
+    return {
+        "cpu": environment.cpu,
+        "device": environment.device,
+        "threads": str(environment.threads),
+        "python": environment.python,
+        "platform": environment.platform,
+        **packages,
+    }
+
+
+def differing(first: Environment, second: Environment) -> list[str]:
+    """``threads 2 / 8`` for all that differs between two machines."""
+    one, other = fingerprint(first), fingerprint(second)
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    return [f"{name} {one.get(name, 'absent')} / {other.get(name, 'absent')}" for name in names]
+
+
+def compare_runs(first: Run, second: Run, allowed: float = ALLOWED) -> list[RowChange]:
+    """All rows of both runs: the checks, then the cells in the order of the second run."""
+    return [*_checks(first, second), *_cells(first, second, allowed)]
+
+
+def _checks(first: Run, second: Run) -> Iterator[RowChange]:
+    old = {check.code: check for check in first.checks}
+    new = {check.code: check for check in second.checks}
+    for code in {**old, **new}:
+        yield _check(old.get(code), new.get(code))
+
+
+def _check(old: CheckResult | None, new: CheckResult | None) -> RowChange:
+    known = new or old
+    assert known is not None
+    label = f"{known.code} {known.name}"
+    if old is None or new is None:
+        return RowChange(label, Change.NEW if old is None else Change.GONE, str(known.outcome))
+    told = f"{old.outcome}, then {new.outcome}"
+    if old.outcome is new.outcome:
+        return RowChange(label, Change.SAME, str(new.outcome))
+    if new.outcome is Outcome.FAILED:
+        return RowChange(label, Change.FAILS, told)
+    if old.outcome is Outcome.FAILED:
+        return RowChange(label, Change.PASSES, told)
+    lost = old.outcome is Outcome.PASSED
+    return RowChange(label, Change.BROKEN if lost else Change.FIXED, told)
+
+
+def _cells(first: Run, second: Run, allowed: float) -> Iterator[RowChange]:
+    old = {row.cell.key: row for row in map(cell_from_json, first.cells)}
+    new = {row.cell.key: row for row in map(cell_from_json, second.cells)}
+    others = differing(first.environment, second.environment)
+    for key in {**new, **old}:
+        yield _cell(old.get(key), new.get(key), others, allowed)
+
+
+def _cell(
+    old: CellResult | None, new: CellResult | None, others: list[str], allowed: float
+) -> RowChange:
+    known = new or old
+    assert known is not None
+    label = known.cell.label
+    if old is None or new is None:
+        return RowChange(label, Change.NEW if old is None else Change.GONE, _status(known))
+    if not (old.counts and new.counts):
+        return _uncounted(label, old, new)
+    if old.ratio is not None and new.ratio is not None:
+        pair = (old.ratio, new.ratio)
+        spans = [math.log(ratio.high / ratio.low) / 2 for ratio in pair]
+        return _judged(label, "speed-up", new.ratio.value / old.ratio.value, spans, allowed)
+    if others:
+        return RowChange(label, Change.INCOMPARABLE, f"another machine: {'; '.join(others[:3])}")
+    assert old.timing is not None and new.timing is not None
+    spans = [math.log(timing.high / timing.low) / 2 for timing in (old.timing, new.timing)]
+    return _judged(label, "time", old.timing.median / new.timing.median, spans, allowed)
+
+
+def _uncounted(label: str, old: CellResult, new: CellResult) -> RowChange:
+    told = f"{_status(old)}, then {_status(new)}"
+    if old.counts:
+        return RowChange(label, Change.BROKEN, told)
+    if new.counts:
+        return RowChange(label, Change.FIXED, told)
+    return RowChange(label, Change.SAME, _status(new))
+
+
+def _status(row: CellResult) -> str:
+    ok = row.status is Status.OK or not row.reason
+    return str(row.status) if ok else f"{row.status} ({row.reason})"
+
+
+def _judged(label: str, basis: str, value: float, spans: list[float], allowed: float) -> RowChange:
+    """``spans`` are half the logarithmic intervals of the two sides."""
+    half = math.sqrt(sum(span * span for span in spans) + 2 * (NORMAL * BETWEEN) ** 2)
+    low, high = value * math.exp(-half), value * math.exp(half)
+    within = abs(math.log(value)) <= math.log1p(allowed)
+    if within:
+        change = Change.SAME if half <= WIDE else Change.UNCLEAR
+    elif low > 1 or high < 1:
+        change = Change.FASTER if value > 1 else Change.SLOWER
+    else:
+        change = Change.UNCLEAR
+    return RowChange(label, change, "", basis, value, low, high)

@@ -1,0 +1,63 @@
+"""The journal: what was finished is not lost, and what belongs to something else is not mixed in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rnncheck.bench.journal import Journal, code_hash
+from rnncheck.errors import OutputError, UserError
+from rnncheck.results.cells import Cell, CellResult, Phase, Status
+
+HEAD = {"format": 1, "spec": "abc", "code": "def", "environment": {"cpu": "x"}}
+DONE = CellResult(Cell(Phase.ACT, "pad", 2, 1, 0.0), Status.CANNOT, "no CUDA")
+LEFT = CellResult(Cell(Phase.ACT, "scan", 2, 1, 0.0), Status.SKIPPED, "interrupted")
+
+
+def test_finished_cells_come_back_and_skipped_ones_are_measured_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "sweep.jsonl", HEAD)
+    journal.start()
+    journal.add(DONE)
+    journal.add(LEFT)
+    assert journal.resume() == {DONE.cell.key: DONE}
+
+
+def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.jsonl"
+    journal = Journal(path, HEAD)
+    journal.start()
+    journal.add(DONE)
+    path.write_text(path.read_text() + '{"key": "12', encoding="utf-8")
+    assert list(journal.resume()) == [DONE.cell.key]
+
+
+@pytest.mark.parametrize("name", ["spec", "code", "environment"])
+def test_another_spec_code_or_machine_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "sweep.jsonl"
+    Journal(path, HEAD).start()
+    with pytest.raises(UserError, match=f"its {name} is another"):
+        Journal(path, {**HEAD, name: "other"}).resume()
+
+
+def test_no_sweep_and_no_journal_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.jsonl"
+    with pytest.raises(UserError, match="no sweep to resume"):
+        Journal(path, HEAD).resume()
+    path.write_text("hello\n", encoding="utf-8")
+    with pytest.raises(UserError, match="no journal"):
+        Journal(path, HEAD).resume()
+
+
+def test_a_full_disk_says_how_to_go_on() -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("no /dev/full here")
+    with pytest.raises(OutputError, match="--resume"):
+        Journal(full, HEAD).add(DONE)
+
+
+def test_the_code_is_the_python_beside_the_spec(tmp_path: Path) -> None:
+    before = code_hash(tmp_path)
+    (tmp_path / "mine.py").write_text("x = 1\n", encoding="utf-8")
+    assert code_hash(tmp_path) != before

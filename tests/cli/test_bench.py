@@ -1,0 +1,121 @@
+"""``rnncheck bench`` from the outside: cells that misbehave cost themselves alone, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Runner = Callable[..., subprocess.CompletedProcess[str]]
+ROOT = Path(__file__).parents[2]
+START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
+SPEC = "fixtures/specs/cartpole_dqn.yaml"
+SMALL = [
+    "--set", "bench.shapes=[{batch: 4, steps: 8}]", "--set", "bench.resets=[0.1]",
+    "--set", "bench.interval=0.5", "--set", "bench.budget=3",
+]  # fmt: skip
+
+
+def cells(path: Path) -> dict[str, dict[str, Any]]:
+    return {cell["label"]: cell for cell in json.loads(path.read_text())["cells"]}
+
+
+def test_plan_prints_cells_and_runs_nothing(rnncheck: Runner) -> None:
+    done = rnncheck("bench", SPEC, "--plan")
+    assert done.returncode == 0
+    assert "forward, 32 x 64, 0.03 resets" in done.stdout
+    assert "nothing was run" in done.stdout
+
+
+def test_a_sweep_measures_judges_and_recommends(rnncheck: Runner, tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    done = rnncheck("bench", SPEC, *SMALL, "--report", "console", "--report", f"json={out}")
+    assert done.returncode == 0, done.stderr
+    assert "for training (train, 4 x 8, 0.1 resets)" in done.stdout
+    rows = cells(out)
+    assert len(rows) == 6
+    for row in rows.values():
+        assert row["status"] == "ok"
+        assert row["timing"]["low"] <= row["timing"]["median"] <= row["timing"]["high"]
+        assert len(row["samples"]["wall"]) == row["timing"]["samples"] > 0
+        assert row["accuracy"]["output"] <= row["accuracy"]["output_bound"]
+        assert row["memory"]["peak"] > 0
+    scan = rows["scan | train, 4 x 8, 0.1 resets"]
+    assert scan["ratio"]["reference"] == "pad"
+    assert scan["accuracy"]["gradient"] <= scan["accuracy"]["gradient_bound"]
+    again = rnncheck("report", str(out), "--report", "csv")
+    assert again.stdout.count("\n") == 7
+    same = rnncheck("compare", str(out), str(out), "--json")
+    assert {row["change"] for row in json.loads(same.stdout)} <= {"same", "unclear"}
+
+
+@pytest.mark.slow
+def test_a_cell_that_hangs_dies_or_fills_the_memory_costs_itself_alone(
+    rnncheck: Runner, tmp_path: Path
+) -> None:
+    out = tmp_path / "run.json"
+    done = rnncheck("bench", "fixtures/bench/troubled.yaml", "--report", f"json={out}")
+    assert done.returncode == 0, done.stderr
+    found = {row["cell"]["batch"]: (row["status"], row["reason"]) for row in cells(out).values()}
+    assert found[2][0] == found[4][0] == "ok"
+    assert found[3] == ("timeout", "no answer within 8 s")
+    assert found[5] == ("crashed", "the process ended with SIGSEGV")
+    assert found[7][1].startswith("the process ended with SIGKILL")
+    assert found[11][0] == "oom"
+    assert found[13] == ("failed", "ValueError: thirteen rows are too many")
+
+
+def test_what_cannot_run_is_a_row_with_its_reason(rnncheck: Runner, tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    more = ["--set", "bench.backend=[triton]", "--set", "bench.phases=[forward]"]
+    done = rnncheck("bench", SPEC, *SMALL, *more, "--report", f"json={out}")
+    assert done.returncode == 0, done.stderr
+    row = cells(out)["triton | forward, 4 x 8, 0.1 resets"]
+    assert row["status"] == "cannot"
+    assert row["reason"]
+
+
+def test_a_spec_that_cannot_be_built_is_one_sentence(rnncheck: Runner) -> None:
+    done = rnncheck("bench", SPEC, *SMALL, "--set", "env.env_name=NoSuchEnv-v9")
+    assert done.returncode == 2
+    assert "error: the pipeline cannot be built" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> None:
+    shutil.copy(ROOT / SPEC, tmp_path / "spec.yaml")
+    command = [sys.executable, "-c", START, "bench", str(tmp_path / "spec.yaml"), *SMALL]
+    env = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    journal = tmp_path / ".rnncheck" / "runs" / "sweep.jsonl"
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    until = time.monotonic() + 120
+    while not journal.exists() or journal.read_text().count("\n") < 3:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    latest = json.loads((journal.parent / "latest.json").read_text())
+    left = [cell for cell in latest["cells"] if cell["reason"] == "interrupted"]
+    assert left
+    before = journal.read_text()
+    done = subprocess.run(
+        [*command, "--resume"], env=env, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert journal.read_text().startswith(before)
+    assert len(json.loads((journal.parent / "latest.json").read_text())["cells"]) == 6
+    changed = subprocess.run(
+        [*command, "--resume", "--seed", "5"], env=env, capture_output=True, text=True, timeout=100
+    )
+    assert changed.returncode == 2
+    assert "its spec is another" in changed.stderr
