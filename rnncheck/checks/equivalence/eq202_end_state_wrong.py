@@ -20,12 +20,16 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.compare import mismatch_finding, mismatches
+from tensordict import TensorDictBase
+
+from rnncheck.checks.compare import Mismatch, mismatch_finding, mismatches
 from rnncheck.checks.equivalence.eq201_modes_disagree import disagreement, variants
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.pipeline.compat import installed, loses_end_states
 from rnncheck.pipeline.keys import dotted, tensor_keys
-from rnncheck.pipeline.subject import next_key
+from rnncheck.pipeline.stock import is_stock
+from rnncheck.pipeline.subject import Subject, next_key
 from rnncheck.results.model import Finding, Severity, Stage
 
 
@@ -44,6 +48,7 @@ def run(evidence: Evidence) -> Judgement:
             found = mismatches(out, made.truth, made.oracle, keys, made.ends)
             compared += len(keys) * int(made.ends.sum())
             if found:
+                cause, fix = _blame(subject, found[0], out)
                 findings.append(
                     mismatch_finding(
                         "EQ202",
@@ -52,13 +57,30 @@ def run(evidence: Evidence) -> Judgement:
                         made,
                         found[0],
                         message=f"recurrent mode: {dotted(found[0].key)} at a segment's end is not the state there",
-                        cause="the end state is taken from the padding, from another step or from the row's end",
-                        fix="write every segment's last state at its own last step",
+                        cause=cause,
+                        fix=fix,
                     )
                 )
                 break
     note = f"{compared} end states agree" if compared else "recurrent mode writes no state"
     return Judgement(tuple(findings), compared, note)
+
+
+def _blame(subject: Subject, worst: Mismatch, out: TensorDictBase) -> tuple[str, str]:
+    """Cause and fix: TorchRL's own where its module leaves 0 there, else the user's."""
+    at = worst.difference
+    lost = not out.get(worst.key)[at.row, at.step].any()
+    writers = [one for one in subject.carriers if worst.key in map(next_key, one.keys)]
+    if lost and loses_end_states() and all(is_stock(one.module) for one in writers):
+        return (
+            f"torchrl {installed().public} leaves 0 at the end of a trajectory shorter than the longest "
+            "(pytorch/rl issue 3711)",
+            "install torchrl 0.13 or newer",
+        )
+    return (
+        "the end state is taken from the padding, from another step or from the row's end",
+        "write every segment's last state at its own last step",
+    )
 
 
 RULE = Rule(

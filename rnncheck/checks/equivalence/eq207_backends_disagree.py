@@ -1,0 +1,165 @@
+"""Outputs or end states of a backend (pad, scan, triton, auto, compiled) are not those of the equations.
+
+Checks
+    Every LSTMModule and GRUModule of policy and critic runs, with its own weights, on the backends that `--backends`
+    or `verify.backends` name (`all`, or variants like pad, scan-recompute, triton, pad-python, scan-compiled), or
+    without them on pad and the backend it was built with. Resets lie at step 0, nowhere, at every step, anywhere and
+    at the last step; the stored states are not zero; there is one row, one step, non-contiguous input and recorded
+    input; another thread, canonicalize() and a conversion there and back are tried, and vmap where it is allowed.
+    Named backends are run on other sizes as well. A float64 unroll of the equations is the judge, so the finding
+    says which backend is wrong, from which step on, whether a reset lies there and, where it can be told, what the
+    backend did instead.
+
+Why it matters
+    The backend is chosen for speed and may be another one in training than in acting, on a laptop than on a GPU. One
+    that drops a reset or goes on from the wrong state trains another policy without a word.
+
+Says nothing when
+    there is no LSTMModule or GRUModule, another check names the fault and no backend was named, or a backend cannot
+    run here; the note says which and why. Without CUDA the
+    Triton kernels run under Triton's interpreter in a process of their own, on small shapes: that shows their logic,
+    not their rounding. A module of more than 128 hidden units is then replaced by a small one of its kind. A subclass
+    of LSTMModule or GRUModule that computes something else on pad is judged by its own pad pass. Compiled variants are part of
+    `all` under --thorough alone. What a worker process cannot answer in time is left out with the reason.
+
+Fix
+    Use a backend that agrees until the one named here is mended; pad is the slowest and plainest one.
+
+Example
+    LSTMModule(..., recurrent_backend="pad")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rnncheck.checks.backend_judge import Divergence, explain, grouped, values_wrong
+from rnncheck.checks.backend_trials import Measured, Tried, measured
+from rnncheck.checks.boundary import bd301_state_crosses_reset as bd301
+from rnncheck.checks.equivalence import eq201_modes_disagree as eq201
+from rnncheck.checks.equivalence import eq202_end_state_wrong as eq202
+from rnncheck.checks.equivalence import eq203_oracle_disagrees as eq203
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.errors import StageError
+from rnncheck.numerics.tolerance import FORMULA
+from rnncheck.pipeline.backends.process import NoAnswer
+from rnncheck.pipeline.backends.trial import Refused
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+OTHERS = (eq201.RULE, eq202.RULE, eq203.RULE, bd301.RULE)  # what they name is not said again
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every variant of every recurrent module."""
+    made = measured(evidence)
+    findings: list[Finding] = []
+    right: list[str] = []
+    compared = 0
+    for label, members in grouped(made.tried):
+        wrong = [(one, found) for one in members if (found := values_wrong(one)) is not None]
+        raised = [one for one in members if refuses(one)]
+        compared += sum(not isinstance(one.answer, Refused) for one in members)
+        if wrong:
+            findings.append(_finding(evidence, *wrong[0], len(wrong), len(members)))
+        elif raised:
+            findings.append(_raises(evidence, raised[0]))
+        else:
+            right.append(label)
+    note = summary(made)
+    if findings and not evidence.pipeline.spec.verify.backends:
+        already_said(evidence, OTHERS)
+    if not compared and not findings:
+        raise Skip(note)
+    agreeing = ", ".join(dict.fromkeys(right)) or "none"
+    return Judgement(tuple(_with(findings, agreeing)), compared, note)
+
+
+def already_said(evidence: Evidence, others: Iterable[Rule]) -> None:
+    """Raise Vacuous where another check names the fault: without named backends it is the module's own pass."""
+    for rule in others:
+        if _finds(rule, evidence):
+            raise Vacuous(f"the module's own pass is wrong already ({rule.code})")
+
+
+def _finds(rule: Rule, evidence: Evidence) -> bool:
+    try:
+        return bool(rule.run(evidence).findings)
+    except (Skip, Vacuous, StageError):
+        return False
+
+
+def refuses(one: Tried) -> bool:
+    """An eager variant raised although nothing that is known of it and of this machine stands against it."""
+    silent = isinstance(one.answer, NoAnswer) or not isinstance(one.answer, Refused)
+    return not silent and one.variant.compile == "eager" and one.way == "call"
+
+
+def summary(made: Measured) -> str:
+    """What was run and on which kernels and shapes, and what was not and why."""
+    reasons = {
+        f"{one.variant.label} ({one.way})" if one.way != "call" else one.variant.label: str(
+            one.answer
+        )
+        for one in made.tried
+        if isinstance(one.answer, Refused) and not refuses(one)
+    }
+    left = "; ".join(f"{label} gave nothing: {reason}" for label, reason in reasons.items())
+    return "; ".join(filter(None, [made.summary(), left]))
+
+
+def _finding(evidence: Evidence, one: Tried, found: Divergence, wrong: int, cases: int) -> Finding:
+    did = explain(one)
+    place = found.place()
+    return Finding(
+        code="EQ207",
+        stage=one.target.stage,
+        message=f"{one.variant.label}: {found.quantity} of {one.target.name} is not what the equations give {place}",
+        key=found.quantity,
+        quantity=f"max abs error of {found.quantity} at its first divergent step, against float64",
+        measured=found.measured,
+        on=described(one) + f"; wrong in {wrong} of {cases} cases",
+        bound=found.bound,
+        bound_formula=FORMULA,
+        passing_bound=found.measured,
+        where=Where((found.row or 0,), found.step, found.feature, None, found.step),
+        cause=did
+        or ("the backend handles the reset at this step wrongly" if found.at_reset else ""),
+        fix="run another backend until this one is mended",
+        source=evidence.pipeline.source(one.target.stage),
+    )
+
+
+def _raises(evidence: Evidence, one: Tried) -> Finding:
+    return Finding(
+        code="EQ207",
+        stage=one.target.stage,
+        message=f"{one.variant.label} raises on {one.target.name}: {one.answer}",
+        on=described(one),
+        fix="run another backend",
+        source=evidence.pipeline.source(one.target.stage),
+    )
+
+
+def described(one: Tried) -> str:
+    """The case, its shape, the kernels and whose weights."""
+    case, facts = one.case, one.facts
+    whose = "the module's own weights" if one.own else f"a {facts} of the same kind"
+    way = "" if one.way == "call" else f", {one.way}"
+    return f"{case.name}{way}: {case.shape} steps, hidden {facts.hidden_size}, {one.how}, {whose}"
+
+
+def _with(findings: list[Finding], agreeing: str) -> list[Finding]:
+    for finding in findings:
+        finding.details["backends that agree with float64"] = agreeing
+    return findings
+
+
+RULE = Rule(
+    code="EQ207",
+    name="backends-disagree",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

@@ -1,0 +1,99 @@
+"""Gradients of a backend are not those of the equations.
+
+Checks
+    On the runs of EQ207, with recomputation none and full where it was asked for, a random mix of outputs and end
+    states is differentiated with respect to every weight, the inputs and the stored states. Each gradient is held
+    against that of a float64 unroll of the equations. A wrong one is named with the gates or the steps concerned.
+
+Why it matters
+    scan and triton bring a backward pass of their own. When its values are right and a gate's gradient is not, the
+    loss still falls, more slowly and to another policy.
+
+Says nothing when
+    there is no LSTMModule or GRUModule, the backend's values are wrong already (EQ207), or it cannot run here.
+
+Fix
+    Train on a backend that agrees; the wrong one may still act.
+
+Example
+    LSTMModule(..., recurrent_backend="scan", recurrent_recompute="full")
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.backend_judge import Divergence, gradients_wrong, grouped, values_wrong
+from rnncheck.checks.backend_trials import Tried, measured
+from rnncheck.checks.boundary import bd303_gradient_crosses_reset as bd303
+from rnncheck.checks.equivalence import eq205_gradients_disagree as eq205
+from rnncheck.checks.equivalence.eq207_backends_disagree import (
+    already_said,
+    described,
+    summary,
+)
+from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.pipeline.backends.trial import Refused
+from rnncheck.results.model import Finding, Severity, Stage, Where
+
+GRADIENT_FORMULA = "10 x the error of an honest computation in this dtype + 64 eps x scale"
+
+OTHERS = (eq205.RULE, bd303.RULE)  # what they name is not said again
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every variant whose values are right."""
+    made = measured(evidence)
+    findings: list[Finding] = []
+    compared, differing, right = 0, 0, list[str]()
+    for label, members in grouped(made.tried):
+        answered = [one for one in members if not isinstance(one.answer, Refused)]
+        if any(values_wrong(one) is not None for one in answered):
+            differing += 1
+            continue
+        wrong = [(one, found) for one in answered if (found := gradients_wrong(one)) is not None]
+        compared += len(answered)
+        findings += [_finding(evidence, *wrong[0], len(wrong), len(answered))] if wrong else []
+        right += [] if wrong else [label]
+    if findings and not evidence.pipeline.spec.verify.backends:
+        already_said(evidence, OTHERS)
+    if not compared:
+        _nothing(differing, summary(made))
+    for finding in findings:
+        finding.details["backends that agree with float64"] = ", ".join(right) or "none"
+    return Judgement(tuple(findings), compared, summary(made))
+
+
+def _nothing(differing: int, note: str) -> None:
+    if differing:
+        raise Vacuous("the values differ already (EQ207)")
+    raise Skip(note)
+
+
+def _finding(evidence: Evidence, one: Tried, found: Divergence, wrong: int, cases: int) -> Finding:
+    label, place = one.variant.label, found.place()
+    return Finding(
+        code="EQ208",
+        stage=one.target.stage,
+        message=f"{label}: the gradient of {found.quantity} of {one.target.name} is wrong {place}".rstrip(),
+        key=found.quantity,
+        quantity=f"max abs error of the gradient of {found.quantity}, against float64",
+        measured=found.measured,
+        on=described(one) + f"; wrong in {wrong} of {cases} cases",
+        bound=found.bound,
+        bound_formula=GRADIENT_FORMULA,
+        passing_bound=found.measured,
+        where=None if found.step is None else Where((found.row or 0,), found.step),
+        cause="the backward pass of this backend is not the derivative of its forward pass",
+        fix="train on a backend that agrees with float64",
+        source=evidence.pipeline.source(one.target.stage),
+    )
+
+
+RULE = Rule(
+    code="EQ208",
+    name="backend-gradients-disagree",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.POLICY,),
+)

@@ -1,0 +1,129 @@
+"""The matrix against what TorchRL does: what runs does run, what cannot raises, and every reason is true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rnncheck.pipeline.backends.case import standard_cases
+from rnncheck.pipeline.backends.facts import Facts, new_module
+from rnncheck.pipeline.backends.matrix import Ability, Machine, Vmap, this_machine, verdict
+from rnncheck.pipeline.backends.trial import Refused, run
+from rnncheck.pipeline.backends.variant import Variant, parse
+
+LSTM, GRU = Facts("lstm", 3, 5), Facts("gru", 3, 5)
+MODULES = {
+    "lstm": LSTM,
+    "gru": GRU,
+    "no bias": replace(LSTM, bias=False),
+    "dropout": replace(LSTM, num_layers=2, dropout=0.5),
+    "gru dropout": replace(GRU, num_layers=2, dropout=0.5),
+    "projection": replace(LSTM, proj_size=2),
+    "bidirectional": replace(LSTM, bidirectional=True),
+    "gru bidirectional": replace(GRU, bidirectional=True),
+}
+VARIANTS = (
+    "pad", "pad-python", "pad-float64", "pad-bfloat16", "pad-float16", "pad-recompute",
+    "auto", "auto-recompute", "scan-recompute", "scan-python-recompute",
+    "scan-recompute-bfloat16", "pad-tf32", "pad-compute_bfloat16",
+)  # fmt: skip
+HERE = Machine(
+    cuda=False, torch="2.13.0", hoptorch="0.1.4", triton="3.9.0", numpy="2.4.6", compiler=True
+)
+
+
+@pytest.mark.parametrize("text", VARIANTS)
+@pytest.mark.parametrize("name", MODULES)
+def test_a_verdict_is_what_happens(name: str, text: str) -> None:
+    facts, variant = MODULES[name], parse(text)
+    answer = verdict(facts, variant)
+    if answer.runs:
+        run(new_module(replace(facts), Variant()), variant, standard_cases(facts)[0])
+        return
+    assert answer.reason
+    with pytest.raises((ValueError, RuntimeError, NotImplementedError, Refused)):
+        module = new_module(
+            facts, variant
+        )  # some are refused when they are built, some when they run
+        run(module, variant, standard_cases(facts)[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "facts", "text", "said"),
+    [
+        ({"hoptorch": ""}, LSTM, "scan", "hoptorch"),
+        ({"hoptorch": ""}, LSTM, "auto-compiled", "hoptorch"),
+        ({"torch": "2.5.1"}, LSTM, "scan", "torch 2.6"),
+        ({"triton": ""}, LSTM, "triton", "not installed"),
+        ({"triton": "2.1"}, LSTM, "triton", "2.2 or newer"),
+        ({"triton": "3.6.0"}, LSTM, "triton", "fails with numpy"),
+        ({"triton": "3.6.0", "numpy": "2.1"}, LSTM, "triton", "not one that was tried"),
+        ({"triton": "4.1"}, LSTM, "triton", "not one that was tried"),
+        ({"compiler": False}, LSTM, "pad-compiled", "C++ compiler"),
+        ({"settings": False}, LSTM, "scan", "0.13"),
+        ({}, LSTM, "triton-float64", "float32"),
+        ({}, LSTM, "triton-bfloat16", "bfloat16"),
+        ({}, LSTM, "triton-compiled", "CUDA"),
+        ({}, LSTM, "pad-fullgraph", "full graph"),
+        ({}, LSTM, "scan-fullgraph", "python_based"),
+        ({}, GRU, "scan-python-fullgraph", "GRUModule"),
+        ({"cuda": True}, LSTM, "triton", "CUDA device that is here"),
+    ],
+)
+def test_what_a_machine_lacks_is_said(
+    change: dict[str, str], facts: Facts, text: str, said: str
+) -> None:
+    answer = verdict(facts, parse(text), machine=replace(HERE, **change))
+    assert answer.ability is Ability.CANNOT
+    assert said in answer.reason
+
+
+def test_triton_is_interpreted_without_cuda_and_real_with_it() -> None:
+    assert verdict(LSTM, parse("triton"), machine=HERE).ability is Ability.INTERPRETED
+    with_cuda = replace(HERE, cuda=True)
+    assert verdict(LSTM, parse("triton"), "cuda", machine=with_cuda).ability is Ability.RUNS
+    assert "no CUDA" in verdict(LSTM, parse("pad"), "cuda:0", machine=HERE).reason
+
+
+def test_what_the_triton_backend_hands_to_pad_needs_no_gpu() -> None:
+    answer = verdict(replace(LSTM, proj_size=2), parse("triton"), machine=HERE)
+    assert answer.ability is Ability.RUNS
+    assert "pad backend" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("facts", "text", "vmap", "runs"),
+    [
+        (LSTM, "pad", "data", False),
+        (LSTM, "scan", "data", True),
+        (LSTM, "scan", "parameters", False),
+        (LSTM, "scan-recompute", "data", False),
+        (GRU, "scan", "data", False),
+        (LSTM, "triton", "data", False),
+    ],
+)
+def test_vmap_is_allowed_where_it_is(facts: Facts, text: str, vmap: Vmap, runs: bool) -> None:
+    assert verdict(facts, parse(text), vmap=vmap, machine=HERE).runs is runs
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("pad-tf32", "no effect"),
+        ("scan-compute_bfloat16", "ignored by scan"),
+        ("triton-ieee", "no effect"),
+        ("scan-reduce-overhead", "CUDA graphs"),
+        ("auto-compiled", "ensure_scan_backward"),
+    ],
+)
+def test_a_setting_without_effect_is_remarked(text: str, said: str) -> None:
+    answer = verdict(LSTM, parse(text), machine=HERE)
+    assert answer.runs
+    assert said in answer.reason
+
+
+def test_this_machine_is_looked_at() -> None:
+    machine = this_machine()
+    assert machine.torch.startswith("2.")
+    assert machine.settings
