@@ -1,5 +1,6 @@
 # make verify   a fresh machine with python3, pip and make is enough: it makes .venv and verifies the CartPole example
-# make test     lint, types and the tests; make test-all adds the slow ones
+# make test     lint, types and the tests, and test-versions; make test-all adds the slow ones
+# make test-versions   older TorchRL beside this torch, from the package index; skipped where there is none
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
@@ -8,9 +9,9 @@ SPEC ?= fixtures/specs/cartpole_dqn.yaml
 BIN := $(VENV)/bin
 # --without-pip and `pip --python`: systems that ship python3 and pip often leave ensurepip out.
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
-FAST := not slow and not gpu and not ray
+FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all lint format readme bench-self clean
+.PHONY: verify test test-all test-versions lint format readme bench-self clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -18,9 +19,13 @@ verify: $(VENV)/.installed
 
 test: lint
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "$(FAST)"
+	$(MAKE) test-versions
 
 test-all: lint
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+
+test-versions: $(VENV)/.installed-dev
+	$(BIN)/pytest -m versions tests/versions
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -38,7 +43,7 @@ readme: $(VENV)/.installed
 	cp $(VENV)/README.md README.md
 
 bench-self: $(VENV)/.installed
-	$(BIN)/python benchmarks/bench_self.py $(SPEC)
+	$(BIN)/python benchmarks/bench_self.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

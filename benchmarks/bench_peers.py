@@ -106,7 +106,9 @@ def _burn() -> None:
 @contextmanager
 def loaded(wanted: bool) -> Iterator[None]:
     """Every core busy with another process."""
-    burners = [multiprocessing.Process(target=_burn, daemon=True) for _ in range(os.cpu_count() or 1)]
+    burners = [
+        multiprocessing.Process(target=_burn, daemon=True) for _ in range(os.cpu_count() or 1)
+    ]
     for burner in burners if wanted else []:
         burner.start()
     try:
@@ -138,7 +140,9 @@ def main() -> None:
         if wanted.small and shape_name != "small":
             continue
         for busy in (False, True):
-            print(f"\n{shape_name} {shape}, {'every core loaded' if busy else 'as quiet as it is'}\n")
+            print(
+                f"\n{shape_name} {shape}, {'every core loaded' if busy else 'as quiet as it is'}\n"
+            )
             print("| peer | answer | time to it | its interval | spread of its answers |")
             print("|---|---|---|---|---|", flush=True)
             with loaded(busy):

@@ -37,6 +37,7 @@ def verify(
     device: str = "cpu",
     steps: int = 32,
     timeout: float = 120.0,
+    backends: Sequence[str] = (),
     overrides: Sequence[str] = (),
     name: str = "",
 ) -> Run:
@@ -59,6 +60,7 @@ def verify(
         device: where the parts run, as in a spec.
         steps: length of the batches that the checks build.
         timeout: seconds that one stage may take.
+        backends: variants of LSTMModule and GRUModule to prove equal, ``all`` or e.g. ``pad``, ``scan-recompute``.
         overrides: ``KEY=VALUE`` texts for a spec file.
         name: of the pipeline, in messages.
 
@@ -72,11 +74,15 @@ def verify(
         "replay": replay, "batch": batch, "advantage": advantage, "loss": loss,
     }  # fmt: skip
     if spec is not None:
-        loaded = _from_file(spec, parts, overrides, seed)
+        loaded = _from_file(spec, parts, [*overrides, *_asked(backends)], seed)
     else:
-        settings = {"steps": steps, "timeout": float(timeout)}
+        settings = {"steps": steps, "timeout": float(timeout), "backends": tuple(backends)}
         loaded = _from_parts(parts, settings, _caller(), seed or 0, device, name or "pipeline")
     return _run(loaded, select, ignore, strict=strict, thorough=thorough)
+
+
+def _asked(backends: Sequence[str]) -> list[str]:
+    return [f"verify.backends=[{', '.join(backends)}]"] if backends else []
 
 
 def _collect(collector: Any, batches: Any) -> Any:

@@ -4,6 +4,7 @@
     ├── UserError            exit 2: one sentence, a place, what is accepted, what to do
     │   ├── SpecError        the spec file itself
     │   ├── ComponentError   a class, an argument or a factory that the spec names
+    │   │   └── VersionError the installed TorchRL lacks it, a newer one has it: verify skips what needs it
     │   └── OutputError      a report or result that cannot be written
     ├── FindingsError        what ``Run.raise_for_findings`` raises
     ├── StageError           the user's pipeline raised while it ran: an outcome, never a crash
@@ -69,6 +70,15 @@ class SpecError(UserError):
 
 class ComponentError(UserError):
     """A component that the spec names does not exist, does not take an argument or failed to build."""
+
+
+class VersionError(ComponentError):
+    """What a component names is not in the installed TorchRL, but in a newer one that is supported."""
+
+    @property
+    def reason(self) -> str:
+        """The sentence and its place on one line, for what is skipped."""
+        return f"{self.message} ({self.place})" if self.place else self.message
 
 
 class OutputError(UserError):

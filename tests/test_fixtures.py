@@ -21,7 +21,7 @@ SPECS = ROOT / "fixtures" / "specs"
 BROKEN = ROOT / "fixtures" / "broken"
 DELIBERATE = ROOT / "fixtures" / "pipelines"  # choices that look like faults and are none
 NEAR_MISS = "_near_miss"
-COVERED = ("WR", "EQ", "BD", "CL")  # the families whose faults are here
+COVERED = ("WR", "EQ", "BD", "CL", "PR")  # the families whose faults are here
 WORKERS_ONLY = {
     "CL407"
 }  # asked of collectors with processes of their own: tests/pipeline/test_processes.py
@@ -29,7 +29,7 @@ WORKERS_ONLY = {
 # What cannot be asked of a healthy spec, with a word of the reason that the report gives.
 ONE_RNN = {"WR106": "at most one recurrent module"}
 NO_RANDOM_STEPS = {"CL408": "no trajectory passes from a random policy"}
-OWN_CELL = {"EQ203": "no LSTMModule or GRUModule"}
+OWN_CELL = dict.fromkeys(("EQ203", "EQ207", "EQ208"), "no LSTMModule or GRUModule")
 HEALTHY: dict[str, dict[str, str]] = {
     "cartpole_dqn": ONE_RNN | NO_RANDOM_STEPS,
     "cartpole_sequence": ONE_RNN | NO_RANDOM_STEPS,
@@ -44,7 +44,7 @@ HEALTHY: dict[str, dict[str, str]] = {
 }
 
 # What may have nothing to say about a deliberate choice; no other check may stay silent.
-IDLE = {"WR106", "EQ203", "CL404", "CL408"}
+IDLE = {"WR106", "EQ203", "EQ207", "EQ208", "CL404", "CL408", "PR903"}
 CHOICES = [
     "dropout_in_eval",
     "half_precision",
@@ -72,12 +72,16 @@ FAULTS: dict[str, set[str]] = {
     "wr107_state_not_under_next": {"WR107", "CL406"},
     "wr108_env_breaks_its_specs": {"WR108"},
     "wr109_start_flag_wrong": {"WR109", "CL405", "CL406"},
+    "wr110_policy_cannot_run": {"WR110"},
+    "wr111_action_misread": {"WR111"},
     "eq201_modes_disagree": {"EQ201", "CL406"},
     "eq202_end_state_wrong": {"EQ202"},
     "eq203_oracle_disagrees": {"EQ203"},
     "eq204_layout_changes_result": {"EQ204", "BD305"},
     "eq205_gradients_disagree": {"EQ205"},
     "eq206_not_repeatable": {"EQ206", "CL406"},
+    "eq207_backends_disagree": {"EQ207"},
+    "eq208_backend_gradients_disagree": {"EQ208"},
     "bd301_state_crosses_reset": {"BD301", "BD303", "EQ201", "CL406"},
     "bd302_state_survives_reset": {"BD302", "WR103", "CL403"},
     "bd303_gradient_crosses_reset": {"BD303"},
@@ -91,13 +95,21 @@ FAULTS: dict[str, set[str]] = {
     "cl404_carry_broken_between_batches": {"CL404"},
     "cl405_boundary_unmarked": {"CL405", "CL406"},
     "cl406_replay_differs_from_collection": {"CL406"},
+    "cl407_worker_differs": {"CL407", "CL401", "CL406"},
     "cl408_random_steps_poison_state": {"CL408"},
     "cl409_recorded_nan": {"CL409"},
+    "cl410_acts_in_recurrent_mode": {"CL410"},
+    "pr901_precision_not_honoured": {"PR901"},
+    "pr902_drift": {"PR902"},
+    "pr903_carry_rounded": {"PR903"},
 }
 EXIT_CODES = {  # all others exit with 1
     "wr101_no_recurrent_state": ExitCode.NOTHING_VERIFIED,
     "wr105_random_initial_state": ExitCode.VERIFIED,  # a warning
+    "wr111_action_misread": ExitCode.VERIFIED,  # a warning
     "cl408_random_steps_poison_state": ExitCode.VERIFIED,  # a warning
+    "pr902_drift": ExitCode.VERIFIED,  # a warning
+    "pr903_carry_rounded": ExitCode.VERIFIED,  # a warning
 }
 # Near misses which are so far from their fault that the check finds nothing to compare, and says so.
 NOTHING_TO_COMPARE = {

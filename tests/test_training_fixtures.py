@@ -21,18 +21,25 @@ COVERED = ("RP", "VL", "LS", "GR")  # the families whose faults are here
 
 # Pipelines without a fault; most are one line away from some fault below.
 HEALTHY = [
+    "nested_rows",
     "own_cell",
     "own_gae",
+    "pendulum_ddpg",
     "ppo_flat",
     "ppo_normalised",
     "ppo_old_probabilities",
     "ppo_rows",
     "ppo_slices",
+    "ppo_two_memories",
+    "q_burn_in",
+    "q_burn_in_by_hand",
     "q_conservative",
+    "q_episodes_alike",
     "q_flat",
     "q_next_reward",
     "q_normalised",
     "q_padded",
+    "q_ring",
     "q_rows",
     "q_rows_flags",
     "q_safe_root",
@@ -49,6 +56,7 @@ FAULTS: dict[str, tuple[set[str], str]] = {
     "rp505_padding_taken_for_data": ({"RP505"}, "q_padded"),
     "rp506_batch_crosses_episodes": ({"RP506", "RP503"}, "q_rows_flags"),
     "rp507_replayed_outputs_differ": ({"RP507"}, "q_normalised"),
+    "rp508_burn_in_does_nothing": ({"RP508"}, "q_burn_in"),
     "vl601_target_crosses_boundary": ({"VL601", "VL602"}, "own_gae"),
     "vl602_next_value_inconsistent": ({"VL602", "VL604"}, "own_gae"),
     "vl603_bootstraps_over_the_end": ({"VL603"}, "own_gae"),
@@ -57,7 +65,7 @@ FAULTS: dict[str, tuple[set[str], str]] = {
     "ls701_loss_crosses_boundary": ({"LS701"}, "q_slices"),
     "ls702_ratio_not_one": ({"LS702"}, "ppo_old_probabilities"),
     "ls703_loss_ignores_memory": ({"LS703", "GR801", "GR803"}, "q_rows"),
-    "ls704_loss_differs_per_slice": ({"LS704"}, "q_flat"),
+    "ls704_loss_differs_per_slice": ({"LS704"}, "q_slices"),
     "ls705_batch_changed_by_loss": ({"LS705"}, "q_rows"),
     "ls706_loss_cannot_run": ({"LS706"}, "ppo_flat"),
     "gr801_graph_cut": ({"GR801", "GR805"}, "own_cell"),
@@ -66,11 +74,23 @@ FAULTS: dict[str, tuple[set[str], str]] = {
     "gr804_does_not_learn": ({"GR804"}, "q_next_reward"),
     "gr805_short_horizon": ({"GR805"}, "q_rows"),
 }
+# The same faults elsewhere, in a loss or estimator of one's own.
+FAULTS_ELSEWHERE: dict[str, tuple[set[str], str]] = {
+    "rp506_ends_unseen": ({"RP506"}, "q_slices"),
+    "rp506_over_the_cursor": ({"RP506"}, "q_ring"),
+    "vl603_loss_over_the_end": ({"VL603"}, "q_slices"),
+    "vl603_next_episode": ({"VL603"}, "own_gae"),
+    "vl604_from_zero": ({"VL604"}, "q_slices"),
+}
+ALL_FAULTS = FAULTS | FAULTS_ELSEWHERE
 WARNINGS = [
+    "rp508_burn_in_does_nothing",
     "ls705_batch_changed_by_loss",
     "gr804_does_not_learn",
     "gr805_short_horizon",
 ]
+# Found by a check that has errors to tell as well.
+LESSER = ["rp506_ends_unseen"]
 
 
 @cache
@@ -91,8 +111,8 @@ def code_of(name: str) -> str:
 
 
 def test_every_fixture_has_its_row() -> None:
-    assert {path.stem for path in TRAINING.glob("*.yaml")} == {*HEALTHY, *FAULTS}
-    assert {near for _, near in FAULTS.values()} <= set(HEALTHY)
+    assert {path.stem for path in TRAINING.glob("*.yaml")} == {*HEALTHY, *ALL_FAULTS}
+    assert {near for _, near in ALL_FAULTS.values()} <= set(HEALTHY)
 
 
 def test_every_check_has_a_fault() -> None:
@@ -109,21 +129,21 @@ def test_a_healthy_pipeline_passes(name: str) -> None:
     assert not with_outcome(run, Outcome.ERROR)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", ALL_FAULTS)
 def test_a_broken_pipeline_is_named_by_its_own_code(name: str) -> None:
     run = verified(name)
-    assert with_outcome(run, Outcome.FAILED) == FAULTS[name][0]
-    assert run.exit_code == (ExitCode.VERIFIED if name in WARNINGS else ExitCode.FAILED)
+    assert with_outcome(run, Outcome.FAILED) == ALL_FAULTS[name][0]
+    assert run.exit_code == (ExitCode.VERIFIED if name in (*WARNINGS, *LESSER) else ExitCode.FAILED)
     assert not with_outcome(run, Outcome.ERROR)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", ALL_FAULTS)
 def test_the_check_can_tell_and_passes_the_near_miss(name: str) -> None:
-    (own,) = [c for c in verified(FAULTS[name][1]).checks if c.code == code_of(name)]
+    (own,) = [c for c in verified(ALL_FAULTS[name][1]).checks if c.code == code_of(name)]
     assert own.outcome is Outcome.PASSED, own.reason
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", ALL_FAULTS)
 def test_a_finding_says_all_that_it_should(name: str) -> None:
     own = [f for f in verified(name).findings if f.code == code_of(name)]
     assert own
@@ -135,7 +155,7 @@ def test_a_finding_says_all_that_it_should(name: str) -> None:
         assert finding.source.line > 0
 
 
-@pytest.mark.parametrize("name", WARNINGS)
+@pytest.mark.parametrize("name", [*WARNINGS, *LESSER])
 def test_a_warning_fails_a_strict_run(name: str) -> None:
     run = verified(name)
     assert judge(run.checks, strict=True, stages=run.stages)[1] == ExitCode.FAILED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -136,6 +137,7 @@ class Unreset:
     key: Key
     name: str
     starts: int
+    behind: int  # those of them that follow another episode's end
     stale: int
     worst: float
     row: int
@@ -165,6 +167,7 @@ def _unreset(evidence: Evidence) -> Iterator[Unreset]:
 def _unreset_parts(evidence: Evidence, recording: Recording, key: Key) -> Iterator[Unreset]:
     subject = evidence.policy
     by_row: dict[int, list[tuple[int, int, float]]] = {}
+    behind: Counter[int] = Counter()
     for number, rows in enumerate(recording.batches):
         value = rows.data.get(key, None)
         if value is None or rows.random:
@@ -175,11 +178,13 @@ def _unreset_parts(evidence: Evidence, recording: Recording, key: Key) -> Iterat
             if size and not matters(evidence, rows, row, step, key):
                 size = 0.0
             by_row.setdefault(row % recording.env.rows, []).append((row, step, size))
+            behind[row % recording.env.rows] += int(rows.joints[row, step] == Joint.AFTER_DONE)
     for env_row, seen in by_row.items():
         stale = [item for item in seen if item[2] > 0]
         worst = max(stale or seen, key=lambda item: item[2])
         name = ".".join(key) + (f" of env {env_row}" if len(by_row) > 1 else "")
-        yield Unreset(key, name, len(seen), len(stale), worst[2], worst[0], worst[1])
+        counts = len(seen), behind[env_row], len(stale)
+        yield Unreset(key, name, *counts, worst[2], worst[0], worst[1])
 
 
 def matters(evidence: Evidence, rows: Rows, row: int, step: int, key: Key) -> bool:

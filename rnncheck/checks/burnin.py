@@ -41,6 +41,37 @@ def _burn_in(evidence: Evidence, sample: Sample) -> int:
         return 0
 
 
+def warms_up(evidence: Evidence, sample: Sample) -> bool:
+    """Whether the steps that the loss leaves out reach it through the memory."""
+    return bool(burn_in(evidence, sample)) and reaches(evidence, sample)
+
+
+def cropped(evidence: Evidence, sample: Sample) -> int:
+    """How many first steps of each slice the loss does without altogether."""
+    return 0 if reaches(evidence, sample) else burn_in(evidence, sample)
+
+
+def reaches(evidence: Evidence, sample: Sample, *, but: int = 0) -> bool:
+    """Whether what is observed at the steps that the loss leaves out, but for the last of them, changes it."""
+    return evidence.once(("reaches", id(sample), but), lambda: _reaches(evidence, sample, but))
+
+
+def _reaches(evidence: Evidence, sample: Sample, but: int) -> bool:
+    subject = evidence.policy
+    keys = list(subject.changeable_inputs(subject.inputs_of(sample.rows)))
+    left_out = positions(sample) < burn_in(evidence, sample) - but
+    base = run_loss(evidence, sample, per_element=False).total
+    return not _same(evidence, sample, keys, left_out, base)
+
+
+def opens_with_stored(evidence: Evidence, sample: Sample) -> bool:
+    """Whether the loss starts behind the steps that it leaves out from the state that is stored there."""
+    keys = [key for key in evidence.policy.carry if key in tensor_keys(sample.rows)]
+    first = positions(sample) == burn_in(evidence, sample)
+    base = run_loss(evidence, sample, per_element=False).total
+    return bool(keys) and not _same(evidence, sample, keys, first, base)
+
+
 def positions(sample: Sample) -> Tensor:
     """``[rows, steps]``: steps since the slice began."""
     since = torch.zeros_like(sample.ids)

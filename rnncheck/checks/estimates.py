@@ -16,7 +16,7 @@ from rnncheck.checks.rule import Skip
 from rnncheck.checks.training import Sample, collected, make_sample
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.advantage import estimate
-from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.keys import Key, as_key, dotted, tensor_keys
 from rnncheck.pipeline.recorded import Joint
 from rnncheck.pipeline.subject import Subject, next_key, unroll
 from rnncheck.results.model import Stage
@@ -32,9 +32,9 @@ def estimator_of(evidence: Evidence) -> Any:
     pipeline = evidence.pipeline
     failure = pipeline.failures.get(Stage.ADVANTAGE)
     if failure is not None:
-        raise Skip(f"the estimator raises (VL605): {failure.message[:120]}")
+        raise Skip("the estimator raises (VL605)")
     if pipeline.estimator is None:
-        raise Skip("the spec has no advantage stage")
+        raise Skip(evidence.absent(Stage.ADVANTAGE))
     return pipeline.estimator
 
 
@@ -132,12 +132,12 @@ class Values:
     has: Tensor
 
 
-def true_values(evidence: Evidence, name: str = VALUE) -> Values:
+def true_values(evidence: Evidence, name: str | Key = VALUE) -> Values:
     """The critic's (or policy's) value at every collected step, each trajectory replayed alone step by step."""
     return evidence.once(("true values", name), lambda: _true_values(evidence, name))
 
 
-def _true_values(evidence: Evidence, name: str) -> Values:
+def _true_values(evidence: Evidence, name: str | Key) -> Values:
     subject = valuing(evidence, name)
     steps, recording = collected(evidence), evidence.recording
     value, has = None, torch.zeros(len(steps.places), dtype=torch.bool)
@@ -149,7 +149,7 @@ def _true_values(evidence: Evidence, name: str) -> Values:
         fresh = {key: state[row : row + 1] for key, state in subject.fresh.items()}
         starts = torch.zeros(1, recorded.shape[1], dtype=torch.bool)
         starts[:, 0] = True
-        out = unroll(subject, subject.inputs_of(recorded), starts, fresh, fresh).get((name,))
+        out = unroll(subject, subject.inputs_of(recorded), starts, fresh, fresh).get(as_key(name))
         numbers = torch.tensor(
             [
                 steps.numbers[(s.batch, s.row, t)]
@@ -165,12 +165,12 @@ def _true_values(evidence: Evidence, name: str) -> Values:
     return Values(value, has)
 
 
-def valuing(evidence: Evidence, name: str) -> Subject:
+def valuing(evidence: Evidence, name: str | Key) -> Subject:
     """The subject that writes the value ``name``."""
     for subject in (evidence.critic, evidence.policy):
-        if subject is not None and (name,) in subject.writes:
+        if subject is not None and as_key(name) in subject.writes:
             return subject
-    raise Skip(f"neither critic nor policy writes {name!r}")
+    raise Skip(f"neither critic nor policy writes {dotted(as_key(name))!r}")
 
 
 def ended(sample: Sample, key: str) -> Tensor:

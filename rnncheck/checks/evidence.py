@@ -58,6 +58,15 @@ class Evidence:
     def _named(name: object) -> str:
         return str(name if isinstance(name, str) else " ".join(map(str, name)))  # type: ignore[call-overload]
 
+    def absent(self, stage: Stage) -> str:
+        """Why there is nothing of this stage: the spec leaves it out, or a stage before it failed."""
+        spec, failures = self.pipeline.spec, self.pipeline.failures
+        written = getattr(spec, str(stage)) or (stage is Stage.REPLAY and spec.batch)
+        if not written:
+            return f"the spec has no {stage}"
+        failed = next((one for one in failures if one is not stage), stage)
+        return f"the {stage} did not run: the {failed} stage failed"
+
     @property
     def probe_env(self) -> Env:
         """One env of the acting kind, for resets and heads; closed by ``close``."""
@@ -141,7 +150,11 @@ class Evidence:
         if not self.pipeline.batches:
             raise Skip("the spec has no collect stage")
         recording = Recording(
-            self.pipeline.batches, self.policy, self.env, self.pipeline.random_batches
+            self.pipeline.batches,
+            self.policy,
+            self.env,
+            self.pipeline.random_batches,
+            self.pipeline.takes_turns,
         )
         if not recording.batches:
             raise Skip("the collector gave no tensordict with a time dimension")

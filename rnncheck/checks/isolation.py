@@ -11,8 +11,10 @@ from torch import Tensor
 
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.lossrun import changed_batch
+from rnncheck.checks.rule import Skip
 from rnncheck.checks.training import Sample
 from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
+from rnncheck.pipeline.forgetful import Forgetful
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject import next_key
 
@@ -35,6 +37,14 @@ def segments_of(sample: Sample) -> Tensor:
     return begins.long().cumsum(1) - 1
 
 
+def through_rows(segments: Tensor) -> Tensor:
+    """Numbers that go on from row to row, so that the last segment of a row and the first of the next are neighbours:
+    what flattens the rows joins these two."""
+    first, last = segments.amin(1, keepdim=True), segments.amax(1, keepdim=True)
+    count = last - first + 1
+    return segments - first + count.cumsum(0) - count
+
+
 def observed(evidence: Evidence, sample: Sample) -> list[Key]:
     """What policy and critic observe, at the step and at the next one."""
     subjects = [evidence.policy] + ([evidence.critic] if evidence.critic is not None else [])
@@ -53,13 +63,26 @@ def observed(evidence: Evidence, sample: Sample) -> list[Key]:
 Elements = Callable[[TensorDictBase], dict[str, Tensor]]
 
 
+def without_memory(elements: Elements) -> Elements:
+    """``elements`` of a twin without memory, even where the marks are dropped on their way to the network."""
+
+    def twin(td: TensorDictBase) -> dict[str, Tensor]:
+        try:
+            with Forgetful():
+                return elements(td)
+        except Skip:  # a module that takes no rows of one step: the batch's marks alone have to do
+            return elements(td)
+
+    return twin
+
+
 def leaks(
     evidence: Evidence, sample: Sample, elements: Elements, *, tolerance: float = 0.0
 ) -> tuple[list[Leak], bool]:
     """Quantities of untouched segments that change with the others; and whether anything changed at all."""
     base, keys = elements(sample.td), observed(evidence, sample)
     again = elements(sample.td)
-    segments = segments_of(sample)
+    segments = through_rows(segments_of(sample))
     found: dict[str, Leak] = {}
     alive = False
     for parity in (0, 1):

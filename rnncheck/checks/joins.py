@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.training import Sample, samples
+from rnncheck.pipeline.held import seam
 from rnncheck.results.model import Where
 
 SHUFFLED = 2.0  # mean length of a stretch of true neighbours below which the steps are taken to be shuffled
@@ -21,6 +22,7 @@ class Joins:
     number: int
     sample: Sample
     over_end: Tensor  # the stored neighbour, but of the next episode
+    over_seam: Tensor  # the stored neighbour, but from before the newest step: the write cursor lies between
     shuffled: Tensor  # hardly any two neighbours are neighbours in time
     stretches: Tensor  # two stretches laid end to end
 
@@ -33,19 +35,35 @@ class Joins:
 def joins(evidence: Evidence) -> list[Joins]:
     """The unmarked joins of every training batch."""
     return evidence.once(
-        "joins", lambda: [_joins(number, sample) for number, sample in enumerate(samples(evidence))]
+        "joins",
+        lambda: [
+            _joins(number, sample, seam(evidence.pipeline.replay))
+            for number, sample in enumerate(samples(evidence))
+        ],
     )
 
 
-def _joins(number: int, sample: Sample) -> Joins:
+def crosses(evidence: Evidence) -> bool:
+    """Whether some training batch joins steps without a mark, in whatever way."""
+    return any(
+        bool((j.over_end | j.over_seam | j.shuffled | j.stretches).any()) for j in joins(evidence)
+    )
+
+
+def _joins(number: int, sample: Sample, ends: list[tuple[int, int]]) -> Joins:
     unmarked = _unmarked(sample)
-    over = unmarked & _stored_neighbours(sample)
+    over = unmarked & stored_neighbours(sample)
+    seams = torch.zeros_like(over)
+    for left, right in ends:
+        seams[:, 1:] |= (sample.ids[:, :-1] == left) & (sample.ids[:, 1:] == right)
+    seams &= unmarked & ~over
     known = max(1, int(sample.known.sum()))
     stretches = known - int((sample.follows & sample.known).sum())
     shuffled = known / max(1, stretches) < SHUFFLED and known > sample.known.shape[0]
-    rest = unmarked & ~over
+    rest = unmarked & ~over & ~seams
     none = torch.zeros_like(rest)
-    return Joins(number, sample, over, rest if shuffled else none, none if shuffled else rest)
+    kinds = (rest, none) if shuffled else (none, rest)
+    return Joins(number, sample, over, seams, *kinds)
 
 
 def _unmarked(sample: Sample) -> Tensor:
@@ -56,7 +74,7 @@ def _unmarked(sample: Sample) -> Tensor:
     return sample.known & left & ~sample.follows & ~sample.marked & ~repeated
 
 
-def _stored_neighbours(sample: Sample) -> Tensor:
+def stored_neighbours(sample: Sample) -> Tensor:
     """The right step was stored behind the left one: next number, same batch and row, another episode."""
     result = torch.zeros_like(sample.known)
     places = sample.steps.places

@@ -45,7 +45,7 @@ def loss_of(evidence: Evidence) -> Loss:
     if loss is None:
         failure = evidence.pipeline.failures.get(Stage.LOSS)
         raise Skip(
-            f"the loss stage failed ({failure.message})" if failure else "the spec has no loss"
+            f"the loss stage failed ({failure.message})" if failure else evidence.absent(Stage.LOSS)
         )
     return loss
 

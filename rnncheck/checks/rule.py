@@ -19,11 +19,15 @@ class Vacuous(Exception):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a check concluded: its findings, how many things it compared, and a word on what they were."""
+    """What a check concluded: its findings, how many things it compared, and a word on what they were.
+
+    ``severity`` is set where these findings weigh less than the rule's own.
+    """
 
     findings: tuple[Finding, ...] = ()
     compared: int = 0
     note: str = ""
+    severity: Severity | None = None
 
 
 @dataclass(frozen=True)

@@ -28,15 +28,19 @@ def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
     begin, evidence.rounded = time.perf_counter(), 0.0
     missing = [stage for stage in rule.needs if not _present(stage, evidence)]
     outcome, reason, findings = Outcome.SKIPPED, "", tuple[Finding, ...]()
+    severity = rule.severity
     try:
         if missing:
-            raise Skip(f"the spec has no {missing[0]} stage")
+            lacking = evidence.pipeline.lacking
+            raise Skip(lacking.get(missing[0]) or f"the spec has no {missing[0]} stage")
         limit = evidence.pipeline.spec.verify.timeout
         with (
             torch.enable_grad(),
             time_limit(rule.stage, limit),
         ):  # a user's generator may leave it off
-            outcome, reason, findings = conclude(rule.run(evidence))
+            judgement = rule.run(evidence)
+            outcome, reason, findings = conclude(judgement)
+            severity = judgement.severity or severity
     except Skip as skip:
         reason = str(skip)
     except Vacuous as vacuous:
@@ -49,8 +53,17 @@ def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
         reason += f"; rounding alone, up to {evidence.rounded:.1g}"
     seconds = time.perf_counter() - begin
     return CheckResult(
-        rule.code, rule.name, rule.severity, rule.stage, outcome, reason, seconds, findings
+        rule.code, rule.name, severity, rule.stage, outcome, reason, seconds, findings
     )
+
+
+def skip_rules(rules: Iterable[Rule], reason: str) -> Iterator[Event]:
+    """Events of rules that cannot be asked at all."""
+    for rule in rules:
+        yield CheckStarted(rule.code, rule.name, rule.stage)
+        yield CheckFinished(
+            CheckResult(rule.code, rule.name, rule.severity, rule.stage, Outcome.SKIPPED, reason)
+        )
 
 
 def _raised(error: Exception) -> str:
@@ -76,6 +89,8 @@ def conclude(judgement: Judgement) -> tuple[Outcome, str, tuple[Finding, ...]]:
 
 
 def _present(stage: Stage, evidence: Evidence) -> bool:
+    if stage in evidence.pipeline.lacking:
+        return False
     if stage is Stage.COLLECT:
         return evidence.pipeline.spec.collect is not None or bool(evidence.pipeline.batches)
     if stage is Stage.REPLAY:

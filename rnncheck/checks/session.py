@@ -8,13 +8,16 @@ from collections.abc import Generator, Iterator, Sequence
 from rnncheck import __version__
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Rule
-from rnncheck.checks.run import run_rules
+from rnncheck.checks.run import run_rules, skip_rules
+from rnncheck.errors import VersionError
+from rnncheck.pipeline.backends.asked import check_asked
+from rnncheck.pipeline.backends.precision import settings_kept
 from rnncheck.pipeline.build import Builder
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.quiet import calm
 from rnncheck.results.environment import current_environment
 from rnncheck.results.events import Event, Notice, RunStarted, StageFinished, StageStarted
-from rnncheck.results.model import SpecRef, Tool
+from rnncheck.results.model import Outcome, SpecRef, StageResult, Tool
 from rnncheck.spec.model import Spec
 
 
@@ -30,13 +33,16 @@ def verify_events(
 
     Raises UserError where the spec or a factory is at fault. Closing the generator closes the pipeline.
     """
-    with calm(), Builder(spec) as builder:
+    check_asked(spec)
+    with calm(), settings_kept(), Builder(spec) as builder:
         yield started(spec, rules, command, strict=strict)
-        yield from build(builder)
+        lacking = yield from build(builder)
         for text in builder.notices:
             yield Notice(text)
         if builder.pipeline is not None:
             yield from ask(builder.pipeline, rules, thorough=thorough)
+        elif lacking:
+            yield from skip_rules(rules, lacking)
 
 
 def started(spec: Spec, rules: Sequence[Rule], command: str, *, strict: bool) -> RunStarted:
@@ -53,11 +59,16 @@ def started(spec: Spec, rules: Sequence[Rule], command: str, *, strict: bool) ->
     )
 
 
-def build(builder: Builder) -> Iterator[Event]:
-    """Build and run the stages."""
+def build(builder: Builder) -> Generator[Event, None, str]:
+    """Build and run the stages. Returns why nothing can be verified where the installed TorchRL is too old."""
     for stage in builder.stages:
         yield StageStarted(stage)
-        yield StageFinished(builder.run(stage))
+        try:
+            yield StageFinished(builder.run(stage))
+        except VersionError as error:
+            yield StageFinished(StageResult(stage, Outcome.SKIPPED, error.reason))
+            return error.reason
+    return ""
 
 
 def ask(pipeline: Pipeline, rules: Sequence[Rule], *, thorough: bool) -> Iterator[Event]:

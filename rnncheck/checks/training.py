@@ -12,14 +12,15 @@ from torch import Tensor
 from rnncheck.checks.acted import Replayed, replayed
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Skip
-from rnncheck.numerics.difference import bits_differ
+from rnncheck.numerics.difference import bits_differ, gap
+from rnncheck.numerics.tolerance import SLACK, epsilon
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.model import STEP
 from rnncheck.pipeline.recorded import MASK, Joint, Recording
 from rnncheck.pipeline.subject import next_key
 from rnncheck.results.model import Stage
 
-MASKS = (MASK, ("mask",), ("valid",), ("padding_mask",))
+MASKS = (MASK, ("mask",), ("valid",), ("padding_mask",), ("validity_mask",))
 
 
 @dataclass
@@ -128,7 +129,12 @@ def _samples(evidence: Evidence) -> list[Sample]:
         if failure is not None and not pipeline.samples:
             raise Skip(f"the {stage} stage failed ({failure.message})")
     if not pipeline.samples:
-        raise Skip("the spec makes no training batch")
+        failed = next(iter(pipeline.failures), None)
+        raise Skip(
+            f"no training batch was made: the {failed} stage failed"
+            if failed
+            else "the spec makes no training batch"
+        )
     return [make_sample(evidence, td) for td in pipeline.samples if td.batch_dims > 0]
 
 
@@ -242,3 +248,20 @@ def same_values(left: Tensor, right: Tensor) -> Tensor:
     """Per leading element: equal to the bit after a cast to the narrower left dtype."""
     differ = bits_differ(left, right.to(left.dtype))
     return ~differ.flatten(1).any(-1) if differ.ndim > 1 else ~differ
+
+
+def stale(sample: Sample, starts: Tensor, stored: Tensor, recorded: Tensor) -> Tensor:
+    """``starts`` ``[rows, steps]`` whose stored state is another one than was collected there.
+
+    A state that was computed anew, in another order of summation, differs by rounding and is the same state.
+    """
+    if stored.shape[2:] != recorded.shape[1:]:
+        return starts
+    wrong, here = starts.clone(), starts.nonzero()
+    values, want = stored[here[:, 0], here[:, 1]], recorded[sample.ids[starts]]
+    differ = ~same_values(values, want)
+    if values.is_floating_point() and bool(differ.any()):
+        rounding = SLACK * epsilon(values.dtype) * float(want.double().abs().nan_to_num().max())
+        differ &= ~(gap(values, want).flatten(1).amax(-1) <= rounding)
+    wrong[here[:, 0], here[:, 1]] = differ
+    return wrong

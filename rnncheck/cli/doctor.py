@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rnncheck.pipeline.backends.overview import Combination, Precision
     from rnncheck.pipeline.doctor import Capability, Diagnosis, Package
 
 Row = tuple[str, ...]
@@ -48,8 +49,41 @@ def _print(found: Diagnosis, console: Console) -> None:
     _table(console, "Environments", map(_tried, found.environments))
     _table(console, "Collector", [_tried(found.collector)])
     _table(console, "Recurrent backends", map(_tried, found.backends))
+    for device in dict.fromkeys(one.device for one in found.combinations):
+        _combinations(console, [one for one in found.combinations if one.device == device])
+    _table(console, "Precision of recurrent products", _precision(found.precision))
     for warning in found.warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False)
+
+
+def _combinations(console: Console, found: list[Combination]) -> None:
+    """A grid of options and backends; what cannot run, or has no effect, has the number of its reason below."""
+    from rich.table import Table
+
+    reasons = list(dict.fromkeys(one.reason for one in found if one.reason))
+    cells = {(one.option, one.backend): _cell(one, reasons) for one in found}
+    backends = list(dict.fromkeys(backend for _, backend in cells))
+    grid = Table(box=None, padding=(0, 2, 0, 2), header_style="")
+    for title in ("", *backends):
+        grid.add_column(title)
+    for option in dict.fromkeys(option for option, _ in cells):
+        grid.add_row(option, *(cells[option, backend] for backend in backends))
+    console.print(f"Combinations on {found[0].device}", style="bold")
+    console.print(grid)
+    _table(console, "", ((str(number), reason) for number, reason in enumerate(reasons, 1)))
+
+
+def _cell(one: Combination, reasons: list[str]) -> str:
+    return f"{one.ability} {reasons.index(one.reason) + 1}" if one.reason else one.ability
+
+
+def _precision(found: Precision) -> Iterable[Row]:
+    said = f" ({found.setting})" if found.setting != found.auto else ""
+    yield "auto", f"{found.auto}, through {found.source}{said}"
+    yield "fast", found.fast
+    yield "high-prec", found.high_prec
+    for number, (source, value) in enumerate(found.sources.items(), 1):
+        yield f"source {number}", f"{source}: {value or 'not set'}"
 
 
 def _table(console: Console, title: str, rows: Iterable[Row]) -> None:
@@ -60,7 +94,8 @@ def _table(console: Console, title: str, rows: Iterable[Row]) -> None:
     for row in rows:
         table.add_row(*(Text(cell, overflow="fold") for cell in row))
     if table.row_count:
-        console.print(title, style="bold")
+        if title:
+            console.print(title, style="bold")
         console.print(table)
 
 

@@ -31,7 +31,7 @@ ReportOption = Annotated[
     typer.Option(
         "--report",
         metavar="FORMAT[=PATH]",
-        help="Write a report: console, json, jsonl, junit, github, sarif or markdown. Repeatable.",
+        help="Write a report: console, json, jsonl, junit, github, sarif, markdown, csv or html. Repeatable.",
         show_default=False,
     ),
 ]
@@ -56,6 +56,15 @@ IgnoreOption = Annotated[
 StageOption = Annotated[
     list[Stage] | None,
     typer.Option("--stage", help="Run only the checks of this stage. Repeatable."),
+]
+BackendsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--backends",
+        metavar="all|pad,scan,...",
+        help="Prove these recurrent backends equal (EQ207, EQ208), e.g. pad,scan-recompute,triton.",
+        show_default=False,
+    ),
 ]
 SeedOption = Annotated[
     int | None,

@@ -17,6 +17,7 @@ FAMILIES = {
     "equivalence": "the same numbers step by step and all at once",
     "boundary": "nothing crosses where nothing may",
     "collect": "what the collector recorded",
+    "precision": "in how many bits the recurrence is computed and kept",
 }
 
 

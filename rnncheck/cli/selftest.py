@@ -234,7 +234,8 @@ def _write(outcome: Outcome, target: str) -> None:
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:
     from rnncheck import __version__
-    from rnncheck.results.encode import plain, to_json
+    from rnncheck.results.encode import to_json
+    from rnncheck.results.plain import plain
 
     spec = outcome.spec
     return {

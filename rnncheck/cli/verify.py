@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from rnncheck.cli.options import (
+    BackendsOption,
     IgnoreOption,
     QuietOption,
     ReportOption,
@@ -36,6 +37,7 @@ def verify(
     select: SelectOption = None,
     ignore: IgnoreOption = None,
     stage: StageOption = None,
+    backends: BackendsOption = None,
     set_: SetOption = None,
     report: ReportOption = None,
     thorough: ThoroughOption = False,
@@ -53,6 +55,7 @@ def verify(
     from rnncheck.spec.load import open_spec
 
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
+    overrides += [] if backends is None else [f"verify.backends=[{backends}]"]
     loaded = open_spec(spec, overrides)
     targets = parse_targets(report or [])
     path = default_store(Path(loaded.path))

@@ -26,6 +26,6 @@ def rounded(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase
 FAULT = Fault(
     name="carry-in-bfloat16",
     stage=Stage.POLICY,
-    expects=("CL406", "EQ201", "EQ203"),
+    expects=("CL406", "EQ201", "EQ203", "PR903"),
     plant=while_acting(rounded),
 )

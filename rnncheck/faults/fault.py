@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,7 +13,15 @@ from torch import Tensor, nn
 from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts, Plant
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject import Carrier, carriers
-from rnncheck.pipeline.tamper import Around, Call, altered, has_recurrent_mode, is_recurrent, wrap
+from rnncheck.pipeline.tamper import (
+    Around,
+    Call,
+    altered,
+    has_recurrent_mode,
+    is_recurrent,
+    present,
+    wrap,
+)
 from rnncheck.results.model import Stage
 
 EnvBase = Any  # only the pipeline knows TorchRL
@@ -54,6 +62,12 @@ def needs_collect(parts: Parts) -> None:
         raise NotApplicable("the spec has no collect stage")
 
 
+def needs_workers(parts: Parts) -> None:
+    """A collector with processes of its own. One that a factory makes is not known before it is called."""
+    if not str(parts.spec.collect and parts.spec.collect.use).startswith("Multi"):
+        raise NotApplicable("the spec names no collector with worker processes")
+
+
 def needs_training(parts: Parts, *sections: str) -> None:
     """One of these stages behind collection."""
     if not any(getattr(parts.spec, section) is not None for section in sections):
@@ -63,7 +77,7 @@ def needs_training(parts: Parts, *sections: str) -> None:
 def needs_recurrent_mode(parts: Parts) -> None:
     """A policy that has two ways of running."""
     carriers_of(parts)
-    if not has_recurrent_mode(parts.policy, parts.env):
+    if not has_recurrent_mode(parts.env, parts.policy):
         raise NotApplicable("the policy has no recurrent mode")
 
 
@@ -95,6 +109,56 @@ def in_recurrent_mode(around: Around, *needs: Callable[[Parts], None]) -> Plant:
         return Hooks(policy=wrapped(_only(around, True)))
 
     return plant
+
+
+def over_rows(around: Around) -> Plant:
+    """``around`` the policy's carriers over time, where a batch has rows: those of the env, or of the training."""
+    everywhere = in_recurrent_mode(around)
+
+    def plant(parts: Parts) -> Hooks:
+        hooks = everywhere(parts)
+        if parts.env.batch_size.numel() > 1:
+            return hooks
+        if parts.spec.loss is None:
+            raise NotApplicable("one env alone: there is no other row")
+        return replace(hooks, trained=_with_rows)
+
+    return plant
+
+
+def _with_rows(sample: TensorDictBase) -> TensorDictBase:
+    if sample.ndim < 2 or sample.shape[:-1].numel() < 2:
+        raise NotApplicable("one env alone, and training batches of one row: there is no other")
+    return sample
+
+
+def where_it_fits(around: Around, fits: Callable[[Carrier], bool], otherwise: str) -> Plant:
+    """``around`` the carriers that fit, over time: the policy's, or where none of them does, the critic's."""
+
+    def plant(parts: Parts) -> Hooks:
+        carriers_of(parts)
+        if chosen := _fitting(parts.policy, fits):
+            needs_recurrent_mode(parts)
+            return Hooks(policy=lambda policy: _wrapped_at(policy, chosen, around))
+        critic = parts.critic
+        chosen = [] if critic is None else _fitting(critic, fits)
+        if not chosen or critic is None:
+            raise NotApplicable(otherwise)
+        if not has_recurrent_mode(parts.env, critic, behind=parts.policy):
+            raise NotApplicable("the critic has no recurrent mode")
+        return Hooks(critic=lambda network: _wrapped_at(network, chosen, around))
+
+    return plant
+
+
+def _fitting(network: nn.Module, fits: Callable[[Carrier], bool]) -> list[str]:
+    return [one.path for one in carriers(network) if fits(one)]
+
+
+def _wrapped_at(network: nn.Module, paths: Sequence[str], around: Around) -> nn.Module:
+    for path in paths:
+        wrap(network.get_submodule(path), _only(around, True))
+    return network
 
 
 def while_acting(around: Around, *needs: Callable[[Parts], None]) -> Plant:
@@ -130,6 +194,19 @@ def flag_keys(parts: Parts) -> tuple[Key, ...]:
     if not flags:
         raise NotApplicable("the policy reads no start flag from the env")
     return flags
+
+
+def on_states_of_env(change: Callable[[EnvBase, Sequence[Key]], EnvBase]) -> Plant:
+    """Envs whose resets give the policy's states, changed: ``change(env, keys of the states)``."""
+
+    def plant(parts: Parts) -> Hooks:
+        keys = [key for one in carriers_of(parts) for key in one.keys]
+        given = present(parts.env.reset(), keys)
+        if not given:
+            raise NotApplicable("no reset of the env gives a state that could be lost")
+        return Hooks(env=lambda env: change(env, given))
+
+    return plant
 
 
 def at_reset(change: Callable[[Tensor, TensorDictBase | None], Tensor]) -> Plant:
@@ -230,6 +307,26 @@ def around_estimator(around: Callable[[Any, TensorDictBase, Parts], Any]) -> Pla
         return Hooks(estimator=lambda estimator: _called(estimator, around, parts))
 
     return plant
+
+
+class Inside:
+    """Which batch the loss or the estimator runs on, while it runs."""
+
+    def __init__(self) -> None:
+        self._batches: list[TensorDictBase] = []
+
+    @property
+    def batch(self) -> TensorDictBase | None:
+        """None outside."""
+        return self._batches[-1] if self._batches else None
+
+    def run(self, call: Any, td: TensorDictBase) -> Any:
+        """``call`` on ``td``."""
+        self._batches.append(td)
+        try:
+            return call(td)
+        finally:
+            self._batches.pop()
 
 
 def _called(

@@ -8,8 +8,8 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.faults.fault import Fault, in_recurrent_mode
-from rnncheck.faults.one_state_not_reset import two_states
+from rnncheck.faults.fault import Fault, where_it_fits
+from rnncheck.pipeline.subject import Carrier
 from rnncheck.pipeline.tamper import Call, State, by_steps, choose
 from rnncheck.results.model import Stage
 
@@ -23,9 +23,13 @@ def _all_but_last(starts: Tensor, state: State, stored: State) -> State:
     return {last: state[last], **{k: choose(starts, stored[k], state[k]) for k in reset}}
 
 
+def two_states(carrier: Carrier) -> bool:
+    return len(carrier.keys) > 1
+
+
 FAULT = Fault(
     name="one-state-crosses-reset",
     stage=Stage.POLICY,
     expects=("BD301", "BD307", "EQ201"),
-    plant=in_recurrent_mode(kept, two_states),
+    plant=where_it_fits(kept, two_states, "every recurrent module has one state"),
 )

@@ -29,7 +29,7 @@ def kept(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
 
 def two_states(parts: Parts) -> None:
     if all(len(one.keys) < 2 for one in carriers_of(parts)):
-        raise NotApplicable("every recurrent module has one state")
+        raise NotApplicable("every recurrent module that acts has one state")
 
 
 def plant(parts: Parts) -> Hooks:

@@ -5,21 +5,13 @@ No TensorDictPrimer in the env: the collector feeds no state and the policy acts
 
 from __future__ import annotations
 
-from rnncheck.faults.fault import Fault
-from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.tamper import own_primers, with_primers
+from rnncheck.faults.fault import Fault, on_states_of_env
+from rnncheck.pipeline.tamper import without_states
 from rnncheck.results.model import Stage
-
-
-def plant(parts: Parts) -> Hooks:
-    if not own_primers(parts.env):
-        raise NotApplicable("the env has no state primer of its own that could be left out")
-    return Hooks(env=lambda env: with_primers(env, lambda primer: None))
-
 
 FAULT = Fault(
     name="primer-missing",
     stage=Stage.ENV,
     expects=("WR103", "CL401"),
-    plant=plant,
+    plant=on_states_of_env(without_states),
 )

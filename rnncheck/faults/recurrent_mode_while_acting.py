@@ -1,14 +1,17 @@
 """Acting runs in recurrent mode: the envs of a batch are taken for a time axis.
 
-set_recurrent_mode(True) left on around the collector.
+set_recurrent_mode(True) left on around the collector. One env alone has no axis that could be taken for time.
 """
 
 from __future__ import annotations
 
+import copy
+
 from tensordict import TensorDictBase
 from torch import nn
 
-from rnncheck.faults.fault import Fault, needs_recurrent_mode, needs_rows, while_acting
+from rnncheck.faults.fault import Fault, needs_recurrent_mode, while_acting
+from rnncheck.pipeline.hooks import NotApplicable, Parts
 from rnncheck.pipeline.tamper import Call, mode
 from rnncheck.results.model import Stage
 
@@ -18,9 +21,24 @@ def over_rows(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBa
         return call(td)
 
 
+def needs_rows_or_none(parts: Parts) -> None:
+    """Over one row recurrent mode is one step; a module that needs an axis raises where there is none."""
+    if parts.env.batch_size.numel() < 2 and _acts(parts):
+        raise NotApplicable("one env alone: recurrent mode over one row is one step")
+
+
+def _acts(parts: Parts) -> bool:
+    try:
+        with mode(True):
+            copy.deepcopy(parts.policy)(parts.env.reset())
+    except Exception:  # whatever the user's module raises
+        return False
+    return True
+
+
 FAULT = Fault(
     name="recurrent-mode-while-acting",
     stage=Stage.POLICY,
     expects=("BD305", "CL401", "CL406", "EQ201"),
-    plant=while_acting(over_rows, needs_rows, needs_recurrent_mode),
+    plant=while_acting(over_rows, needs_rows_or_none, needs_recurrent_mode),
 )

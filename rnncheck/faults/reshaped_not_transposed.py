@@ -8,7 +8,7 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.faults.fault import Fault, in_recurrent_mode, needs_rows
+from rnncheck.faults.fault import Fault, over_rows
 from rnncheck.pipeline.tamper import Call, called_with, inputs_of
 from rnncheck.results.model import Stage
 
@@ -28,6 +28,6 @@ def _mixed(value: Tensor) -> Tensor:
 FAULT = Fault(
     name="reshaped-not-transposed",
     stage=Stage.POLICY,
-    expects=("BD305", "EQ201", "EQ204"),
-    plant=in_recurrent_mode(reshaped, needs_rows),
+    expects=("BD305", "EQ201", "EQ204", "RP507"),
+    plant=over_rows(reshaped),
 )

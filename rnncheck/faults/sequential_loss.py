@@ -12,36 +12,39 @@ from torch import nn
 
 from rnncheck.faults.fault import (
     Fault,
+    Inside,
     around_loss,
     needs_recurrent_mode,
     needs_training,
     wrapped,
 )
 from rnncheck.pipeline.hooks import Hooks, Parts
-from rnncheck.pipeline.tamper import Call, mode
+from rnncheck.pipeline.tamper import Around, Call, mode
 from rnncheck.results.model import Stage
 
 
 def plant(parts: Parts) -> Hooks:
     needs_training(parts, "loss")
     needs_recurrent_mode(parts)
-    inside: list[bool] = []
+    inside = Inside()
 
     def loss(call: Any, td: TensorDictBase, parts: Parts) -> Any:
-        inside.append(True)
-        try:
-            return call(td)
-        finally:
-            inside.pop()
+        return inside.run(call, td)
 
-    def network(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
-        if not inside:
+    change = wrapped(by_steps_in(inside))
+    return Hooks(policy=change, critic=change, loss=around_loss(loss)(parts).loss)
+
+
+def by_steps_in(inside: Inside) -> Around:
+    """Sequential mode for what runs inside."""
+
+    def around(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+        if inside.batch is None:
             return call(td)
         with mode(False):
             return call(td)
 
-    change = wrapped(network)
-    return Hooks(policy=change, critic=change, loss=around_loss(loss)(parts).loss)
+    return around
 
 
 FAULT = Fault(

@@ -1,45 +1,44 @@
-"""Policy and critic keep their states under the same key.
+"""Two recurrent modules keep their states under the same key.
 
-Two recurrent modules built with the same default keys.
+Policy and critic, or two layers, built with the same default keys.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of
 from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject import Carrier, carriers, next_key
-from rnncheck.pipeline.tamper import rename_keys, stock_shapes
+from rnncheck.pipeline.tamper import rename_keys
 from rnncheck.results.model import Stage
 
 
 def plant(parts: Parts) -> Hooks:
-    mine = carriers_of(parts)[0]
-    others = [] if parts.critic is None else carriers(parts.critic)
-    for other in others:
-        if other.module is not mine.module and _alike(parts, mine, other):
-            return Hooks(critic=lambda critic: _renamed(critic, mine.keys))
-    raise NotApplicable("no second recurrent module with states of the same shape")
+    mine, *more = carriers_of(parts)
+    theirs = [] if parts.critic is None else carriers(parts.critic)
+    for other in _others(mine, theirs):
+        return Hooks(critic=_renaming(other, mine))
+    for other in _others(mine, more):
+        return Hooks(policy=_renaming(other, mine))
+    raise NotApplicable("there is no second recurrent module")
 
 
-def _alike(parts: Parts, mine: Carrier, other: Carrier) -> bool:
-    if len(mine.keys) != len(other.keys):
-        return False
-    known = stock_shapes(mine.module), stock_shapes(other.module)
-    if all(known):
-        return known[0] == known[1]
-    first = parts.env.reset()
-    states = [first.get(key, None) for key in (*mine.keys, *other.keys)]
-    return len({None if state is None else state.shape for state in states}) == 1
+def _others(mine: Carrier, found: list[Carrier]) -> list[Carrier]:
+    return [o for o in found if o.module is not mine.module and not set(o.keys) & set(mine.keys)]
 
 
-def _renamed(network: nn.Module, keys: tuple[Key, ...]) -> nn.Module:
-    for carrier in carriers(network):
-        pairs = dict(zip(carrier.keys, keys, strict=False))
-        rename_keys(network, pairs, {next_key(a): next_key(b) for a, b in pairs.items()})
-    return network
+def _renaming(other: Carrier, mine: Carrier) -> Callable[[nn.Module], nn.Module]:
+    read = dict(zip(other.keys, mine.keys, strict=False))  # a GRU's state stands for an LSTM's h
+    written = {next_key(old): next_key(new) for old, new in read.items()}
+
+    def renamed(network: nn.Module) -> nn.Module:
+        rename_keys(network, read, written)
+        return network
+
+    return renamed
 
 
 FAULT = Fault(

@@ -15,7 +15,7 @@ from rnncheck.results.model import Stage
 
 
 def plant(parts: Parts) -> Hooks:
-    needs_training(parts, "replay")
+    needs_training(parts, "replay", "batch", "loss")
     keys = flag_keys(parts)
 
     def unmarked(sample: TensorDictBase) -> TensorDictBase:

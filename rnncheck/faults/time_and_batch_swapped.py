@@ -8,7 +8,7 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 from torch import nn
 
-from rnncheck.faults.fault import Fault, in_recurrent_mode, needs_rows
+from rnncheck.faults.fault import Fault, over_rows
 from rnncheck.pipeline.subject import next_key
 from rnncheck.pipeline.tamper import Call, carry_of, outputs_of
 from rnncheck.results.model import Stage
@@ -28,6 +28,6 @@ def swapped(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase
 FAULT = Fault(
     name="time-and-batch-swapped",
     stage=Stage.POLICY,
-    expects=("BD305", "BD306", "EQ201"),
-    plant=in_recurrent_mode(swapped, needs_rows),
+    expects=("BD305", "BD306", "EQ201", "RP507"),
+    plant=over_rows(swapped),
 )

@@ -5,7 +5,8 @@
             result = builder.run(stage)
         pipeline = builder.pipeline
 
-``run`` raises a UserError where the spec or a factory is at fault. What goes wrong while the user's pipeline runs is
+``run`` raises a UserError where the spec or a factory is at fault, and a VersionError where env, policy or critic are
+written for a newer TorchRL than the one installed; a later stage that is gets skipped. What goes wrong while the user's pipeline runs is
 the stage's outcome and stands in ``failures``; so does a time-out.
 """
 
@@ -26,10 +27,11 @@ from tensordict import TensorDictBase
 from torch import nn
 from torchrl.envs import EnvBase
 
-from rnncheck.errors import ComponentError, StageError, StageTimeout
+from rnncheck.errors import ComponentError, StageError, StageTimeout, VersionError
 from rnncheck.pipeline import collect as collecting
 from rnncheck.pipeline import components as c
 from rnncheck.pipeline.assemble import Assembly
+from rnncheck.pipeline.compat import weight_senders
 from rnncheck.pipeline.env import (
     EnvMaker,
     missing_state_transforms,
@@ -37,17 +39,24 @@ from rnncheck.pipeline.env import (
     resolve_device,
 )
 from rnncheck.pipeline.factories import folder_of, importable, source_of, spec_source
-from rnncheck.pipeline.guard import running
+from rnncheck.pipeline.further import FACTOR, Stream
+from rnncheck.pipeline.guard import release, running
 from rnncheck.pipeline.hooks import Hooks, Parts, Plant
 from rnncheck.pipeline.materialise import pristine_copy, run_once
 from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.stored import writing
 from rnncheck.pipeline.timeout import time_limit
 from rnncheck.pipeline.training import Training, order_of
 from rnncheck.pipeline.workers import WorkerLog
-from rnncheck.results.model import Outcome, Source, Stage, StageResult
+from rnncheck.results.model import NOT_IN_SPEC, Outcome, Source, Stage, StageResult
 from rnncheck.spec.model import Component, NetworkSpec, Spec
 
 CLOSING = 20.0  # seconds that envs and collectors get to shut down before their workers are killed
+STRIDE = (
+    1_000_003  # between the seeds of two stages, so that those of neighbouring runs do not meet
+)
+LARGEST = 2**32  # of numpy's seeds
+STAGES = tuple(Stage)
 BEFORE = (Stage.ENV, Stage.POLICY, Stage.CRITIC, Stage.COLLECT)
 NO_TORCHVISION = (
     "torchvision is not installed: Resize is done by torch.nn.functional.interpolate, same shape"
@@ -103,17 +112,22 @@ class Builder:
             detail = self._limited(stage)
         except StageError as error:
             self.failures[stage] = self._from_worker(error)
+        except VersionError as error:
+            if self.pipeline is None:
+                raise  # nothing can be verified
+            self.pipeline.lacking[stage] = error.reason
+            return Outcome.SKIPPED, error.reason
         if stage in self.failures:
             failure = self.failures[stage]
             return Outcome.ERROR, "\n".join(p for p in (failure.message, failure.frames) if p)
-        return (Outcome.PASSED, detail) if detail else (Outcome.SKIPPED, "not in the spec")
+        return (Outcome.PASSED, detail) if detail else (Outcome.SKIPPED, NOT_IN_SPEC)
 
     def _limited(self, stage: Stage) -> str:
         """Run the stage's own method: seeded, within its time limit, its warnings sorted."""
         work: Callable[[], str] = getattr(self, f"build_{stage}")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            _seed(self.spec.seed)
+            _seed(self.spec.seed, stage)
             try:
                 with time_limit(str(stage), self.spec.verify.timeout):
                     return work()
@@ -167,20 +181,29 @@ class Builder:
             return ""
         pipeline.sources[Stage.COLLECT] = source_of(self.spec, component)
         buffered = collecting.declares_buffer(self.spec, component)
-        limit = collecting.wanted_batches(self.spec, component)
         self._collector = self._open(component, buffered)
         pipeline.collector = self._collector
         pipeline.acting_env = collecting.acting_env(self._collector)
-        if collecting.starts_in_background(self.spec, component):
-            frames = limit * component.args["frames_per_batch"]
-            collecting.run_in_background(self._collector, self._buffer(), frames)
-        else:
-            collecting.collect(self._collector, limit, pipeline.batches, into_buffer=buffered)
+        with writing(pipeline.random_frames if buffered else 0):
+            self._take(component, pipeline, buffered)
         if buffered:
-            pipeline.batches.extend(self._training.take_over(pipeline.batches))
+            self._training.take_over(pipeline)
         pipeline.batches[:] = map(self.hooks.batch, pipeline.batches)
         frames = sum(batch.numel() for batch in pipeline.batches)
         return f"{len(pipeline.batches)} batches, {frames} frames"
+
+    def _take(self, component: Component, pipeline: Pipeline, buffered: bool) -> None:
+        """Let the collector give its batches, or write them."""
+        limit = collecting.wanted_batches(self.spec, component)
+        if collecting.starts_in_background(self.spec, component):
+            frames = limit * component.args["frames_per_batch"]
+            collecting.run_in_background(self._collector, self._buffer(), frames)
+            return
+        source = collecting.stream_of(self._collector)
+        inner = collecting.collect(source, limit, pipeline.batches, into_buffer=buffered)
+        pipeline.collector = inner or pipeline.collector
+        if not (buffered or _is_multi(self.spec) or isinstance(source, TensorDictBase)):
+            self._training.more = Stream(source, limit * (FACTOR - 1), self.hooks.batch)
 
     def _open(self, component: Component, buffered: bool) -> Any:
         offered: dict[str, Callable[[], Any]] = {**self._everything(), "env": self._maker}
@@ -208,11 +231,21 @@ class Builder:
 
     def build_replay(self) -> str:
         """The replay buffer and the ``batch`` factory: what the loss is called on."""
-        return self._training.replay(self._built())
+        detail = self._training.replay(self._built())
+        self._tell(self._training.told)
+        return detail
 
     def build_loss(self) -> str:
         """The loss, called once."""
         return self._training.loss(self._built())
+
+    def loss_for(self, policy: nn.Module, critic: nn.Module | None) -> Any:
+        """The spec's loss over other networks than the pipeline's own."""
+        section = self.spec.loss
+        if section is None:
+            raise RuntimeError("the spec has no loss")
+        offered = {"policy": lambda: policy, "critic": lambda: critic}
+        return self._training.make_loss(self._built(), section, offered)
 
     def _cannot_train(self, stage: Stage) -> str:
         """Why a stage behind collection has nothing to work on; a failed estimator leaves the replay its data."""
@@ -225,6 +258,10 @@ class Builder:
         failed = [one for one in needed if one in self.failures]
         if failed:
             return f"the {failed[0]} stage failed"
+        lacking = self._built().lacking
+        if newer := next((lacking[one] for one in needed if one in lacking), ""):
+            lacking[stage] = newer
+            return newer
         return "" if self._built().batches else "nothing is collected"
 
     def _is_parallel(self) -> bool:
@@ -343,9 +380,12 @@ class Builder:
 
     def close(self, *, forced: bool = False) -> None:
         """Shut down the collector and the envs; no worker process is left behind."""
+        inner = self.pipeline.collector if self.pipeline is not None else None
+        senders = weight_senders(inner)
         if forced or self.failures:
             self._reap()
         closers = [getattr(self._collector, name, None) for name in ("shutdown", "close")]
+        closers += [getattr(sender, "shutdown", None) for sender in senders]
         closers.append(getattr(getattr(self, "_env", None), "close", None))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -354,6 +394,8 @@ class Builder:
                     closer()
         self._training.close()
         self._reap()
+        for failure in self.failures.values():
+            release(failure)
         self._scope.close()
         if self._log is not None:
             self._log.close()
@@ -373,10 +415,12 @@ def _close_quietly(env: EnvBase) -> None:
         env.close()
 
 
-def _seed(seed: int) -> None:
-    torch.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed)
+def _seed(seed: int, stage: Stage) -> None:
+    """A seed of its own for every stage: what a later one builds anew must not come out as the spec's own policy."""
+    own = (seed + STRIDE * STAGES.index(stage)) % LARGEST
+    torch.manual_seed(own)
+    random.seed(own)
+    np.random.seed(own)
 
 
 def _count(module: nn.Module) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import re
 import threading
 import time
+import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,6 +23,7 @@ from rnncheck.pipeline import components as c
 from rnncheck.pipeline.env import build_any
 from rnncheck.pipeline.factories import call_factory, load_factory, wrong_type
 from rnncheck.pipeline.frames import describe, passed_through
+from rnncheck.pipeline.further import FACTOR
 from rnncheck.pipeline.guard import running
 from rnncheck.pipeline.values import convert_arguments
 from rnncheck.spec.model import Component, Spec
@@ -30,6 +33,8 @@ POLL = 0.02  # seconds between two looks at a buffer that is filled in the backg
 WORKERS = 2  # processes of a multi-process collector where the spec does not say how many
 OURS = ("batches", "workers", "background")
 BUFFER = "replay_buffer"
+MOST_HELD = 64  # objects that are looked at in each holder of others
+HOLDERS = (tuple, list, dict, types.MethodType, types.FrameType)
 Offered = Mapping[str, Callable[[], Any]]
 ITERABLE = "an iterable of tensordicts (a Collector, a generator, a list) or one tensordict"
 TRACEBACK = re.compile(r"\n\s*Worker traceback")
@@ -174,7 +179,9 @@ def _set_total_frames(spec: Spec, component: Component, args: dict[str, Any]) ->
     if not isinstance(frames, int) or isinstance(frames, bool) or frames < 1:
         at = (*component.at, "frames_per_batch")
         raise c.bad_value(spec, at, frames, "a whole number of at least 1")
-    args.setdefault("total_frames", frames * wanted_batches(spec, component))
+    # a sampler that can draw nothing yet is given more; a collector that writes itself stops where it is told to
+    rounds = FACTOR if spec.replay is not None and BUFFER not in component.args else 1
+    args.setdefault("total_frames", frames * wanted_batches(spec, component) * rounds)
 
 
 def _without(args: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
@@ -187,6 +194,14 @@ def wanted_batches(spec: Spec, component: Component) -> int:
     if isinstance(count, int) and not isinstance(count, bool) and count > 0:
         return count
     raise c.bad_value(spec, (*component.at, "batches"), count, "a whole number of at least 1")
+
+
+def stream_of(collector: Any) -> Any:
+    """The collector's iterator, which can be taken up again; one tensordict stays what it is."""
+    if isinstance(collector, TensorDictBase):
+        return collector
+    with running("collect"):
+        return iter(collector)
 
 
 def draw(collector: Any, limit: int, *, into_buffer: bool = False) -> Iterator[TensorDictBase]:
@@ -216,11 +231,28 @@ def _copied(batch: Any) -> TensorDictBase:
 
 def collect(
     collector: Any, limit: int, batches: list[TensorDictBase], *, into_buffer: bool = False
-) -> None:
-    """Run the collector into ``batches``, which keeps what was there before something goes wrong."""
+) -> Any:
+    """Run the collector into ``batches``, which keeps what was there before something goes wrong.
+
+    Returns TorchRL's collector that is at work inside a generator of the user's, None where there is none.
+    """
+    inner = None
     with running("collect"):
         for batch in draw(collector, limit, into_buffer=into_buffer):
             batches.append(batch)
+            inner = inner or collector_within(collector)
+    return inner
+
+
+def collector_within(made: Any, depth: int = 4) -> Any:
+    """TorchRL's collector that an iterator, an object around it or a chain of those holds."""
+    if isinstance(made, c.COLLECTOR.base_class()):
+        return made
+    if not depth or not (isinstance(made, HOLDERS) or hasattr(type(made), "__next__")):
+        return None
+    held = itertools.islice(gc.get_referents(made), MOST_HELD)
+    found = (collector_within(one, depth - 1) for one in held)
+    return next((one for one in found if one is not None), None)
 
 
 def starts_in_background(spec: Spec, component: Component) -> bool:
@@ -255,9 +287,13 @@ def run_in_background(collector: Any, buffer: Any, frames: int) -> None:
 
 def _await(collector: Any, buffer: Any, frames: int) -> None:
     thread = getattr(collector, "_thread", None)
+    workers = getattr(collector, "procs", ())
     while buffer.write_count < frames:
         if thread is not None and not thread.is_alive():
             break
+        ended = [worker.exitcode for worker in workers if not worker.is_alive()]
+        if ended:
+            raise RuntimeError(f"a worker process ended (exit code {ended[0]})")
         time.sleep(POLL)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rnncheck.errors import ComponentError, Place, did_you_mean, nearest
-from rnncheck.pipeline.compat import other_name
+from rnncheck.errors import ComponentError, Place, VersionError, did_you_mean, nearest
+from rnncheck.pipeline.compat import lacks, lacks_argument, lacks_class, other_name
 from rnncheck.pipeline.frames import describe
 from rnncheck.pipeline.guard import guarded
 from rnncheck.spec.model import Component, Path, Spec
@@ -128,6 +128,8 @@ def find_class(spec: Spec, name: str, kind: Kind, at: Path) -> type:
             found = getattr(module, candidate, None)
             if isinstance(found, type):
                 return _of_kind(spec, found, kind, at)
+    if newer := lacks_class(name):
+        raise VersionError(newer, place=spec.locate(at))
     known = class_names(kind)
     raise ComponentError(
         f"{_owner(kind)} has no {_noun(kind)} named {name!r}",
@@ -221,7 +223,7 @@ def check_arguments(
     spec: Spec,
     component: Component,
     target: Any,
-    given: Iterable[str],
+    given: Collection[str],
     *,
     provided: Iterable[str] = (),
     also: Iterable[str] = (),
@@ -233,7 +235,8 @@ def check_arguments(
     for argument in given:
         # with **kwargs anything may be meant, unless it resembles what has to be there and is not
         if argument not in mine and (not taken.open or nearest(argument, missing)):
-            raise unknown_argument(spec, component, argument, [n for n in mine if n not in ready])
+            own = [n for n in mine if n not in ready or n in given]
+            raise unknown_argument(spec, component, argument, own)
     if missing:
         free = [n for n in mine if n not in ready and n not in missing]
         raise ComponentError(
@@ -261,10 +264,12 @@ def unknown_argument(
     spec: Spec, component: Component, argument: str, accepted: Iterable[str]
 ) -> ComponentError:
     """The error for an argument that the class or function does not take."""
-    names = list(accepted)
+    names, place = list(accepted), spec.locate((*component.at, argument))
+    if component.use and (newer := lacks_argument(component.use, argument)):
+        return VersionError(newer, place=place)
     return ComponentError(
         f"{called(component)} takes no argument {argument!r}",
-        place=spec.locate((*component.at, argument)),
+        place=place,
         accepted=shorten(names),
         hint=did_you_mean(argument, names),
     )
@@ -298,6 +303,8 @@ def _refused(spec: Spec, component: Component, target: Any, error: BaseException
         return unknown_argument(spec, component, argument, names)
     trouble = describe(error)
     place = spec.locate((*component.at, _mentioned(component, str(error))))
+    if newer := lacks(error):
+        return VersionError(newer, place=trouble.place or place)
     return ComponentError(
         f"{called(component)} cannot be built: {trouble.message}",
         place=place,

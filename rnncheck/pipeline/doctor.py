@@ -21,8 +21,18 @@ from torchrl.envs import GymEnv
 from torchrl.modules import LSTMModule, set_recurrent_mode
 
 from rnncheck import __version__
+from rnncheck.pipeline.backends.overview import (
+    Combination,
+    Precision,
+    combinations,
+    precision,
+)
+from rnncheck.pipeline.backends.precision import ignored_variable
+from rnncheck.pipeline.compat import lacks_argument, without_implied
 
 BACKENDS = ("pad", "scan", "triton", "auto")
+SHORT_END = 2  # the last step of the shortest segment that the backends are tried on
+LOST_END = "; the end state of a trajectory shorter than the longest is 0, see rnncheck rule EQ202"
 OPTIONAL = {
     "triton": "the triton backend",
     "torchvision": "the Resize transform; without it rnncheck interpolates",
@@ -88,6 +98,8 @@ class Diagnosis:
     environments: tuple[Capability, ...]
     collector: Capability
     backends: tuple[Capability, ...]
+    combinations: tuple[Combination, ...]
+    precision: Precision
     warnings: tuple[str, ...]
 
 
@@ -95,6 +107,7 @@ def diagnose() -> Diagnosis:
     """Looks at the machine. Takes some seconds: environments and backends are tried, not guessed."""
     packages = required_packages(requirements(), pins())
     devices = _devices()
+    kinds = dict.fromkeys(device.name.split(":")[0] for device in devices)
     return Diagnosis(
         version=__version__,
         python=platform.python_version(),
@@ -109,7 +122,9 @@ def diagnose() -> Diagnosis:
         environments=(_try("CartPole-v1", _step_env), _try("pixels", _render)),
         collector=_collector(),
         backends=tuple(_backend(name, device.name) for device in devices for name in BACKENDS),
-        warnings=tuple(complaints(packages)),
+        combinations=tuple(one for kind in kinds for one in combinations(kind)),
+        precision=precision(),
+        warnings=(*complaints(packages), *filter(None, [ignored_variable()])),
     )
 
 
@@ -229,23 +244,24 @@ def _backend(name: str, device: str) -> Capability:
 
 def _run_backend(name: str, device: torch.device) -> str:
     """One forward and backward of a small LSTM over a row with a reset in it."""
+    chosen = without_implied("LSTMModule", {"recurrent_backend": name})
+    for argument in chosen:
+        if newer := lacks_argument("LSTMModule", argument):
+            raise NotImplementedError(newer)
     module = LSTMModule(
-        input_size=3,
-        hidden_size=16,
-        in_key="x",
-        out_key="y",
-        recurrent_backend=name,
-        device=device,
+        input_size=3, hidden_size=16, in_key="x", out_key="y", device=device, **chosen
     )
     data = _two_segments(device)
     with set_recurrent_mode(True):
-        module(data)["y"].sum().backward()
-    return "forward and backward ran"
+        out = module(data)
+    out["y"].sum().backward()
+    lost = not out["next", "recurrent_state_h"][0, SHORT_END].any()
+    return "forward and backward ran" + (LOST_END if lost else "")
 
 
 def _two_segments(device: torch.device) -> TensorDict:
     start = torch.zeros(2, 8, 1, dtype=torch.bool, device=device)
-    start[:, 0] = start[0, 3] = True
+    start[:, 0] = start[0, SHORT_END + 1] = True
     state = torch.zeros(2, 8, 1, 16, device=device)
     source = {
         "x": torch.ones(2, 8, 3, device=device),

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from tensordict import TensorDictBase
+from torch import Tensor
+from torchrl.data import OneHot
 from torchrl.envs import EnvBase, InitTracker, TensorDictPrimer, TransformedEnv
 from torchrl.envs.batched_envs import BatchedEnvBase
 
@@ -38,6 +40,7 @@ class EnvFacts:
     tracked: tuple[Key, ...]  # keys of InitTracker transforms
     primers: tuple[TensorDictPrimer, ...]
     done: tuple[Key, ...]
+    actions: tuple[Key, ...]
     primed: tuple[Key, ...]  # keys that primers declare
     own: frozenset[Key]  # keys that a reset of the env without its primers gives
 
@@ -85,9 +88,37 @@ def facts_of(
         tracked=tuple(as_key(k) for t in found if isinstance(t, InitTracker) for k in init_keys(t)),
         primers=primers,
         done=tuple(as_key(key) for key in env.done_keys),
+        actions=tuple(as_key(key) for key in env.action_keys),
         primed=tuple(sorted(primed)),
         own=frozenset(tensor_keys(first)) - primed,
     )
+
+
+@dataclass(frozen=True)
+class ActionForm:
+    """The shape of one action as the env's spec has it and as it was given; neither with batch dimensions."""
+
+    key: Key
+    wanted: torch.Size
+    given: torch.Size
+    one_hot: bool
+
+    @property
+    def fits(self) -> bool:
+        """As many entries; a trailing dimension of one more or less is read all the same."""
+        return self.wanted.numel() == self.given.numel()
+
+
+def action_forms(env: EnvBase, td: TensorDictBase) -> list[ActionForm]:
+    """Every action of ``td`` whose spec has a fixed shape."""
+    found = []
+    for name in env.action_keys:
+        spec, action = env.full_action_spec[name], td.get(name, None)
+        wanted = spec.shape[len(env.batch_size) :]
+        if isinstance(action, Tensor) and -1 not in wanted:
+            given = action.shape[td.batch_dims :]
+            found.append(ActionForm(as_key(name), wanted, given, isinstance(spec, OneHot)))
+    return found
 
 
 def init_keys(tracker: InitTracker) -> list[Any]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rnncheck.errors import ComponentError, did_you_mean
+from rnncheck.errors import ComponentError, VersionError, did_you_mean
 from rnncheck.pipeline import components as c
+from rnncheck.pipeline.compat import lacks
 from rnncheck.pipeline.frames import describe, display_path, is_user_file, read_frame
 from rnncheck.pipeline.guard import guarded
 from rnncheck.results.model import Source
@@ -120,9 +121,12 @@ def _not_importable(
             hint=did_you_mean(missing, [path.stem for path in folder.glob("*.py")]),
         )
     trouble = describe(error)
+    place = trouble.place or spec.locate((*component.at, "factory"))
+    if newer := lacks(error):
+        return VersionError(newer, place=place)
     return ComponentError(
         f"importing {name!r} failed: {trouble.message}",
-        place=trouble.place or spec.locate((*component.at, "factory")),
+        place=place,
         frames=trouble.frames,
     )
 
@@ -190,12 +194,15 @@ def _call(function: Callable[..., Any], values: dict[str, Any]) -> Any:
 
 def _raised(spec: Spec, component: Component, error: BaseException) -> ComponentError:
     trouble = describe(error)
+    place = trouble.place or spec.locate((*component.at, "factory"))
+    if newer := lacks(error):
+        return VersionError(newer, place=place)
     said = "called sys.exit()" if isinstance(error, SystemExit) else f"raised {trouble.message}"
     if isinstance(error, EOFError):
         said = "asked for terminal input, which it cannot have here"
     return ComponentError(
         f"{component.factory} {said}",
-        place=trouble.place or spec.locate((*component.at, "factory")),
+        place=place,
         frames=trouble.frames,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -37,6 +38,16 @@ def running(stage: str) -> Iterator[None]:
 
     with guarded(convert):
         yield
+
+
+def release(error: BaseException) -> None:
+    """Let go of what the frames of ``error`` hold: a collector that was never finished is to end now, not at exit."""
+    link: BaseException | None = error
+    seen = set[int]()
+    while link is not None and id(link) not in seen:  # `raise error from error` makes a ring
+        seen.add(id(link))
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,6 +30,12 @@ class CannotStep(Exception):
     def __str__(self) -> str:
         text = str(self.error).strip().splitlines()
         return f"{type(self.error).__name__}: {text[0] if text else ''}"
+
+
+def part_that_raised(error: Exception) -> str:
+    """``in_keys=['embed'], out_keys=['loc', 'scale']`` of the TensorDictModule that raised, where one did."""
+    told = str(error.__cause__ or "")
+    return ", ".join(re.findall(r"^\s*((?:in|out)_keys=.*?)\.?$", told, re.MULTILINE))
 
 
 def make_subject(
@@ -205,12 +212,13 @@ def _zeros(subject: Subject, td: TensorDictBase) -> TensorDictBase:
     """Zero states where a carrier says how wide they are (its RNN's layers and hidden size)."""
     states = TensorDict({}, batch_size=td.batch_size)
     for carrier in subject.carriers:
-        for key, shape in _declared_shapes(carrier).items():
+        for key, shape in declared_shapes(carrier).items():
             states.set(key, torch.zeros(*td.batch_size, *shape))
     return td.copy().update(states)
 
 
-def _declared_shapes(carrier: Carrier) -> dict[Key, tuple[int, ...]]:
+def declared_shapes(carrier: Carrier) -> dict[Key, tuple[int, ...]]:
+    """The states' shapes where the module, or a part of it, says how wide they are."""
     rnn = rnn_of(carrier.module)
     if rnn is not None:
         return dict(zip(carrier.keys, state_shapes(carrier.module, rnn), strict=False))

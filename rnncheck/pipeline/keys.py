@@ -29,6 +29,12 @@ def tensor_keys(td: TensorDictBase) -> tuple[Key, ...]:
     return tuple(key for key in keys if isinstance(td.get(key), Tensor))
 
 
+def tensor_items(td: TensorDictBase) -> list[tuple[Key, Tensor]]:
+    """All leaves of ``td`` that are tensors, by key, in one pass."""
+    items = td.items(include_nested=True, leaves_only=True)
+    return [(as_key(key), value) for key, value in items if isinstance(value, Tensor)]
+
+
 def root_keys(td: TensorDictBase) -> tuple[Key, ...]:
     """The leaf keys of one step's own entries: without ``next`` and the collector's bookkeeping."""
     return tuple(key for key in tensor_keys(td) if key[0] not in ("next", "collector"))

@@ -25,6 +25,7 @@ Q_POLICY = (
     "value_network",
     "local_value_network",
 )  # of a class that has no actor: the policy itself
+DISCOUNTS = ("gamma", "lmbda")
 CRITICS = ("critic_network", "qvalue_network", "value_network")
 
 
@@ -60,7 +61,26 @@ def _from_class(spec: Spec, component: LossSpec, kit: Kit) -> Any:
         **_action_arguments(component, target, kit.env),
     }
     c.check_arguments(spec, component, target, component.args, provided=wired)
-    return c.construct(spec, component, target, {**wired, **_arguments(spec, component, kit)})
+    arguments = {**wired, **_arguments(spec, component, kit)}
+    try:
+        return c.construct(spec, component, target, arguments)
+    except ComponentError as error:
+        raise _of_the_estimator(spec, component, error) from error
+
+
+def _of_the_estimator(spec: Spec, component: LossSpec, error: ComponentError) -> ComponentError:
+    """A discount given to a class whose constructor refuses it: where it belongs in the spec."""
+    moved = {name: value for name, value in component.args.items() if name in DISCOUNTS}
+    if not moved or "make_value_estimator" not in error.message:
+        return error
+    said = " and ".join(moved)
+    every = {**component.value_estimator, **moved}
+    written = ", ".join(f"{name}: {value}" for name, value in every.items())
+    return ComponentError(
+        f"{component.use} of the installed TorchRL takes no {said} in its constructor: it belongs to its value estimator",
+        place=spec.locate((*component.at, next(iter(moved)))),
+        hint=f"in the loss section write `value_estimator: {{{written}}}` instead of {said}",
+    )
 
 
 def _arguments(spec: Spec, component: LossSpec, kit: Kit) -> dict[str, Any]:

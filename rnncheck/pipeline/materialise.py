@@ -12,7 +12,9 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from rnncheck.pipeline.env import INIT_KEY
+from rnncheck.pipeline.introspect import declared_shapes
 from rnncheck.pipeline.keys import declared
+from rnncheck.pipeline.subject import carriers
 
 
 def run_once(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
@@ -23,6 +25,27 @@ def run_once(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
     with _evaluating(module), torch.no_grad():
         result: TensorDictBase = module(td)
         return result
+
+
+def run_from_some_state(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
+    """``run_once``; where the env gives no state, or one that the module refuses, from zeros of the module's own size.
+
+    The state that the env gives stays in ``td``: whether it fits is for the checks to say (WR103, WR104).
+    """
+    try:
+        return run_once(module, td)
+    except Exception:
+        shapes = {k: v for one in carriers(module) for k, v in declared_shapes(one).items()}
+        if not shapes:
+            raise
+        states = {key: td.get(key, None) for key in shapes}
+        for key, shape in shapes.items():
+            td.set(key, torch.zeros(*td.batch_size, *shape, device=td.device))
+        try:
+            return run_once(module, td)
+        finally:
+            td.exclude(*shapes, inplace=True)
+            td.update({key: value for key, value in states.items() if value is not None})
 
 
 @contextmanager

@@ -9,9 +9,10 @@ from typing import Any
 from tensordict import TensorDictBase
 from torch import nn
 from torchrl.envs import EnvBase
-from torchrl.modules.utils.utils import _maybe_append_env_transforms_from_module
 
 from rnncheck.errors import StageError
+from rnncheck.pipeline.compat import runs_workers, takes_turns, with_policy_transforms
+from rnncheck.pipeline.making import Maker
 from rnncheck.results.model import Source, Stage
 from rnncheck.spec.model import Spec
 
@@ -43,6 +44,9 @@ class Pipeline:
         None  # the env that the collector really steps, where it can be seen
     )
     batches: list[TensorDictBase] = field(default_factory=list)
+    stored_random: int | None = (
+        None  # leading random ``batches``, where they are a buffer's content
+    )
     replay: Any = None  # the replay buffer
     estimator: Any = None  # the value estimator, called on a tensordict
     loss: Any = None  # the loss module, called on a tensordict
@@ -51,23 +55,42 @@ class Pipeline:
         default_factory=list
     )  # collected batches after `on: collect`
     samples: list[TensorDictBase] = field(default_factory=list)  # what the loss is called on
+    makers: list[Maker] = field(default_factory=list)  # what made the samples out of stored steps
     sources: dict[Stage, Source] = field(default_factory=dict)
     failures: dict[Stage, StageError] = field(default_factory=dict)
+    lacking: dict[Stage, str] = field(
+        default_factory=dict
+    )  # skipped: the installed TorchRL lacks what they name
     notices: list[str] = field(default_factory=list)
 
     def make_acting_env(self) -> EnvBase:
         """A fresh env as the collector steps it: with the transforms that the collector itself adds."""
         env = self.make_env()
         if getattr(self.collector, "_auto_register_policy_transforms", None) is True:
-            return with_policy_transforms(env, self.policy)
+            env = with_policy_transforms(env, self.policy)
         return env
+
+    @property
+    def random_frames(self) -> int:
+        """How many frames a random policy collected first: whole batches, where whole batches are handed over."""
+        frames = int(getattr(self.collector, "init_random_frames", 0) or 0)
+        size = int(getattr(self.collector, "requested_frames_per_batch", 0) or 0)
+        whole = getattr(self.collector, "extend_buffer", True)
+        return -(-frames // size) * size if frames > 0 and size and whole else max(0, frames)
 
     @property
     def random_batches(self) -> int:
         """How many of the first batches were collected by a random policy."""
-        frames = int(getattr(self.collector, "init_random_frames", 0) or 0)
         size = int(getattr(self.collector, "requested_frames_per_batch", 0) or 0)
-        return -(-frames // size) if frames and size else 0
+        if self.stored_random is not None or not size:
+            return self.stored_random or 0
+        return -(-self.random_frames // size)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether consecutive batches may come from different workers."""
+        stored = self.stored_random is not None and runs_workers(self.collector)
+        return stored or takes_turns(self.collector)
 
     def training_source(self) -> Source:
         """Where the user wrote how training batches are made: the batch factory, else the replay."""
@@ -82,8 +105,3 @@ class Pipeline:
         fallback = self.spec.locate((str(stage),))
         default = Source(fallback.path, fallback.line, fallback.column, "spec", str(stage))
         return self.sources.get(stage, default)
-
-
-def with_policy_transforms(env: EnvBase, policy: nn.Module) -> EnvBase:
-    """What a collector does under ``auto_register_policy_transforms=True``."""
-    return _maybe_append_env_transforms_from_module(env, policy)

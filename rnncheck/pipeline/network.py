@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from rnncheck.errors import ComponentError, did_you_mean
 from rnncheck.pipeline import components as c
 from rnncheck.pipeline import sizes
-from rnncheck.pipeline.compat import unbatched_action_spec
+from rnncheck.pipeline.compat import unbatched_action_spec, without_implied
 from rnncheck.pipeline.env import INIT_KEY, build_any
 from rnncheck.pipeline.factories import call_factory, wrong_type
 from rnncheck.pipeline.keys import Key, as_key, declared, dotted, tensor_keys
-from rnncheck.pipeline.materialise import run_once
+from rnncheck.pipeline.materialise import run_from_some_state
 from rnncheck.pipeline.values import convert_arguments
 from rnncheck.spec.model import Component, NetworkSpec, Spec
 
@@ -47,9 +47,11 @@ class NetworkBuilder:
     critic: bool = False
     built: list[nn.Module] = field(default_factory=list)
     index: int = 0
+    other_dtype: str = ""
 
     def build(self) -> nn.Module:
         """The whole list as one module."""
+        self.other_dtype = self._other_dtype()
         for index, component in enumerate(self.network.modules):
             self.index = index
             module = self._element(component).to(self.device)
@@ -141,6 +143,8 @@ class NetworkBuilder:
     # --- tensordict modules ------------------------------------------------------------------
 
     def _tensordict_module(self, component: Component, target: type) -> nn.Module:
+        args = without_implied(target.__name__, component.args)
+        component = component.model_copy(update={"args": args})
         inputs = self._inputs(component)
         values = {
             **self._from_env(component, target),
@@ -243,7 +247,8 @@ class NetworkBuilder:
     def _from_env(self, component: Component, target: type) -> dict[str, Any]:
         """``spec`` and the action's key, for the classes that ask for them."""
         takes, given = c.accepts(target).names, component.args
-        if "spec" not in takes or {"spec", "action_space"} & set(given):
+        said = [name for name in ("spec", "action_space") if given.get(name) is not None]
+        if "spec" not in takes or said:
             return {}
         key = self._action_key()
         found: dict[str, Any] = {"spec": unbatched_action_spec(self.env)[key].to(self.device)}
@@ -316,12 +321,26 @@ class NetworkBuilder:
             reads = [key for key in declared(module, "in_keys") if key not in own]
             self._check_reads(component, reads)
         self._check_action_values(component, module)
-        with c.constructing(self.spec, component, type(module)):
-            run_once(module, self.td)
+        try:
+            with c.constructing(self.spec, component, type(module)):
+                run_from_some_state(module, self.td)
+        except ComponentError as error:
+            error.hint = error.hint or self.other_dtype
+            raise
+
+    def _other_dtype(self) -> str:
+        """Where the env's reset does not keep to its spec's dtype, as TensorDictPrimer does not before 0.14."""
+        for specs in (self.env.full_observation_spec, self.env.full_state_spec):
+            for key in specs.keys(True, True):
+                given, said = self.td.get(key, None), specs[key].dtype
+                if isinstance(given, Tensor) and given.dtype != said:
+                    name = dotted(as_key(key))
+                    return f"the env's reset gives {name!r} as {given.dtype}, its spec says {said}"
+        return ""
 
     def _check_action_values(self, component: Component, module: nn.Module) -> None:
         """One value per action, or the policy would in time choose one that does not exist."""
-        if component.use != "QValueModule" or "action_space" in component.args:
+        if component.use != "QValueModule" or component.args.get("action_space") is not None:
             return
         key = declared(module, "in_keys")[0]
         given = self.td.get(key).shape[-1]

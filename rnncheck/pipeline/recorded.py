@@ -23,6 +23,7 @@ from rnncheck.pipeline.subject import Subject, next_key
 MASK = ("collector", "mask")
 LONGEST_RETURN = 12  # n-step returns that are recognised
 TRAJ = (("collector", "traj_ids"), ("traj_ids",))
+Place = tuple[int, int, int]  # batch, row, step
 
 
 class Joint(IntEnum):
@@ -44,9 +45,7 @@ class Rows:
     done: Tensor
     joints: Tensor
     random: bool  # collected by a random policy, so that outputs and states are not the module's
-    where_before: list[
-        tuple[int, int, int] | None
-    ]  # per row: batch, row, step that its first step follows
+    where_before: list[Place | None]  # per row: the step that its first step follows
 
     @property
     def starts(self) -> Tensor:
@@ -85,16 +84,29 @@ class Recording:
         subject: Subject,
         env: EnvFacts,
         random_batches: int = 0,
+        turns: bool = False,
     ) -> None:
+        """``turns``: consecutive batches may come from different workers."""
         self.subject = subject
         self.env = env
         usable = [batch for batch in batches if batch.batch_dims > 0 and batch.numel() > 0]
+        random = self._random(usable)
         self.batches = [
-            self._rows(batch, number < random_batches) for number, batch in enumerate(usable)
+            self._rows(batch, number < random_batches or number in random)
+            for number, batch in enumerate(usable)
         ]
         self.steady = self._steady_keys()
+        self._seen = self._last_places()
+        self.turns = turns or any(map(self._is_turn, range(2, len(self.batches))))
         for number in range(len(self.batches)):
             self._join(number)
+
+    def _random(self, batches: list[TensorDictBase]) -> set[int]:
+        """Batches without any of the outputs, but the action, that the policy leaves in the others."""
+        skip = {*self.env.actions, *tensor_keys(self.env.first), *self.subject.carry}
+        keys = [key for key in self.subject.writes if key[0] != "next" and key not in skip]
+        left = [any(_is_written(batch, key) for key in keys) for batch in batches]
+        return {number for number, some in enumerate(left) if any(left) and not some}
 
     def _rows(self, batch: TensorDictBase, random: bool) -> Rows:
         steps = batch.shape[-1]
@@ -147,8 +159,22 @@ class Recording:
         broken = self._broken(rows)
         for row, step in (broken & ~rows.done[:, :-1]).nonzero().tolist():
             rows.joints[row, step + 1] = self._begins_or_cut(rows, row, step + 1)
+        for row, step in self._rows_met(rows):
+            rows.joints[row, step] = Joint.CUT
         for row in range(count):
             rows.joints[row, 0] = self._first_joint(number, row)
+
+    def _rows_met(self, rows: Rows) -> list[tuple[int, int]]:
+        """Steps behind a done that go on from the batch before, state and all: another row begins there."""
+        if self.traj_ids(rows) is not None:
+            return []
+        places = ((rows.joints == Joint.AFTER_DONE) & rows.valid).nonzero().tolist()
+        return [
+            (row, step)
+            for row, step in places
+            if not self._is_fresh(rows, row, step)
+            and self._goes_on_from_any(rows, row, step, (*self.steady, *self.subject.carry))
+        ]
 
     def _broken(self, rows: Rows) -> Tensor:
         """``[rows, steps - 1]``: the step is not its neighbour's successor."""
@@ -182,7 +208,7 @@ class Recording:
             return Joint.CONTINUES
         return Joint.AFTER_DONE if ended else Joint.CONTINUES
 
-    def _goes_on(self, before: tuple[int, int, int], rows: Rows, row: int) -> bool:
+    def _goes_on(self, before: Place, rows: Rows, row: int) -> bool:
         """A batch's last step is marked as truncated, but nothing was reset (``set_truncated``)."""
         flag, ids = self.flag(rows), self.traj_ids(rows)
         earlier = self.traj_ids(self.batches[before[0]])
@@ -191,29 +217,57 @@ class Recording:
         same = bool(ids[row, 0] == earlier[before[1], before[2]])
         return same and self._follows(before, rows, row) is True
 
-    def _predecessor(self, number: int, row: int) -> tuple[int, int, int] | None:
+    def _predecessor(self, number: int, row: int) -> Place | None:
         """The step that this row's first step follows: same trajectory number, or same row of the batch before."""
         if number == 0:
             return None
         rows, previous = self.batches[number], self.batches[number - 1]
-        ids, earlier = self.traj_ids(rows), self.traj_ids(previous)
-        if ids is not None and earlier is not None:
-            found = (previous.valid & (earlier == ids[row, 0])).nonzero().tolist()
-            if found:
-                place = (number - 1, *max(found, key=lambda p: (p[1], p[0])))
-                return place if self._follows(place, rows, row) is not False else None
+        ids = self.traj_ids(rows)
+        places = self._of_trajectory(number, row)
+        place = next((one for one in places if self._follows(one, rows, row)), None)
+        if place is not None:
+            return place
+        if places and places[0][0] == number - 1:
+            return places[0] if self._follows(places[0], rows, row) is None else None
+        if self.turns:
+            return None
         if row >= previous.valid.shape[0] or rows.shape[:-1] != previous.shape[:-1]:
             return None
         last = int(previous.valid[row].nonzero().max())
         place = (number - 1, row, last)
-        if bool(previous.done[row, last]):
-            return place
+        if bool(previous.done[row, last]):  # unless it goes on from elsewhere: rows were joined
+            return None if ids is None and self._goes_on_from_any(rows, row) else place
         follows, flag = self._follows(place, rows, row), self.flag(rows)
         if follows is None:  # nothing tells: the flag is believed
             follows = flag is None or not bool(flag[row, 0])
         return place if follows and ids is None else None
 
-    def _follows(self, place: tuple[int, int, int], rows: Rows, row: int) -> bool | None:
+    def _of_trajectory(self, number: int, row: int) -> list[Place]:
+        """The last steps, in the batches before ``number``, of trajectories with the number that ``row`` begins with."""
+        ids = self.traj_ids(self.batches[number])
+        known = [] if ids is None else self._seen.get(int(ids[row, 0]), [])
+        return [place for place in reversed(known) if place[0] < number]
+
+    def _last_places(self) -> dict[int, list[Place]]:
+        """By trajectory number, the last step in each batch that holds some of it."""
+        seen: dict[int, list[Place]] = {}
+        for number, rows in enumerate(self.batches):
+            ids, last = self.traj_ids(rows), dict[int, Place]()
+            if ids is None:
+                continue
+            for step, row in rows.valid.T.nonzero().tolist():
+                last[int(ids[row, step])] = (number, row, step)
+            for trajectory, place in last.items():
+                seen.setdefault(trajectory, []).append(place)
+        return seen
+
+    def _is_turn(self, number: int) -> bool:
+        """Batch ``number`` goes on with a trajectory that the batch before it knows nothing of."""
+        places, rows = self._of_trajectory(number, 0), self.batches[number]
+        place = next((one for one in places if self._follows(one, rows, 0)), None)
+        return place is not None and place[0] < number - 1
+
+    def _follows(self, place: Place, rows: Rows, row: int) -> bool | None:
         """Whether the first step of ``row`` holds what ``place`` handed on; None when nothing tells."""
         earlier = self.batches[place[0]].data[place[1], place[2]]
         first, verdicts = rows.data[row, 0], []
@@ -228,19 +282,23 @@ class Recording:
         marked = step == 0 and flag is not None and bool(flag[row, 0])
         if marked and not self._goes_on_from_any(rows, row):
             return Joint.BEGINS  # inside a row a mark may also mean that stretches were joined
+        if rows.random and step == 0:
+            return Joint.CUT  # random steps leave the state as it was, so that it does not tell
         return Joint.BEGINS if self._is_fresh(rows, row, step) else Joint.CUT
 
-    def _goes_on_from_any(self, rows: Rows, row: int) -> bool:
-        """The first step of ``row`` is what some step of the batch before handed on: rows were joined there."""
+    def _goes_on_from_any(
+        self, rows: Rows, row: int, step: int = 0, keys: tuple[Key, ...] = ()
+    ) -> bool:
+        """The step is what some step of the batch before handed on: rows were joined there."""
         number = next(n for n, batch in enumerate(self.batches) if batch is rows)
         if number == 0 or not self.steady:
             return False
         earlier, match = self.batches[number - 1], ~self.batches[number - 1].done
-        for key in self.steady:
+        for key in keys or self.steady:
             after, here = earlier.data.get(next_key(key), None), rows.data.get(key, None)
             if after is None or here is None or after.shape[2:] != here.shape[2:]:
                 return False
-            match = match & _same(after, here[row, 0].expand_as(after))
+            match = match & _same(after, here[row, step].expand_as(after))
         return bool(match.any())
 
     def _is_fresh(self, rows: Rows, row: int, step: int) -> bool:
@@ -261,7 +319,7 @@ class Recording:
 
     def trajectories(self) -> Iterator[Trajectory]:
         """Every trajectory of policy steps, the longest history first; random steps are left out."""
-        chains: dict[tuple[int, int, int], list[Stretch]] = {}
+        chains: dict[Place, list[Stretch]] = {}
         fresh: dict[int, bool] = {}
         done: list[list[Stretch]] = []
         for number, rows in enumerate(self.batches):
@@ -300,6 +358,12 @@ class Recording:
         keys = set.intersection(*(set(tensor_keys(part)) for part in parts))
         joined = {key: torch.cat([part.get(key) for part in parts], 1) for key in keys}
         return TensorDict(joined, batch_size=[1, trajectory.steps])
+
+
+def _is_written(batch: TensorDictBase, key: Key) -> bool:
+    """A collector leaves zeros where nothing is written."""
+    value = batch.get(key, None)
+    return isinstance(value, Tensor) and bool((value != 0).any())
 
 
 def _ahead(after: Tensor, here: Tensor, steps: int) -> bool:

@@ -7,21 +7,20 @@ from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any
 
-import torch
 from tensordict import TensorDictBase
-from torch import Tensor
-from torchrl.envs.transforms import Transform
+from torch import nn
+from torchrl.envs.transforms import BurnInTransform, Transform
 
 from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline import components as c
 from rnncheck.pipeline.factories import call_factory, wrong_type
 from rnncheck.pipeline.guard import running
-from rnncheck.pipeline.model import STEP
+from rnncheck.pipeline.modes import InRecurrentMode
 from rnncheck.pipeline.nested import Offered, build_nested, networks
-from rnncheck.pipeline.steps import tag
 from rnncheck.pipeline.values import convert_arguments
 from rnncheck.spec.model import Component, ReplaySpec, Spec
 
+RECURRENT = "recurrent_mode"
 SAMPLES = 3  # batches drawn for the checks
 BUFFER = "a replay buffer, with `extend` and `sample`"
 COMPILED = "SegmentTree"  # the classes that prioritized samplers need from TorchRL's compiled part
@@ -72,6 +71,7 @@ def _from_factory(spec: Spec, section: ReplaySpec, offered: Offered) -> Any:
 
 def _from_parts(spec: Spec, section: ReplaySpec, offered: Offered, scratch: FilePath) -> Any:
     target = c.find_class(spec, section.use or "", c.REPLAY, (*section.at, "use"))
+    _refuse_ensembles(spec, section, target)
     args = convert_arguments(spec, section, lambda inner: build_nested(spec, inner, offered))
     c.check_arguments(spec, section, target, section.args)
     if section.batch_size is not None:
@@ -79,6 +79,15 @@ def _from_parts(spec: Spec, section: ReplaySpec, offered: Offered, scratch: File
     for name, part in _parts(spec, section, offered, scratch).items():
         args[name] = part
     return c.construct(spec, section, target, args)
+
+
+def _refuse_ensembles(spec: Spec, component: Component, target: type) -> None:
+    if target.__name__.endswith("Ensemble"):
+        raise ComponentError(
+            f"{target.__name__} is made of buffers or of their parts, which a spec cannot name",
+            place=spec.locate((*component.at, "use")),
+            hint="build the ReplayBufferEnsemble in a factory: `replay: {factory: module:function}`",
+        )
 
 
 def _parts(spec: Spec, section: ReplaySpec, offered: Offered, scratch: FilePath) -> dict[str, Any]:
@@ -110,6 +119,7 @@ def _part(
             raise wrong_type(spec, component, made, kind.what)
         return made
     target = c.find_class(spec, component.use or "", kind, (*component.at, "use"))
+    _refuse_ensembles(spec, component, target)
     c.check_arguments(spec, component, target, component.args, provided=more)
     args = convert_arguments(spec, component, lambda inner: build_nested(spec, inner, offered))
     forced = {key: more[key] for key in ("scratch_dir",) if key in more}
@@ -123,12 +133,27 @@ def _transform(spec: Spec, component: Component, offered: Offered) -> Any:
             return made
         raise wrong_type(spec, component, made, "a torchrl.envs.transforms.Transform or a callable")
     target = c.find_class(spec, component.use or "", c.TRANSFORM, (*component.at, "use"))
-    more = {}
-    if "modules" in c.accepts(target).names:  # BurnInTransform
-        more["modules"] = networks(offered)
-    c.check_arguments(spec, component, target, component.args, provided=more)
-    args = convert_arguments(spec, component, lambda inner: build_nested(spec, inner, offered))
-    return c.construct(spec, component, target, {**more, **args})
+    burns = issubclass(target, BurnInTransform)
+    more = {"modules": _burned_in(spec, component, offered)} if burns else {}
+    also = [RECURRENT] if burns else []
+    c.check_arguments(spec, component, target, component.args, provided=more, also=also)
+    plain = _without(component, RECURRENT) if burns else component
+    args = convert_arguments(spec, plain, lambda inner: build_nested(spec, inner, offered))
+    return c.construct(spec, plain, target, {**more, **args})
+
+
+def _burned_in(spec: Spec, component: Component, offered: Offered) -> list[nn.Module]:
+    """The networks for a burn-in: in recurrent mode, as the reference has it, unless the spec says otherwise."""
+    chosen = component.args.get(RECURRENT, True)
+    if not isinstance(chosen, bool):
+        raise c.bad_value(spec, (*component.at, RECURRENT), chosen, "true or false")
+    found = networks(offered)
+    return [InRecurrentMode(network) for network in found] if chosen else found
+
+
+def _without(component: Component, name: str) -> Component:
+    args = {key: value for key, value in component.args.items() if key != name}
+    return component.model_copy(update={"args": args})
 
 
 def check_batch_size(spec: Spec, section: ReplaySpec, buffer: Any) -> None:
@@ -177,41 +202,6 @@ def _as_data(sample: Any) -> TensorDictBase:
         return data.clone()
     kind = "None" if data is None else f"an object of type {type(data).__name__}"
     raise StageError("replay", f"the replay buffer gave {kind} instead of a tensordict")
-
-
-def number_contents(buffer: Any) -> TensorDictBase:
-    """All that the buffer holds, oldest first, before any transform; the steps in the storage get their numbers."""
-    with running("collect"):
-        held = buffer.storage[:]
-        data = torch.stack(held) if isinstance(held, list) else held
-        order = _by_age(buffer, len(data))
-        rows = int(
-            getattr(buffer, "dim_extend", 0)
-        )  # storages of several dimensions grow along time
-        plain: TensorDictBase = data[order].transpose(0, rows).contiguous().detach()
-        with suppress(Exception):  # a storage that takes no new entry: the steps stay unnumbered
-            _write_numbers(buffer, order, tag(plain.clone()).get(STEP).transpose(0, rows))
-        return plain
-
-
-def _by_age(buffer: Any, count: int) -> Tensor:
-    """The items of a full buffer that has begun anew start at its write cursor."""
-    full = count == getattr(buffer.storage, "max_size", None)
-    cursor = int(getattr(buffer.writer, "_cursor", 0)) if full else 0
-    return torch.arange(count).roll(-cursor)
-
-
-def _write_numbers(buffer: Any, order: Tensor, numbers: Tensor) -> None:
-    inner = buffer.storage._storage
-    if isinstance(inner, list):
-        for index, number in zip(order.tolist(), numbers, strict=True):
-            inner[index].set(STEP, number)
-        return
-    room = numbers.new_full((*inner.shape, 1), -1)
-    filled = room[tuple(slice(size) for size in numbers.shape)]  # a view
-    filled[order] = numbers
-    with inner.unlock_():
-        inner.set(STEP, room)
 
 
 def close(buffer: Any) -> None:

@@ -27,3 +27,10 @@ def state_shapes(module: nn.Module, rnn: nn.Module) -> list[tuple[int, ...]]:
         if isinstance(module, LSTMModule)
         else [hidden]
     )
+
+
+def scans(network: nn.Module) -> bool:
+    """A stock module inside runs its recurrent mode as a scan, which is compiled even in eager mode."""
+    return any(
+        is_stock(m) and getattr(m, "recurrent_backend", "") == "scan" for m in network.modules()
+    )

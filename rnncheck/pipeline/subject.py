@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,9 +12,13 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.pipeline.keys import Key, declared, root_keys, tensor_keys
+from rnncheck.numerics.emulate import Computing
+from rnncheck.pipeline.keys import Key, declared, root_keys, tensor_items, tensor_keys
 from rnncheck.pipeline.modes import SEED, measuring
+from rnncheck.pipeline.stock import scans
 from rnncheck.results.model import Stage
+
+FIRST_STEPS = 2  # one that begins a trajectory, one that does not
 
 
 @dataclass(frozen=True)
@@ -147,16 +152,22 @@ def _dense(values: Tensor) -> bool:
 
 def call(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
     """Run ``module`` on ``td`` and return what it wrote (keys whose tensor is new or declared as output)."""
-    before = {key: td.get(key) for key in tensor_keys(td)}
+    written, shape = _written(module, td)
+    return TensorDict(written, batch_size=shape)
+
+
+def _written(module: nn.Module, td: TensorDictBase) -> tuple[dict[Key, Tensor], torch.Size]:
+    """What ``call`` returns, with its batch size."""
+    before = dict(tensor_items(td))
     result = module(td)
     out = result if isinstance(result, TensorDictBase) else td
     promised = set(declared(module, "out_keys"))
-    keys = [
-        key
-        for key in tensor_keys(out)
-        if key in promised or key not in before or out.get(key) is not before[key]
-    ]
-    return TensorDict({key: out.get(key) for key in keys}, batch_size=out.batch_size)
+    found = {
+        key: value
+        for key, value in tensor_items(out)
+        if key in promised or key not in before or value is not before[key]
+    }
+    return found, out.batch_size
 
 
 def cast(td: TensorDictBase, dtype: torch.dtype | None) -> TensorDictBase:
@@ -198,17 +209,23 @@ def unroll(
     begin = {key: _as(_per_row(value, rows), dtype) for key, value in own.items()}
     current = {key: _as(value, dtype) for key, value in (state or begin).items()}
     network = module if module is not None else subject.copy(dtype)
-    held, outputs = set(keep), []
-    with measuring(recurrent=False, explore=explore, grad=grad, seed=seed), default_dtype(dtype):
-        for t, step in enumerate(cast(inputs, dtype).unbind(1)):
-            for key in current.keys() - held:
-                reset = starts[:, t] if memory else torch.ones_like(starts[:, t])
-                current[key] = _where(reset, begin[key], current[key])
-            out = _one_step(subject, network, step, current, starts[:, t] & flagged)
+    renewed, outputs = current.keys() - set(keep), list[dict[Key, Tensor]]()
+    restarts = starts if memory else torch.ones_like(starts)
+    any_starts = restarts.any(0).tolist()
+    columns = {key: value.unbind(1) for key, value in tensor_items(cast(inputs, dtype))}
+    modes = measuring(recurrent=False, explore=explore, grad=grad, seed=seed)
+    oracle = Wide(dtype)
+    with modes, default_dtype(dtype):
+        for t in range(steps):
+            for key in renewed if any_starts[t] else ():
+                current[key] = _where(restarts[:, t], begin[key], current[key])
+            step = {key: column[t] for key, column in columns.items()}
+            with oracle.at(t):
+                out = _one_step(subject, network, step, current, starts[:, t] & flagged)
             current = {key: out.get(next_key(key), current[key]) for key in current}
             outputs.append(out)
-    shared = set.intersection(*(set(tensor_keys(out)) for out in outputs))
-    stacked = {key: torch.stack([out.get(key) for out in outputs], 1) for key in shared}
+    shared = set.intersection(*(set(out) for out in outputs))
+    stacked = {key: torch.stack([out[key] for out in outputs], 1) for key in shared}
     return TensorDict(stacked, batch_size=[rows, steps])
 
 
@@ -229,16 +246,20 @@ def _tiled(
 def _one_step(
     subject: Subject,
     network: nn.Module,
-    step: TensorDictBase,
+    step: dict[Key, Tensor],
     state: dict[Key, Tensor],
     starts: Tensor,
-) -> TensorDict:
-    rows = step.shape[0]
-    td = TensorDict({key: step.get(key) for key in tensor_keys(step)}, batch_size=[rows])
-    td.update(subject.flag_values(starts))
-    td.update(state)
-    out = call(network, td.reshape(subject.lead(rows)))
-    return TensorDict({k: out.get(k) for k in tensor_keys(out)}, out.batch_size).reshape(rows)
+) -> dict[Key, Tensor]:
+    """One step of all rows; values are ``[rows, ...]``."""
+    rows = starts.shape[0]
+    lead = subject.lead(rows)
+    given = {**step, **subject.flag_values(starts), **state}
+    if lead != (rows,):
+        given = {key: value.reshape((*lead, *value.shape[1:])) for key, value in given.items()}
+    out, shape = _written(network, TensorDict(given, batch_size=lead))
+    if tuple(shape) == (rows,):
+        return out
+    return {key: value.reshape((rows, *value.shape[len(shape) :])) for key, value in out.items()}
 
 
 def run_recurrent(
@@ -252,8 +273,16 @@ def run_recurrent(
 ) -> TensorDictBase:
     """Run ``batch`` (time is its last batch dimension) in recurrent mode; returns what was written."""
     network = module if module is not None else subject.copy(dtype)
-    with measuring(recurrent=True, grad=grad, seed=seed), default_dtype(dtype):
-        return call(network, cast(batch, dtype).copy())
+
+    def run(wide: AbstractContextManager[object]) -> TensorDictBase:
+        modes = measuring(recurrent=True, grad=grad, seed=seed)
+        with modes, default_dtype(dtype), wide:
+            return call(network, cast(batch, dtype).copy())
+
+    if dtype is not None and not scans(network):
+        with suppress(Exception):  # a scan of the user's own, which runs without
+            return run(_throughout(dtype))
+    return run(nullcontext())
 
 
 class default_dtype:  # noqa: N801  a context manager named like a function
@@ -269,6 +298,23 @@ class default_dtype:  # noqa: N801  a context manager named like a function
 
     def __exit__(self, *_: object) -> None:
         torch.set_default_dtype(self.previous)
+
+
+def _throughout(dtype: torch.dtype | None) -> AbstractContextManager[object]:
+    """The oracle is not rounded by the casts to narrower floats that a module makes inside."""
+    return nullcontext() if dtype is None else Computing(dtype)
+
+
+class Wide:
+    """``_throughout`` for one step after another: a module that casts nothing in its first steps never does."""
+
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        self.mode = None if dtype is None else Computing(dtype)
+
+    def at(self, t: int) -> AbstractContextManager[object]:
+        """The context of step ``t``."""
+        watching = self.mode is not None and (t < FIRST_STEPS or self.mode.acted)
+        return self.mode if watching and self.mode is not None else nullcontext()
 
 
 def _per_row(value: Tensor, rows: int) -> Tensor:

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import copy
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
+from torchrl.data.utils import CloudpickleWrapper
 from torchrl.envs import Compose, EnvBase, TransformedEnv
-from torchrl.envs.transforms import StepCounter, TensorDictPrimer, Transform
+from torchrl.envs.transforms import (
+    ExcludeTransform,
+    RenameTransform,
+    StepCounter,
+    TensorDictPrimer,
+    Transform,
+)
 from torchrl.modules import set_recurrent_mode
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
 from rnncheck.pipeline.envs import flat
+from rnncheck.pipeline.forgetful import under_vmap
 from rnncheck.pipeline.keys import Key, as_key, declared, tensor_keys
 from rnncheck.pipeline.modes import ModeQueries, measuring
-from rnncheck.pipeline.stock import rnn_of, state_shapes
+from rnncheck.pipeline.stock import rnn_of
 from rnncheck.pipeline.subject import next_key
 
 Call = Callable[[TensorDictBase], TensorDictBase]
@@ -43,19 +52,49 @@ def is_recurrent() -> bool:
 
 def wrap(module: nn.Module, around: Around) -> nn.Module:
     """``module`` with ``around`` in the place of its forward; type, keys, parameters and copies stay its own."""
-    original = type(module)
+    module.__class__ = _wrapped(type(module), around)
+    return module
 
+
+def _wrapped(original: type[nn.Module], around: Around) -> type[nn.Module]:
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         call = partial(original.forward, self)
         if not args or not isinstance(args[0], TensorDictBase):
             return call(*args, **kwargs)
         return around(self, lambda td: call(td, *args[1:], **kwargs), args[0])
 
-    def fill(namespace: dict[str, Any]) -> None:
-        namespace.update(forward=forward, __module__=original.__module__)
+    def reduced(self: nn.Module, _protocol: int) -> Any:
+        return _rebuilt, (_Sent(original, around),), self.__getstate__()
 
-    module.__class__ = types.new_class(original.__name__, (original,), {}, fill)
-    return module
+    def fill(namespace: dict[str, Any]) -> None:
+        namespace.update(forward=forward, __reduce_ex__=reduced, __module__=original.__module__)
+
+    return types.new_class(original.__name__, (original,), {}, fill)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What makes a wrapped module, on its way to a worker process; a copy in this process shares it."""
+
+    original: type[nn.Module]
+    around: Around
+
+    def __deepcopy__(self, memo: object) -> _Sent:
+        return self
+
+    def __reduce__(self) -> Any:
+        parts = self.original, self.around
+        return _sent, (CloudpickleWrapper(lambda: parts),)
+
+
+def _sent(parts: Callable[[], tuple[type[nn.Module], Around]]) -> _Sent:
+    return _Sent(*parts())
+
+
+def _rebuilt(sent: _Sent) -> nn.Module:
+    """A wrapped module without its state, which comes next."""
+    kind = _wrapped(sent.original, sent.around)
+    return kind.__new__(kind)
 
 
 def called_with(module: nn.Module, call: Call, td: TensorDictBase, values: State) -> TensorDictBase:
@@ -102,6 +141,25 @@ def starts_of(module: nn.Module, td: TensorDictBase) -> Tensor:
     """``[*batch]``: any start flag of the step."""
     found = [td.get(key).reshape(*td.batch_size, -1).any(-1) for key in flags_of(module, td)]
     return torch.stack(found).any(0) if found else torch.zeros(td.batch_size, dtype=torch.bool)
+
+
+def is_next_pass(module: nn.Module, td: TensorDictBase, batch: TensorDictBase) -> bool:
+    """Whether the module reads what ``batch`` holds under ``next``: an observation, or its state."""
+    if under_vmap(td):
+        return False
+    for key in declared(module, "in_keys"):
+        value, now, after = td.get(key, None), batch.get(key, None), batch.get(next_key(key), None)
+        if not isinstance(value, Tensor) or value.dtype is torch.bool:
+            continue
+        if _equal(value, after) and not _equal(value, now):
+            return True
+    return False
+
+
+def _equal(left: Tensor, right: Tensor | None) -> bool:
+    if right is None or left.numel() != right.numel():
+        return False
+    return torch.equal(left.reshape(-1), right.reshape(-1))
 
 
 def lowered(module: nn.Module, td: TensorDictBase) -> State:
@@ -152,12 +210,6 @@ def rename_keys(
                 setattr(part, name, [new.get(key, key) for key in old])
 
 
-def stock_shapes(module: nn.Module) -> list[tuple[int, ...]]:
-    """The shapes of a stock module's states; empty for others."""
-    rnn = rnn_of(module)
-    return [] if rnn is None else state_shapes(module, rnn)
-
-
 # --- envs ------------------------------------------------------------------------------------
 
 
@@ -190,32 +242,69 @@ def shortened(env: EnvBase, steps: int) -> EnvBase:
     return changed
 
 
-def own_primers(env: EnvBase) -> list[TensorDictPrimer]:
-    """The state primers that stand in the env's own chain of transforms, where they can be exchanged."""
+def without_states(env: EnvBase, keys: Sequence[Key]) -> EnvBase:
+    """``env`` without the primers of these states; without the states, where its inner envs prime them."""
+    bare = _with_primers(env, keys, lambda primer: None)
+    left = present(bare.reset(), keys)
+    return bare.append_transform(ExcludeTransform(*map(_plain, left))) if left else bare
+
+
+def with_random_states(env: EnvBase, keys: Sequence[Key]) -> EnvBase:
+    """``env`` whose resets draw these states anew."""
+    if _own_primers(env, keys):
+        return _with_primers(env, keys, _random_primer)
+
+    def draw(before: TensorDictBase | None, given: TensorDictBase) -> TensorDictBase:
+        for key in present(given, keys):
+            given.set(key, torch.randn_like(given.get(key)))
+        return given
+
+    return altered(env, draw)
+
+
+def with_renamed_states(env: EnvBase, keys: Sequence[Key], suffix: str) -> EnvBase:
+    """``env`` that primes these states under other names."""
+    if _own_primers(env, keys):
+        return _with_primers(env, keys, lambda primer: _renamed_primer(primer, suffix))
+    new = [_plain(_suffixed(key, suffix)) for key in keys]
+    renamed: EnvBase = env.append_transform(RenameTransform([_plain(key) for key in keys], new))
+    return renamed
+
+
+def _own_primers(env: EnvBase, keys: Iterable[Key]) -> list[TensorDictPrimer]:
+    """The primers of these states in the env's own chain of transforms, where they can be exchanged."""
     found = flat(env.transform) if isinstance(env, TransformedEnv) else ()
-    return [one for one in found if isinstance(one, TensorDictPrimer)]
+    return [one for one in found if isinstance(one, TensorDictPrimer) and _primes(one, keys)]
 
 
-def with_primers(env: EnvBase, change: Callable[[TensorDictPrimer], Transform | None]) -> EnvBase:
-    """``env`` with each of its own primers changed; None leaves it out."""
-    kept = [
-        change(one) if isinstance(one, TensorDictPrimer) else one.clone()
-        for one in flat(env.transform)
-    ]
+def _primes(primer: TensorDictPrimer, keys: Iterable[Key]) -> bool:
+    return bool({as_key(key) for key in primer.primers.keys(True, True)} & set(keys))
+
+
+def _with_primers(
+    env: EnvBase, keys: Sequence[Key], change: Callable[[TensorDictPrimer], Transform | None]
+) -> EnvBase:
+    """``env`` with each of its own primers of these states changed; None leaves it out."""
+    theirs = {id(one) for one in _own_primers(env, keys)}
+    if not theirs:
+        return env
+    kept = [change(one) if id(one) in theirs else one.clone() for one in flat(env.transform)]
     return TransformedEnv(env.base_env, Compose(*(one for one in kept if one is not None)))
 
 
-def random_primer(primer: TensorDictPrimer) -> TensorDictPrimer:
-    """The same states, drawn anew at every reset."""
+def _random_primer(primer: TensorDictPrimer) -> TensorDictPrimer:
     return TensorDictPrimer(primers=primer.primers.clone(), random=True, expand_specs=True)
 
 
-def renamed_primer(primer: TensorDictPrimer, suffix: str) -> TensorDictPrimer:
-    """The same states under other keys."""
+def _renamed_primer(primer: TensorDictPrimer, suffix: str) -> TensorDictPrimer:
     old = primer.primers
     keys = [as_key(key) for key in old.keys(True, True)]
-    named = {(*key[:-1], key[-1] + suffix): old[key].clone() for key in keys}
+    named = {_suffixed(key, suffix): old[key].clone() for key in keys}
     return TensorDictPrimer(primers={_plain(k): v for k, v in named.items()}, expand_specs=True)
+
+
+def _suffixed(key: Key, suffix: str) -> Key:
+    return (*key[:-1], key[-1] + suffix)
 
 
 def _plain(key: Key) -> str | Key:
@@ -227,8 +316,12 @@ def present(td: TensorDictBase | None, keys: Iterable[Key]) -> tuple[Key, ...]:
     return () if td is None else tuple(key for key in keys if key in tensor_keys(td))
 
 
-def has_recurrent_mode(policy: nn.Module, env: EnvBase) -> bool:
-    """Whether a copy of the policy asks for the mode when it acts."""
-    with ModeQueries() as queries, measuring(recurrent=False), suppress(Exception):
-        copy.deepcopy(policy)(env.reset())
-    return queries.count > 0
+def has_recurrent_mode(env: EnvBase, network: nn.Module, behind: nn.Module | None = None) -> bool:
+    """Whether a copy of the network asks for the mode when it runs, on a reset or ``behind`` another network."""
+    with measuring(recurrent=False), suppress(Exception):
+        first = env.reset()
+        td = first if behind is None else copy.deepcopy(behind)(first)
+        with ModeQueries() as queries, suppress(Exception):
+            copy.deepcopy(network)(td)
+        return queries.count > 0
+    return False

@@ -17,20 +17,27 @@ from typing import Any
 
 import torch
 from tensordict import TensorDictBase
+from torch import Tensor
 
 from rnncheck.errors import ComponentError, StageError
+from rnncheck.pipeline import further
 from rnncheck.pipeline import replay as replaying
 from rnncheck.pipeline.advantage import build_estimator, estimate
+from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.factories import call_factory, source_of, wrong_type
+from rnncheck.pipeline.further import More, no_more
 from rnncheck.pipeline.guard import running
 from rnncheck.pipeline.hooks import Hooks
 from rnncheck.pipeline.loss import Kit, MakeNetwork, build_loss, build_updater
+from rnncheck.pipeline.making import Maker, Noting
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.nested import Offered
-from rnncheck.pipeline.steps import tagged
-from rnncheck.pipeline.train import form_loss
+from rnncheck.pipeline.refusals import explained
+from rnncheck.pipeline.steps import tag, tagged
+from rnncheck.pipeline.stored import contents
+from rnncheck.pipeline.train import Parts, form_loss
 from rnncheck.results.model import Stage
-from rnncheck.spec.model import Component, Spec
+from rnncheck.spec.model import Component, LossSpec, ReplaySpec, Spec
 
 COLLECTED, SAMPLED = "collect", "sample"
 
@@ -75,6 +82,8 @@ class Training:
     buffer: Any = None
     filled: bool = False  # by the collector itself
     tagged: list[TensorDictBase] = field(default_factory=list)
+    more: More = no_more  # one further batch of the collector, where it can go on
+    told: list[str] = field(default_factory=list)  # what was done beyond the spec's own words
 
     def replay_buffer(self) -> Any:
         """The buffer, built when it is first asked for."""
@@ -95,12 +104,15 @@ class Training:
             self.tagged = tagged(pipeline.batches)
         return self.tagged
 
-    def take_over(self, batches: list[TensorDictBase]) -> list[TensorDictBase]:
-        """What the collector wrote into the buffer, numbered there; nothing where it gave its batches as well."""
+    def take_over(self, pipeline: Pipeline) -> None:
+        """What the collector wrote into the buffer, numbered there, unless it gave its batches as well."""
         self.filled = len(self.buffer) > 0
-        if not self.filled or batches:
-            return []
-        return [replaying.number_contents(self.buffer)]
+        if self.filled and not pipeline.batches:
+            by_step = getattr(pipeline.collector, "extend_buffer", True) is False
+            by_turns = runs_workers(pipeline.collector)
+            held = contents(self.buffer, pipeline.random_frames, by_step=by_step, by_turns=by_turns)
+            pipeline.batches.extend(held.batches)
+            pipeline.stored_random = held.random
 
     # --- stages ------------------------------------------------------------------------------
 
@@ -137,16 +149,53 @@ class Training:
         pipeline.sources[Stage.REPLAY] = source_of(self.spec, section)
         pipeline.replay = self.replay_buffer()
         if not self.filled:
-            replaying.fill(section, pipeline.replay, batches)
-        pipeline.samples = replaying.draw(section, pipeline.replay)
+            self._fill(pipeline, section, batches)
+        with Noting(pipeline.replay) as noted:
+            pipeline.samples = self._drawn(pipeline, section)
+        pipeline.makers.extend(noted.makers())
         name = type(pipeline.replay).__name__
         return f"{name}, {len(pipeline.samples)} samples of {list(pipeline.samples[0].shape)}"
+
+    def _drawn(self, pipeline: Pipeline, section: ReplaySpec) -> list[TensorDictBase]:
+        """Samples; where too little was collected for the sampler, more is, as in a training run's first rounds."""
+        first = len(pipeline.batches)
+        while True:
+            try:
+                samples = replaying.draw(section, pipeline.replay)
+                break
+            except StageError as error:
+                batch = self.more() if further.is_scarcity(error) and not self.filled else None
+                if batch is None:
+                    raise explained(error, pipeline.replay, len(pipeline.batches)) from None
+                self._extend(pipeline, section, batch)
+        if len(pipeline.batches) > first:
+            self.told.append(further.said(first, len(pipeline.batches)))
+        return samples
+
+    def _extend(self, pipeline: Pipeline, section: ReplaySpec, batch: TensorDictBase) -> None:
+        """One more collected batch, on the way of those before it."""
+        numbered = tag(batch.clone(), sum(one.numel() for one in pipeline.batches))
+        pipeline.batches.append(batch)
+        self.tagged.append(numbered)
+        estimator = self.spec.advantage
+        if pipeline.estimated and estimator is not None:
+            numbered = estimate(estimator, pipeline.estimator, numbered)
+            pipeline.estimated.append(numbered)
+        self._fill(pipeline, section, [numbered])
+
+    def _fill(self, pipeline: Pipeline, section: ReplaySpec, batches: list[TensorDictBase]) -> None:
+        try:
+            replaying.fill(section, pipeline.replay, batches)
+        except StageError as error:
+            raise explained(error, pipeline.replay) from None
 
     def _handmade(self, pipeline: Pipeline) -> str:
         component = self.spec.batch
         if component is None:
             return ""
         pipeline.sources.setdefault(Stage.REPLAY, source_of(self.spec, component))
+        given = pipeline.samples[0].clone()
+        pipeline.makers.append(Maker("batch", given, lambda data: self._made(component, data)))
         made = [self._made(component, sample.clone()) for sample in pipeline.samples]
         pipeline.samples = made
         return f"{_counted(len(made), 'batch')} of {list(made[0].shape)} by {component.factory}"
@@ -171,19 +220,35 @@ class Training:
             return ""
         pipeline.sources[Stage.LOSS] = source_of(self.spec, section)
         pipeline.samples = [self.hooks.trained(sample) for sample in pipeline.samples]
-        kit = Kit(self.offered, pipeline.env, self.device, self.make_network)
-        pipeline.loss = self.hooks.loss(build_loss(self.spec, section, kit))
+        pipeline.loss = self.hooks.loss(self.make_loss(pipeline, section, {}))
         if section.target_update is not None:
             pipeline.updater = build_updater(self.spec, section.target_update, pipeline.loss)
         told = section.use or str(section.factory)
         return f"{told}, {self._value(pipeline)}" if pipeline.samples else told
 
+    def make_loss(self, pipeline: Pipeline, section: LossSpec, instead: Offered) -> Any:
+        """The loss; ``instead`` offers other networks than the pipeline's."""
+        offered = {**self.offered, **instead}
+        return build_loss(
+            self.spec, section, Kit(offered, pipeline.env, self.device, self.make_network)
+        )
+
     def _value(self, pipeline: Pipeline) -> str:
+        """The loss of the first training batch; every batch is tried."""
+        total, parts = self._formed(pipeline, 0)
+        for number in range(1, len(pipeline.samples)):
+            try:
+                self._formed(pipeline, number)
+            except StageError as error:
+                said = f"{error.message} (training batch {number}; the ones before it run)"
+                raise StageError("loss", said, place=error.place, frames=error.frames) from error
+        named = f" ({', '.join(parts)})" if len(parts) > 1 else ""
+        return f"{float(total.detach()):.4g}{named}"
+
+    def _formed(self, pipeline: Pipeline, number: int) -> tuple[Tensor, Parts]:
         trial = _copied(pipeline.loss)  # some losses adapt themselves with every call
         with running("loss"), torch.enable_grad():
-            total, parts = form_loss(trial, pipeline.samples[0])
-        said = f" ({', '.join(parts)})" if len(parts) > 1 else ""
-        return f"{float(total.detach()):.4g}{said}"
+            return form_loss(trial, pipeline.samples[number])
 
     def close(self) -> None:
         """Stop prefetching and remove what was written."""

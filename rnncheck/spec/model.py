@@ -111,15 +111,76 @@ class VerifySpec(Strict):
     timeout: Number = Field(
         default=120.0, gt=0, description="seconds that one stage of the pipeline may take"
     )
+    drift: Number = Field(
+        default=0.01,
+        gt=0,
+        description="error against float64, relative to the output, that a trajectory may build up",
+    )
     strict: Bool = Field(default=False, description="warnings fail too")
+    backends: tuple[str, ...] = Field(
+        default=(),
+        description="variants of LSTMModule and GRUModule to prove equal, `all` or e.g. pad, "
+        "scan-recompute, triton; without it pad and the module's own",
+    )
+
+
+class ShapeSpec(Strict):
+    """One shape of a sweep; ``resets`` overrides the sweep's own list."""
+
+    batch: Int = Field(ge=1, le=2**20, description="rows")
+    steps: Int = Field(default=64, ge=1, le=2**20, description="time steps of a row")
+    resets: Number | None = Field(
+        default=None, ge=0, le=1, description="probability that a step starts a trajectory"
+    )
+
+
+class OverrideSpec(Strict):
+    """A change of the recurrent modules that the spec names by ``use``."""
+
+    hidden_size: Int | None = Field(default=None, ge=1)
+    num_layers: Int | None = Field(default=None, ge=1)
+    kind: Literal["LSTM", "GRU"] | None = None
+
+
+Compiling = Bool | Literal["eager", "default", "reduce-overhead", "fullgraph"]
+Rule = dict[str, Any]  # field of a cell -> the value, or the list of values, that it may have
 
 
 class BenchSpec(Strict):
-    """Settings of ``rnncheck bench``."""
+    """Settings of ``rnncheck bench``: the cells are the product of the lists."""
 
-    backend: tuple[str, ...] = ("pad", "scan")
-    compile: tuple[Bool, ...] = (False,)
-    shapes: tuple[dict[str, Annotated[Int, Field(ge=1)]], ...] = ()
+    backend: tuple[Literal["pad", "scan", "triton", "auto"], ...] = ("pad", "scan")
+    recompute: tuple[Literal["none", "full"], ...] = ("none",)
+    compute_dtype: tuple[Literal["float32", "bfloat16"], ...] = ("float32",)
+    matmul_precision: tuple[Literal["auto", "ieee", "tf32", "tf32x3", "fast", "high-prec"], ...] = (
+        "auto",
+    )
+    dtype: tuple[Literal["float64", "float32", "bfloat16", "float16"], ...] = ("float32",)
+    python_based: tuple[Bool, ...] = (False,)
+    compile: tuple[Compiling, ...] = (False,)
+    shapes: tuple[ShapeSpec, ...] = (ShapeSpec(batch=32, steps=64),)
+    resets: tuple[Annotated[Number, Field(ge=0, le=1)], ...] = (0.0, 0.03)
+    overrides: tuple[OverrideSpec, ...] = (OverrideSpec(),)
+    phases: tuple[Literal["forward", "train", "act"], ...] = ("forward", "train", "act")
+    target: Literal["policy", "module"] = Field(
+        default="policy", description="the user's own policy, or its bare recurrent module"
+    )
+    include: tuple[Rule, ...] = Field(
+        default=(), description="where there are any, only cells that match one of these are run"
+    )
+    exclude: tuple[Rule, ...] = Field(default=(), description="cells that match one are left out")
+    reference: str = Field(default="pad", description="speed-ups are against this variant")
+    interval: Number = Field(
+        default=0.02, gt=0, lt=1, description="half the 95 % interval of a median, relative to it"
+    )
+    budget: Number = Field(default=240.0, gt=0, description="seconds of measuring, over all cells")
+    timeout: Number = Field(
+        default=120.0, gt=0, description="seconds that a cell may take to start or to run once"
+    )
+    memory_limit: Int | None = Field(
+        default=None, ge=1, description="MiB that a cell's worker process may take"
+    )
+    cold_cache: Bool = Field(default=False, description="CUDA: empty the cache before a sample")
 
 
 class GateSpec(Strict):

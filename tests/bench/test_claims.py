@@ -18,9 +18,16 @@ PEAKS = {"pad": 8, "scan": 6, "scan-recompute": 3}
 
 
 def rows(**changes: CellResult) -> list[CellResult]:
-    made = {name: row(name, speed, peak=PEAKS.get(name, 8) * 2**20) for name, speed in SPEEDS.items()}
+    made = {
+        name: row(name, speed, peak=PEAKS.get(name, 8) * 2**20) for name, speed in SPEEDS.items()
+    }
     left = [name for name in VARIANTS if name not in made]
-    made |= {name: CellResult(c, Status.CANNOT, "no CUDA") for name in left for c in CELLS if c.variant == name}
+    made |= {
+        name: CellResult(c, Status.CANNOT, "no CUDA")
+        for name in left
+        for c in CELLS
+        if c.variant == name
+    }
     return list((made | {key.replace("_", "-"): value for key, value in changes.items()}).values())
 
 

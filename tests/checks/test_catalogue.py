@@ -20,6 +20,7 @@ FAMILIES = {
     "value": "VL",
     "loss": "LS",
     "gradient": "GR",
+    "precision": "PR",
 }
 
 WRITTEN = '''"""The state after a reset depends on

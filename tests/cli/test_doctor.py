@@ -51,8 +51,10 @@ def test_json_says_what_was_tried(rnncheck: Any) -> None:
 def test_text_has_every_section_and_version(rnncheck: Any) -> None:
     done = rnncheck("doctor")
     assert done.returncode == 0, done.stderr
-    for title in ("Optional", "Devices", "Environments", "Collector", "Recurrent backends"):
+    titles = ("Optional", "Devices", "Environments", "Collector", "Recurrent backends")
+    for title in (*titles, "Combinations on cpu", "Precision of recurrent products"):
         assert title in done.stdout.splitlines()
+    assert "ieee, through torch.get_float32_matmul_precision" in done.stdout
 
 
 def test_the_pins_cover_every_dependency_within_its_range() -> None:
@@ -89,3 +91,29 @@ def test_what_differs_is_said(package: Package, said: str) -> None:
 @pytest.mark.parametrize("installed", ["2.13.0", "2.13.0+cpu", "2.13.0+cu130"])
 def test_a_build_tag_is_no_difference(installed: str) -> None:
     assert complaints((Package("torch", installed, ">=2.7", "2.13.0"),)) == []
+
+
+def test_combinations_and_precision_are_said_with_their_reasons(
+    rnncheck: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHRL_RNN_PRECISION", "tf32x3")
+    found = json.loads(rnncheck("doctor", "--json").stdout)
+    on_cpu = {(c["option"], c["backend"]): c for c in found["combinations"] if c["device"] == "cpu"}
+    assert {backend for _, backend in on_cpu} == set(BACKENDS)
+    assert {c["ability"] for c in on_cpu.values()} <= {"runs", "interpreted", "cannot"}
+    assert on_cpu["LSTM", "pad"]["ability"] == "runs"
+    assert all(c["reason"] for c in on_cpu.values() if c["ability"] == "cannot")
+    assert "dropout" in on_cpu["two layers, dropout", "scan"]["reason"]
+    assert "no effect" in on_cpu["precision tf32", "pad"]["reason"]
+    assert found["precision"]["auto"] == "tf32x3"
+    assert found["precision"]["source"] == "environment variable TORCHRL_RNN_PRECISION"
+
+
+def test_a_wrong_precision_in_the_environment_is_bad_input(
+    rnncheck: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHRL_RNN_PRECISION", "tf64")
+    done = rnncheck("doctor")
+    assert done.returncode == 2
+    assert "TORCHRL_RNN_PRECISION" in done.stderr and "tf32x3" in done.stderr
+    assert "Traceback" not in done.stderr

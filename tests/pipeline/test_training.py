@@ -386,6 +386,9 @@ def test_distributional_dqn(bench, flat):
     one_hot = ("  categorical_action_encoding: true\n", "")
     pipeline = bench.build(flat, policy, own, *loss, *one_hot)
     assert type(pipeline.loss).__name__ == "DistributionalDQNLoss"
+    assert float(pipeline.loss.gamma) == pytest.approx(
+        0.9
+    )  # this class takes it in its constructor
 
 
 def test_value_estimator_and_target_update(bench, flat):
@@ -393,6 +396,24 @@ def test_value_estimator_and_target_update(bench, flat):
     pipeline = bench.build(flat, "delay_value: true", more)
     assert type(pipeline.loss.value_estimator).__name__ == "TD1Estimator"
     assert isinstance(pipeline.updater, SoftUpdate)
+
+
+def test_a_discount_in_the_constructor_is_sent_where_it_belongs(bench, flat):
+    given = flat.replace("delay_value: true", "delay_value: true, gamma: 0.9")
+    with pytest.raises(ComponentError) as caught:
+        bench.run(given)
+    line = given.splitlines()[caught.value.place.line - 1]
+    assert line[caught.value.place.column - 1 :].startswith("gamma")
+    assert "takes no gamma" in str(caught.value)
+    assert "`value_estimator: {gamma: 0.9}`" in str(caught.value)
+    fixed = bench.build(flat, "delay_value: true", "value_estimator: {gamma: 0.9}")
+    assert float(fixed.loss.value_estimator.gamma) == pytest.approx(0.9)
+
+
+def test_every_training_batch_is_tried(bench, dqn_text):
+    text = dqn_text.replace("frames_per_batch: 40}", "frames_per_batch: 40, batches: 2}")
+    builder = bench.run(text + 'loss: {factory: "training:fickle_loss"}\n')
+    assert "training batch 1; the ones before it run" in str(builder.failures[Stage.LOSS])
 
 
 def test_unknown_estimator_type(bench, flat):

@@ -105,6 +105,15 @@ def nameless_loss() -> Any:
     return lambda data: TensorDict({"objective": torch.zeros(())})
 
 
+def fickle_loss() -> Any:
+    def loss(data: TensorDictBase) -> torch.Tensor:
+        if not bool(data["is_init"][0]):  # the batch goes on from the one before
+            raise ValueError("no loss in the middle")
+        return data["next", "reward"].mean()
+
+    return loss
+
+
 def failing_loss() -> Any:
     def loss(data: TensorDictBase) -> None:
         raise ValueError("no loss here")

@@ -150,7 +150,7 @@ def in_recording(evidence: Evidence) -> tuple[Finding | None, int]:
             return None, 0  # the carry is broken at other steps too (CL402)
     except Skip:
         return None, 0
-    bad = [item for item in found if item.stale == item.starts]
+    bad = [item for item in found if item.stale and item.stale >= (item.behind or item.starts)]
     good = [item for item in found if not item.stale]
     if not bad or not good:
         return None, sum(item.starts for item in found)

@@ -33,6 +33,7 @@ from rnncheck.checks.acted import (
 from rnncheck.checks.compare import Mismatch, mismatches
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.pipeline.compat import or_by_the_collector
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Finding, Severity, Stage
 
@@ -78,8 +79,7 @@ def _finding(evidence: Evidence, item: Replayed, worst: Mismatch) -> Finding:
         if missing
         else "the state that the policy writes never comes back to it",
         fix="append the policy's state primers to the env: "
-        "env.append_transform(get_primers_from_module(policy)), or give the collector "
-        "auto_register_policy_transforms=True",
+        "env.append_transform(get_primers_from_module(policy))" + or_by_the_collector(),
         source=evidence.pipeline.source(Stage.ENV if missing else Stage.COLLECT),
     )
 

@@ -21,26 +21,27 @@ Example
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from tensordict import TensorDict, TensorDictBase
 
 from rnncheck.checks.compare import Mismatch, mismatches
-from rnncheck.checks.evidence import Evidence, as_rows, first_line
+from rnncheck.checks.evidence import QUICK_STEPS, Evidence, as_rows, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recorded import Rows
 from rnncheck.pipeline.subject import Subject, run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
-MOST_BATCHES = 4  # without --thorough
+MOST_BATCHES = 4  # without --thorough, unless they hold fewer than QUICK_STEPS
 
 
 def run(evidence: Evidence) -> Judgement:
     """Every batch of the policy's own steps."""
     subject, compared = evidence.policy, 0
     worst: tuple[int, Mismatch] | None = None
-    batches = [(n, rows) for n, rows in enumerate(evidence.recording.batches) if not rows.random]
-    for number, rows in batches if evidence.thorough else batches[:MOST_BATCHES]:
+    for number, rows in _looked_at(evidence):
         keys = recorded_outputs(evidence, subject, rows)
         found = replay(evidence, subject, rows, keys)
         compared += len(keys) * int(rows.valid.sum())
@@ -50,6 +51,18 @@ def run(evidence: Evidence) -> Judgement:
         raise Vacuous("no recorded output is a function of the observations alone")
     findings = (_finding(evidence, *worst),) if worst else ()
     return Judgement(findings, compared, f"{compared} recorded outputs are reproduced")
+
+
+def _looked_at(evidence: Evidence) -> Iterator[tuple[int, Rows]]:
+    """Batches of the policy's own steps, with their numbers: the first few, more of them where they are short."""
+    count = steps = 0
+    for number, rows in enumerate(evidence.recording.batches):
+        if rows.random:
+            continue
+        if not evidence.thorough and count >= MOST_BATCHES and steps >= QUICK_STEPS:
+            return
+        count, steps = count + 1, steps + int(rows.valid.sum())
+        yield number, rows
 
 
 def recorded_outputs(evidence: Evidence, subject: Subject, rows: Rows) -> list[Key]:

@@ -2,16 +2,16 @@
 
 Checks
     What the recurrent modules give inside the loss is noted while the loss runs on a training batch. The gradient of
-    their outputs at every second step of the slices is taken at the observations: it must not be zero at the steps
-    in between, one step earlier.
+    their outputs at every second step of the slices is taken at their inputs: it must not be zero at the steps in
+    between, one step earlier.
 
 Why it matters
     With the graph cut at every step the recurrent weights learn from one step only: the policy carries a memory that
     it never learns to use.
 
 Says nothing when
-    the loss runs no recurrent module that can be seen, slices have a single step, or the observations have no
-    gradient there. A graph that is cut every k-th step, k > 1, on purpose passes.
+    the loss runs no recurrent module that can be seen, slices have a single step, or nothing has a gradient
+    there. A graph that is cut every k-th step, k > 1, on purpose passes.
 
 Fix
     Run the policy in recurrent mode inside the loss, and do not detach the state between steps.
@@ -27,11 +27,12 @@ from torch import Tensor
 
 from rnncheck.checks.burnin import positions
 from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.isolation import observed, segments_of
+from rnncheck.checks.isolation import segments_of
 from rnncheck.checks.lossrun import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.passes import blocked, blocks_of
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.checks.training import Sample
-from rnncheck.pipeline.inside import Inside
+from rnncheck.pipeline.inside import Inside, Pass
 from rnncheck.results.model import Finding, Severity, Stage
 
 
@@ -55,40 +56,30 @@ def run(evidence: Evidence) -> Judgement:
 
 def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
     """Whether any pass has a gradient one step back; None where none has a gradient at the step itself."""
-    loss = copied(loss_of(evidence))
-    batch = sample.td.copy()
-    keys = [
-        k for k in observed(evidence, sample) if k[0] != "next" and batch.get(k).is_floating_point()
-    ]
-    leaves = [batch.get(key).detach().clone().requires_grad_() for key in keys]
-    for key, leaf in zip(keys, leaves, strict=True):
-        batch.set(key, leaf)
-    with Inside(loss) as inside:
-        run_loss(evidence, sample, batch, loss=loss, per_element=False)
+    with Inside(probing=True) as inside:
+        run_loss(evidence, sample, loss=copied(loss_of(evidence)), per_element=False)
     odd = (positions(sample) % 2 == 1) & sample.valid & sample.follows
     even = torch.zeros_like(odd)
     even[:, :-1] = odd[:, 1:]
     local, earlier = False, False
     for found in inside.passes:
-        grads = _gradients(found.y, sample, odd, leaves)
-        local = local or any(bool((g * _wide(odd, g) != 0).any()) for g in grads)
-        earlier = earlier or any(bool((g * _wide(even, g) != 0).any()) for g in grads)
+        grad = _gradient(found, sample, odd)
+        if grad is not None:
+            local = local or bool((grad * odd.unsqueeze(-1) != 0).any())
+            earlier = earlier or bool((grad * even.unsqueeze(-1) != 0).any())
     return earlier if local else None
 
 
-def _gradients(y: Tensor, sample: Sample, at: Tensor, leaves: list[Tensor]) -> list[Tensor]:
-    shape = sample.rows.shape
-    if not y.requires_grad or not leaves or y.shape[: sample.td.batch_dims] != sample.td.shape:
-        return []
-    rows = y.reshape(*shape, -1)
-    weight = torch.randn(rows.shape, generator=torch.Generator().manual_seed(4)).to(rows.dtype)
-    total = (rows * weight * at.unsqueeze(-1)).sum()
-    found = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
-    return [g.reshape(*shape, *g.shape[sample.td.batch_dims :]) for g in found if g is not None]
-
-
-def _wide(mask: Tensor, value: Tensor) -> Tensor:
-    return mask.reshape(*mask.shape, *([1] * (value.ndim - 2)))
+def _gradient(found: Pass, sample: Sample, at: Tensor) -> Tensor | None:
+    """The gradient of the pass's outputs at ``at`` with respect to its inputs, ``[blocks, rows, steps, features]``."""
+    y, probe, count = found.y, found.probe, blocks_of(found, sample)
+    if probe is None or not y.requires_grad or not count:
+        return None
+    given = blocked(y, count, sample)
+    weight = torch.randn(given.shape, generator=torch.Generator().manual_seed(4)).to(given.dtype)
+    total = (given * weight * at.unsqueeze(-1)).sum()
+    (grad,) = torch.autograd.grad(total, [probe], retain_graph=True, allow_unused=True)
+    return None if grad is None else blocked(grad, count, sample)
 
 
 def _finding(evidence: Evidence, number: int, sample: Sample) -> Finding:

@@ -16,8 +16,9 @@ Says nothing when
     the batch itself joins steps without marks (RP501, RP502, RP506), or the policy leaks already (BD301).
 
 Fix
-    Give the next state the same cuts as the root: ``batch["next", "is_init"] = batch["is_init"].clone()`` in a
-    ``batch`` factory or a replay transform behind the sampler.
+    Give the next state the same cuts as the root: ``batch["next", "is_init"] = batch["is_init"].clone()`` between
+    ``sample()`` and the loss (the spec's ``batch`` factory). A replay transform is too early: it runs before
+    SliceSampler's marks are written.
 
 Example
     def make_batch(data, **kw): data["next", "is_init"] = data["is_init"].clone(); return data
@@ -37,8 +38,9 @@ from rnncheck.checks.isolation import (
     leaks,
     observed,
     segments_of,
+    without_memory,
 )
-from rnncheck.checks.joins import joins
+from rnncheck.checks.joins import crosses
 from rnncheck.checks.lossrun import (
     changed_batch,
     copied,
@@ -60,7 +62,7 @@ ORDER = ("forward", "next value", "target")  # the earliest part that leaks name
 def run(evidence: Evidence) -> Judgement:
     """Per-element quantities, then the gradient."""
     loss_of(evidence)
-    if any(bool((j.over_end | j.shuffled | j.stretches).any()) for j in joins(evidence)):
+    if crosses(evidence):
         raise Vacuous("the batch joins steps without a mark (RP501, RP502, RP506)")
     compared, alive = 0, False
     for number, sample in each_sample(evidence):
@@ -136,11 +138,9 @@ def _without_twin(
         return []
     last = last_segments(sample)
 
-    def twin(td: TensorDictBase) -> dict[str, Tensor]:
-        return elements(memoryless(sample, td))
-
-    base = twin(sample.td)
-    after = twin(changed_batch(sample, last, observed(evidence, sample)))
+    changed = changed_batch(sample, last, observed(evidence, sample))
+    twin = without_memory(elements)
+    base, after = (twin(memoryless(sample, td)) for td in (sample.td, changed))
     natural = {
         name
         for name, old in base.items()
@@ -181,8 +181,8 @@ def _finding(evidence: Evidence, sample: Sample, number: int, found: list[Leak])
         cause="the loss evaluates the next state over the whole batch with is_init false everywhere (step_mdp)"
         if through_next
         else "a recurrent pass inside the loss does not see the batch's start flags",
-        fix='set batch["next", "is_init"] = batch["is_init"].clone() behind the sampler '
-        "(a batch factory or a replay transform), so that the next state is cut where the root is",
+        fix='set batch["next", "is_init"] = batch["is_init"].clone() between sample() and the loss (a batch factory; '
+        "replay transforms run before the slices are marked), so that the next state is cut where the root is",
         source=evidence.pipeline.source(Stage.LOSS),
         details={"parts that leak": names},
     )

@@ -29,6 +29,7 @@ from rnncheck.checks.evidence import Evidence, first_line
 from rnncheck.checks.lossrun import each_sample
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.checks.training import Sample
+from rnncheck.checks.warmup import APPROXIMATED, approximated
 from rnncheck.pipeline.chances import log_prob_key, log_prob_now
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.results.model import Finding, Severity, Stage, Where
@@ -43,6 +44,8 @@ def run(evidence: Evidence) -> Judgement:
         key = log_prob_key(evidence.pipeline.policy, evidence.pipeline.loss, sample.rows)
         if key is None:
             continue
+        if approximated(evidence, sample):
+            raise Vacuous(APPROXIMATED)
         gaps, mask = log_ratio(evidence, sample, key)
         compared += int(mask.sum())
         if bool((gaps[mask] > LIMIT).any()):

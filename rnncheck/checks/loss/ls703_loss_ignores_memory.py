@@ -27,6 +27,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rnncheck.checks.burnin import cropped
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.isolation import input_gradients, observed, segments_of
 from rnncheck.checks.lossrun import Loss, changed_batch, copied, each_sample, loss_of, run_loss
@@ -40,7 +41,7 @@ def run(evidence: Evidence) -> Judgement:
     """Change first halves, look at second halves."""
     loss, compared = loss_of(evidence), 0
     for number, sample in each_sample(evidence):
-        later = second_halves(sample)
+        later = second_halves(sample, cropped(evidence, sample))
         if not bool(later.any()):
             continue
         changed, watched = reaches_later(evidence, sample, loss, later)
@@ -54,14 +55,15 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((), compared, f"{compared} later steps depend on earlier ones")
 
 
-def second_halves(sample: Sample) -> Tensor:
-    """Steps in the second half of their segment."""
+def second_halves(sample: Sample, skip: int = 0) -> Tensor:
+    """Steps in the second half of their segment, behind its first ``skip`` steps."""
     segments, mask = segments_of(sample), torch.zeros_like(sample.valid)
     for row in range(mask.shape[0]):
         changes = (segments[row, 1:] != segments[row, :-1]).nonzero().flatten() + 1
         begins = [0, *changes.tolist(), mask.shape[1]]
         for begin, end in itertools.pairwise(begins):
-            mask[row, begin + (end - begin + 1) // 2 : end] = True
+            first = min(begin + skip, end)
+            mask[row, first + (end - first + 1) // 2 : end] = True
     return mask & sample.valid
 
 

@@ -1,16 +1,18 @@
-"""The batch's loss is not the mean of its slices' losses.
+"""The batch's loss is not made of its slices' losses.
 
 Checks
-    The loss of a training batch with several segments is compared with the mean of the losses of the segments, each
-    given alone with its own stored state, weighted by their lengths. Where the memoryless twin differs in the same
-    way the loss couples samples by nature and is not blamed.
+    The slices of a training batch (the rows of a [B, T] batch) are put into another order: the loss must stay the
+    same. And the loss of a batch with several segments is compared with the losses of the segments, each given alone
+    with its own stored state: it must be their mean weighted by length, their plain mean, or their sum. Where the
+    memoryless twin differs from all three as well the loss couples samples by nature and is not blamed.
 
 Why it matters
     A loss over concatenated slices should be what it would be slice by slice. If it is not, something passes between
-    them that is no gradient: a normalisation, a weight, a state.
+    them that is no gradient, or some slices count more than others because of where they happen to lie.
 
 Says nothing when
     the segments leak already (LS701, RP501), the loss draws random numbers, or it needs a fixed number of steps.
+    Slices that count alike whatever their length are taken to be meant, and remarked.
 
 Fix
     See LS701; weight slices by their lengths, and normalise over features or over the whole data set.
@@ -22,13 +24,15 @@ Example
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 import torch
 from tensordict import TensorDictBase
+from torch import Tensor
 
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.isolation import segments_of
-from rnncheck.checks.joins import joins
+from rnncheck.checks.joins import crosses
 from rnncheck.checks.loss.ls701_loss_crosses_boundary import loss_leaks, policy_leaks
 from rnncheck.checks.lossrun import copied, each_sample, loss_of, memoryless, run_loss
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
@@ -36,30 +40,37 @@ from rnncheck.checks.training import Sample
 from rnncheck.results.model import Finding, Severity, Stage
 
 LIMIT = 1e-4  # relative: sums over other numbers of terms round differently
+NATURE = "the loss couples the samples of a batch by nature"
 
 
 def run(evidence: Evidence) -> Judgement:
-    """Whole batches against their segments."""
+    """Whole batches in another order, and against their segments."""
     loss_of(evidence)
-    if any(bool((j.over_end | j.shuffled | j.stretches).any()) for j in joins(evidence)):
+    if crosses(evidence):
         raise Vacuous("the batch joins steps without a mark (RP501, RP502, RP506)")
-    compared = 0
+    told = list[str]()
     for number, sample in each_sample(evidence)[:1]:
-        if int(segments_of(sample).max()) < 1 or sample.masked:
+        order = other_order(sample)
+        several = int(segments_of(sample).max()) > 0 and not sample.masked
+        if order is None and not several:
             continue
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
             raise Vacuous("the segments leak already (LS701)")
         if not repeatable(evidence, sample):
             raise Vacuous("the loss draws random numbers")
-        whole, parts = losses(evidence, sample, sample.td)
-        compared += 1
-        if off(whole, parts):
-            twin = losses(evidence, sample, memoryless(sample, sample.td))
-            if not off(*twin):
-                return Judgement((_finding(evidence, number, whole, parts),), compared)
-    if not compared:
+        if order is not None:
+            finding = _reordered(evidence, number, sample, order)
+            if finding is not None:
+                return Judgement((finding,), 1)
+            told.append("the order of the slices does not matter")
+        if several:
+            finding, said = _made_of(evidence, number, sample, alone=order is None)
+            if finding is not None:
+                return Judgement((finding,), 1)
+            told.append(said)
+    if not told:
         raise Vacuous("every row of the training batches is a single segment")
-    return Judgement((), compared, "the batch's loss is the mean of its slices' losses")
+    return Judgement((), len(told), "; ".join(told))
 
 
 def repeatable(evidence: Evidence, sample: Sample) -> bool:
@@ -70,41 +81,128 @@ def repeatable(evidence: Evidence, sample: Sample) -> bool:
     return bool(torch.equal(first, second))
 
 
-def losses(evidence: Evidence, sample: Sample, td: TensorDictBase) -> tuple[float, float]:
-    """The loss of the batch, and the length-weighted mean of its segments' losses."""
+def other_order(sample: Sample) -> Tensor | None:
+    """Another order of the batch's rows, or of the slices that a sampler laid end to end; None where there is none.
+
+    Steps that were stored one behind the other stay together: their order is the data's own.
+    """
+    if sample.td.batch_dims == 2:
+        rows = sample.td.shape[0]
+        return torch.arange(rows).flip(0) if rows > 1 else None
+    if sample.td.batch_dims != 1 or sample.masked or not bool(sample.known.all()):
+        return None
+    ids, marked = sample.ids[0], sample.marked[0] if sample.flag is None else sample.flag[0]
+    begins = torch.ones_like(marked)
+    begins[1:] = ids[1:] != ids[:-1] + 1
+    if int(begins.sum()) < 2 or not bool(marked[begins].all()):
+        return None
+    pieces = torch.arange(len(ids)).tensor_split(begins.nonzero().flatten()[1:])
+    return torch.cat(pieces[::-1])
+
+
+def _reordered(evidence: Evidence, number: int, sample: Sample, order: Tensor) -> Finding | None:
+    loss = loss_of(evidence)
+    old, new = (
+        float(run_loss(evidence, sample, td, loss=copied(loss), per_element=False).total)
+        for td in (sample.td, sample.td[order].contiguous())
+    )
+    if not off(old, new):
+        return None
+    return _finding(
+        evidence,
+        number,
+        f"the loss of the batch is {old:.6g}, with its slices in another order {new:.6g}",
+        quantity="difference of the losses of one batch in two orders of its slices",
+        sizes=(old, new),
+        cause="slices count by where they lie in the batch, or something runs on from one to the next",
+    )
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The loss of a batch, and three ways in which it may be made of its segments' losses."""
+
+    whole: float
+    by_length: float
+    mean: float
+    total: float
+
+
+def _made_of(
+    evidence: Evidence, number: int, sample: Sample, *, alone: bool
+) -> tuple[Finding | None, str]:
+    try:
+        found = losses(evidence, sample, sample.td)
+    except Skip:
+        if alone:
+            raise
+        return None, "the loss runs on no slice alone"
+    if not off(found.whole, found.by_length):
+        return None, "the batch's loss is the mean of its slices' losses"
+    if not off(found.whole, found.mean):
+        return None, "every slice counts alike, whatever its length"
+    if not off(found.whole, found.total):
+        return None, "the batch's loss is the sum of its slices' losses"
+    twin = losses(evidence, sample, memoryless(sample, sample.td))
+    if all(off(twin.whole, one) for one in (twin.by_length, twin.mean, twin.total)):
+        return None, NATURE
+    finding = _finding(
+        evidence,
+        number,
+        f"the loss of the batch is {found.whole:.6g}, the mean of its slices' losses {found.by_length:.6g}",
+        quantity="difference of the batch's loss and the mean over its slices",
+        sizes=(found.whole, found.by_length),
+        cause="slices are weighted by something else than their length, or share statistics or state",
+    )
+    return finding, ""
+
+
+def losses(evidence: Evidence, sample: Sample, td: TensorDictBase) -> Sums:
+    """The loss of the batch, and of its segments alone."""
     loss = loss_of(evidence)
     whole = run_loss(evidence, sample, td, loss=copied(loss), per_element=False).total
     rows, segments = td.reshape(sample.rows.shape), segments_of(sample)
-    total, count = 0.0, 0
+    parts = list[tuple[float, int]]()
     for row in range(segments.shape[0]):
         changes = (segments[row, 1:] != segments[row, :-1]).nonzero().flatten() + 1
         for begin, end in itertools.pairwise([0, *changes.tolist(), segments.shape[1]]):
             part = rows[row : row + 1, begin:end]
             part = part[0] if td.batch_dims == 1 else part
             value = run_loss(evidence, sample, part, loss=copied(loss), per_element=False).total
-            total, count = total + float(value) * (end - begin), count + end - begin
-    return float(whole), total / max(1, count)
+            parts.append((float(value), end - begin))
+    by_length = sum(value * steps for value, steps in parts) / sum(steps for _, steps in parts)
+    total = sum(value for value, _ in parts)
+    return Sums(float(whole), by_length, total / len(parts), total)
 
 
-def off(whole: float, parts: float) -> bool:
+def off(one: float, other: float) -> bool:
     """Whether the two differ by more than rounding."""
-    if not (abs(whole) < float("inf") and abs(parts) < float("inf")):
+    if not (abs(one) < float("inf") and abs(other) < float("inf")):
         raise Skip("the loss is not finite (GR802)")
-    return abs(whole - parts) > LIMIT * max(abs(whole), abs(parts), 1e-6)
+    return abs(one - other) > LIMIT * max(abs(one), abs(other), 1e-6)
 
 
-def _finding(evidence: Evidence, number: int, whole: float, parts: float) -> Finding:
+def _finding(
+    evidence: Evidence,
+    number: int,
+    message: str,
+    *,
+    quantity: str,
+    sizes: tuple[float, float],
+    cause: str,
+) -> Finding:
+    difference = abs(sizes[0] - sizes[1])
     return Finding(
         code="LS704",
         stage=Stage.LOSS,
-        message=f"the loss of the batch is {whole:.6g}, the mean of its slices' losses {parts:.6g}",
-        quantity="difference of the batch's loss and the mean over its slices",
-        measured=abs(whole - parts),
+        message=message,
+        quantity=quantity,
+        measured=difference,
         on=f"training batch {number}",
-        bound=LIMIT * max(abs(whole), abs(parts)),
+        bound=LIMIT * max(map(abs, sizes)),
         bound_formula="1e-4 of the loss",
-        passing_bound=abs(whole - parts),
-        cause="slices are weighted by something else than their length, or share statistics or state",
+        passing_bound=difference,
+        cause=cause,
         fix="average over steps; see LS701 for state that passes between slices",
         source=evidence.pipeline.source(Stage.LOSS),
     )

@@ -14,7 +14,7 @@ Fix
     Follow the way out that is named with the finding.
 
 Example
-    LSTMModule(..., recurrent_backend="scan")
+    {use: SACLoss, deactivate_vmap: true}     # a recurrent critic cannot run under vmap
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run(evidence: Evidence) -> Judgement:
     failure = pipeline.failures.get(Stage.LOSS)
     if failure is None:
         if pipeline.loss is None:
-            raise Vacuous("the loss was not built")
+            raise Vacuous(evidence.absent(Stage.LOSS))
         return Judgement((), 1, "the loss runs")
     return Judgement((cannot_run("LS706", pipeline, Stage.LOSS, failure),), 1)
 

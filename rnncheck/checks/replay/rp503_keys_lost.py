@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.burnin import burn_in
+from rnncheck.checks.burnin import warms_up
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule
 from rnncheck.checks.training import Sample, samples
@@ -40,7 +40,7 @@ def run(evidence: Evidence) -> Judgement:
                 continue
             compared += 1
             if key not in tensor_keys(sample.rows):
-                if key in subject.carry and burn_in(evidence, sample):
+                if key in subject.carry and warms_up(evidence, sample):
                     continue
                 return Judgement((_lost(evidence, key, number),), compared)
         where = overwritten(sample, number)

@@ -9,7 +9,8 @@ Why it matters
     trajectory never had there.
 
 Says nothing when
-    the batch holds no state (RP503), or the loss leaves the first steps of each slice out (burn-in).
+    the batch holds no state (RP503), or the first steps of each slice are spent on its state (burn-in, in the loss
+    or before it). A start of a trajectory is held against its collected state even then.
 
 Fix
     Store the state with every step and let the sampler carry it along; do not shift or zero it.
@@ -20,12 +21,14 @@ Example
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from rnncheck.checks.burnin import burn_in
+from rnncheck.checks.burnin import warms_up
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.training import Sample, same_values, samples
+from rnncheck.checks.training import Sample, samples, stale
+from rnncheck.checks.warmup import APPROXIMATED, working
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.results.model import Finding, Severity, Stage, Where
@@ -33,32 +36,34 @@ from rnncheck.results.model import Finding, Severity, Stage, Where
 
 def run(evidence: Evidence) -> Judgement:
     """Stored states at the starts of slices."""
-    compared = 0
+    compared, burned = 0, 0
     for number, sample in enumerate(samples(evidence)):
         starts = sample.marked & sample.known
         for key in evidence.policy.carry:
             recorded, stored = sample.steps.column(key), sample.rows.get(key, None)
             if recorded is None or stored is None:
                 continue
-            compared += int(starts.sum())
             wrong = stale(sample, starts, stored, recorded)
-            if bool(wrong.any()) and not burn_in(evidence, sample):
+            spent = wrong & _burned(evidence, sample) if bool(wrong.any()) else wrong
+            wrong = wrong & ~spent
+            burned += int(spent.sum())
+            compared += int((starts & ~spent).sum())
+            if bool(wrong.any()):
                 finding = _finding(evidence, key, number, sample, wrong, stored, recorded)
                 return Judgement((finding,), compared)
     if not compared:
-        raise Vacuous("no training batch holds a state at a step that could be traced back")
-    return Judgement((), compared, f"{compared} stored states are the collected ones")
+        why = "no training batch holds a state at a step that could be traced back"
+        raise Vacuous(APPROXIMATED if burned else why)
+    beside = f", {burned} more were burned in" if burned else ""
+    return Judgement((), compared, f"{compared} stored states are the collected ones{beside}")
 
 
-def stale(sample: Sample, starts: Tensor, stored: Tensor, recorded: Tensor) -> Tensor:
-    """Starts ``[rows, steps]`` whose stored state is another one than was collected there."""
-    if stored.shape[2:] != recorded.shape[1:]:
-        return starts
-    wrong = starts.clone()
-    here = starts.nonzero()
-    values = stored[here[:, 0], here[:, 1]]
-    wrong[here[:, 0], here[:, 1]] = ~same_values(values, recorded[sample.ids[starts]])
-    return wrong
+def _burned(evidence: Evidence, sample: Sample) -> Tensor:
+    """Starts ``[rows, steps]`` whose state a burn-in makes, before the loss or inside it."""
+    if working(evidence):
+        return sample.marked & ~sample.trajectory_start()
+    inside = warms_up(evidence, sample)
+    return torch.full_like(sample.marked, inside)
 
 
 def _finding(
@@ -82,7 +87,7 @@ def _finding(
         measured=size,
         on=f"training batch {number}",
         bound=0.0,
-        bound_formula="the same to the bit, in the stored dtype",
+        bound_formula="the same in the stored dtype, up to rounding",
         passing_bound=size,
         where=Where((number, row), step, first_step=step),
         cause="the state was zeroed, shifted in time, or taken from another slice on its way through replay",

@@ -33,7 +33,6 @@ from rnncheck.checks.lossrun import (
 )
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.checks.training import Sample
-from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.model import STEP
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
@@ -64,7 +63,7 @@ def run(evidence: Evidence) -> Judgement:
 def padding(sample: Sample) -> Tensor:
     """Steps that count as data and were never collected, at the ends of rows: ``[rows, steps]``."""
     tag = sample.rows.get(STEP, None)
-    if tag is None or STEP not in tensor_keys(sample.rows):
+    if tag is None or tag.numel() != sample.valid.numel():
         return torch.zeros_like(sample.valid)
     invented = (sample.ids < 0) & sample.valid
     repeated = torch.zeros_like(invented)

@@ -21,18 +21,17 @@ Example
 
 from __future__ import annotations
 
-import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.burnin import burn_in
+from rnncheck.checks.burnin import burn_in, positions
 from rnncheck.checks.compare import Mismatch, mismatches
 from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.joins import joins
+from rnncheck.checks.joins import crosses
 from rnncheck.checks.replay.rp503_keys_lost import overwritten
-from rnncheck.checks.replay.rp504_stored_state_wrong import stale
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.training import Sample, samples, truth
+from rnncheck.checks.training import Sample, samples, stale, truth
+from rnncheck.checks.warmup import APPROXIMATED, approximated
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject import run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage, Where
@@ -41,12 +40,14 @@ from rnncheck.results.model import Finding, Severity, Stage, Where
 def run(evidence: Evidence) -> Judgement:
     """Every training batch."""
     evidence.needs_recurrence(evidence.policy)
-    if any(bool((j.over_end | j.shuffled | j.stretches).any()) for j in joins(evidence)):
+    if crosses(evidence):
         raise Vacuous("the batch joins steps without a mark (RP501, RP502, RP506)")
     compared = 0
     for number, sample in enumerate(samples(evidence)):
         if _named_elsewhere(evidence, sample, number):
             raise Vacuous("keys or states are lost in replay (RP503, RP504)")
+        if approximated(evidence, sample):
+            raise Vacuous(APPROXIMATED)
         keys, mask = compared_keys(evidence, sample), judged(evidence, sample)
         compared += len(keys) * int(mask.sum())
         found = differing(evidence, sample, keys, mask)
@@ -66,7 +67,7 @@ def _named_elsewhere(evidence: Evidence, sample: Sample, number: int) -> bool:
         if recorded is None:
             continue
         if stored is None or bool(stale(sample, starts, stored, recorded).any()):
-            return not burn_in(evidence, sample)
+            return not approximated(evidence, sample)
     return False
 
 
@@ -81,12 +82,7 @@ def judged(evidence: Evidence, sample: Sample) -> Tensor:
     """Steps that were traced back to a replayed trajectory, behind the burn-in of their slice."""
     mask = sample.known & truth(evidence).has[sample.ids.clamp_min(0)]
     skip = burn_in(evidence, sample)
-    if skip:
-        since = torch.zeros_like(sample.ids)
-        for t in range(1, since.shape[1]):
-            since[:, t] = torch.where(sample.marked[:, t], 0, since[:, t - 1] + 1)
-        mask &= since >= skip
-    return mask
+    return mask & (positions(sample) >= skip) if skip else mask
 
 
 def differing(evidence: Evidence, sample: Sample, keys: list[Key], mask: Tensor) -> Mismatch | None:

@@ -25,10 +25,12 @@ from torch import Tensor
 
 from rnncheck.checks.estimates import batches, estimator_of, per_step
 from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.isolation import Leak, leaks, segments_of
+from rnncheck.checks.isolation import Leak, leaks, segments_of, without_memory
 from rnncheck.checks.lossrun import memoryless
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.checks.training import Sample
+from rnncheck.numerics.difference import Difference
+from rnncheck.pipeline.compat import installed, joins_rows
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
@@ -62,9 +64,8 @@ def estimator_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], boo
     found, alive = leaks(evidence, sample, outputs, tolerance=ROUNDING)
     if not found:
         return [], alive
-    twin, _ = leaks(
-        evidence, sample, lambda td: outputs(memoryless(sample, td)), tolerance=ROUNDING
-    )
+    alone = without_memory(outputs)
+    twin, _ = leaks(evidence, sample, lambda td: alone(memoryless(sample, td)), tolerance=ROUNDING)
     natural = {leak.name for leak in twin} if _couples_all(twin, sample) else set[str]()
     return [leak for leak in found if leak.name not in natural], alive
 
@@ -77,6 +78,7 @@ def _couples_all(twin: list[Leak], sample: Sample) -> bool:
 def _finding(evidence: Evidence, sample: Sample, number: int, found: list[Leak]) -> Finding:
     first = min(found, key=lambda leak: ("value" not in leak.name, leak.name.count(".")))
     d = first.difference
+    cause, fix = _blame(evidence, d)
     return Finding(
         code="VL601",
         stage=Stage.ADVANTAGE,
@@ -89,10 +91,24 @@ def _finding(evidence: Evidence, sample: Sample, number: int, found: list[Leak])
         bound_formula="none beyond 1e-5 of the largest entry, for what is isolated in the memoryless twin",
         passing_bound=d.worst,
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
-        cause="the next value runs on over a start, or the sum of rewards over an end",
-        fix="run the estimator in recurrent mode on a batch whose starts are marked and whose ends are done",
+        cause=cause,
+        fix=fix,
         source=evidence.pipeline.source(Stage.ADVANTAGE),
         details={"what changes": ", ".join(leak.name for leak in found)},
+    )
+
+
+def _blame(evidence: Evidence, d: Difference) -> tuple[str, str]:
+    """Cause and fix: TorchRL's own where its estimator joins the rows, else the user's."""
+    if d.row and d.first_step == 0 and joins_rows(evidence.pipeline.estimator):
+        return (
+            f"with shifted=True torchrl {installed().public} joins the rows, and a row that starts in mid-episode "
+            "continues the row before it",
+            "give the estimator deactivate_vmap=True instead of shifted=True, or install torchrl 0.13 or newer",
+        )
+    return (
+        "the next value runs on over a start, or the sum of rewards over an end",
+        "run the estimator in recurrent mode on a batch whose starts are marked and whose ends are done",
     )
 
 

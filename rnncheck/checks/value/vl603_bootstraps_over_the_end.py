@@ -2,17 +2,21 @@
 
 Checks
     The observations after terminated steps (the next observation there and everything behind it) are changed: the
-    target of the terminated step must stay the same. And the next observation of a done step must not be the first
+    target of the terminated step must stay the same. After truncated steps only what lies behind the end is changed:
+    the target may use the next observation, but not the next episode. For a loss that makes its own target, the
+    reward of the terminated steps is moved: by how much that moves the loss tells how far off their target is, and
+    it must not depend on their next observation. And the next observation of a done step must not be the first
     observation of the next episode.
 
 Why it matters
     A target that looks over a terminal state rewards the policy for an episode that it has not played yet.
 
 Says nothing when
-    no collected episode terminates, the env's observation never changes, or the spec has no estimator.
+    no collected episode ends, the env's observation never changes, or neither an estimator nor a loss reads rewards.
 
 Fix
-    Pass ``("next", "terminated")`` through, and keep the terminal observation under ``("next", ...)``.
+    Pass ``("next", "terminated")`` through, keep the terminal observation under ``("next", ...)``, and take the next
+    value at an episode's end from it, not from the row's next entry.
 
 Example
     td = env.step(td); td["next", "observation"]     # before any reset
@@ -27,35 +31,101 @@ from torch import Tensor
 from rnncheck.checks.estimates import batches, ended, per_step
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.isolation import observed, segments_of
-from rnncheck.checks.lossrun import changed_batch
+from rnncheck.checks.loss.ls701_loss_crosses_boundary import loss_leaks
+from rnncheck.checks.lossrun import changed_batch, each_sample, loss_of, run_loss
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.checks.training import Sample
 from rnncheck.numerics.difference import bits_differ, gap
+from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.recorded import Joint
 from rnncheck.pipeline.subject import next_key
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
+REWARD = ("next", "reward")
 TARGETS = ("value_target", "advantage")
 
 
 def run(evidence: Evidence) -> Judgement:
-    """The recorded ends, then the estimator's targets there."""
-    lost, ends = lost_observations(evidence)
+    """The recorded ends, then the estimator's targets there, then the loss's."""
+    lost, count = lost_observations(evidence)
     if lost is not None:
-        return Judgement((_lost(evidence, lost),), ends)
+        return Judgement((_lost(evidence, lost),), count)
+    for look in (_estimator, _loss):
+        finding, compared = look(evidence)
+        count += compared
+        if finding is not None:
+            return Judgement((finding,), count)
+    if not count:
+        raise Vacuous("no collected episode ends")
+    return Judgement((), count, f"{count} ends of episodes and targets there")
+
+
+def _estimator(evidence: Evidence) -> tuple[Finding | None, int]:
     compared = 0
     for number, sample in enumerate(_batches(evidence)):
         terminal = ended(sample, "terminated")
-        if not bool(terminal.any()):
+        for ends, kind in (
+            (terminal, "terminated"),
+            (ended(sample, "done") & ~terminal, "truncated"),
+        ):
+            if not bool(ends.any()):
+                continue
+            compared += int(ends.sum())
+            where = looks_over(evidence, sample, number, ends, own=kind == "terminated")
+            if where is not None:
+                return _looks_over(evidence, where, kind), compared
+    return None, compared
+
+
+def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
+    compared = 0
+    for number, sample in _loss_samples(evidence):
+        ends = ended(sample, "terminated")
+        if REWARD not in tensor_keys(sample.td) or not bool(ends.any()):
             continue
-        compared += int(terminal.sum())
-        where = looks_over(evidence, sample, number, terminal)
-        if where is not None:
-            return Judgement((_looks_over(evidence, where),), compared)
-    if not compared + ends:
-        raise Vacuous("no collected episode ends")
-    return Judgement((), compared + ends, f"{compared} targets of terminated steps, {ends} ends")
+        try:
+            moved, reads = target_moves(evidence, sample, ends)
+        except Skip:  # a loss that raises is LS706's
+            break
+        compared += int(ends.sum()) * reads
+        if moved and not loss_leaks(evidence, sample)[0]:
+            row, step = ends.nonzero()[0].tolist()
+            return _bootstraps(
+                evidence, Where((number, row), step, first_step=step), moved
+            ), compared
+    return None, compared
+
+
+def _loss_samples(evidence: Evidence) -> list[tuple[int, Sample]]:
+    try:
+        loss_of(evidence)
+        return each_sample(evidence)
+    except Skip:
+        return []
+
+
+def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> tuple[float, bool]:
+    """How much the loss's answer to other rewards at ``ends`` changes with the next observation there; 0 for rounding.
+
+    For a squared error the answer is the error itself; terms that read no reward cancel. Also says whether the loss
+    reads the rewards at all.
+    """
+    keys = [key for key in observed(evidence, sample) if key[0] == "next"]
+    answers, scale = list[float](), 1e-6
+    for batch in (sample.td, changed_batch(sample, ends, keys)):
+        paid = batch.clone()
+        reward = paid.get(REWARD).reshape(*sample.rows.shape, -1)
+        more = reward + ends.unsqueeze(-1) * (1 + reward.abs().max())
+        paid.set(REWARD, more.reshape(paid.get(REWARD).shape))
+        totals = [
+            float(run_loss(evidence, sample, td, per_element=False).total.detach())
+            for td in (paid, batch)
+        ]
+        answers.append(totals[0] - totals[1])
+        scale = max(scale, *map(abs, totals))
+    size = abs(answers[0] - answers[1])
+    return (size if size > ROUNDING * scale else 0.0), answers[0] != 0
 
 
 def _batches(evidence: Evidence) -> list[Sample]:
@@ -87,14 +157,20 @@ def _constant(value: Tensor) -> bool:
     return not bool(bits_differ(value, value[:1, :1].expand_as(value)).any())
 
 
-def looks_over(evidence: Evidence, sample: Sample, number: int, terminal: Tensor) -> Where | None:
-    """The first terminated step whose target changes with what lies behind it; every other segment at a time."""
+def looks_over(
+    evidence: Evidence, sample: Sample, number: int, ends: Tensor, *, own: bool
+) -> Where | None:
+    """The first of ``ends`` whose target changes with what lies behind it; every other segment at a time.
+
+    Where ``own``, its next observation is behind it as well.
+    """
     base = per_step(evidence, sample, sample.td)
     for parity in (0, 1):
-        asked = terminal & (segments_of(sample) % 2 == parity)
+        asked = ends & (segments_of(sample) % 2 == parity)
         behind = torch.zeros_like(asked)
         behind[:, 1:] = asked[:, :-1]
-        after = per_step(evidence, sample, _changed_behind(evidence, sample, asked, behind))
+        at = asked if own else torch.zeros_like(asked)
+        after = per_step(evidence, sample, _changed_behind(evidence, sample, at, behind))
         for name in TARGETS:
             if name not in base or name not in after:
                 continue
@@ -122,45 +198,85 @@ def _changed_behind(
 
 
 def _normalised(old: Tensor, new: Tensor, near: Tensor) -> bool:
-    """Everything changed, also far from the ends: the entry is normalised over the batch."""
+    """What lies later than all changes changed too: the entry is normalised over the batch."""
     limit = ROUNDING * float(old.abs().max())
-    far = (gap(old, new).flatten(2).amax(-1) > limit) & ~near
-    return int(far.sum()) > 0.5 * int((~near).sum())
+    moved = gap(old, new).flatten(2).amax(-1) > limit
+    later = ~(near.flip(1).cumsum(1).flip(1) > 0)
+    watch = later if bool(later.any()) else ~near
+    return int((moved & watch).sum()) > 0.5 * int(watch.sum())
 
 
 def _lost(evidence: Evidence, where: Where) -> Finding:
-    return Finding(
-        code="VL603",
-        stage=Stage.COLLECT,
+    return _finding(
+        evidence,
+        Stage.COLLECT,
+        where,
         message="the next observation of done steps is the first one of the next episode: the terminal one is lost",
-        key="next.observation",
         quantity="done steps without their terminal observation",
-        measured=1.0,
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
-        where=where,
         cause="the reset was written over the step's own next entries",
         fix="store ('next', observation) before the env is reset",
-        source=evidence.pipeline.source(Stage.COLLECT),
+        key="next.observation",
     )
 
 
-def _looks_over(evidence: Evidence, where: Where) -> Finding:
+def _looks_over(evidence: Evidence, where: Where, kind: str) -> Finding:
+    over = kind == "terminated"
+    return _finding(
+        evidence,
+        Stage.ADVANTAGE,
+        where,
+        message=f"the target of a {kind} step changes with what lies behind the end of its episode",
+        quantity="targets that look over an episode's end",
+        cause="the estimator does not see ('next', 'terminated')"
+        if over
+        else "the next value there is the next episode's first one: the terminal observation is lost",
+        fix="pass terminated and done on to the estimator"
+        if over
+        else "evaluate ('next', observation) at the ends, or shift the values inside episodes only",
+        key="value_target",
+    )
+
+
+def _bootstraps(evidence: Evidence, where: Where, moved: float) -> Finding:
+    return _finding(
+        evidence,
+        Stage.LOSS,
+        where,
+        message="the loss's target of terminated steps changes with their next observation",
+        quantity="change of the loss's answer to other rewards at terminated steps",
+        measured=moved,
+        cause="the next value is not multiplied by the complement of ('next', 'terminated')",
+        fix="target = reward + gamma * (~terminated).float() * next_value",
+        key="next.terminated",
+    )
+
+
+def _finding(
+    evidence: Evidence,
+    stage: Stage,
+    where: Where,
+    *,
+    message: str,
+    quantity: str,
+    cause: str,
+    fix: str,
+    key: str,
+    measured: float = 1.0,
+) -> Finding:
     return Finding(
         code="VL603",
-        stage=Stage.ADVANTAGE,
-        message="the target of a terminated step changes with what lies behind the end of its episode",
-        key="value_target",
-        quantity="targets that look over a terminal state",
-        measured=1.0,
+        stage=stage,
+        message=message,
+        key=key,
+        quantity=quantity,
+        measured=measured,
         bound=0.0,
-        bound_formula="none beyond 1e-5 of the largest target",
-        passing_bound=1.0,
+        bound_formula="none beyond 1e-5 of the largest target or loss",
+        passing_bound=measured,
         where=where,
-        cause="the estimator does not see ('next', 'terminated')",
-        fix="pass terminated and done on to the estimator",
-        source=evidence.pipeline.source(Stage.ADVANTAGE),
+        cause=cause,
+        fix=fix,
+        source=evidence.pipeline.source(stage),
     )
 
 

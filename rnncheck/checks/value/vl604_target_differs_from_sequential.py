@@ -14,11 +14,17 @@ Says nothing when
     collected from its start.
 
 Fix
-    Start the next pass from the true state: keep ``("next", h)`` as it was collected, or evaluate T+1 steps in one
-    pass (``shifted=True``); or leave the first steps out of the loss (burn-in).
+    An estimator: evaluate T+1 steps in one pass (``shifted=True``). A loss: start the next pass from the state that
+    was collected under ``("next", h)``. TorchRL's losses overwrite it in their root pass, so give them a network that
+    puts it back, and the next state the root's start flags; or leave the first steps out of the loss (burn-in).
 
 Example
-    nxt = batch["next"].copy(); nxt["is_init"] = batch["is_init"]     # with the collected ("next", h)
+    class KeepsNext(TensorDictSequential):
+        def forward(self, td):
+            following = td["next"].copy() if "next" in td else None
+            td = super().forward(td)
+            return td if following is None else td.set("next", following)
+    DQNLoss(KeepsNext(*policy), ...)          # with batch["next", "is_init"] = batch["is_init"].clone()
 """
 
 from __future__ import annotations
@@ -38,25 +44,29 @@ from rnncheck.checks.estimates import (
     valuing,
 )
 from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.inner_passes import inner_passes
 from rnncheck.checks.loss.ls701_loss_crosses_boundary import loss_leaks, policy_leaks
-from rnncheck.checks.lossrun import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.lossrun import each_sample, run_loss
+from rnncheck.checks.passes import started
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.training import Sample, truth
+from rnncheck.checks.training import Sample
 from rnncheck.checks.value.vl601_target_crosses_boundary import estimator_leaks
+from rnncheck.checks.warmup import APPROXIMATED, approximated
 from rnncheck.numerics.difference import gap
-from rnncheck.pipeline.inside import Inside, Pass
+from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.losses import same_targets
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 LIMIT = 1e-4  # relative to the largest value
 INSIDE = 1e-3  # relative to the largest output of the recurrent module
+LASTING = 0.5  # of the largest difference: a burn-in on purpose leaves less behind than that
 NAMES = ("chosen_action_value", VALUE)
 
 
 def run(evidence: Evidence) -> Judgement:
     """What the estimator writes, then what the loss asks for."""
     compared, reason = 0, ""
-    for look in (_estimator, _loss, _inside):
+    for look in (_estimator, _estimator_inside, _loss, _inside):
         try:
             finding, count = look(evidence)
         except (Skip, Vacuous) as why:
@@ -76,13 +86,16 @@ def _estimator(evidence: Evidence) -> tuple[Finding | None, int]:
     for number, sample in enumerate(batches(evidence)):
         if estimator_leaks(evidence, sample)[0]:
             raise Vacuous("the estimates cross segments already (VL601)")
+        if approximated(evidence, sample):
+            raise Vacuous(APPROXIMATED)
         out = per_step(evidence, sample, sample.td)
         pairs = ((VALUE, False), (f"next.{VALUE}", True))
         for name, following in pairs:
             if name not in out:
                 continue
             gaps, mask, scale = against(sample, out[name], values, following=following)
-            mask &= since_start(evidence, sample) & ~dropped(evidence, sample)
+            mask &= since_start(evidence, sample, following=following)
+            mask &= ~dropped(evidence, sample)
             gaps = gaps * mask
             compared += int(mask.sum())
             if bool((gaps > LIMIT * scale).any()):
@@ -91,12 +104,35 @@ def _estimator(evidence: Evidence) -> tuple[Finding | None, int]:
     return None, compared
 
 
-def since_start(evidence: Evidence, sample: Sample) -> Tensor:
+def _estimator_inside(evidence: Evidence) -> tuple[Finding | None, int]:
+    """Passes inside the estimator, which need not write their values: what their recurrent modules give."""
+    compared = 0
+    for number, sample in enumerate(batches(evidence)):
+        if estimator_leaks(evidence, sample)[0]:
+            raise Vacuous("the estimates cross segments already (VL601)")
+        if approximated(evidence, sample):
+            raise Vacuous(APPROXIMATED)
+        for one in inner_passes(evidence, sample):
+            mask = one.mask & since_start(evidence, sample, one.key, following=one.following)
+            gaps = one.gaps * (mask & ~ended(sample, "done") if one.following else mask)
+            compared += int(mask.sum())
+            if bool((gaps > INSIDE * one.scale).any()):
+                stage, scale = Stage.ADVANTAGE, one.scale
+                return _finding(evidence, stage, sample, number, one.name, gaps, scale), compared
+    if not compared:
+        raise Vacuous("no recurrent pass over the steps could be seen inside the estimator")
+    return None, compared
+
+
+def since_start(
+    evidence: Evidence, sample: Sample, name: str | Key = VALUE, *, following: bool = False
+) -> Tensor:
     """Steps whose trajectory begins inside their segment, where the critic's state is not collected.
 
-    A critic that does not run while collecting starts every batch from its initial state, by design.
+    A critic that does not run while collecting starts every batch from its initial state, by design. So does
+    GAE(shifted) at the step after a row's last one, where that is a start: it hands on the start flag.
     """
-    subject = valuing(evidence, VALUE)
+    subject = valuing(evidence, name)
     stored = [sample.steps.column(key) for key in subject.carry]
     if all(value is not None and bool((value != 0).any()) for value in stored):
         return torch.ones_like(sample.valid)
@@ -104,6 +140,8 @@ def since_start(evidence: Evidence, sample: Sample) -> Tensor:
     result[:, 0] = begun[:, 0]
     for t in range(1, result.shape[1]):
         result[:, t] = begun[:, t] | (result[:, t - 1] & sample.follows[:, t])
+    if following:
+        result[:, -1] &= ~(begun | sample.marked)[:, -1]
     return result
 
 
@@ -120,6 +158,8 @@ def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
             raise Vacuous("the loss asks no value estimator for a next value")
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
             raise Vacuous("the loss crosses segments already (LS701)")
+        if approximated(evidence, sample):
+            raise Vacuous(APPROXIMATED)
         gaps, mask, scale = against(sample, seen, values, following=True)
         mask &= positions(sample) >= burn_in(evidence, sample)
         gaps = gaps * mask
@@ -131,57 +171,24 @@ def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
 
 
 def _inside(evidence: Evidence) -> tuple[Finding | None, int]:
-    """Passes over the next steps inside the loss: what their recurrent module gives, against the next step's truth."""
+    """Passes inside the loss: what their recurrent modules give, against what they give from the true states."""
     compared = 0
     for number, sample in each_sample(evidence):
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
             raise Vacuous("the loss crosses segments already (LS701)")
-        for key, gaps, mask, scale in next_passes(evidence, sample):
-            mask = mask & (positions(sample) >= burn_in(evidence, sample))
-            beyond = (gaps > INSIDE * scale) & mask
-            compared += int(mask.sum())
-            fades = bool((~beyond & mask).any())  # else the target network has other weights
-            if bool(beyond.any()) and fades:
-                name = f"{key} of the next step"
-                seen = gaps * mask
+        if approximated(evidence, sample):
+            raise Vacuous(APPROXIMATED)
+        for one in started(evidence, sample):
+            counted = one.mask & (positions(sample) >= burn_in(evidence, sample))
+            compared += int(counted.sum())
+            seen = one.gaps * counted
+            worst = float(seen.max())
+            if worst > INSIDE * one.scale and worst > LASTING * float(one.gaps.max()):
+                name, scale = one.name, one.scale
                 return _finding(evidence, Stage.LOSS, sample, number, name, seen, scale), compared
     if not compared:
         raise Vacuous("no pass over the next steps could be seen inside the loss")
     return None, compared
-
-
-def next_passes(evidence: Evidence, sample: Sample) -> list[tuple[str, Tensor, Tensor, float]]:
-    """Per pass over next steps: output key, differences and which steps count ``[rows, steps]``, and the scale."""
-    loss, known = copied(loss_of(evidence)), truth(evidence)
-    with Inside(loss) as inside:
-        run_loss(evidence, sample, loss=loss, per_element=False)
-    following = sample.steps.successor[sample.ids.clamp_min(0)]
-    mask = sample.known & (following >= 0) & known.has[following.clamp_min(0)]
-    mask = mask & ~ended(sample, "done")
-    passes = [p for p in inside.passes if p.shape == sample.td.shape and p.output in known.outputs]
-    found = []
-    for one in passes:
-        want = known.outputs[one.output][following.clamp_min(0)]
-        if _over_next(one, passes, sample) and want.numel() == one.y.numel():
-            gaps = gap(one.y.detach().reshape(want.shape), want).flatten(2).amax(-1)
-            scale = max(float(want.abs().max()), 1e-6)
-            found.append((".".join(one.output), gaps * mask, mask, scale))
-    return found
-
-
-def _over_next(one: Pass, passes: list[Pass], sample: Sample) -> bool:
-    """The pass read at t what another pass read at t+1, inside segments."""
-    inside = sample.follows[:, 1:]
-    shape = sample.rows.shape
-    x = one.x.reshape(*shape, -1)
-    for other in passes:
-        root = other.x.reshape(*shape, -1)
-        if other is one or root.shape != x.shape or not bool(inside.any()):
-            continue
-        near = (x[:, :-1] - root[:, 1:]).abs().amax(-1) <= 1e-5 * (1 + root[:, 1:].abs().amax(-1))
-        if bool(near[inside].double().mean() > 0.9):
-            return True
-    return False
 
 
 def _values(evidence: Evidence) -> Values:
@@ -244,11 +251,16 @@ def _finding(
         bound_formula="1e-4 of the largest value",
         passing_bound=worst,
         where=Where((number, row), step, first_step=int(beyond.any(0).nonzero()[0])),
-        cause="the pass that gives it starts from a zero (or other) state instead of the trajectory's own"
+        cause="the root pass overwrites the collected ('next', state) before the next pass reads it, or the next pass "
+        "starts from another state than the trajectory's own"
         if stage is Stage.LOSS
-        else "the critic's state at the batch's or segment's start is not the trajectory's own, or the mode is wrong",
-        fix="start it from the collected ('next', state): copy the batch before the root pass overwrites it, or "
-        "evaluate T+1 steps in one pass (shifted=True), or leave the first steps out (burn-in)",
+        else "the estimator ran outside of set_recurrent_mode(True), where the critic forgets at every step, or the "
+        "critic's state at a segment's start is not the trajectory's own",
+        fix="start the next pass from the collected ('next', state): give the loss a network that puts it back after "
+        "its pass (rnncheck rule VL604 shows one), or copy the batch before the root pass; or leave the first steps "
+        "out of the loss (burn-in)"
+        if stage is Stage.LOSS
+        else "run the estimator under set_recurrent_mode(True) and let it evaluate T+1 steps in one pass (shifted=True)",
         source=evidence.pipeline.source(stage),
         details={"fades to a tenth after": f"{fading(sample, gaps)} steps"},
     )

@@ -10,7 +10,7 @@ Says nothing when
     the spec has no estimator.
 
 Fix
-    Follow the way out that is named with the finding: ``shifted=True``, ``deactivate_vmap=True`` or the scan backend.
+    Follow the way out that is named with the finding: ``shifted=True`` evaluates T+1 steps in one pass, without vmap.
 
 Example
     {use: GAE, gamma: 0.99, lmbda: 0.95, shifted: true}
@@ -30,7 +30,7 @@ def run(evidence: Evidence) -> Judgement:
     failure = pipeline.failures.get(Stage.ADVANTAGE)
     if failure is None:
         if pipeline.estimator is None:
-            raise Vacuous("the estimator was not built")
+            raise Vacuous(evidence.absent(Stage.ADVANTAGE))
         return Judgement((), 1, "the estimator runs")
     return Judgement((cannot_run("VL605", pipeline, Stage.ADVANTAGE, failure),), 1)
 

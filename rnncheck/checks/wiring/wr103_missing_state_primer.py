@@ -23,6 +23,7 @@ from __future__ import annotations
 from rnncheck.checks.acted import acted_mismatch, compared_keys, replayed
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.pipeline.compat import or_by_the_collector
 from rnncheck.pipeline.introspect import carry_keys
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.results.model import Finding, Severity, Stage
@@ -63,8 +64,8 @@ def _finding(evidence: Evidence, missing: list[Key]) -> Finding:
         bound_formula="none",
         passing_bound=float(len(missing)),
         cause="the env has no state primer, or one for other keys",
-        fix="append the policy's primers: env.append_transform(get_primers_from_module(policy)), "
-        "or give the collector auto_register_policy_transforms=True",
+        fix="append the policy's primers: env.append_transform(get_primers_from_module(policy))"
+        + or_by_the_collector(),
         source=evidence.pipeline.source(Stage.ENV),
     )
 

@@ -62,8 +62,8 @@ def misfits(evidence: Evidence, keys: list[Key]) -> list[Finding]:
         return []
     out, error = probe_step(evidence.pipeline.pristine_policy, evidence.env)
     if out is None:
-        without, _ = probe_step(evidence.pipeline.pristine_policy, evidence.env, zeros=True)
-        blamed = without is not None or re.search(MISFIT, error) is not None
+        without, same = probe_step(evidence.pipeline.pristine_policy, evidence.env, zeros=True)
+        blamed = without is not None or (error != same and re.search(MISFIT, error) is not None)
         return [_refused(evidence, keys, error)] if blamed else []
     found = []
     for key in keys:

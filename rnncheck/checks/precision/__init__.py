@@ -1,0 +1,1 @@
+"""What was computed, in how many bits: checks of precision."""

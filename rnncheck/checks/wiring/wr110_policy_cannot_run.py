@@ -1,0 +1,93 @@
+"""The policy raises on the env's own reset, so that nothing can be collected: with the way out.
+
+Checks
+    One sequential step of the policy on the reset of the env that the collector steps.
+
+Why it matters
+    Nothing behind it can be judged. The error's last line rarely says which part of the policy it is about.
+
+Says nothing when
+    the collector acts with it all the same, or another finding of the wiring names the reason (a state or a start
+    flag that the env does not give, or not in the shape that is read).
+
+Fix
+    Follow the way out that is named with the finding.
+
+Example
+    nn.Sequential(MLP(..., out_features=2 * n), NormalParamExtractor())      # one tensor becomes loc and scale
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rnncheck.checks.evidence import Evidence, first_line
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.ways_out import way_out
+from rnncheck.checks.wiring.wr102_missing_init_tracker import run as init_tracker
+from rnncheck.checks.wiring.wr103_missing_state_primer import run as state_primer
+from rnncheck.checks.wiring.wr104_primer_does_not_fit import run as primer_fits
+from rnncheck.pipeline.introspect import CannotStep, part_that_raised
+from rnncheck.results.model import Finding, Severity, Stage
+
+NAMED = (init_tracker, state_primer, primer_fits)
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Whether a step of the policy raises, and nothing else says why."""
+    error = _raised(evidence)
+    if error is None:
+        return Judgement((), 1, "the policy runs one step on the env's reset")
+    if evidence.pipeline.batches:
+        raise Vacuous("the collector acts with it all the same")
+    if any(_finds(evidence, check) for check in NAMED):
+        raise Vacuous("another finding of the wiring names the reason")
+    return Judgement((_finding(evidence, error),), 1)
+
+
+def _raised(evidence: Evidence) -> Exception | None:
+    try:
+        _ = evidence.policy
+    except Skip as skip:
+        if isinstance(skip.__cause__, CannotStep):
+            return skip.__cause__.error
+        raise
+    return None
+
+
+def _finds(evidence: Evidence, check: Callable[[Evidence], Judgement]) -> bool:
+    try:
+        return bool(check(evidence).findings)
+    except (Skip, Vacuous):
+        return False
+
+
+def _finding(evidence: Evidence, error: Exception) -> Finding:
+    pipeline = evidence.pipeline
+    cause, fix = way_out(str(error))
+    part = part_that_raised(error)
+    return Finding(
+        code="WR110",
+        stage=Stage.POLICY,
+        message=f"the policy raises on the env's reset: {first_line(error)}",
+        quantity="steps that raise",
+        measured=1.0,
+        on="one step from the env's reset",
+        bound=0.0,
+        bound_formula="none",
+        passing_bound=1.0,
+        cause=cause,
+        fix=fix,
+        source=pipeline.source(Stage.POLICY),
+        details={"part": part} if part else {},
+    )
+
+
+RULE = Rule(
+    code="WR110",
+    name="policy-cannot-run",
+    severity=Severity.ERROR,
+    stage=Stage.POLICY,
+    run=run,
+    needs=(Stage.ENV, Stage.POLICY),
+)
