@@ -5,13 +5,14 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
 SPEC ?= fixtures/specs/cartpole_dqn.yaml
+N ?= 50
 
 BIN := $(VENV)/bin
 # --without-pip and `pip --python`: systems that ship python3 and pip often leave ensurepip out.
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
 FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all test-versions lint format readme bench-self clean
+.PHONY: verify test test-all test-versions lint format readme bench-self seeds clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -41,6 +42,10 @@ readme: $(VENV)/.installed
 	$(BIN)/rnncheck rule --format markdown > $(VENV)/checks.md
 	sed -e '/<!-- checks -->/,/<!-- \/checks -->/{//!d;}' -e '/<!-- checks -->/r $(VENV)/checks.md' README.md > $(VENV)/README.md
 	cp $(VENV)/README.md README.md
+
+# False alarms: every healthy fixture with N seeds, in one process.
+seeds: $(VENV)/.installed
+	$(BIN)/python benchmarks/seeds.py -n $(N)
 
 bench-self: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_self.py

@@ -79,7 +79,7 @@ FAULTS_ELSEWHERE: dict[str, tuple[set[str], str]] = {
     "rp506_ends_unseen": ({"RP506"}, "q_slices"),
     "rp506_over_the_cursor": ({"RP506"}, "q_ring"),
     "vl603_loss_over_the_end": ({"VL603"}, "q_slices"),
-    "vl603_next_episode": ({"VL603"}, "own_gae"),
+    "vl603_next_episode": ({"VL601", "VL603"}, "own_gae"),
     "vl604_from_zero": ({"VL604"}, "q_slices"),
 }
 ALL_FAULTS = FAULTS | FAULTS_ELSEWHERE

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.training import Sample, samples
+from rnncheck.checks.training import Sample, make_sample, samples
+from rnncheck.errors import StageError
 from rnncheck.pipeline.held import seam
+from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.model import STEP
+from rnncheck.pipeline.modes import SEED, measuring
+from rnncheck.pipeline.replay import draw
 from rnncheck.results.model import Where
 
+MORE_STEPS = 1024  # drawn beyond the training batches where these join nothing
 SHUFFLED = 2.0  # mean length of a stretch of true neighbours below which the steps are taken to be shuffled
 
 
@@ -26,6 +33,11 @@ class Joins:
     shuffled: Tensor  # hardly any two neighbours are neighbours in time
     stretches: Tensor  # two stretches laid end to end
 
+    @property
+    def any(self) -> bool:
+        """Whether there is one, of whatever kind."""
+        return bool((self.over_end | self.over_seam | self.shuffled | self.stretches).any())
+
     def where(self, mask: Tensor) -> Where:
         """The first step of ``mask``."""
         row, step = mask.nonzero()[0].tolist()
@@ -33,21 +45,38 @@ class Joins:
 
 
 def joins(evidence: Evidence) -> list[Joins]:
-    """The unmarked joins of every training batch."""
-    return evidence.once(
-        "joins",
-        lambda: [
-            _joins(number, sample, seam(evidence.pipeline.replay))
-            for number, sample in enumerate(samples(evidence))
-        ],
-    )
+    """The unmarked joins of every training batch, and where there are none of further ones."""
+    return evidence.once("joins", lambda: _all(evidence))
+
+
+def _all(evidence: Evidence) -> list[Joins]:
+    ends = seam(evidence.pipeline.replay)
+    found = [_joins(number, sample, ends) for number, sample in enumerate(samples(evidence))]
+    if not any(item.any for item in found):
+        more = enumerate(_further(evidence), len(found))
+        found += [_joins(number, sample, ends) for number, sample in more]
+    return found
+
+
+def _further(evidence: Evidence) -> Iterator[Sample]:
+    """More draws of the sampler: of a few slices, none may meet a junction that others do."""
+    pipeline, steps = evidence.pipeline, 0
+    section, first = pipeline.spec.replay, next(iter(samples(evidence)), None)
+    if section is None or pipeline.replay is None or pipeline.spec.batch is not None:
+        return
+    while first is not None and STEP in tensor_keys(first.rows) and steps < MORE_STEPS:
+        try:
+            with measuring(recurrent=None, seed=SEED + steps):
+                (drawn,) = draw(section, pipeline.replay, 1)
+        except StageError:  # a sampler that has no more to give
+            return
+        steps += max(1, drawn.numel())
+        yield make_sample(evidence, drawn)
 
 
 def crosses(evidence: Evidence) -> bool:
     """Whether some training batch joins steps without a mark, in whatever way."""
-    return any(
-        bool((j.over_end | j.over_seam | j.shuffled | j.stretches).any()) for j in joins(evidence)
-    )
+    return any(item.any for item in joins(evidence))
 
 
 def _joins(number: int, sample: Sample, ends: list[tuple[int, int]]) -> Joins:

@@ -12,18 +12,21 @@ from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, around_estimator
 from rnncheck.pipeline.hooks import Parts
+from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.tamper import present
 from rnncheck.results.model import Stage
 
 ENDS = ("done", "terminated", "truncated")
 
 
 def endless(call: Any, td: TensorDictBase, parts: Parts) -> Any:
-    held = {name: td.get(("next", name)) for name in ENDS if ("next", name) in td.keys(True)}
-    for name, flag in held.items():
-        td.set(("next", name), torch.zeros_like(flag))
+    held = {key: td.get(key) for key in tensor_keys(td) if key[0] == "next" and key[-1] in ENDS}
+    for key, flag in held.items():
+        td.set(key, torch.zeros_like(flag))
     out = call(td)
-    for name, flag in held.items():
-        out.set(("next", name), flag)
+    for one in (td, out):
+        for key in present(one, held) if isinstance(one, TensorDictBase) else ():
+            one.set(key, held[key])
     return out
 
 

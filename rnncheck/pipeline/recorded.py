@@ -159,22 +159,27 @@ class Recording:
         broken = self._broken(rows)
         for row, step in (broken & ~rows.done[:, :-1]).nonzero().tolist():
             rows.joints[row, step + 1] = self._begins_or_cut(rows, row, step + 1)
-        for row, step in self._rows_met(rows):
+        for row, step in self._rows_met(number):
             rows.joints[row, step] = Joint.CUT
         for row in range(count):
             rows.joints[row, 0] = self._first_joint(number, row)
 
-    def _rows_met(self, rows: Rows) -> list[tuple[int, int]]:
-        """Steps behind a done that go on from the batch before, state and all: another row begins there."""
-        if self.traj_ids(rows) is not None:
-            return []
+    def _rows_met(self, number: int) -> list[tuple[int, int]]:
+        """Steps behind a done that go on from a batch before, state and all: another row begins there."""
+        rows = self.batches[number]
         places = ((rows.joints == Joint.AFTER_DONE) & rows.valid).nonzero().tolist()
-        return [
-            (row, step)
-            for row, step in places
-            if not self._is_fresh(rows, row, step)
-            and self._goes_on_from_any(rows, row, step, (*self.steady, *self.subject.carry))
-        ]
+        goes_on = self._row_goes_on if self.traj_ids(rows) is None else self._trajectory_goes_on
+        return [(row, step) for row, step in places if goes_on(number, row, step)]
+
+    def _row_goes_on(self, number: int, row: int, step: int) -> bool:
+        rows, keys = self.batches[number], (*self.steady, *self.subject.carry)
+        fresh = self._is_fresh(rows, row, step)
+        return not fresh and self._goes_on_from_any(rows, row, step, keys)
+
+    def _trajectory_goes_on(self, number: int, row: int, step: int) -> bool:
+        """Its number was met before, and it takes up what was left there."""
+        places = self._of_trajectory(number, row, step)
+        return any(self._follows(place, self.batches[number], row, step) for place in places)
 
     def _broken(self, rows: Rows) -> Tensor:
         """``[rows, steps - 1]``: the step is not its neighbour's successor."""
@@ -242,10 +247,10 @@ class Recording:
             follows = flag is None or not bool(flag[row, 0])
         return place if follows and ids is None else None
 
-    def _of_trajectory(self, number: int, row: int) -> list[Place]:
-        """The last steps, in the batches before ``number``, of trajectories with the number that ``row`` begins with."""
+    def _of_trajectory(self, number: int, row: int, step: int = 0) -> list[Place]:
+        """The last steps, in the batches before ``number``, of trajectories with the number that the step has."""
         ids = self.traj_ids(self.batches[number])
-        known = [] if ids is None else self._seen.get(int(ids[row, 0]), [])
+        known = [] if ids is None else self._seen.get(int(ids[row, step]), [])
         return [place for place in reversed(known) if place[0] < number]
 
     def _last_places(self) -> dict[int, list[Place]]:
@@ -267,10 +272,10 @@ class Recording:
         place = next((one for one in places if self._follows(one, rows, 0)), None)
         return place is not None and place[0] < number - 1
 
-    def _follows(self, place: Place, rows: Rows, row: int) -> bool | None:
-        """Whether the first step of ``row`` holds what ``place`` handed on; None when nothing tells."""
+    def _follows(self, place: Place, rows: Rows, row: int, step: int = 0) -> bool | None:
+        """Whether a step of ``row``, the first, holds what ``place`` handed on; None when nothing tells."""
         earlier = self.batches[place[0]].data[place[1], place[2]]
-        first, verdicts = rows.data[row, 0], []
+        first, verdicts = rows.data[row, step], []
         for key in self.steady:
             after, here = earlier.get(next_key(key), None), first.get(key, None)
             if after is not None and here is not None and after.shape == here.shape:

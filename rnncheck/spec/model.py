@@ -142,7 +142,7 @@ class OverrideSpec(Strict):
     kind: Literal["LSTM", "GRU"] | None = None
 
 
-Compiling = Bool | Literal["eager", "default", "reduce-overhead", "fullgraph"]
+Compiling = Literal[False, True, "eager", "default", "reduce-overhead", "fullgraph"]
 Rule = dict[str, Any]  # field of a cell -> the value, or the list of values, that it may have
 
 

@@ -147,7 +147,8 @@ def _wanted(at: Path, kind: str, context: dict[str, Any]) -> str:
         bound = context[key]
         return f"{words} {int(bound) if bound == int(bound) else bound}"
     if kind == "literal_error":
-        return str(context["expected"]).replace("'", "")
+        said = str(context["expected"]).replace("'", "")
+        return said.replace("False", "false").replace("True", "true")  # as YAML writes them
     if at == ("device",) and kind == "string_pattern_mismatch":
         return "cpu, cuda, cuda:N or auto"
     if kind == "string_too_short":

@@ -137,7 +137,7 @@ BROKEN = {
     "trajectories": (spec(f"{COLLECTOR}, split_trajs: true", UNPRIMED), NO_MEMORY),
     "no next observations": (spec(f"{COLLECTOR}, compact_obs: true", UNPRIMED), NO_MEMORY),
     "joined rows": (spec(own("joined_rows", mark=False), ROWS), {"CL405", "CL406"}),
-    "recurrent mode": (spec(own("in_recurrent_mode"), ROWS), {"CL402", "CL406"}),
+    "recurrent mode": (spec(own("in_recurrent_mode"), ROWS), {"CL401", "CL402", "CL406"}),
     "another policy": (spec(own("own_policy", loaded=False)), {"CL402", "CL406"}),
 }
 
@@ -175,9 +175,9 @@ def test_a_state_that_the_env_does_not_give_is_a_finding_in_a_module_list_too(
     folder: Path, size: int, code: str | None
 ) -> None:
     env = f'env: {{factory: "collectors:make_env", size: {size}}}\n'
-    first, rest = '{factory: "collectors:make_embedding"}', POLICY.splitlines()[3:]
-    policy = "\n".join([*POLICY.splitlines()[:2], f"    - {first}", *rest, ""])
-    policy = policy.replace("features", "embed")
+    lines = POLICY.splitlines(keepends=True)
+    lines[2] = '    - {factory: "collectors:make_embedding"}\n'
+    policy = "".join(lines).replace("[features]", "[embed]")
     done = verify(folder, spec(COLLECTOR, env, policy), "--select", "WR")
     assert failed(done) == ({code} if code else set())
 

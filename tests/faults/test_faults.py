@@ -146,7 +146,7 @@ REASONS = [
     (SMALL, "shared-key", "no second recurrent module"),
     (SMALL, "sequential-loss", "no loss stage"),
     (SMALL, "advantage-over-done", "no advantage stage"),
-    (SMALL, "slices-unmarked", "no replay stage"),
+    (SMALL, "slices-unmarked", "no replay and no batch and no loss stage"),
 ]
 
 
@@ -233,6 +233,45 @@ def test_every_fault_that_applies_to_a_healthy_spec_is_caught(name: str) -> None
     done = list(attempts(spec, faults(), healthy))
     assert not [one for one in done if one.ending is Ending.MISSED]
     assert sum(one.ending is Ending.CAUGHT for one in done) >= 20
+
+
+# A stock actor and critic, an own loss on a stock memory, and everything by hand under nested names.
+TRAINING_HEALTHY = ["ppo_two_memories", "pendulum_ddpg", "nested_rows"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAINING_HEALTHY)
+def test_every_fault_that_applies_to_a_training_step_is_caught(name: str) -> None:
+    spec = load_spec(ROOT / "fixtures" / "training" / f"{name}.yaml")
+    healthy = look_at_health(spec)
+    assert healthy.exit_code is ExitCode.VERIFIED
+    done = list(attempts(spec, faults(), healthy))
+    assert not [one for one in done if one.ending is Ending.MISSED]
+    assert sum(one.ending is Ending.CAUGHT for one in done) >= 40
+
+
+# A fault that one pipeline gives no hold for has one in another.
+ELSEWHERE = [
+    ("ppo_two_memories", "one-state-crosses-reset", {"BD301"}),  # in the critic alone
+    ("ppo_two_memories", "shared-key", {"WR106"}),  # an LSTM's h under a GRU's key
+    ("pendulum_ddpg", "next-flag-false", {"LS701"}),  # the loss marks its next pass itself
+    ("pendulum_ddpg", "loss-joins-segments", {"LS701"}),  # a loss that gives one number
+    ("nested_rows", "next-flag-false", {"VL601"}),  # so does the estimator
+    ("nested_rows", "sequential-estimator", {"VL604"}),  # which writes no value
+    ("nested_rows", "primer-missing", {"WR103"}),  # inside the envs that stand side by side
+    ("q_rows", "loss-over-done", {"VL603"}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("spec", "name", "by"), ELSEWHERE)
+def test_a_fault_finds_its_hold(spec: str, name: str, by: set[str]) -> None:
+    loaded, (fault,) = (
+        load_spec(ROOT / "fixtures" / "training" / f"{spec}.yaml"),
+        select_faults([name]),
+    )
+    (done,) = attempts(loaded, [fault], look_at_health(loaded))
+    assert (done.ending, set(done.by)) == (Ending.CAUGHT, by)
 
 
 @pytest.mark.slow

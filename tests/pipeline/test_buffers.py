@@ -29,7 +29,7 @@ policy:
     - {{use: LSTMModule, in_key: observation, out_key: embed, hidden_size: 4}}
     - {{use: MLP, in_keys: [embed], out_keys: [action_value], num_cells: [], out_features: auto}}
     - {{use: QValueModule}}
-collect: {{use: Collector, frames_per_batch: {frames}, batches: {batches}}}
+collect: {{use: Collector, frames_per_batch: {frames}, batches: {batches}, track_policy_version: {tracked}}}
 replay:
   batch_size: 16
 """
@@ -52,9 +52,16 @@ def parts(text: str) -> str:
     return "\n".join(lines)
 
 
-def run(folder: Path, replay: str, workers: int = 1, batches: int = 2, frames: int = 48) -> Run:
+def run(
+    folder: Path,
+    replay: str,
+    workers: int = 1,
+    batches: int = 2,
+    frames: int = 48,
+    tracked: str = "false",
+) -> Run:
     path = folder / "rnncheck.yaml"
-    text = SPEC.format(workers=workers, batches=batches, frames=frames)
+    text = SPEC.format(workers=workers, batches=batches, frames=frames, tracked=tracked)
     if "batch_size" in replay:
         text = text.replace("  batch_size: 16\n", "")
     path.write_text(text + parts(replay) + "\n")
@@ -169,6 +176,11 @@ def test_priorities_are_judged_or_the_extension_is_named(tmp_path: Path, name: s
     errors = [stage.detail for stage in found.stages if stage.outcome is Outcome.ERROR]
     assert all(COMPILED in error for error in errors)
     assert errors or failed(found) <= {"RP502"}
+
+
+def test_staleness_is_judged_where_the_collector_tracks_versions(tmp_path: Path) -> None:
+    found = run(tmp_path, f"storage: {FLAT}, sampler: StalenessAwareSampler", tracked="true")
+    assert failed(found) == {"RP502"}
 
 
 @pytest.mark.parametrize("replay", WRONG)

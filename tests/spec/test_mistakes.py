@@ -31,7 +31,7 @@ MISTAKES = [
     ("verify: {select: WR}", 10, 'verify.select must be a list, not "WR"', "write [WR]"),
     ("verify: {select: [1]}", 19, "verify.select.0 must be text, not 1", ""),
     ("bench: {shapes: [{batch: 0}]}", 19, "bench.shapes.0.batch must be at least 1", ""),
-    ("bench: {compile: [maybe]}", 19, "bench.compile.0 must be true or false", ""),
+    ("bench: {compile: [maybe]}", 19, "bench.compile.0 must be false, true, eager", ""),
     ("gate: {budget: []}", 8, "unknown key 'gate.budget'", "did you mean 'budgets'?"),
     ("collect: 3", 1, "collect: expected a component, not 3", ""),
     ("collect: [Collector]", 1, 'expected a component, not ["Collector"]', ""),
@@ -160,7 +160,7 @@ def test_the_sentence_is_whole(refuse: Any, base: str) -> None:
     (error,) = refuse(base + "verify: {stepz: 3}\n")
     assert str(error).splitlines() == [
         "spec.yaml:5:10: unknown key 'verify.stepz'",
-        "  accepted: select, ignore, steps, timeout, strict",
+        "  accepted: select, ignore, steps, timeout, drift, strict, backends",
         "  did you mean 'steps'?",
     ]
 

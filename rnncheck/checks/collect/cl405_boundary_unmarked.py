@@ -21,14 +21,14 @@ Example
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.pipeline.recorded import Joint, Rows
+from rnncheck.pipeline.recorded import Joint, Recording, Rows
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 KINDS = {
@@ -61,7 +61,7 @@ def run(evidence: Evidence) -> Judgement:
         flag = recording.flag(rows)
         if flag is not None:
             compared += int(rows.valid.sum())
-            wrong += judge(number, rows, flag)
+            wrong += judge(number, rows, flag, inside=_rows_inside(recording, rows))
     if not compared:
         raise Vacuous("the data holds no start flag")
     findings = [
@@ -70,8 +70,15 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), compared, f"{compared} start flags are right")
 
 
-def judge(number: int, rows: Rows, flag: Tensor) -> Iterator[Wrong]:
-    """What is wrong with the flags of one batch."""
+def _rows_inside(recording: Recording, rows: Rows) -> list[int]:
+    """Rows that go on from inside a row of an earlier batch: several were joined, so that their starts are marked."""
+    places = [(row, place) for row, place in enumerate(rows.where_before) if place is not None]
+    ends = [recording.batches[place[0]].valid[place[1]].nonzero().max() for _, place in places]
+    return [row for (row, place), end in zip(places, ends, strict=True) if place[2] < int(end)]
+
+
+def judge(number: int, rows: Rows, flag: Tensor, inside: Sequence[int] = ()) -> Iterator[Wrong]:
+    """What is wrong with the flags of one batch; those of the rows ``inside`` may be marked."""
     masks = {
         "done": (rows.joints == Joint.AFTER_DONE) & ~flag,
         "begin": (rows.joints == Joint.BEGINS) & ~flag,
@@ -79,6 +86,7 @@ def judge(number: int, rows: Rows, flag: Tensor) -> Iterator[Wrong]:
         "extra": (rows.joints == Joint.CONTINUES) & flag,
     }
     masks["joint"][:, 0] = False
+    masks["extra"][list(inside), 0] = False
     for kind, mask in masks.items():
         if bool((mask & rows.valid).any()):
             yield Wrong(kind, number, mask & rows.valid)

@@ -31,6 +31,7 @@ from rnncheck.checks.burnin import burn_in, opens_with_stored, reaches
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.lossrun import each_sample
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.training import samples
 from rnncheck.checks.warmup import WarmUp, warm_ups
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject import Carrier
@@ -46,6 +47,7 @@ MODE = "run it in recurrent mode: `with set_recurrent_mode(True): ...`, or modul
 def run(evidence: Evidence) -> Judgement:
     """What makes the batches, then the loss."""
     compared, reason = 0, ""
+    samples(evidence)  # where there are none, their absence is the reason
     for one in warm_ups(evidence):
         try:
             finding = _judged(evidence, one)

@@ -25,11 +25,11 @@ from torch import Tensor
 
 from rnncheck.checks.estimates import batches, estimator_of, per_step
 from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.isolation import Leak, leaks, segments_of, without_memory
-from rnncheck.checks.lossrun import memoryless
+from rnncheck.checks.isolation import Elements, Leak, leaks, observed, segments_of, without_memory
+from rnncheck.checks.lossrun import changed_batch, memoryless
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.checks.training import Sample
-from rnncheck.numerics.difference import Difference
+from rnncheck.numerics.difference import Difference, gap
 from rnncheck.pipeline.compat import installed, joins_rows
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
@@ -66,13 +66,32 @@ def estimator_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], boo
         return [], alive
     alone = without_memory(outputs)
     twin, _ = leaks(evidence, sample, lambda td: alone(memoryless(sample, td)), tolerance=ROUNDING)
-    natural = {leak.name for leak in twin} if _couples_all(twin, sample) else set[str]()
+    natural = _forwards(evidence, sample, alone) if _couples_all(twin) else set[str]()
     return [leak for leak in found if leak.name not in natural], alive
 
 
-def _couples_all(twin: list[Leak], sample: Sample) -> bool:
+def _couples_all(twin: list[Leak]) -> bool:
     """A normalisation over the batch changes (nearly) every step; a bootstrap over an end changes a few."""
     return any(leak.count > 0.5 * leak.of for leak in twin)
+
+
+def _forwards(evidence: Evidence, sample: Sample, outputs: Elements) -> set[str]:
+    """What most later steps of the memoryless twin change in with the first segments: it couples by nature.
+
+    A sum of rewards that runs over an end goes backwards in time only.
+    """
+    segments = segments_of(sample)
+    first = segments == segments[:, :1]
+    changed = changed_batch(sample, first & sample.valid, observed(evidence, sample))
+    before, after = (outputs(memoryless(sample, td)) for td in (sample.td, changed))
+    watch, found = ~first & sample.valid, set[str]()
+    for name, old in before.items():
+        if name in after and after[name].shape == old.shape:
+            limit = ROUNDING * float(old.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+            moved = gap(after[name], old).flatten(2).amax(-1) > limit
+            if int((moved & watch).sum()) > 0.5 * int(watch.sum()):
+                found.add(name)
+    return found
 
 
 def _finding(evidence: Evidence, sample: Sample, number: int, found: list[Leak]) -> Finding:
