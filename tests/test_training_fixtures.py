@@ -71,7 +71,7 @@ FAULTS: dict[str, tuple[set[str], str]] = {
     "gr801_graph_cut": ({"GR801", "GR805"}, "own_cell"),
     "gr802_not_finite": ({"GR802", "GR804"}, "q_safe_root"),
     "gr803_parameter_without_gradient": ({"GR803"}, "q_rows"),
-    "gr804_does_not_learn": ({"GR804"}, "q_next_reward"),
+    "gr804_does_not_learn": ({"GR804"}, "q_rows"),
     "gr805_short_horizon": ({"GR805"}, "q_rows"),
 }
 # The same faults elsewhere, in a loss or estimator of one's own.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rnncheck.errors import StageError
+from rnncheck.errors import Place, StageError
 from rnncheck.pipeline.frames import passed_through, read_frame
 from rnncheck.pipeline.inside import states_in
 from rnncheck.pipeline.keys import tensor_keys
@@ -108,7 +108,7 @@ def cannot_run(code: str, pipeline: Pipeline, stage: Stage, failure: StageError)
         passing_bound=1.0,
         cause=cause,
         fix=fix,
-        source=raised_at(pipeline, stage, failure),
+        source=raised_at(pipeline, stage, failure.place),
     )
 
 
@@ -127,9 +127,8 @@ def _held_back(pipeline: Pipeline, stage: Stage, message: str) -> tuple[str, str
     )
 
 
-def raised_at(pipeline: Pipeline, stage: Stage, failure: StageError) -> Source:
+def raised_at(pipeline: Pipeline, stage: Stage, place: Place | None) -> Source:
     """The user's own line where there is one, else the stage's."""
-    place = failure.place
     if place is None:
         return pipeline.source(stage)
     frame = read_frame(place.path, place.line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -239,11 +240,17 @@ def test_every_fault_that_applies_to_a_healthy_spec_is_caught(name: str) -> None
 TRAINING_HEALTHY = ["ppo_two_memories", "pendulum_ddpg", "nested_rows"]
 
 
+@cache
+def training(name: str) -> tuple[Spec, Run]:
+    """A spec of the training path and its healthy run."""
+    spec = load_spec(ROOT / "fixtures" / "training" / f"{name}.yaml")
+    return spec, look_at_health(spec)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINING_HEALTHY)
 def test_every_fault_that_applies_to_a_training_step_is_caught(name: str) -> None:
-    spec = load_spec(ROOT / "fixtures" / "training" / f"{name}.yaml")
-    healthy = look_at_health(spec)
+    spec, healthy = training(name)
     assert healthy.exit_code is ExitCode.VERIFIED
     done = list(attempts(spec, faults(), healthy))
     assert not [one for one in done if one.ending is Ending.MISSED]
@@ -266,11 +273,9 @@ ELSEWHERE = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("spec", "name", "by"), ELSEWHERE)
 def test_a_fault_finds_its_hold(spec: str, name: str, by: set[str]) -> None:
-    loaded, (fault,) = (
-        load_spec(ROOT / "fixtures" / "training" / f"{spec}.yaml"),
-        select_faults([name]),
-    )
-    (done,) = attempts(loaded, [fault], look_at_health(loaded))
+    (fault,) = select_faults([name])
+    loaded, healthy = training(spec)
+    (done,) = attempts(loaded, [fault], healthy)
     assert (done.ending, set(done.by)) == (Ending.CAUGHT, by)
 
 

@@ -244,3 +244,8 @@ def test_closing_leaves_no_trace(bench, own_text, tmp_path):
     builder.close()
     assert sys.path == path
     assert multiprocessing.active_children() == []
+
+
+def test_no_action_space_is_the_same_as_none_said(bench, dqn_text):
+    pipeline = bench.build(dqn_text, "- QValueModule", "- {use: QValueModule, action_space: null}")
+    assert pipeline.batches[0]["action"].shape == (40,)

@@ -51,6 +51,7 @@ def error_of(bench, text: str, *swap: str) -> UserError:
         ("hidden_size: 6", "hidden_size: 6, recurrent_backend: skan", 12, ["skan"]),
         ("hidden_size: 6", "hidden_size: 6, recurrent_compute_dtype: float46", 12, ["'float64'"]),
         ("num_cells: [8]", "num_cells: [8], activation_class: Tan", 11, ["'Tanh'"]),
+        ("num_cells: [8]", "num_cells: [8], num_cels: [8]", 11, ["did you mean 'num_cells'"]),
         ("out_features: 8", "out_features: auto", 11, ["only the last layer"]),
         ("out_features: auto", "out_features: 3", 14, ["reads 3 values", "2 actions"]),
         ("    - QValueModule\n", "", 10, ["never writes 'action'"]),

@@ -9,7 +9,9 @@ Why it matters
     cuts one in two.
 
 Says nothing when
-    the data holds no start flag (WR102). A batch that begins in the middle of a trajectory needs no mark there.
+    the data holds no start flag (WR102). A batch that begins in the middle of a trajectory needs no mark there, and
+    where rows are joined end to end a mark at their starts is right though the trajectory goes on. Of data that the
+    collector wrote into the replay buffer the stretches are judged, not where one is stored behind another (RP501).
 
 Fix
     Write ``is_init`` with InitTracker on the env that the collector steps, and mark the first step of every row,

@@ -3,6 +3,7 @@
 Checks
     Where the policy takes over from a random policy in the middle of a trajectory, its first stored state must be
     the one that the policy would have had after those steps. (Zero states stored with the random steps are fine.)
+    Random are the collector's ``init_random_frames`` and batches without the outputs that the policy leaves in others.
 
 Why it matters
     A random action writes no state: the policy goes on in the middle of an episode from the initial state, or from

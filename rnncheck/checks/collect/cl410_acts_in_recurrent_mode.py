@@ -37,7 +37,7 @@ def run(evidence: Evidence) -> Judgement:
         return Judgement((), len(evidence.pipeline.batches), "the collection runs")
     if not re.search(NO_TIME, failure.message):
         raise Vacuous("the collection raises for another reason")
-    source = raised_at(evidence.pipeline, Stage.COLLECT, failure)
+    source = raised_at(evidence.pipeline, Stage.COLLECT, failure.place)
     return Judgement((_finding(failure.message, source),), 1)
 
 

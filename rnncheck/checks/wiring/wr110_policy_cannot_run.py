@@ -23,13 +23,15 @@ from collections.abc import Callable
 
 from rnncheck.checks.evidence import Evidence, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.ways_out import way_out
+from rnncheck.checks.ways_out import UNKNOWN, raised_at, way_out
 from rnncheck.checks.wiring.wr102_missing_init_tracker import run as init_tracker
 from rnncheck.checks.wiring.wr103_missing_state_primer import run as state_primer
 from rnncheck.checks.wiring.wr104_primer_does_not_fit import run as primer_fits
+from rnncheck.pipeline.frames import describe
 from rnncheck.pipeline.introspect import CannotStep, part_that_raised
 from rnncheck.results.model import Finding, Severity, Stage
 
+OWN = "make policy(env.reset()) run on its own first: the part and the line are named here"
 NAMED = (init_tracker, state_primer, primer_fits)
 
 
@@ -65,6 +67,8 @@ def _finds(evidence: Evidence, check: Callable[[Evidence], Judgement]) -> bool:
 def _finding(evidence: Evidence, error: Exception) -> Finding:
     pipeline = evidence.pipeline
     cause, fix = way_out(str(error))
+    if (cause, fix) == UNKNOWN:
+        cause, fix = "the policy's own code does not take what the env's reset gives", OWN
     part = part_that_raised(error)
     return Finding(
         code="WR110",
@@ -78,7 +82,7 @@ def _finding(evidence: Evidence, error: Exception) -> Finding:
         passing_bound=1.0,
         cause=cause,
         fix=fix,
-        source=pipeline.source(Stage.POLICY),
+        source=raised_at(pipeline, Stage.POLICY, describe(error).place),
         details={"part": part} if part else {},
     )
 
