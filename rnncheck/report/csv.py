@@ -1,14 +1,16 @@
-"""A sweep's cells as CSV: one line a cell, numbers in SI units, for a spreadsheet or pandas."""
+"""CSV for a spreadsheet or pandas: one line a cell of a sweep, in SI units, or one a check and finding."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from typing import Any
 
+from rnncheck.report import text
 from rnncheck.report.sweep import results_of
 from rnncheck.results.cells import CellResult
-from rnncheck.results.model import Run
+from rnncheck.results.model import CheckResult, Finding, Run
 
 COLUMNS = (
     "key", "phase", "target", "variant", "batch", "steps", "resets", "overrides", "status", "reason",
@@ -18,14 +20,48 @@ COLUMNS = (
 )  # fmt: skip
 
 
+CHECKED = ("code", "name", "severity", "stage", "outcome", "reason", "message", "key", "measured", "bound", "fix", "at")  # fmt: skip
+
+
 def render(run: Run) -> str:
-    """The cells, with a head line."""
+    """The cells where there are any, else the checks; with a head line."""
+    rows = [_row(result) for result in results_of(run)]
+    if rows:
+        return _table(COLUMNS, rows)
+    return _table(CHECKED, [line for check in run.checks for line in _lines(check)])
+
+
+def _table(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
     out = StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()
-    for result in results_of(run):
-        writer.writerow(_row(result))
+    writer.writerows(rows)
     return out.getvalue()
+
+
+def _lines(check: CheckResult) -> Iterator[dict[str, Any]]:
+    """A line for each finding, or one for a check without."""
+    head = {
+        "code": check.code,
+        "name": check.name,
+        "severity": str(check.severity),
+        "stage": str(check.stage),
+        "outcome": str(check.outcome),
+        "reason": text.clean(check.reason),
+    }
+    for finding in check.findings or (None,):
+        yield head if finding is None else {**head, **_found(finding)}
+
+
+def _found(finding: Finding) -> dict[str, Any]:
+    return {
+        "message": text.clean(finding.message),
+        "key": text.clean(finding.key),
+        "measured": finding.measured,
+        "bound": finding.bound,
+        "fix": text.clean(finding.fix),
+        "at": text.clean(text.at(finding.source)),
+    }
 
 
 def _row(result: CellResult) -> dict[str, Any]:

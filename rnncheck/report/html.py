@@ -25,7 +25,9 @@ def render(run: Run) -> str:
 
 def _content(run: Run) -> dict[str, Any]:
     return {
-        "title": f"rnncheck: {text.VERDICTS[run.verdict]}" if run.checks else "rnncheck bench",
+        "title": f"rnncheck: {text.VERDICTS[run.verdict]}"
+        if run.command != "bench"
+        else "rnncheck bench",
         "header": text.header(run),
         "verdict": text.verdict(run),
         "failed": run.exit_code != 0,

@@ -48,7 +48,7 @@ def test_validate_reports_every_mistake(spec: Path) -> None:
     assert done.stderr.splitlines() == [
         'error: rnncheck.yaml:6:1: seed must be a whole number, not "x"',
         "error: rnncheck.yaml:7:10: unknown key 'verify.stepz'",
-        "  accepted: select, ignore, steps, timeout, strict",
+        "  accepted: select, ignore, steps, timeout, drift, strict, backends",
         "  did you mean 'steps'?",
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import html
 import json
 import re
 from collections.abc import Callable
@@ -100,6 +102,16 @@ def from_console(out: str) -> Said:
     return {code: outcome for outcome, code in rows}, len(findings), last.partition(":")[0]
 
 
+def from_html(out: str) -> Said:
+    page = html.unescape(
+        re.sub(r"<script.*?</script>|<style>.*?</style>", "", out, flags=re.DOTALL)
+    )
+    rows = rf'<td class="n">([A-Z]{{2}}\d{{3}}).*?</td><td class="[^"]*">({OUTCOMES})</td>'
+    findings = re.findall(r'<h2 class="bad">[A-Z]{2}\d{3} ', page)
+    title = re.search(r"<h1>rnncheck: ([^<]*)</h1>", page)
+    return dict(re.findall(rows, page)), len(findings), title[1] if title else ""
+
+
 READERS: dict[str, Callable[[str], Said]] = {
     "json": from_json,
     "jsonl": from_jsonl,
@@ -107,11 +119,12 @@ READERS: dict[str, Callable[[str], Said]] = {
     "sarif": from_sarif,
     "markdown": from_markdown,
     "console": from_console,
+    "html": from_html,
 }
 
 
 def test_every_format_has_a_reader() -> None:
-    assert set(READERS) | {"github"} == set(FORMATS)
+    assert set(READERS) | {"github", "csv"} == set(FORMATS)
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -119,6 +132,14 @@ def test_every_format_has_a_reader() -> None:
 def test_it_says_what_the_run_says(form: str, name: str) -> None:
     said = READERS[form](render(RUNS[name], form))
     assert said == truth(RUNS[name])
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_csv_has_every_check_and_finding(name: str) -> None:
+    rows = list(csv.DictReader(render(RUNS[name], "csv").splitlines()))
+    outcomes, findings, _ = truth(RUNS[name])
+    assert {row["code"]: row["outcome"] for row in rows} == outcomes
+    assert sum(bool(row["message"]) for row in rows) == findings
 
 
 @pytest.mark.parametrize("name", RUNS)
