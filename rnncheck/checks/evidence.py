@@ -34,6 +34,7 @@ class Evidence:
         self.pipeline = pipeline
         self.thorough = thorough
         self.rounded = 0.0  # the largest change that a check found to be rounding alone
+        self.remarks: list[str] = []  # what the user should read although a check passed
         self._memo: dict[object, tuple[object, Exception | None]] = {}
 
     def once(self, name: object, make: Callable[[], T]) -> T:

@@ -76,5 +76,7 @@ def ask(pipeline: Pipeline, rules: Sequence[Rule], *, thorough: bool) -> Iterato
     evidence = Evidence(pipeline, thorough=thorough)
     try:
         yield from run_rules(rules, evidence)
+        for text in evidence.remarks:
+            yield Notice(text)
     finally:
         evidence.close()

@@ -47,6 +47,14 @@ def verify(
     return done.returncode, {one["code"]: one for one in found["checks"]}, done.stderr
 
 
+def test_who_names_backends_is_told_in_the_report_which_ran(rnncheck: Any, tmp_path: Path) -> None:
+    (tmp_path / "rnncheck.yaml").write_text(SPEC.replace("MORE", ""), encoding="utf-8")
+    done = rnncheck("verify", "--select", "EQ207", "--backends", "pad,scan", cwd=tmp_path)
+    assert "backends: pad, scan on the CPU: " in done.stdout
+    plain = rnncheck("verify", "--select", "EQ207", cwd=tmp_path)
+    assert "backends: " not in plain.stdout
+
+
 def test_named_backends_are_run_and_what_cannot_is_said(rnncheck: Any, tmp_path: Path) -> None:
     code, checks, _ = verify(
         rnncheck,

@@ -67,6 +67,8 @@ def run(evidence: Evidence) -> Judgement:
         else:
             right.append(label)
     note = summary(made)
+    if evidence.pipeline.spec.verify.backends:  # who names backends is told which of them ran
+        evidence.remarks.append(f"backends: {note}")
     if findings and not evidence.pipeline.spec.verify.backends:
         already_said(evidence, OTHERS)
     if not compared and not findings:
