@@ -25,6 +25,12 @@ def test_a_seed_that_was_blamed_passes(name: str, seed: int, code: str) -> None:
     assert [check.outcome for check in run.checks] == [Outcome.PASSED]
 
 
+def test_episodes_of_one_step_fail_nothing() -> None:
+    path, once = FIXTURES / "training" / "q_slices.yaml", ["env.transforms.1.max_steps=1"]
+    run = rnncheck.verify(path, overrides=once, select=["GR", "LS", "RP"])
+    assert {check.code for check in run.checks if check.outcome is Outcome.FAILED} == set()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 4))
 @pytest.mark.parametrize("name", HEALTHY)

@@ -8,7 +8,8 @@ Why it matters
     Recurrent weights without a gradient stay as they were initialised; everything else learns around them.
 
 Says nothing when
-    the parameters are frozen (``requires_grad`` is false), the loss holds no module, or all gradients vanish.
+    the parameters are frozen (``requires_grad`` is false), the loss holds no module, all gradients vanish, or every
+    episode has one step.
 
 Fix
     Give the loss the module that acts, and do not detach its output.
@@ -24,6 +25,7 @@ import torch
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.lossrun import copied, each_sample, loss_of, run_loss
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.training import Sample
 from rnncheck.pipeline.reached import recurrent_parameters
 from rnncheck.results.model import Finding, Severity, Stage
 
@@ -47,10 +49,19 @@ def run(evidence: Evidence) -> Judgement:
     if not largest:
         raise Vacuous("the loss trains no recurrent parameter of its own")
     silent = [name for name, size in largest.items() if size == 0.0]
+    if silent and not any(_goes_on(sample) for _, sample in each_sample(evidence)):
+        raise Vacuous(
+            "every step of the training batches begins an episode: there is no memory yet"
+        )
     if len(silent) == len(largest) and others == 0.0:
         raise Vacuous("the loss has no gradient at all")
     findings = (_finding(evidence, silent, len(largest)),) if silent else ()
     return Judgement(findings, len(largest), f"{len(largest)} recurrent parameters get a gradient")
+
+
+def _goes_on(sample: Sample) -> bool:
+    """Some step is not the first of its episode, so that a state reaches the weights that read it."""
+    return bool((sample.valid & ~sample.trajectory_start()).any())
 
 
 def _finding(evidence: Evidence, silent: list[str], of: int) -> Finding:
