@@ -5,7 +5,7 @@ from __future__ import annotations
 from rnncheck.numerics.statistics import drift, spread
 from rnncheck.results.cells import Samples, Timing
 
-FEW_SAMPLES = 12
+FEW_SAMPLES = 8  # their whole range is a 99 % interval of the median
 UNSTEADY = 0.25  # interquartile range over the median
 DRIFTING = 0.05  # last third against the first
 SHORT = 20e-6  # seconds: a call that the loop around it blurs

@@ -29,6 +29,10 @@ from rnncheck.results.cells import (
 )
 
 MIN_ROUNDS = 16
+SLOW, SLOW_ROUNDS = 0.5, 8  # seconds of a call from which so many rounds do
+SETTLED = (
+    3.0  # seconds of rounds before which no interval is believed: the machine drifts over seconds
+)
 LOOK = 4  # rounds between two looks at the intervals
 REACHED, SPENT = "interval reached", "budget spent"
 
@@ -85,8 +89,8 @@ class Group:
         self._spent = 0.0  # seconds in rounds
         self._timed = 0.0  # seconds of them inside samples
         self._own_cpu = 0.0
-        self._before = usage()
-        self._stopped = SPENT
+        self._cpu_before = 0.0  # of this process
+        self._before = self._after = usage()
 
     @property
     def overhead(self) -> float:
@@ -149,20 +153,27 @@ class Group:
     # --- rounds ----------------------------------------------------------------------------------
 
     def _measure(self) -> Iterator[str]:
-        self._before = usage()
-        while living := [one for one in self._cells if one.alive]:
-            if self._round >= MIN_ROUNDS and self._round % LOOK == 0:
-                wide = [one for one in living if not self._narrow(one)]
-                yield f"{len(living) - len(wide)} of {len(living)} intervals are narrow enough"
-                if not wide:
-                    self._stopped = REACHED
-                    break
+        """Rounds until every interval is narrow; a cell whose own is leaves the rounds, the reference stays to the last."""
+        self._before, self._cpu_before = usage(), time.process_time()
+        wide = [one for one in self._cells if one.alive]
+        while wide:
             if self._spent >= self._limits.budget and self._round >= MIN_ROUNDS // 4:
                 break
-            self._one_round(living)
+            self._one_round([one for one in self._cells if one in wide or self._leads(one)])
+            wide = [one for one in wide if one.alive]
+            if self._round % LOOK == 0:
+                wide = [one for one in wide if not self._narrow(one)]
+                living = sum(one.alive for one in self._cells)
+                yield f"{living - len(wide)} of {living} intervals are narrow enough"
+        self._after = usage()
+
+    def _leads(self, one: Measured) -> bool:
+        return one.alive and one.cell.variant == self._reference
 
     def _narrow(self, one: Measured) -> bool:
-        return one.interval().relative <= self._limits.interval
+        least = SLOW_ROUNDS if one.told["seconds"] >= SLOW else MIN_ROUNDS
+        seen = len(one.wall) >= least and self._spent >= min(SETTLED, self._limits.budget)
+        return seen and one.interval().relative <= self._limits.interval
 
     def _one_round(self, living: list[Measured]) -> None:
         order = list(living)
@@ -182,6 +193,7 @@ class Group:
                 current = by_key[answer["key"]]
                 if answer["is"] == "sample":
                     self._keep(current, answer)
+            self._own_cpu += answer.get("cpu", 0.0)
         except WorkerHangs:
             current.end = (Status.TIMEOUT, f"no answer within {self._limits.timeout:g} s")
             self.worker = None
@@ -197,13 +209,13 @@ class Group:
         one.workers.append(self._started)
         repetitions = one.told["repetitions"]
         self._timed += answer["wall"] * repetitions
-        self._own_cpu += answer["cpu"] * repetitions
 
     # --- results -----------------------------------------------------------------------------------
 
     def results(self) -> list[CellResult]:
         """What came out, in the order of the cells."""
-        others = others_share(self._before, usage(), self._own_cpu)
+        own = self._own_cpu + time.process_time() - self._cpu_before
+        others = others_share(self._before, self._after, own)
         found = [self._result(one, others) for one in self._cells]
         reference = next((r for r in found if r.cell.variant == self._reference and r.counts), None)
         return [_compared(result, reference) for result in found]
@@ -216,8 +228,9 @@ class Group:
                 one.cell, Status.SKIPPED, "the budget was spent before it was measured"
             )
         told, samples, found = one.told, self._samples(one), one.interval()
+        stopped = REACHED if self._narrow(one) else SPENT
         cpu = median_interval(one.cpu).median
-        timing = Timing(found.median, found.low, found.high, len(one.wall), self._stopped, cpu)
+        timing = Timing(found.median, found.low, found.high, len(one.wall), stopped, cpu)
         accuracy = _read(Accuracy, told["accuracy"])
         wrong = accuracy is not None and not accuracy.right
         return CellResult(

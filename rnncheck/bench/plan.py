@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from rnncheck.errors import SpecError, UserError, did_you_mean
-from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.pipeline.backends.variant import OWN, Variant, parse
 from rnncheck.results.cells import Cell, Phase
 from rnncheck.spec.model import BenchSpec, OverrideSpec, Rule, ShapeSpec, Spec
 
@@ -161,7 +161,8 @@ def groups(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 def estimate(cells: Sequence[Cell], budget: float) -> float:
     """Seconds that the sweep may take, roughly: starting, compiling, and measuring within the budget."""
-    compiled = sum(parse(cell.variant).compile != "eager" for cell in cells)
+    named = [cell.variant for cell in cells if cell.variant != OWN]
+    compiled = sum(parse(variant).compile != "eager" for variant in named)
     starting = START * len(groups(cells)) + COMPILE * compiled
     return starting + min(budget, MEASURE * len(cells))
 

@@ -16,6 +16,8 @@ from typing import IO, Any
 
 LAST_WORDS = 2000  # characters of the worker's standard error that are kept
 PATIENCE = 5.0  # seconds that a worker gets to end by itself
+# Inductor's pool of compilers would load the machine while the first cells are timed.
+QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 Reply = dict[str, Any]
 
@@ -45,7 +47,7 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, **(environment or {}), "PYTHONPATH": _path()},
+            env={**QUIET, **os.environ, **(environment or {}), "PYTHONPATH": _path()},
             start_new_session=True,
             text=True,
             encoding="utf-8",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-SAMPLE = 0.02  # seconds that one sample should last: far above the clock's resolution and a scheduler's slice
+SAMPLE = 0.03  # seconds that one sample should last: far above the clock's resolution and a scheduler's slice
 STEADY = 0.05  # warm-up ends when the last blocks agree within this share
 BLOCKS = 3  # ... so many of them
 WARM_UP = 2.0  # seconds that warming up may take, beyond the first BLOCKS blocks

@@ -3,7 +3,7 @@
 It reads one JSON object a line from standard input and answers on what was standard output when it started. Whatever
 the user's code prints goes to standard error.
 
-    {"do": "open", "spec": PATH, "overrides": [...], "hash": HASH, "memory_limit": MiB or null}  ->  {"is": "open"}
+    {"do": "open", "spec": PATH, "overrides": [...], "hash": HASH or null, "memory_limit": MiB or null}  ->  {"is": "open"}
     {"do": "prepare", "cell": {...}}      ->  {"is": "prepared", ...}  or  {"is": "failed", "status": ..., "reason": ...}
     {"do": "round", "keys": [...]}        ->  {"is": "begin", "key": ...} and {"is": "sample", ...} for each, {"is": "end"}
     {"do": "drop", "key": KEY}            ->  {"is": "dropped"}
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
@@ -54,8 +55,10 @@ class Worker:
         traceback.print_exc()
         self._say("failed", status=_status(error), reason=_reason(error))
 
-    def do_open(self, spec: str, overrides: list[str], hash: str, memory_limit: int | None) -> None:
-        """Build the pipeline."""
+    def do_open(
+        self, spec: str, overrides: list[str], hash: str | None, memory_limit: int | None
+    ) -> None:
+        """Build the pipeline. Without a hash any content of the spec will do."""
         from pathlib import Path
 
         from rnncheck.errors import SpecError
@@ -64,7 +67,7 @@ class Worker:
         from rnncheck.spec.load import load_spec
 
         loaded = load_spec(Path(spec), overrides)
-        if loaded.hash != hash:
+        if hash is not None and loaded.hash != hash:
             raise SpecError("the spec file was changed while the sweep ran")
         self._scope.enter_context(calm())
         self._ground = self._scope.enter_context(Ground(loaded))
@@ -72,8 +75,8 @@ class Worker:
             _limit(memory_limit * MIB)
         self._say("open", threads=self._ground.threads)
 
-    def do_prepare(self, cell: dict[str, Any]) -> None:
-        """Build a cell's call, run it for the first time, judge its numbers, measure its memory, warm it up."""
+    def do_prepare(self, cell: dict[str, Any], judge: bool = True) -> None:
+        """Build a cell's call, run it for the first time and warm it up; ``judge`` its numbers, measure its memory."""
         from rnncheck.bench.memory import cpu_memory
         from rnncheck.bench.timer import warm_up
 
@@ -81,7 +84,7 @@ class Worker:
         prepared = self._ground.prepare(wanted)
         warm = warm_up(prepared.call)
         self._prepared[wanted.key], self._warm[wanted.key] = prepared, warm
-        memory = prepared.memory() or cpu_memory(prepared.call)
+        memory = (prepared.memory() or cpu_memory(prepared.call)) if judge else None
         self._say(
             "prepared",
             key=wanted.key,
@@ -90,7 +93,7 @@ class Worker:
             seconds=warm.seconds,
             repetitions=warm.repetitions,
             steady=warm.steady,
-            accuracy=prepared.accuracy(),
+            accuracy=prepared.accuracy() if judge else None,
             memory=memory,
             engine=prepared.engine,
         )
@@ -99,12 +102,13 @@ class Worker:
         """One sample of each, in the given order."""
         from rnncheck.bench.timer import sample
 
+        before = time.process_time()
         for key in keys:
             self._say("begin", key=key)
             prepared, repetitions = self._prepared[key], self._warm[key].repetitions
             wall, cpu = (prepared.timed or sample)(prepared.call, repetitions)
             self._say("sample", key=key, wall=wall, cpu=cpu)
-        self._say("end", cpu=sum(os.times()[:2]))
+        self._say("end", cpu=time.process_time() - before)
 
     def do_drop(self, key: str) -> None:
         """Forget a cell: its tensors are freed."""

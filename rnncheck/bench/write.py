@@ -43,7 +43,7 @@ def write_recommendation(spec: Spec, found: Recommendation) -> list[str]:
     more = (
         []
         if found.compile == "eager"
-        else [f"torch.compile ({found.compile}) belongs into your training script"]
+        else [f"`{found.compiling}` belongs into your training script"]
     )
     return [f"{path}: {line}" for line in (*told, *more)]
 

@@ -16,6 +16,8 @@ from rnncheck.results.events import (
     CheckFinished,
     CheckStarted,
     Event,
+    GateDecided,
+    GateProgress,
     Notice,
     RunStarted,
     StageFinished,
@@ -73,6 +75,10 @@ class ConsoleProgress:
                 self._now(f"{self._count()} {event.code} {event.name} ...")
             case CheckFinished():
                 self._finished(event.result)
+            case GateProgress():
+                self._now(event.doing)
+            case GateDecided():
+                self._line(f"{event.item.ruling}: {event.item.name}")
             case SweepProgress():
                 self._now(
                     f"cells {event.done}/{event.total}, about {event.remaining:.0f} s left: {event.doing}"

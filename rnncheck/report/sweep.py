@@ -101,7 +101,7 @@ def _error(result: CellResult) -> str:
 def advice(found: Recommendation) -> list[str]:
     """A recommendation in lines: what, how, and what would change it."""
     arguments = ", ".join(f'{name}="{value}"' for name, value in found.arguments.items())
-    compiling = "" if found.compile == "eager" else f", under torch.compile ({found.compile})"
+    compiling = "" if found.compile == "eager" else f", and {found.compiling}"
     return [
         text.clean(found.sentence),
         f"  LSTMModule/GRUModule(..., {arguments}){compiling}",

@@ -37,6 +37,7 @@ FAMILIES = {
 VERDICTS = {
     Verdict.VERIFIED: "verified",
     Verdict.FAILED: "failed",
+    Verdict.SLOWER: "slower than allowed",
     Verdict.NOTHING_VERIFIED: "nothing was verified",
     Verdict.ERROR: "a stage or check raised",
     Verdict.INTERRUPTED: "interrupted",

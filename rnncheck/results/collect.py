@@ -14,6 +14,8 @@ from rnncheck.results.events import (
     CheckStarted,
     Claimed,
     Event,
+    GateDecided,
+    GateProgress,
     Notice,
     Recommended,
     RunStarted,
@@ -23,10 +25,12 @@ from rnncheck.results.events import (
     SweepPlanned,
     SweepProgress,
 )
-from rnncheck.results.model import CheckResult, Run, SpecRef, StageResult, Tool
+from rnncheck.results.exit_codes import ExitCode
+from rnncheck.results.gate import GateItem
+from rnncheck.results.model import CheckResult, Run, SpecRef, StageResult, Tool, Verdict
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.scaling import Scaling
-from rnncheck.results.verdict import judge, judge_sweep
+from rnncheck.results.verdict import judge, judge_gate, judge_sweep
 
 
 class RunCollector:
@@ -44,6 +48,7 @@ class RunCollector:
         self._recommended: list[Recommendation] = []
         self._scaled: list[Scaling] = []
         self._claims: list[Claim] = []
+        self._gate: list[GateItem] = []
         self._notices: list[str] = []
         self._open = ""  # what is running now, in words
 
@@ -74,6 +79,10 @@ class RunCollector:
                 self._scaled.append(event.scaling)
             case Claimed():
                 self._claims.append(event.claim)
+            case GateProgress():
+                self._open = event.doing
+            case GateDecided():
+                self._gate.append(event.item)
             case Notice():
                 self._notices.append(event.text)
 
@@ -81,13 +90,7 @@ class RunCollector:
         """The run so far, judged."""
         start = self._started or _unstarted()
         cells = self._rows(interrupted)
-        verdict, code = (
-            judge_sweep(cells, interrupted=interrupted)
-            if self._planned
-            else judge(
-                self._checks, strict=start.strict, interrupted=interrupted, stages=self._stages
-            )
-        )
+        verdict, code = self._judged(start, cells, interrupted)
         last_words = self._interruption(start) if interrupted else []
         return Run(
             tool=start.tool,
@@ -107,7 +110,19 @@ class RunCollector:
             recommendations=tuple(self._recommended),
             scalings=tuple(self._scaled),
             claims=tuple(self._claims),
+            gate=tuple(self._gate),
         )
+
+    def _judged(
+        self, start: RunStarted, cells: list[CellResult], interrupted: bool
+    ) -> tuple[Verdict, ExitCode]:
+        checks = judge(
+            self._checks, strict=start.strict, interrupted=interrupted, stages=self._stages
+        )
+        if start.command == "gate":
+            asked = bool(start.checks or self._stages or interrupted)
+            return judge_gate(checks if asked else None, self._gate, strict=start.strict)
+        return judge_sweep(cells, interrupted=interrupted) if self._planned else checks
 
     def _rows(self, interrupted: bool) -> list[CellResult]:
         """The finished cells, and rows for those that an interruption left out: never a silent gap."""

@@ -14,11 +14,10 @@ from enum import StrEnum
 
 from rnncheck.results.cells import CellResult, Status, cell_from_json
 from rnncheck.results.model import CheckResult, Environment, Outcome, Run
+from rnncheck.results.noise import widened
 
 ALLOWED = 0.03  # a change within this share is none
-BETWEEN = 0.018  # standard deviation of a ratio between two processes on one machine (measured: memory layout)
 WIDE = 0.1  # half the logarithmic interval beyond which nothing is called the same
-NORMAL = 1.96  # standard deviations of a 95 % interval
 
 
 class Change(StrEnum):
@@ -121,12 +120,14 @@ def _cell(
     if old.ratio is not None and new.ratio is not None:
         pair = (old.ratio, new.ratio)
         spans = [math.log(ratio.high / ratio.low) / 2 for ratio in pair]
-        return _judged(label, "speed-up", new.ratio.value / old.ratio.value, spans, allowed)
+        half = math.hypot(*spans)  # each knows already what lies between processes
+        return _judged(label, "speed-up", new.ratio.value / old.ratio.value, half, allowed)
     if others:
         return RowChange(label, Change.INCOMPARABLE, f"another machine: {'; '.join(others[:3])}")
     assert old.timing is not None and new.timing is not None
     spans = [math.log(timing.high / timing.low) / 2 for timing in (old.timing, new.timing)]
-    return _judged(label, "time", old.timing.median / new.timing.median, spans, allowed)
+    half = widened(math.hypot(*spans), comparisons=2)
+    return _judged(label, "time", old.timing.median / new.timing.median, half, allowed)
 
 
 def _uncounted(label: str, old: CellResult, new: CellResult) -> RowChange:
@@ -143,9 +144,8 @@ def _status(row: CellResult) -> str:
     return str(row.status) if ok else f"{row.status} ({row.reason})"
 
 
-def _judged(label: str, basis: str, value: float, spans: list[float], allowed: float) -> RowChange:
-    """``spans`` are half the logarithmic intervals of the two sides."""
-    half = math.sqrt(sum(span * span for span in spans) + 2 * (NORMAL * BETWEEN) ** 2)
+def _judged(label: str, basis: str, value: float, half: float, allowed: float) -> RowChange:
+    """``half`` is half the logarithmic interval of the ratio of the two sides."""
     low, high = value * math.exp(-half), value * math.exp(half)
     within = abs(math.log(value)) <= math.log1p(allowed)
     if within:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rnncheck.results.cells import Cell, CellResult
 from rnncheck.results.claims import Claim
+from rnncheck.results.gate import GateItem
 from rnncheck.results.model import CheckResult, Environment, Run, SpecRef, Stage, StageResult, Tool
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.scaling import Scaling
@@ -102,6 +103,20 @@ class Claimed:
 
 
 @dataclass(frozen=True)
+class GateProgress:
+    """What a gate is doing beside its checks and its sweep."""
+
+    doing: str
+
+
+@dataclass(frozen=True)
+class GateDecided:
+    """A budget, a comparison or an acceptance was decided."""
+
+    item: GateItem
+
+
+@dataclass(frozen=True)
 class Notice:
     """Something the user should know that is no check's finding."""
 
@@ -127,6 +142,8 @@ Event = (
     | Recommended
     | Scaled
     | Claimed
+    | GateProgress
+    | GateDecided
     | Notice
     | RunFinished
 )

@@ -13,6 +13,7 @@ from typing import Any
 from rnncheck.errors import FindingsError
 from rnncheck.results.claims import Claim
 from rnncheck.results.exit_codes import ExitCode
+from rnncheck.results.gate import GateItem
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.scaling import Scaling
 
@@ -41,6 +42,7 @@ class Verdict(StrEnum):
 
     VERIFIED = "verified"
     FAILED = "failed"
+    SLOWER = "slower"
     NOTHING_VERIFIED = "nothing-verified"
     ERROR = "error"
     INTERRUPTED = "interrupted"
@@ -123,11 +125,12 @@ class CheckResult:
     reason: str = ""  # why skipped, vacuous or error; for passed: what was compared
     seconds: float = 0.0
     findings: tuple[Finding, ...] = ()
+    accepted: str = ""  # why every finding of it is known and accepted, and until when
 
     def fails(self, *, strict: bool) -> bool:
         """Whether this result fails a run."""
         weighs = strict or self.severity is Severity.ERROR
-        return self.outcome is Outcome.FAILED and weighs
+        return self.outcome is Outcome.FAILED and weighs and not self.accepted
 
 
 NOT_IN_SPEC = "not in the spec"  # the detail of a stage that was skipped for that reason
@@ -192,6 +195,7 @@ class Run:
     recommendations: tuple[Recommendation, ...] = ()
     scalings: tuple[Scaling, ...] = ()
     claims: tuple[Claim, ...] = ()
+    gate: tuple[GateItem, ...] = ()
     strict: bool = False
     format: int = FORMAT
 

@@ -6,6 +6,12 @@ from dataclasses import dataclass
 
 from rnncheck.results.cells import Ratio
 
+COMPILING = {
+    "default": "policy.compile()",
+    "reduce-overhead": 'policy.compile(mode="reduce-overhead")',
+    "fullgraph": "policy.compile(fullgraph=True)",
+}
+
 
 @dataclass(frozen=True)
 class Recommendation:
@@ -27,6 +33,11 @@ class Recommendation:
     def sentence(self) -> str:
         """In words."""
         return f"for {self.purpose} ({self.group}): {self.variant}, {self._why()}"
+
+    @property
+    def compiling(self) -> str:
+        """The user's call that compiles it; empty where it runs eagerly."""
+        return COMPILING.get(self.compile, "")
 
     def _why(self) -> str:
         gain = self.gain

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from rnncheck.results.cells import CellResult
 from rnncheck.results.exit_codes import ExitCode
+from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import CheckResult, Outcome, StageResult, Verdict
 
 NO_STATE = "WR101"  # this failure alone means that there was nothing to verify
@@ -52,3 +53,27 @@ def judge_sweep(cells: Iterable[CellResult], *, interrupted: bool) -> tuple[Verd
     if any(cell.counts for cell in cells):
         return Verdict.VERIFIED, ExitCode.VERIFIED
     return Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED
+
+
+def judge_gate(
+    verified: tuple[Verdict, ExitCode] | None, items: Iterable[GateItem], *, strict: bool
+) -> tuple[Verdict, ExitCode]:
+    """Verdict and exit code of a gate. ``verified`` is that of its checks, None where they were not asked.
+
+    What is broken weighs more than what raised, that more than what is slower; a gate that decided nothing verified
+    nothing.
+    """
+    decided = list(items)
+    rulings = {item.ruling for item in decided}
+    verdict, code = verified or (Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED)
+    if code in (ExitCode.INTERRUPTED, ExitCode.FAILED):
+        return verdict, code
+    if Ruling.FAILED in rulings:
+        return Verdict.FAILED, ExitCode.FAILED
+    if code is ExitCode.INTERNAL:
+        return verdict, code
+    if any(item.fails(strict=strict) for item in decided):
+        return Verdict.SLOWER, ExitCode.SLOWER
+    if verified is None and Ruling.PASSED in rulings:
+        return Verdict.VERIFIED, ExitCode.VERIFIED
+    return verdict, code

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import datetime
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic import Strict as Exactly
 
 from rnncheck.errors import Place
@@ -122,6 +123,23 @@ class VerifySpec(Strict):
         description="variants of LSTMModule and GRUModule to prove equal, `all` or e.g. pad, "
         "scan-recompute, triton; without it pad and the module's own",
     )
+    accept: tuple[AcceptSpec, ...] = Field(
+        default=(), description="known findings that fail nothing until a date"
+    )
+
+
+class AcceptSpec(Strict):
+    """A known finding that no longer fails a run: which, why, and until when."""
+
+    code: str = Field(pattern=r"^[A-Z]{2}[0-9]{3}$", description="the check's code, e.g. LS701")
+    where: str = Field(
+        default="",
+        description="the finding's key, component or file it must name; empty: every finding of the code",
+    )
+    reason: str = Field(min_length=1, description="why it is accepted; printed with it")
+    until: datetime.date = Field(
+        description="the last day on which it is accepted, e.g. 2027-06-30"
+    )
 
 
 class ShapeSpec(Strict):
@@ -183,10 +201,76 @@ class BenchSpec(Strict):
     cold_cache: Bool = Field(default=False, description="CUDA: empty the cache before a sample")
 
 
+class GateCellSpec(Strict):
+    """A cell that a gate measures; what is not said comes from ``bench``."""
+
+    phase: Literal["forward", "train", "act"] = "train"
+    variant: str = Field(
+        default="own", description="own: the policy as it is; or a variant, e.g. scan-compiled"
+    )
+    batch: Int | None = Field(default=None, ge=1, le=2**20, description="the first shape's")
+    steps: Int | None = Field(default=None, ge=1, le=2**20, description="the first shape's")
+    resets: Number | None = Field(default=None, ge=0, le=1, description="the last of bench.resets")
+
+
+class TimeLimit(Strict):
+    """The most that a call of the phase may take, in milliseconds; on this machine alone."""
+
+    max: Number = Field(gt=0)
+    variant: str = "own"
+    batch: Int | None = Field(default=None, ge=1, le=2**20)
+    steps: Int | None = Field(default=None, ge=1, le=2**20)
+    resets: Number | None = Field(default=None, ge=0, le=1)
+
+
+class Limit(GateCellSpec):
+    """The most that a number of a cell may be."""
+
+    max: Number = Field(gt=0)
+
+
+class SpeedupLimit(GateCellSpec):
+    """How many times faster a cell must be than another variant in the same rounds."""
+
+    over: str = Field(default="pad", description="the other variant")
+    min: Number = Field(gt=0)
+
+
+class BudgetSpec(Strict):
+    """One budget: exactly one of these."""
+
+    train_ms: TimeLimit | None = None
+    forward_ms: TimeLimit | None = None
+    act_ms: TimeLimit | None = None
+    speedup: SpeedupLimit | None = None
+    overhead: Limit | None = Field(
+        default=None, description="times the bare recurrent module's time in the same phase"
+    )
+    memory_mib: Limit | None = Field(default=None, description="peak above what was held before")
+    error: Limit | None = Field(default=None, description="against the float64 oracle, relative")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            names = ", ".join(type(self).model_fields)
+            raise ValueError(f"a budget is one of {names}; found {len(self.model_fields_set)}")
+        return self
+
+
 class GateSpec(Strict):
     """Settings of ``rnncheck gate``."""
 
-    budgets: tuple[dict[str, Any], ...] = ()
+    cells: tuple[GateCellSpec, ...] = Field(
+        default=(GateCellSpec(),),
+        description="measured and compared with the baseline or the other side, beside those of the budgets",
+    )
+    budgets: tuple[BudgetSpec, ...] = ()
+    max_slowdown: Number = Field(
+        default=0.03, ge=0, lt=1, description="how much slower than the other side is allowed"
+    )
+    budget: Number = Field(
+        default=60.0, gt=0, description="seconds of measuring, over all cells of the gate"
+    )
 
 
 class Spec(Strict):

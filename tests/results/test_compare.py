@@ -16,7 +16,7 @@ EMPTY = RunCollector().finish(interrupted=False, seconds=0.0)
 
 
 def row(value: float | None = None, status: Status = Status.OK, seconds: float = 1.0) -> CellResult:
-    ratio = None if value is None else Ratio("pad", value, value * 0.99, value * 1.01)
+    ratio = None if value is None else Ratio("pad", value, value * 0.965, value * 1.036)
     timing = Timing(seconds, seconds * 0.995, seconds * 1.005, 40, "interval reached")
     return CellResult(CELL, status, timing=timing, ratio=ratio)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ from rnncheck.pipeline.backends.facts import (
     torch_dtype,
     variant_of,
 )
-from rnncheck.pipeline.backends.variant import Backend, Variant
+from rnncheck.pipeline.backends.variant import Backend, Dtype, Variant
 from rnncheck.pipeline.stock import is_stock, rnn_of
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -35,16 +35,30 @@ def recurrent_modules(policy: nn.Module) -> dict[str, nn.Module]:
     }
 
 
+def copied(policy: Module) -> Module:
+    """A copy of ``policy`` as it is. Raises CannotSwap where it cannot be copied."""
+    try:
+        return copy.deepcopy(policy)
+    except Exception as error:
+        raise CannotSwap(f"the policy cannot be copied ({type(error).__name__})") from error
+
+
+def variant_inside(policy: nn.Module) -> Variant:
+    """How the first LSTMModule or GRUModule runs as it is; without one, eagerly in the dtype of the parameters."""
+    for module in recurrent_modules(policy).values():
+        return variant_of(module)
+    dtypes = [p.dtype for p in policy.parameters() if p.is_floating_point()]
+    name = str(dtypes[0]).removeprefix("torch.") if dtypes else "float32"
+    return Variant(dtype=cast(Dtype, name))
+
+
 def swapped(policy: Module, variant: Variant) -> Module:
     """A copy of ``policy`` in which every LSTMModule and GRUModule runs as ``variant`` says.
 
     Own cells and all other modules are copied as they are; only ``variant.dtype`` reaches them as well, where it
     is not the dtype that the recurrent modules had. ``variant.compile`` is the caller's to apply.
     """
-    try:
-        found = copy.deepcopy(policy)
-    except Exception as error:
-        raise CannotSwap(f"the policy cannot be copied ({type(error).__name__})") from error
+    found = copied(policy)
     modules = recurrent_modules(found)
     for module in modules.values():
         _set(module, variant)

@@ -19,6 +19,7 @@ MatmulPrecision = Literal["auto", "ieee", "tf32", "tf32x3", "fast", "high-prec"]
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 Compile = Literal["eager", "default", "reduce-overhead", "fullgraph"]
 
+OWN: Final = "own"  # in the place of a variant's label: the policy as it is, nothing exchanged
 BACKENDS: Final[tuple[Backend, ...]] = ("pad", "scan", "triton", "auto")
 RECOMPUTES: Final[tuple[Recompute, ...]] = ("none", "full")
 COMPUTE_DTYPES: Final[tuple[ComputeDtype, ...]] = ("float32", "bfloat16")

@@ -8,7 +8,7 @@ precision that was asked for.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -46,7 +46,6 @@ def stepwise(
 
 
 def at_once(
-    run: Callable[..., TensorDictBase],
     module: nn.Module,
     batch: TensorDictBase,
     dtype: torch.dtype,
@@ -54,7 +53,7 @@ def at_once(
     grad: bool,
     names: Container[str],
 ) -> Numbers:
-    """``module`` in recurrent mode, in eval mode, on ``batch`` ``[rows, steps]``; ``run`` is it, or it compiled.
+    """``module`` in recurrent mode, in eval mode, on ``batch`` ``[rows, steps]``.
 
     Only the outputs ``names`` count.
     """
@@ -62,7 +61,7 @@ def at_once(
     module.eval()
     try:
         with measuring(recurrent=True, grad=grad):
-            return numbers(module, run(cast(batch, dtype).copy()), grad=grad, names=names)
+            return numbers(module, module(cast(batch, dtype).copy()), grad=grad, names=names)
     finally:
         module.train(was_training)
 

@@ -20,6 +20,7 @@ from rnncheck.pipeline.train import total_of
 from rnncheck.results.cells import Accuracy, Memory
 
 Call = Callable[[], object]
+COMPILATIONS = 64  # of one function: Dynamo counts those of all cells together and runs eagerly beyond its limit
 CACHE = 2**28  # bytes written between samples with a cold cache: more than any L2 cache holds
 
 
@@ -68,11 +69,16 @@ class Prepared:
         return Memory(peak, torch.cuda.max_memory_reserved(self.device), "cuda")
 
 
-def compiled(module: Any, variant: Variant) -> Any:
-    """``module`` under torch.compile where the variant says so."""
-    if variant.compile == "eager":
-        return module
-    return torch.compile(module, **COMPILE_OPTIONS[variant.compile])
+def compiled(module: nn.Module, variant: Variant) -> nn.Module:
+    """``module``, compiled in place where the variant says so, as ``policy.compile()`` does it.
+
+    A loss that holds it then calls it compiled; compiling the loss itself breaks at its functional calls, around the
+    recurrent module, so that nothing is gained.
+    """
+    if variant.compile != "eager":
+        torch._dynamo.config.cache_size_limit = COMPILATIONS
+        module.compile(**COMPILE_OPTIONS[variant.compile])
+    return module
 
 
 def forward_call(module: Any, batch: TensorDictBase) -> Call:

@@ -15,8 +15,14 @@ from torch import nn
 
 from rnncheck.pipeline.backends.facts import facts_of, torch_dtype
 from rnncheck.pipeline.backends.matrix import Ability, verdict
-from rnncheck.pipeline.backends.swap import CannotSwap, recurrent_modules, swapped
-from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.pipeline.backends.swap import (
+    CannotSwap,
+    copied,
+    recurrent_modules,
+    swapped,
+    variant_inside,
+)
+from rnncheck.pipeline.backends.variant import OWN, Variant, parse
 from rnncheck.pipeline.build import Builder
 from rnncheck.pipeline.envs import look_at
 from rnncheck.pipeline.introspect import CannotStep, make_subject
@@ -75,6 +81,8 @@ class Ground:
         """The cell's call. Raises CannotRun with the reason, or whatever the user's code raises."""
         if cell.overrides:
             return self._overridden(cell)
+        if cell.variant == OWN:
+            return _Preparation(self, cell, variant_inside(self.policy), own=True).made()
         variant = parse(cell.variant)
         self._check(variant)
         return _Preparation(self, cell, variant).made()
@@ -181,6 +189,7 @@ class _Preparation:
     ground: Ground
     cell: Cell
     variant: Variant
+    own: bool = False  # nothing is exchanged
 
     def made(self) -> Prepared:
         try:
@@ -202,14 +211,19 @@ class _Preparation:
     def _call(self) -> Callable[[], object]:
         if self.cell.phase is Phase.TRAIN and self.ground.spec.loss is not None and self._whole:
             return self._loss_call()
-        self.module = swapped(self._original(), self.variant)
-        run = compiled(self.module, self.variant)
+        run = self.module = self._ready(self._original())
         batch = self._readable(self._batch())
         if self.cell.phase is Phase.FORWARD:
             return forward_call(run, batch)
         if self.cell.phase is Phase.ACT:
             return act_call(run, batch[:, 0].contiguous())
         return plain_train_call(run, batch, list(self.module.parameters()))
+
+    def _ready(self, module: nn.Module) -> nn.Module:
+        """A copy that runs as the cell asks."""
+        if self.own:
+            return copied(module)
+        return compiled(swapped(module, self.variant), self.variant)
 
     @property
     def _whole(self) -> bool:
@@ -219,21 +233,22 @@ class _Preparation:
         """The policy, or its first recurrent module."""
         if self._whole:
             return self.ground.policy
-        return next(iter(recurrent_modules(self.ground.policy).values()))
+        modules = recurrent_modules(self.ground.policy)
+        if not modules:
+            raise CannotRun("the policy has no LSTMModule or GRUModule to be measured alone")
+        return next(iter(modules.values()))
 
     def _loss_call(self) -> Callable[[], object]:
         sample, critic = self.ground.sample(), self.ground.pipeline.pristine_critic
-        self.module = swapped(self.ground.policy, self.variant)
-        mine = None if critic is None else swapped(critic, self.variant)
+        self.module = self._ready(self.ground.policy)
+        mine = None if critic is None else self._ready(critic)
         loss = self.ground.loss_of(self.module, mine)
         if isinstance(loss, nn.Module):
             loss = loss.to(self.dtype)
         flags = self.ground.subject().flag_values(self._starts())
         resized = resized_sample(sample, self.cell.batch, self.cell.steps, flags)
         trainable = [p for m in (loss, self.module, mine) for p in _parameters(m)]
-        return loss_call(
-            compiled(loss, self.variant), cast(resized, self.dtype), list(dict.fromkeys(trainable))
-        )
+        return loss_call(loss, cast(resized, self.dtype), list(dict.fromkeys(trainable)))
 
     def _starts(self) -> torch.Tensor:
         cell = self.cell
@@ -285,10 +300,7 @@ class _Preparation:
         if self.cell.phase is Phase.ACT:
             found = judging.one_step(self.module, batch[:, 0], self.dtype)
         else:
-            run = compiled(self.module, self.variant)
-            found = judging.at_once(
-                run, self.module, batch, self.dtype, grad=grad, names=exact.outputs
-            )
+            found = judging.at_once(self.module, batch, self.dtype, grad=grad, names=exact.outputs)
         return judging.judged(found, reference, exact, self.variant)
 
 
