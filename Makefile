@@ -1,5 +1,5 @@
 # make verify   a fresh machine with python3, pip and make is enough: it makes .venv and verifies the CartPole example
-# make test     lint, types and the tests, and test-versions; make test-all adds the slow ones
+# make test     lint, types and the tests, and test-versions; make test-all adds the slow ones and installs Ray for its own
 # make test-versions   older TorchRL beside this torch, from the package index; skipped where there is none
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
 FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all test-versions lint format readme bench-self seeds clean
+.PHONY: verify test test-all test-versions lint format readme bench-self bench-peers bench-agree gate-power seeds clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -22,7 +22,7 @@ test: lint
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "$(FAST)"
 	$(MAKE) test-versions
 
-test-all: lint
+test-all: lint $(VENV)/.installed-ray
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 test-versions: $(VENV)/.installed-dev
@@ -50,6 +50,19 @@ seeds: $(VENV)/.installed
 bench-self: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_self.py
 
+# Beside pytest-benchmark, torch.utils.benchmark and TorchRL's own script; PEERS takes its options, e.g. PEERS=--small
+bench-peers: $(VENV)/.installed-peers
+	$(BIN)/python benchmarks/bench_peers.py $(PEERS)
+
+# How far two runs of a sweep agree, quiet and with every core loaded.
+bench-agree: $(VENV)/.installed
+	$(BIN)/python benchmarks/bench_agree.py
+
+# What a gate's verdict on speed is worth, beside what people use today: 3 N gates of A against A, 2 N and N with
+# planted slow-downs of 5 % and 20 %, with every core loaded.
+gate-power: $(VENV)/.installed-dev $(VENV)/.installed-peers
+	$(BIN)/python benchmarks/gate_power.py --rounds $(N)
+
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -64,4 +77,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+$(VENV)/.installed-ray: $(VENV)/.installed-dev
+	$(INSTALL) --editable '.[ray]'
+	touch $@
+
+$(VENV)/.installed-peers: $(VENV)/.installed
+	$(INSTALL) --editable '.[peers]'
 	touch $@

@@ -18,6 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from _pytest._code.code import ExceptionInfo, TerminalRepr
 
+    from rnncheck.checks.accept import Acceptances
     from rnncheck.checks.evidence import Evidence
     from rnncheck.pipeline.build import Builder
     from rnncheck.results.model import CheckResult, Run
@@ -76,6 +77,7 @@ class SpecFile(pytest.File):
 
     evidence: Evidence
     builder: Builder
+    accepting: Acceptances
 
     def collect(self) -> Iterator[CheckItem]:
         """One item for each check that the spec's own ``select`` and ``ignore`` leave."""
@@ -100,12 +102,14 @@ class SpecFile(pytest.File):
 
     def setup(self) -> None:
         """Build the pipeline and run its stages."""
+        from rnncheck.checks.accept import Acceptances
         from rnncheck.checks.evidence import Evidence
         from rnncheck.errors import UserError
         from rnncheck.pipeline.build import Builder
         from rnncheck.pipeline.quiet import calm
 
         try:
+            self.accepting = Acceptances(self.spec())
             with calm():
                 self.builder = Builder(self.spec())
                 self.addfinalizer(self.builder.close)
@@ -144,7 +148,7 @@ class CheckItem(pytest.Item):
         (rule,) = select_rules([self.name.partition(" ")[0]])
         with calm():
             result = run_rule(rule, self.parent.evidence)
-        self._conclude(result)
+        self._conclude(self.parent.accepting.applied(result))
 
     def _conclude(self, result: CheckResult) -> None:
         from rnncheck.results.model import Outcome
@@ -152,6 +156,8 @@ class CheckItem(pytest.Item):
         strict = self.parent.evidence.pipeline.spec.verify.strict
         if result.fails(strict=strict) or result.outcome is Outcome.ERROR:
             raise CheckFailed(described(result, self.parent.trouble()))
+        if result.accepted:
+            pytest.xfail(f"accepted: {result.accepted}")
         if result.outcome is Outcome.FAILED:
             warnings.warn(described(result), RnncheckWarning, stacklevel=1)
         if result.outcome in (Outcome.SKIPPED, Outcome.VACUOUS):

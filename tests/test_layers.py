@@ -24,6 +24,15 @@ MAY_IMPORT = {
     "checks": {"pipeline", "numerics", "results", "spec", "errors"},
     "faults": {"pipeline", "numerics", "results", "spec", "errors"},
     "bench": {"pipeline", "numerics", "results", "spec", "errors"},
+    "gate": {
+        "checks",
+        "bench",
+        "pipeline",
+        "numerics",
+        "results",
+        "spec",
+        "errors",
+    },
     "report": {"results", "errors"},
 }
 TOP = {"api", "cli", "pytest_plugin", "__main__"}  # may import everything; nothing imports them

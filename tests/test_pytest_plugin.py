@@ -104,6 +104,14 @@ def test_a_warning_passes_with_a_pytest_warning(tmp_path: Path) -> None:
     assert "1 failed" in done.stdout, done.stdout
 
 
+def test_an_accepted_finding_is_an_expected_failure(tmp_path: Path) -> None:
+    accept = "accept: [{code: WR105, reason: known, until: 2099-01-01}]"
+    spec = WARNING.replace("[WR105]", f"[WR105], strict: true, {accept}")
+    done = run(tmp_path, "--rnncheck", "a.yaml", "-rx", a_yaml=spec, states_py=STATES)
+    assert done.returncode == 0, done.stdout
+    assert "accepted: known (until 2099-01-01)" in done.stdout
+
+
 def test_mistakes_are_told_without_a_traceback(tmp_path: Path) -> None:
     missing = run(tmp_path, "--rnncheck", "nowhere.yaml")
     assert missing.returncode == pytest.ExitCode.USAGE_ERROR

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rnncheck.bench.distrust import reasons
-from rnncheck.bench.load import others_share, usage
+from rnncheck.bench.load import Usage, others_share, usage
 from rnncheck.bench.pairs import paired
-from rnncheck.bench.process import Reply, WorkerDied, WorkerHangs, WorkerProcess
+from rnncheck.bench.process import AnyWorker, Reply, WorkerDied, WorkerHangs
 from rnncheck.bench.worker import cell_fields
 from rnncheck.numerics.statistics import Interval, median_interval
 from rnncheck.results.cells import (
@@ -36,7 +36,8 @@ SETTLED = (
 LOOK = 4  # rounds between two looks at the intervals
 REACHED, SPENT = "interval reached", "budget spent"
 
-OpenWorker = Callable[[], WorkerProcess]
+OpenWorker = Callable[[], AnyWorker]
+Load = Callable[[], Usage | None]  # of the machine that the worker runs on
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,12 @@ class Group:
         limits: Limits,
         open_worker: OpenWorker,
         seed: int,
-        worker: WorkerProcess | None = None,
+        worker: AnyWorker | None = None,
+        load: Load = usage,
     ) -> None:
         self._cells = [Measured(cell) for cell in cells]
         self._reference, self._limits, self._open = reference, limits, open_worker
+        self._load = load
         self.worker = worker  # the living process, also after the run
         self._order = random.Random(seed)
         self._started = 0  # worker processes so far
@@ -90,7 +93,8 @@ class Group:
         self._timed = 0.0  # seconds of them inside samples
         self._own_cpu = 0.0
         self._cpu_before = 0.0  # of this process
-        self._before = self._after = usage()
+        self._before: Usage | None = None
+        self._after: Usage | None = None
 
     @property
     def overhead(self) -> float:
@@ -129,7 +133,7 @@ class Group:
         else:
             one.told = answer
 
-    def _guarded(self, one: Measured, ask: Callable[[WorkerProcess], Reply]) -> Reply | None:
+    def _guarded(self, one: Measured, ask: Callable[[AnyWorker], Reply]) -> Reply | None:
         """What the worker answers; where it dies or hangs instead, that is ``one``'s end and the worker's."""
         try:
             return ask(self._alive_worker())
@@ -140,7 +144,7 @@ class Group:
         self.worker = None
         return None
 
-    def _alive_worker(self) -> WorkerProcess:
+    def _alive_worker(self) -> AnyWorker:
         """The present worker, or a fresh one into which all living cells are brought again."""
         if self.worker is None:
             self.worker = self._open()
@@ -154,7 +158,7 @@ class Group:
 
     def _measure(self) -> Iterator[str]:
         """Rounds until every interval is narrow; a cell whose own is leaves the rounds, the reference stays to the last."""
-        self._before, self._cpu_before = usage(), time.process_time()
+        self._before, self._cpu_before = self._load(), time.process_time()
         wide = [one for one in self._cells if one.alive]
         while wide:
             if self._spent >= self._limits.budget and self._round >= MIN_ROUNDS // 4:
@@ -165,7 +169,7 @@ class Group:
                 wide = [one for one in wide if not self._narrow(one)]
                 living = sum(one.alive for one in self._cells)
                 yield f"{living - len(wide)} of {living} intervals are narrow enough"
-        self._after = usage()
+        self._after = self._load()
 
     def _leads(self, one: Measured) -> bool:
         return one.alive and one.cell.variant == self._reference
@@ -217,8 +221,9 @@ class Group:
         own = self._own_cpu + time.process_time() - self._cpu_before
         others = others_share(self._before, self._after, own)
         found = [self._result(one, others) for one in self._cells]
-        reference = next((r for r in found if r.cell.variant == self._reference and r.counts), None)
-        return [_compared(result, reference) for result in found]
+        leading = [r for r in found if r.cell.variant == self._reference and r.counts]
+        references = {one.cell.target: one for one in leading}
+        return [_compared(result, references.get(result.cell.target)) for result in found]
 
     def _result(self, one: Measured, others: float | None) -> CellResult:
         if one.end is not None:

@@ -36,24 +36,27 @@ class Journal:
             with self.path.open(mode, encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            said = error.strerror or str(error)
-            raise OutputError(
-                f"the sweep's results cannot be written: {said}",
-                place=Place(str(self.path)),
-                hint="make room and go on with `rnncheck bench --resume`",
-            ) from error
+            raise self._unwritten(error) from error
+
+    def _unwritten(self, error: OSError) -> OutputError:
+        return OutputError(
+            f"the sweep's results cannot be written: {error.strerror or error}",
+            place=Place(str(self.path)),
+            hint="make room and go on with `rnncheck bench --resume`",
+        )
 
     def resume(self) -> dict[str, CellResult]:
         """The finished cells by key, of the same spec, environment and code.
 
-        A line that was cut off (a full disk, a power cut) is dropped. Raises UserError where the file is missing or
-        belongs to something else.
+        A line that was cut off (a full disk, a power cut) is dropped, from the file too: what is appended begins a
+        line. Raises UserError where the file is missing or belongs to something else.
         """
         lines = self._lines()
         head = _object(lines[0]) if lines else None
         if head is None or "head" not in head:
             raise UserError("this is no journal of a sweep", place=Place(str(self.path)))
         self._check(head["head"])
+        self._drop_cut_off()
         found = [cell_from_json(data) for line in lines[1:] if (data := _object(line)) is not None]
         return {one.cell.key: one for one in found if one.status not in AGAIN}
 
@@ -67,6 +70,13 @@ class Journal:
                 hint="start one with `rnncheck bench`",
             ) from None
 
+    def _drop_cut_off(self) -> None:
+        try:
+            with self.path.open("r+b") as file:
+                file.truncate(file.read().rfind(b"\n") + 1)
+        except OSError as error:
+            raise self._unwritten(error) from error
+
     def _check(self, other: dict[str, Any]) -> None:
         differing = [name for name in self._head if self._head[name] != other.get(name)]
         if differing:
@@ -79,12 +89,13 @@ class Journal:
             )
 
 
-def head_of(spec: SpecRef, environment: Environment, code: str) -> dict[str, Any]:
-    """What cells must share to stand in one table: spec, machine, libraries, the user's own code."""
+def head_of(spec: SpecRef, environment: Environment, code: str, engine: str) -> dict[str, Any]:
+    """What cells must share to stand in one table: spec, machine or cluster, libraries, the user's own code."""
     return {
         "format": FORMAT,
         "spec": spec.hash,
         "code": code,
+        "engine": engine,
         "environment": json.loads(json.dumps(asdict(environment))),
     }
 

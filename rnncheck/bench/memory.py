@@ -13,23 +13,28 @@ from rnncheck.results.cells import Memory
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RESET_PEAK = "5"  # see proc(5): resets VmHWM to the present resident size
 UNIT = 1024  # /proc gives kB
+TIMES = 3  # the kernel counts pages in batches: one call may miss some
 
 
-def cpu_memory(call: Callable[[], object]) -> Memory | None:
-    """Peak resident bytes of one call above those before it; None where the system does not tell (no Linux /proc).
+def cpu_memory(call: Callable[[], object], times: int = TIMES) -> Memory | None:
+    """Peak resident bytes of a call above those before it; None where the system does not tell (no Linux /proc).
 
     The call has run before, so that what it loads once does not count. Freed memory is first given back to the system.
     """
-    gc.collect()
-    _trim()
     try:
-        CLEAR.write_text(RESET_PEAK)
-        before = _resident("VmRSS")
-        call()
-        peak = _resident("VmHWM")
+        peaks = sorted(_peak(call) for _ in range(times))
     except OSError:
         return None
-    return Memory(peak=max(0, peak - before), kind="cpu")
+    return Memory(peaks[times // 2], kind="cpu", low=peaks[0], high=peaks[-1])
+
+
+def _peak(call: Callable[[], object]) -> int:
+    gc.collect()
+    _trim()
+    CLEAR.write_text(RESET_PEAK)
+    before = _resident("VmRSS")
+    call()
+    return max(0, _resident("VmHWM") - before)
 
 
 def _trim() -> None:

@@ -152,10 +152,10 @@ def described(cell: Cell) -> dict[str, Any]:
 
 
 def groups(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Cells that are compared with each other, in the order of the sweep."""
+    """Cells that are compared with each other, in the order of the sweep; a bare module goes with its policy."""
     found: dict[str, list[Cell]] = {}
     for cell in cells:
-        found.setdefault(cell.group, []).append(cell)
+        found.setdefault(replace(cell, target="policy").group, []).append(cell)
     return list(found.values())
 
 

@@ -12,7 +12,7 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 LAST_WORDS = 2000  # characters of the worker's standard error that are kept
 PATIENCE = 5.0  # seconds that a worker gets to end by itself
@@ -26,6 +26,7 @@ class WorkerDied(Exception):
     """The process ended in the middle of something; ``signal`` names what killed it, if anything."""
 
     def __init__(self, code: int | None, words: str) -> None:
+        self.code = code
         self.signal = signal.Signals(-code).name if code is not None and code < 0 else ""
         self.words = words
         super().__init__(self.signal or f"exit status {code}")
@@ -35,11 +36,35 @@ class WorkerHangs(Exception):
     """No answer within the time-out; the process was killed."""
 
 
+class AnyWorker(Protocol):
+    """A worker as a group sees it, wherever it runs."""
+
+    def send(self, do: str, **fields: Any) -> None:
+        """Give a command. Raises WorkerDied."""
+
+    def reply(self, timeout: float) -> Reply:
+        """The next answer. Raises WorkerHangs after ``timeout`` seconds, WorkerDied at its end."""
+        ...
+
+    def ask(self, do: str, timeout: float, **fields: Any) -> Reply:
+        """Give a command and wait for its one answer."""
+        ...
+
+    def close(self) -> None:
+        """Let it end, and see to it that it does."""
+
+    def kill(self) -> None:
+        """End it now."""
+
+
 class WorkerProcess:
     """One process. It is a group of its own, so that nothing that it starts outlives it."""
 
     def __init__(
-        self, python: str = sys.executable, environment: dict[str, str] | None = None
+        self,
+        python: str = sys.executable,
+        environment: dict[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self._process = subprocess.Popen(
@@ -47,7 +72,8 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**QUIET, **os.environ, **(environment or {}), "PYTHONPATH": _path()},
+            env={**QUIET, **os.environ, "PYTHONPATH": _path(), **(environment or {})},
+            cwd=folder,
             start_new_session=True,
             text=True,
             encoding="utf-8",

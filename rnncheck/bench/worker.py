@@ -3,7 +3,8 @@
 It reads one JSON object a line from standard input and answers on what was standard output when it started. Whatever
 the user's code prints goes to standard error.
 
-    {"do": "open", "spec": PATH, "overrides": [...], "hash": HASH or null, "memory_limit": MiB or null}  ->  {"is": "open"}
+    {"do": "open", "spec": PATH, "overrides": [...], "hash": HASH or null, "memory_limit": MiB or null,
+     "threads": N or null}  ->  {"is": "open"}
     {"do": "prepare", "cell": {...}}      ->  {"is": "prepared", ...}  or  {"is": "failed", "status": ..., "reason": ...}
     {"do": "round", "keys": [...]}        ->  {"is": "begin", "key": ...} and {"is": "sample", ...} for each, {"is": "end"}
     {"do": "drop", "key": KEY}            ->  {"is": "dropped"}
@@ -23,6 +24,7 @@ from typing import IO, Any
 from rnncheck.results.cells import Cell, Status
 
 MIB = 2**20
+SLOW = 0.5  # seconds of a call from which its memory is measured once
 
 
 class Worker:
@@ -56,9 +58,14 @@ class Worker:
         self._say("failed", status=_status(error), reason=_reason(error))
 
     def do_open(
-        self, spec: str, overrides: list[str], hash: str | None, memory_limit: int | None
+        self,
+        spec: str,
+        overrides: list[str],
+        hash: str | None,
+        memory_limit: int | None,
+        threads: int | None = None,
     ) -> None:
-        """Build the pipeline. Without a hash any content of the spec will do."""
+        """Build the pipeline. Without a hash any content of the spec will do, without threads torch's own number."""
         from pathlib import Path
 
         from rnncheck.errors import SpecError
@@ -69,7 +76,7 @@ class Worker:
         loaded = load_spec(Path(spec), overrides)
         if hash is not None and loaded.hash != hash:
             raise SpecError("the spec file was changed while the sweep ran")
-        self._scope.enter_context(calm())
+        self._scope.enter_context(calm(checking=False, threads=threads))
         self._ground = self._scope.enter_context(Ground(loaded))
         if memory_limit is not None:
             _limit(memory_limit * MIB)
@@ -77,14 +84,15 @@ class Worker:
 
     def do_prepare(self, cell: dict[str, Any], judge: bool = True) -> None:
         """Build a cell's call, run it for the first time and warm it up; ``judge`` its numbers, measure its memory."""
-        from rnncheck.bench.memory import cpu_memory
+        from rnncheck.bench.memory import TIMES, cpu_memory
         from rnncheck.bench.timer import warm_up
 
         wanted = _cell(cell)
         prepared = self._ground.prepare(wanted)
         warm = warm_up(prepared.call)
         self._prepared[wanted.key], self._warm[wanted.key] = prepared, warm
-        memory = (prepared.memory() or cpu_memory(prepared.call)) if judge else None
+        times = 1 if warm.seconds >= SLOW else TIMES
+        memory = (prepared.memory() or cpu_memory(prepared.call, times)) if judge else None
         self._say(
             "prepared",
             key=wanted.key,

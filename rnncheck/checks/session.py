@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Generator, Iterator, Sequence
 
 from rnncheck import __version__
+from rnncheck.checks.accept import Acceptances
 from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Rule
 from rnncheck.checks.run import run_rules, skip_rules
@@ -28,21 +29,28 @@ def verify_events(
     command: str = "verify",
     thorough: bool = False,
     strict: bool = False,
+    accepting: Acceptances | None = None,
 ) -> Generator[Event, None, None]:
     """Everything that happens while ``spec`` is verified with ``rules``.
 
-    Raises UserError where the spec or a factory is at fault. Closing the generator closes the pipeline.
+    Who brings ``accepting`` tells itself what is left of the acceptances. Raises UserError where the spec or a factory
+    is at fault. Closing the generator closes the pipeline.
     """
     check_asked(spec)
+    accepted = accepting or Acceptances(spec)
+    begin = started(spec, rules, command, strict=strict)
     with calm(), settings_kept(), Builder(spec) as builder:
-        yield started(spec, rules, command, strict=strict)
+        yield begin
         lacking = yield from build(builder)
         for text in builder.notices:
             yield Notice(text)
         if builder.pipeline is not None:
-            yield from ask(builder.pipeline, rules, thorough=thorough)
+            yield from map(accepted.heard, ask(builder.pipeline, rules, thorough=thorough))
         elif lacking:
-            yield from skip_rules(rules, lacking)
+            yield from map(accepted.heard, skip_rules(rules, lacking))
+    if accepting is None:
+        for left in accepted.leftovers():
+            yield Notice(f"{left.place}: the {left.name} {left.problem}")
 
 
 def started(spec: Spec, rules: Sequence[Rule], command: str, *, strict: bool) -> RunStarted:

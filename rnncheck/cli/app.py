@@ -16,6 +16,7 @@ from rnncheck.cli import spec as spec_commands
 from rnncheck.cli.bench import bench
 from rnncheck.cli.compare import compare
 from rnncheck.cli.doctor import doctor
+from rnncheck.cli.gate import gate
 from rnncheck.cli.init import init
 from rnncheck.cli.report import report
 from rnncheck.cli.rule import rule
@@ -95,7 +96,17 @@ def options(
     """Verify that a recurrent TorchRL policy really is recurrent."""
 
 
-COMMANDS: list[Callable[..., None]] = [verify, bench, selftest, report, compare, rule, init, doctor]
+COMMANDS: list[Callable[..., None]] = [
+    verify,
+    bench,
+    gate,
+    selftest,
+    report,
+    compare,
+    rule,
+    init,
+    doctor,
+]
 SPEC_COMMANDS = (spec_commands.validate, spec_commands.show, spec_commands.schema)
 for command in COMMANDS:
     app.command()(guarded(command))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,11 +21,20 @@ from rnncheck.cli.options import (
 
 if TYPE_CHECKING:
     from rnncheck.bench.journal import Journal
+    from rnncheck.bench.lane import Engine
     from rnncheck.results.cells import Cell, CellResult
     from rnncheck.results.model import Run
     from rnncheck.spec.model import Spec
 
 JOURNAL = "sweep.jsonl"
+
+
+class EngineName(StrEnum):
+    """Where cells are measured."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
 
 PlanOption = Annotated[
     bool, typer.Option("--plan", help="Print the cells and a time estimate; run nothing.")
@@ -51,6 +61,23 @@ ClaimsOption = Annotated[
 WriteOption = Annotated[
     bool, typer.Option("--write", help="Write what is recommended for training into the spec.")
 ]
+EngineOption = Annotated[
+    EngineName,
+    typer.Option(
+        "--engine",
+        help="ray: on an existing Ray cluster, one device for each group of cells. It needs rnncheck[ray], "
+        "and the spec and its code at the same path on every node.",
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="The cluster, instead of RAY_ADDRESS or the one that runs here.",
+        show_default=False,
+    ),
+]
 
 
 def bench(
@@ -61,6 +88,8 @@ def bench(
     scale: ScaleOption = None,
     claims: ClaimsOption = False,
     write: WriteOption = False,
+    engine: EngineOption = EngineName.LOCAL,
+    ray_address: AddressOption = None,
     set_: SetOption = None,
     report: ReportOption = None,
     seed: SeedOption = None,
@@ -90,8 +119,9 @@ def bench(
     targets = parse_targets(report or [])
     path = default_store(Path(loaded.path))
     prepare_store(path)
-    journal, done = _journal(loaded, path.parent / JOURNAL, resume=resume)
-    sweep = Sweep(loaded, cells, journal, overrides, done, axes, claimed)
+    place = _engine(engine, ray_address, loaded)
+    journal, done = _journal(loaded, path.parent / JOURNAL, place.name, resume=resume)
+    sweep = Sweep(loaded, cells, journal, overrides, done, axes, claimed, place)
     run = follow(loaded, sweep.events, targets, quiet=quiet, verbose=verbose)
     store_run(run, path)
     write_reports(run, targets, sys.stdout, quiet, verbose, live=True)
@@ -112,7 +142,23 @@ def _print_plan(spec: Spec, cells: Sequence[Cell]) -> None:
     print(f"{len(everything)} cells, about {seconds:.0f} s; nothing was run")
 
 
-def _journal(spec: Spec, path: Path, *, resume: bool) -> tuple[Journal, dict[str, CellResult]]:
+def _engine(name: EngineName, address: str | None, spec: Spec) -> Engine:
+    """Connected, where it is elsewhere. Raises UserError."""
+    from rnncheck.bench.lane import LocalEngine
+    from rnncheck.errors import UserError
+
+    if name is EngineName.RAY:
+        from rnncheck.bench.cluster import RayEngine
+
+        return RayEngine(address, spec.device, spec.bench.threads)
+    if address is not None:
+        raise UserError("--ray-address is for --engine ray alone", hint="add `--engine ray`")
+    return LocalEngine()
+
+
+def _journal(
+    spec: Spec, path: Path, engine: str, *, resume: bool
+) -> tuple[Journal, dict[str, CellResult]]:
     """The sweep's journal, and the cells that an earlier run of the same sweep finished."""
     from rnncheck.bench.journal import Journal, code_hash, head_of
     from rnncheck.results.environment import current_environment
@@ -120,7 +166,8 @@ def _journal(spec: Spec, path: Path, *, resume: bool) -> tuple[Journal, dict[str
 
     folder = Path(spec.path).resolve().parent
     ref = SpecRef(spec.path, spec.name, spec.hash)
-    journal = Journal(path, head_of(ref, current_environment(spec.device), code_hash(folder)))
+    head = head_of(ref, current_environment(spec.device), code_hash(folder), engine)
+    journal = Journal(path, head)
     if resume:
         return journal, journal.resume()
     journal.start()

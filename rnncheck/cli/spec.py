@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from rnncheck.cli.options import JsonOption, SetOption, SpecPath
 
+SpecPaths = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="SPEC...",
+        help="The spec files. Without one, rnncheck.yaml in this folder or above.",
+        show_default=False,
+    ),
+]
 
-def validate(spec: SpecPath = None, overrides: SetOption = None) -> None:
-    """Check a spec file: its form, not whether its classes and factories exist."""
+
+def validate(specs: SpecPaths = None, overrides: SetOption = None) -> None:
+    """Check spec files: their form, not whether their classes and factories exist."""
+    from rnncheck.errors import SpecError
+    from rnncheck.spec.problems import SpecErrors
+
+    found: list[SpecError] = []
+    paths: list[Path | None] = [*specs] if specs else [None]
+    for path in paths:
+        try:
+            _validate(path, overrides or ())
+        except SpecErrors as errors:
+            found += errors.errors
+        except SpecError as error:
+            found.append(error)
+    if found:
+        raise SpecErrors(found)
+
+
+def _validate(path: Path | None, overrides: Sequence[str]) -> None:
     from rnncheck.results.model import Stage
     from rnncheck.spec.load import open_spec
 
-    loaded = open_spec(spec, overrides or ())
+    loaded = open_spec(path, overrides)
     stages = [stage for stage in Stage if getattr(loaded, stage, None) is not None]
     typer.echo(f"ok: {loaded.path} ({loaded.name}): {', '.join(stages)}")
 

@@ -17,20 +17,23 @@ HEADLESS = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 
 @contextlib.contextmanager
-def calm() -> Iterator[None]:
-    """Send the user's prints to standard error, keep warnings down and single steps on one thread.
+def calm(*, checking: bool = True, threads: int | None = None) -> Iterator[None]:
+    """Send the user's prints to standard error, keep warnings down, and settle the number of torch's threads.
 
-    One thread unless OMP_NUM_THREADS says otherwise: steps of a batch of one are too small to share, and a second
-    thread makes them many times slower on a busy machine.
+    ``checking`` takes one thread unless OMP_NUM_THREADS says otherwise: steps of a batch of one are too small to share,
+    and a second thread makes them many times slower on a busy machine. Else ``threads``, or torch's own number: what is
+    timed runs as it trains.
     """
     for name, value in HEADLESS.items():
         os.environ.setdefault(name, value)
     level = logger.level
     logger.setLevel(max(level, logging.ERROR))  # it warns at every call
     moved = _off_stdout()
-    threads = torch.get_num_threads()
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)
+    before = torch.get_num_threads()
+    if checking and "OMP_NUM_THREADS" not in os.environ:
+        threads = 1
+    if threads is not None:
+        torch.set_num_threads(threads)
     try:
         with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -39,7 +42,7 @@ def calm() -> Iterator[None]:
         for handler, stream in moved:
             handler.setStream(stream)
         logger.setLevel(level)
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
 def _off_stdout() -> list[tuple[logging.StreamHandler[Any], Any]]:

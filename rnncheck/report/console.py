@@ -8,7 +8,7 @@ from io import StringIO
 from rich.console import Console
 from rich.text import Text
 
-from rnncheck.report import sweep_console, text
+from rnncheck.report import gate_console, sweep_console, text
 from rnncheck.report.layout import ellipsis_for, frame, hanging, paragraph, shorten
 from rnncheck.report.terminal import text_console
 from rnncheck.results.exit_codes import ExitCode
@@ -28,6 +28,7 @@ STYLES = {
     Outcome.SKIPPED: "dim",
 }
 WARNING = "bold yellow"
+ACCEPTED = "cyan"
 
 
 def render(run: Run, width: int = WIDTH, quiet: bool = False, verbose: bool = False) -> str:
@@ -57,19 +58,22 @@ def _report(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
     yield from paragraph(console, Text(text.header(run), style="bold"))
     if run.cells:
         yield from sweep_console.lines(run, console, verbose)
+    yield from gate_console.lines(run, console, verbose)
     yield from _table(run, console, verbose)
-    yield from _findings(run, console)
+    yield from _findings(run, console, verbose)
     yield from _untold(run, console)
     yield Text()
+    yield from gate_console.failing(run, console)
     yield from _verdict(run, console)
     yield from _next(run, console)
 
 
 def _quiet(run: Run, console: Console) -> Iterator[Text]:
     for check in run.checks:
-        if check.outcome in (Outcome.FAILED, Outcome.ERROR):
+        if text.outcome(check) in (Outcome.FAILED, Outcome.ERROR):
             told = Text(f"{check.outcome} ", style=_style(run, check))
             yield from paragraph(console, told.append(text.title(check), style="default"))
+    yield from gate_console.failing(run, console)
     yield from _verdict(run, console)
 
 
@@ -94,7 +98,7 @@ def _table(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
 
 
 def _name(run: Run, check: CheckResult) -> Text:
-    row = Text(" " * OUTCOME_AT).append(str(check.outcome), style=_style(run, check))
+    row = Text(" " * OUTCOME_AT).append(text.outcome(check), style=_style(run, check))
     row.pad_right(NAME_AT - row.cell_len)
     return row.append(text.title(check), style="dim" if check.outcome is Outcome.SKIPPED else "")
 
@@ -104,18 +108,22 @@ def _saw(check: CheckResult, verbose: bool) -> Text:
     loud = check.outcome in (Outcome.FAILED, Outcome.ERROR)
     if not (loud or verbose):
         return Text()
-    warns = check.outcome is Outcome.FAILED and check.severity is Severity.WARNING
+    warns = text.outcome(check) == Outcome.FAILED and check.severity is Severity.WARNING
     return Text(("warning: " if warns else "") + text.saw(check), style="" if loud else "dim")
 
 
 def _style(run: Run, check: CheckResult) -> str:
+    if check.accepted:
+        return ACCEPTED
     light = check.outcome is Outcome.FAILED and not fails(check, strict=run.strict)
     return WARNING if light else STYLES[check.outcome]
 
 
-def _findings(run: Run, console: Console) -> Iterator[Text]:
+def _findings(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
+    """The findings; those that are accepted only with ``verbose``."""
     shown: set[Source] = set()
-    for check in run.checks:
+    told = [check for check in run.checks if verbose or not check.accepted]
+    for check in told:
         yield from _findings_of(check, console, _style(run, check), shown)
 
 

@@ -1,4 +1,7 @@
-"""CSV for a spreadsheet or pandas: one line a cell of a sweep, in SI units, or one a check and finding."""
+"""CSV for a spreadsheet or pandas: one line a cell of a sweep, in SI units, or one a check and finding.
+
+A gate gives what it decided; its cells and checks are in the JSON.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from typing import Any
 
-from rnncheck.report import text
+from rnncheck.report import gate, text
 from rnncheck.report.sweep import results_of
 from rnncheck.results.cells import CellResult
+from rnncheck.results.gate import GateItem
 from rnncheck.results.model import CheckResult, Finding, Run
 
 COLUMNS = (
@@ -20,11 +24,14 @@ COLUMNS = (
 )  # fmt: skip
 
 
+DECIDED = ("part", "name", "ruling", "value", "low", "high", "unit", "kind", "limit", "ratios", "reason", "at")  # fmt: skip
 CHECKED = ("code", "name", "severity", "stage", "outcome", "reason", "message", "key", "measured", "bound", "fix", "at")  # fmt: skip
 
 
 def render(run: Run) -> str:
-    """The cells where there are any, else the checks; with a head line."""
+    """The gate's items where there are any, else the cells, else the checks; with a head line."""
+    if run.gate:
+        return _table(DECIDED, map(_item, run.gate))
     rows = [_row(result) for result in results_of(run)]
     if rows:
         return _table(COLUMNS, rows)
@@ -39,6 +46,23 @@ def _table(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
     return out.getvalue()
 
 
+def _item(item: GateItem) -> dict[str, Any]:
+    return {
+        "part": str(item.part),
+        "name": gate.name(item),
+        "ruling": str(item.ruling),
+        "value": item.value,
+        "low": item.low,
+        "high": item.high,
+        "unit": text.clean(item.unit),
+        "kind": text.clean(item.kind),
+        "limit": item.limit,
+        "ratios": " ".join(map(str, item.ratios)),
+        "reason": text.clean(item.reason),
+        "at": gate.at(item),
+    }
+
+
 def _lines(check: CheckResult) -> Iterator[dict[str, Any]]:
     """A line for each finding, or one for a check without."""
     head = {
@@ -46,8 +70,8 @@ def _lines(check: CheckResult) -> Iterator[dict[str, Any]]:
         "name": check.name,
         "severity": str(check.severity),
         "stage": str(check.stage),
-        "outcome": str(check.outcome),
-        "reason": text.clean(check.reason),
+        "outcome": text.outcome(check),
+        "reason": text.clean(check.accepted or check.reason),
     }
     for finding in check.findings or (None,):
         yield head if finding is None else {**head, **_found(finding)}

@@ -13,7 +13,9 @@ from rnncheck.results.events import Event
 from rnncheck.results.files import check_writable, write_atomic
 from rnncheck.results.model import Run
 
-FORMATS = ("console", "json", "jsonl", "junit", "github", "sarif", "markdown", "csv", "html")
+FORMATS = (
+    "console", "json", "jsonl", "junit", "github", "sarif", "markdown", "csv", "html", "benchmark"
+)  # fmt: skip
 SHARING = {"console", "github"}  # a GitHub log shows both: the commands vanish from it
 
 

@@ -1,4 +1,4 @@
-"""GitHub Actions: an annotation per finding, and the Markdown report as the step summary."""
+"""GitHub Actions: an annotation per finding and per item of a gate that matters, and the Markdown report as the step summary."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rnncheck.errors import OutputError, Place
-from rnncheck.report import markdown, text
-from rnncheck.report.places import relative
+from rnncheck.report import gate, markdown, text
+from rnncheck.report.places import in_a_file, relative
+from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source
 from rnncheck.results.verdict import fails
 
+LISTED = 5  # items that one notice names
 SUMMARY_LIMIT = 1024 * 1024  # bytes that GitHub takes per step; more and it shows none of them
 
 
@@ -46,6 +48,7 @@ def _append(content: bytes, environ: Mapping[str, str]) -> None:
 def _lines(run: Run, root: Path) -> Iterator[str]:
     for check in run.checks:
         yield from _check(check, run.strict, root)
+    yield from _gate(run, root)
     for sentence in text.broken_stages(run):
         yield command("error", sentence, title="rnncheck")
     for notice in run.notices:
@@ -54,11 +57,29 @@ def _lines(run: Run, root: Path) -> Iterator[str]:
     yield command(level, text.verdict(run), title="rnncheck")
 
 
+def _gate(run: Run, root: Path) -> Iterator[str]:
+    """What fails and what is unclear one by one, the rest that matters in a notice for each ruling."""
+    for item in run.gate:
+        if item.fails(strict=run.strict) or item.ruling is Ruling.UNCLEAR:
+            level = "error" if item.fails(strict=run.strict) else "warning"
+            place = _place(Source(item.path, item.line, item.column), root)
+            yield command(level, gate.told(item), **place, title=f"gate: {text.word(item)}")
+    for ruling in (Ruling.INCOMPARABLE, Ruling.NOTED):
+        if items := gate.ruled(run.gate, ruling):
+            yield command("notice", _listed(items), title=f"gate: {ruling}")
+
+
+def _listed(items: list[GateItem]) -> str:
+    more = [f"and {len(items) - LISTED} more"] if len(items) > LISTED else []
+    return "\n".join([*map(gate.told, items[:LISTED]), *more])
+
+
 def _check(check: CheckResult, strict: bool, root: Path) -> Iterator[str]:
-    level = "error" if fails(check, strict=strict) else "warning"
+    level = "error" if fails(check, strict=strict) else "notice" if check.accepted else "warning"
+    known = f"accepted: {check.accepted}\n" if check.accepted else ""
     for finding in check.findings:
         place = _place(finding.source, root)
-        yield command(level, _message(finding), **place, title=text.title(check))
+        yield command(level, known + _message(finding), **place, title=text.title(check))
     if check.outcome is Outcome.ERROR:
         yield command("error", f"the check crashed: {check.reason}", title=text.title(check))
     elif check.outcome is Outcome.FAILED and not check.findings:
@@ -71,7 +92,7 @@ def _message(finding: Finding) -> str:
 
 
 def _place(source: Source | None, root: Path) -> dict[str, str]:
-    if source is None or not source.path:
+    if source is None or not in_a_file(source.path):
         return {}
     shown = relative(source.path, root) or source.path
     numbers = {"line": source.line, "col": source.column if source.line else 0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from rnncheck.report import sweep, text
+from rnncheck.report import gate, sweep, text
 from rnncheck.report.plots import all_plots
 from rnncheck.results.model import Run
 
@@ -25,7 +25,7 @@ def render(run: Run) -> str:
 
 def _content(run: Run) -> dict[str, Any]:
     return {
-        "title": f"rnncheck: {text.VERDICTS[run.verdict]}"
+        "title": f"rnncheck: {text.verdict_word(run)}"
         if run.command != "bench"
         else "rnncheck bench",
         "header": text.header(run),
@@ -36,6 +36,12 @@ def _content(run: Run) -> dict[str, Any]:
         "claims": run.claims,
         "headings": sweep.HEADINGS,
         "groups": sweep.grouped(run),
+        "gate_headings": gate.HEADINGS,
+        "gate": [
+            (item.fails(strict=run.strict), gate.row(item))
+            for items in gate.grouped(run).values()
+            for item in items
+        ],
         "families": text.by_family(run.checks),
         "findings": [
             (check, finding, text.facts(finding))
@@ -43,6 +49,7 @@ def _content(run: Run) -> dict[str, Any]:
             for finding in check.findings
         ],
         "saw": text.saw,
+        "outcome": text.outcome,
         "title_of": text.title,
         "notes": [n for n in (*text.broken_stages(run), text.unchecked(run), *run.notices) if n],
         "environment": _environment(run),

@@ -13,6 +13,7 @@ from rnncheck.results.events import (
     CheckFinished,
     Claimed,
     Event,
+    GateDecided,
     Notice,
     Recommended,
     RunFinished,
@@ -55,5 +56,6 @@ def _events(run: Run) -> Iterator[Event]:
     yield from (Recommended(found) for found in run.recommendations)
     yield from (Scaled(found) for found in run.scalings)
     yield from (Claimed(claim) for claim in run.claims)
+    yield from (GateDecided(item) for item in run.gate)
     yield from (Notice(text) for text in run.notices)
     yield RunFinished(run)

@@ -1,4 +1,4 @@
-"""JUnit XML: a suite per family, a test case per check.
+"""JUnit XML: a suite per family, a test case per check; a suite ``gate`` with a test case per item.
 
 A warning that does not fail the run is no failure here either: it is told in ``system-out``. The exact outcome and the
 number of findings are properties of every test case. A run that verified nothing, crashed or was interrupted has a
@@ -21,7 +21,8 @@ from junitparser import (
     TestSuite,
 )
 
-from rnncheck.report import text
+from rnncheck.report import gate, text
+from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import CheckResult, Outcome, Run, StageResult, Verdict
 from rnncheck.results.verdict import fails
 
@@ -31,6 +32,8 @@ def render(run: Run) -> str:
     xml = JUnitXml(f"rnncheck {text.clean(run.spec.name)}".strip())
     for name, checks in text.by_family(run.checks).items():
         xml.append(_suite(run, name, [_case(check, run.strict) for check in checks]))
+    if run.gate:
+        xml.append(_suite(run, "gate", [_item(item, run.strict) for item in run.gate]))
     if trouble := [*_stages(run.stages), *_verdict(run)]:
         xml.append(_suite(run, "run", trouble))
     xml.update_statistics()
@@ -72,6 +75,7 @@ def _case(check: CheckResult, strict: bool) -> TestCase:
         "severity": str(check.severity),
         "findings": str(len(check.findings)),
     }
+    noted |= {"accepted": text.clean(check.accepted)} if check.accepted else {}
     case.append(_case_properties(noted))
     _tell(case, check, strict)
     return case
@@ -88,6 +92,9 @@ def _tell(case: TestCase, check: CheckResult, strict: bool) -> None:
     match check.outcome:
         case Outcome.FAILED if fails(check, strict=strict):
             case.result = [_with_text(Failure(text.saw(check), check.code), _findings(check))]
+        case Outcome.FAILED if check.accepted:
+            case.result = [Skipped(f"accepted: {text.clean(check.accepted)}")]
+            case.system_out = _findings(check)
         case Outcome.FAILED:
             case.system_out = f"warning: {_findings(check) or text.saw(check)}"
         case Outcome.ERROR:
@@ -97,6 +104,20 @@ def _tell(case: TestCase, check: CheckResult, strict: bool) -> None:
             case.result = [Skipped(f"{check.outcome}: {text.clean(check.reason)}")]
         case Outcome.PASSED if check.reason:
             case.system_out = text.clean(check.reason)
+
+
+def _item(item: GateItem, strict: bool) -> TestCase:
+    case = TestCase(gate.name(item), f"rnncheck.gate.{item.part}")
+    case.append(_case_properties({"ruling": str(item.ruling), "at": gate.at(item)}))
+    told = gate.told(item)
+    if item.fails(strict=strict):
+        content = "\n".join(filter(None, [told, gate.pairs(item), gate.at(item)]))
+        case.result = [_with_text(Failure(f"{text.word(item)}: {told}", str(item.ruling)), content)]
+    elif item.ruling is Ruling.PASSED:
+        case.system_out = told
+    else:
+        case.result = [Skipped(f"{item.ruling}: {told}")]
+    return case
 
 
 def _with_text(result: Failure | Error, content: str) -> Failure | Error:
@@ -118,7 +139,7 @@ def _stages(stages: Iterable[StageResult]) -> list[TestCase]:
 
 
 def _verdict(run: Run) -> list[TestCase]:
-    decided = run.verdict in (Verdict.VERIFIED, Verdict.FAILED)
+    decided = run.verdict in (Verdict.VERIFIED, Verdict.FAILED, Verdict.SLOWER)
     return [] if decided else [_error("verdict", text.verdict(run), run.seconds)]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rnncheck.report import sweep, text
+from rnncheck.report import gate, sweep, text
+from rnncheck.results.gate import GateItem
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&])")
@@ -13,9 +14,10 @@ SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&])")
 def render(run: Run) -> str:
     """The run as a Markdown document."""
     sections = [
-        f"# rnncheck: {escape(text.VERDICTS[run.verdict])}",
+        f"# rnncheck: {escape(text.verdict_word(run))}",
         escape(text.header(run)),
         f"**{escape(text.verdict(run))}**",
+        _gate(run),
         *_sweep(run),
         *_findings(run),
         _table(run),
@@ -62,6 +64,23 @@ def _sweep(run: Run) -> list[str]:
     return sections
 
 
+def _gate(run: Run) -> str:
+    """A table of the gate's items."""
+    if not run.gate:
+        return ""
+    head = [f"| {' | '.join(gate.HEADINGS)} |", "|" + "---|" * len(gate.HEADINGS)]
+    items = [item for group in gate.grouped(run).values() for item in group]
+    return "\n".join(
+        ["## Gate", "", *head, *(_item(item, item.fails(strict=run.strict)) for item in items)]
+    )
+
+
+def _item(item: GateItem, fails: bool) -> str:
+    part, name, ruling, *rest = (escape(value) for value in gate.row(item))
+    cells = [part, name, f"**{ruling}**" if fails else ruling, *rest]
+    return f"| {' | '.join(cells)} |"
+
+
 def _findings(run: Run) -> list[str]:
     return [
         _finding(check, finding, number)
@@ -77,6 +96,7 @@ def _finding(check: CheckResult, finding: Finding, number: int) -> str:
         "",
         f"{check.severity}, {finding.stage}: {escape(finding.message)}",
         "",
+        *([f"- accepted: {escape(check.accepted)}"] if check.accepted else []),
         *(f"- {escape(label)}: {_fact(label, value)}" for label, value in text.facts(finding)),
     ]
     return "\n".join([*lines, *_frame(finding)]).rstrip()
@@ -113,8 +133,8 @@ def _table(run: Run) -> str:
 
 
 def _outcome(check: CheckResult) -> str:
-    loud = check.outcome in (Outcome.FAILED, Outcome.ERROR)
-    return f"**{check.outcome}**" if loud else str(check.outcome)
+    outcome = text.outcome(check)
+    return f"**{outcome}**" if outcome in (Outcome.FAILED, Outcome.ERROR) else outcome
 
 
 def _reasons(run: Run) -> list[str]:

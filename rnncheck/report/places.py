@@ -5,6 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+OVERRIDE = "--set "  # how the place of a value begins that came from the command line
+
+
+def in_a_file(path: str) -> bool:
+    """Whether a place is one that a tool can open."""
+    return bool(path) and not path.startswith(OVERRIDE)
+
 
 def relative(path: str, root: Path) -> str | None:
     """``path`` relative to ``root``, or None when it lies elsewhere."""

@@ -1,5 +1,6 @@
-"""SARIF 2.1.0. Results are the findings alone, since viewers show every result as a problem; the outcome of each check
-is in the run's ``properties.checks``, a check that crashed also a notification of the invocation.
+"""SARIF 2.1.0. Results are the findings and what fails a gate, since viewers show every result as a problem; the outcome
+of each check is in the run's ``properties.checks``, every item of a gate in ``properties.gate``, a check that crashed also
+a notification of the invocation. An accepted finding is a suppressed result.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from rnncheck.report import text
-from rnncheck.report.places import relative
+from rnncheck.report import gate, text
+from rnncheck.report.places import in_a_file, relative
+from rnncheck.results.gate import GateItem, Part
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source, Verdict
 from rnncheck.results.plain import plain
 from rnncheck.results.verdict import fails
@@ -32,29 +34,28 @@ def render(run: Run, root: Path | None = None) -> str:
 
 
 def _run(run: Run, root: Path) -> Json:
-    rules = list({check.code: check for check in run.checks}.values())
+    rules = [_rule(check) for check in {check.code: check for check in run.checks}.values()]
+    rules += [_gate_rule(part) for part in dict.fromkeys(item.part for item in gate.failing(run))]
+    codes = [rule["id"] for rule in rules]
     return {
         "tool": {"driver": _driver(run, rules)},
         "invocations": [_invocation(run)],
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {ROOT: {"description": {"text": "The folder that rnncheck ran in."}}},
-        "results": _results(run, [rule.code for rule in rules], root),
+        "results": [*_results(run, codes, root), *_gate_results(run, codes, root)],
         "properties": {
             "verdict": str(run.verdict),
             "seed": run.seed,
             "spec": plain(run.spec),
             "environment": plain(run.environment),
             "checks": [_outcome(check) for check in run.checks],
+            "gate": [plain(item) for item in run.gate],
         },
     }
 
 
-def _driver(run: Run, rules: list[CheckResult]) -> Json:
-    return {
-        "name": run.tool.name,
-        "version": run.tool.version,
-        "rules": [_rule(check) for check in rules],
-    }
+def _driver(run: Run, rules: list[Json]) -> Json:
+    return {"name": run.tool.name, "version": run.tool.version, "rules": rules}
 
 
 def _rule(check: CheckResult) -> Json:
@@ -69,6 +70,21 @@ def _rule(check: CheckResult) -> Json:
         },
         "defaultConfiguration": {"level": _level(check.severity is Severity.ERROR)},
         "properties": {"tags": list(dict.fromkeys([text.family(check.code), str(check.stage)]))},
+    }
+
+
+def _gate_id(part: Part) -> str:
+    return f"GATE-{str(part).upper()}"
+
+
+def _gate_rule(part: Part) -> Json:
+    return {
+        "id": _gate_id(part),
+        "name": f"gate-{part}",
+        "shortDescription": {"text": gate.RULES[part]},
+        "help": {"text": "Run `rnncheck gate` with the same options to ask again."},
+        "defaultConfiguration": {"level": "error"},
+        "properties": {"tags": ["gate", str(part)]},
     }
 
 
@@ -95,12 +111,43 @@ def _results(run: Run, codes: list[str], root: Path) -> list[Json]:
                     "level": level,
                     "kind": "fail",
                     "message": {"text": _message(finding)},
-                    "locations": [_location(finding, run, root)],
+                    "locations": [_location(finding.source, run, root)],
                     "partialFingerprints": {"rnncheckFinding/v1": f"{identity}:{seen[identity]}"},
+                    **_suppressed(check),
                     "properties": plain(finding),
                 }
             )
     return results
+
+
+def _suppressed(check: CheckResult) -> Json:
+    why = text.clean(check.accepted)
+    return {"suppressions": [{"kind": "external", "justification": why}]} if why else {}
+
+
+def _gate_results(run: Run, codes: list[str], root: Path) -> list[Json]:
+    seen: Counter[str] = Counter()
+    results = []
+    for item in gate.failing(run):
+        identity = _digest(item.part, item.name, Path(item.path).name)
+        seen[identity] += 1
+        results.append(
+            {
+                "ruleId": _gate_id(item.part),
+                "ruleIndex": codes.index(_gate_id(item.part)),
+                "level": "error",
+                "kind": "fail",
+                "message": {"text": f"{text.word(item)}: {gate.told(item)}"},
+                "locations": [_location(_asked_at(item), run, root)],
+                "partialFingerprints": {"rnncheckGate/v1": f"{identity}:{seen[identity]}"},
+                "properties": plain(item),
+            }
+        )
+    return results
+
+
+def _asked_at(item: GateItem) -> Source:
+    return Source(item.path, item.line, item.column)
 
 
 def _message(finding: Finding) -> str:
@@ -111,13 +158,16 @@ def _message(finding: Finding) -> str:
 def _identity(finding: Finding) -> str:
     """Stays the same when lines move and numbers change."""
     source = finding.source or Source("")
-    parts = (finding.code, finding.stage, finding.key, Path(source.path).name, source.name)
+    return _digest(finding.code, finding.stage, finding.key, Path(source.path).name, source.name)
+
+
+def _digest(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _location(finding: Finding, run: Run, root: Path) -> Json:
-    """Where the finding's source is, or the spec: viewers drop a result without a place."""
-    source = finding.source if finding.source and finding.source.path else Source(run.spec.path)
+def _location(found: Source | None, run: Run, root: Path) -> Json:
+    """That place, or the spec: viewers drop a result without one."""
+    source = found if found and in_a_file(found.path) else Source(run.spec.path)
     physical: Json = {"artifactLocation": _artifact(source.path, root)}
     if source.line:
         physical["region"] = _region(source)
@@ -159,7 +209,7 @@ def _invocation(run: Run) -> Json:
     invocation: Json = {
         "executionSuccessful": run.verdict not in (Verdict.ERROR, Verdict.INTERRUPTED),
         "exitCode": int(run.exit_code),
-        "exitCodeDescription": text.EXITS[run.exit_code],
+        "exitCodeDescription": text.exit_meaning(run),
         "commandLine": text.clean(run.command),
         "toolExecutionNotifications": _notifications(run),
     }

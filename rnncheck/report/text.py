@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from rnncheck.results.exit_codes import ExitCode
+from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import (
     NOT_IN_SPEC,
     CheckResult,
@@ -51,6 +52,8 @@ EXITS = {
     ExitCode.SLOWER: "slower than allowed",
     ExitCode.INTERRUPTED: "interrupted",
 }
+WORDS = ("failed", "slower", "over", "unclear", "not comparable", "noted", "passed")
+SPEEDS = ("ms", "x")  # units of what can be slower
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)", re.DOTALL)
 UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, bidi overrides, surrogates, ...
 EMOJI_STYLE = "\ufe0f"  # its width differs from terminal to terminal
@@ -158,6 +161,12 @@ def at(source: Source | None) -> str:
     return f"{position} ({source.name})" if source.name else position
 
 
+def outcome(check: CheckResult) -> str:
+    """``passed``, ``failed`` and so on; ``accepted`` for a failure that is known and fails nothing."""
+    known = check.accepted and check.outcome is Outcome.FAILED
+    return "accepted" if known else str(check.outcome)
+
+
 def title(check: CheckResult) -> str:
     """``WR103 missing-state-primer``."""
     return clean(f"{check.code} {check.name}")
@@ -188,12 +197,13 @@ def by_reason(run: Run, outcome: Outcome) -> dict[str, list[str]]:
 
 
 def saw(check: CheckResult) -> str:
-    """What the check saw, in a sentence."""
+    """What the check saw, in a sentence; where that is accepted, first why."""
     if not check.findings:
         return clean(check.reason)
     more = len(check.findings) - 1
     message = clean(check.findings[0].message)
-    return f"{message} (and {more} more)" if more else message
+    told = f"{message} (and {more} more)" if more else message
+    return f"{clean(check.accepted)}; it saw: {told}" if check.accepted else told
 
 
 def broken_stages(run: Run) -> list[str]:
@@ -225,9 +235,12 @@ def counts(run: Run) -> str:
     """``2 failed, 1 warning, 20 passed, 3 skipped, 3 findings``; what is zero is left out."""
     failed = [check for check in run.checks if check.outcome is Outcome.FAILED]
     weighing = sum(fails(check, strict=run.strict) for check in failed)
+    accepted = sum(bool(check.accepted) for check in failed)
+    warnings = len(failed) - weighing - accepted
     pairs = [
         (weighing, "failed"),
-        (len(failed) - weighing, "warning" if len(failed) - weighing == 1 else "warnings"),
+        (warnings, "warning" if warnings == 1 else "warnings"),
+        (accepted, "accepted"),
         (run.count(Outcome.ERROR), "raised"),
         (run.count(Outcome.PASSED), "passed"),
         (run.count(Outcome.VACUOUS), "vacuous"),
@@ -237,26 +250,61 @@ def counts(run: Run) -> str:
     return ", ".join(f"{n} {word}" for n, word in pairs if n) or "no check ran"
 
 
+def word(item: GateItem) -> str:
+    """How an item ended; ``over`` for what is beyond its limit and no speed."""
+    speed = item.unit in SPEEDS
+    return "over" if item.ruling is Ruling.SLOWER and not speed else str(item.ruling)
+
+
+def decided(run: Run) -> str:
+    """``1 slower, 2 unclear, 5 passed``, what weighs most first; nothing where a gate decided nothing."""
+    found = Counter(word(item) for item in run.gate)
+    return ", ".join(f"{found[name]} {name}" for name in WORDS if name in found)
+
+
+def verdict_word(run: Run) -> str:
+    """The run in a few words."""
+    if run.verdict is not Verdict.SLOWER:
+        return VERDICTS[run.verdict]
+    words = {word(item) for item in run.gate}
+    if "slower" in words or not words:
+        return VERDICTS[run.verdict]
+    return "over budget" if "over" in words else "unclear under --strict"
+
+
+def exit_meaning(run: Run) -> str:
+    """What the exit code of this run means."""
+    if run.exit_code is ExitCode.SLOWER:
+        return verdict_word(run)
+    broken = any(fails(check, strict=run.strict) for check in run.checks)
+    if run.exit_code is ExitCode.FAILED and run.gate and not broken:
+        return "the gate failed"
+    return EXITS[run.exit_code]
+
+
 def verdict(run: Run) -> str:
     """The verdict with its counts, seconds and exit code."""
-    ending = f"exit {int(run.exit_code)} ({EXITS[run.exit_code]})"
+    ending = f"{run.seconds:.1f} s; exit {int(run.exit_code)} ({exit_meaning(run)})"
     if run.command == "bench":
-        return f"{_measured(run)}; {run.seconds:.1f} s; {ending}"
-    return f"{VERDICTS[run.verdict]}: {counts(run)}; {run.seconds:.1f} s; {ending}"
+        return f"{_measured(run)}; {ending}"
+    told = [counts(run), _measured(run) if run.cells else "", _gate(run), ending]
+    return f"{verdict_word(run)}: {_join('; ', *told)}"
+
+
+def _gate(run: Run) -> str:
+    return f"gate: {decided(run)}" if run.gate else ""
 
 
 def _measured(run: Run) -> str:
     """``12 cells: 10 ok, 2 cannot``."""
-    found: dict[str, int] = {}
-    for cell in run.cells:
-        found[str(cell["status"])] = found.get(str(cell["status"]), 0) + 1
-    listed = ", ".join(f"{count} {clean(status)}" for status, count in found.items())
+    found = Counter(clean(str(cell["status"])) for cell in run.cells)
+    listed = ", ".join(f"{count} {status}" for status, count in found.items())
     return f"{len(run.cells)} {'cell' if len(run.cells) == 1 else 'cells'}: {listed or 'none'}"
 
 
 def next_step(run: Run) -> str:
     """What to do now, or nothing."""
-    failed = [check for check in run.checks if check.outcome is Outcome.FAILED]
+    failed = [check for check in run.checks if outcome(check) == Outcome.FAILED]
     failed.sort(key=lambda check: check.severity is not Severity.ERROR)
     if failed:
         return f"rnncheck rule {clean(failed[0].code)}"

@@ -136,11 +136,13 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes above what the process held before the call."""
+    """Bytes above what the process held before the call; of several calls the median, the least and the most."""
 
     peak: int
     reserved: int | None = None  # CUDA: what the allocator took
     kind: str = "cpu"
+    low: int | None = None
+    high: int | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,7 @@ class CellResult:
     compile: float | None = None  # seconds of the first call beyond a steady one
     distrust: tuple[str, ...] = ()
     engine: str = ""  # "kernels", or "interpreted" for Triton on a CPU
+    node: str = ""  # the machine of a Ray cluster that measured it; empty: the run's own
 
     @property
     def counts(self) -> bool:

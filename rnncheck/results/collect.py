@@ -125,19 +125,22 @@ class RunCollector:
         return judge_sweep(cells, interrupted=interrupted) if self._planned else checks
 
     def _rows(self, interrupted: bool) -> list[CellResult]:
-        """The finished cells, and rows for those that an interruption left out: never a silent gap."""
+        """The finished cells in the order of the plan, and rows for those that an interruption left out."""
+        order = {cell.key: index for index, cell in enumerate(self._planned)}
+        found = sorted(self._cells, key=lambda row: order.get(row.cell.key, len(order)))
         if not interrupted:
-            return self._cells
-        known = {row.cell.key for row in self._cells}
+            return found
+        known = {row.cell.key for row in found}
         left = [cell for cell in self._planned if cell.key not in known]
-        return [*self._cells, *(CellResult(cell, Status.SKIPPED, "interrupted") for cell in left)]
+        return [*found, *(CellResult(cell, Status.SKIPPED, "interrupted") for cell in left)]
 
     def _interruption(self, start: RunStarted) -> list[str]:
         """What the interruption hit, and what it left undone."""
         done = {check.code for check in self._checks}
         left = [code for code in start.checks if code not in done]
         if self._planned and (count := len(self._planned) - len(self._cells)):
-            left = [f"{count} cells (go on with `rnncheck bench --resume`)"]
+            resumed = " (go on with `rnncheck bench --resume`)" if start.command == "bench" else ""
+            left.append(f"{count} cells{resumed}")
         hit = f"interrupted during {self._open}" if self._open else "interrupted"
         return [f"{hit}; not run: {', '.join(left)}" if left else hit]
 

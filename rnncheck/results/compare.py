@@ -117,17 +117,31 @@ def _cell(
         return RowChange(label, Change.NEW if old is None else Change.GONE, _status(known))
     if not (old.counts and new.counts):
         return _uncounted(label, old, new)
-    if old.ratio is not None and new.ratio is not None:
-        pair = (old.ratio, new.ratio)
-        spans = [math.log(ratio.high / ratio.low) / 2 for ratio in pair]
-        half = math.hypot(*spans)  # each knows already what lies between processes
-        return _judged(label, "speed-up", new.ratio.value / old.ratio.value, half, allowed)
+    if (found := by_speed_up(old, new)) is not None:
+        return _judged(label, "speed-up", *found, allowed)
     if others:
         return RowChange(label, Change.INCOMPARABLE, f"another machine: {'; '.join(others[:3])}")
+    return _judged(label, "time", *by_time(old, new), allowed)
+
+
+def by_speed_up(old: CellResult, new: CellResult) -> tuple[float, float] | None:
+    """How many times the speed-up has grown, and half the logarithmic 95 % interval of that.
+
+    None where either has no speed-up, or theirs are over different references.
+    """
+    if old.ratio is None or new.ratio is None or old.ratio.reference != new.ratio.reference:
+        return None
+    spans = [math.log(ratio.high / ratio.low) / 2 for ratio in (old.ratio, new.ratio)]
+    half = math.hypot(*spans)  # each knows already what lies between processes
+    return new.ratio.value / old.ratio.value, half
+
+
+def by_time(old: CellResult, new: CellResult) -> tuple[float, float]:
+    """How many times faster the second is, and half the logarithmic 95 % interval of that; both were measured."""
     assert old.timing is not None and new.timing is not None
     spans = [math.log(timing.high / timing.low) / 2 for timing in (old.timing, new.timing)]
     half = widened(math.hypot(*spans), comparisons=2)
-    return _judged(label, "time", old.timing.median / new.timing.median, half, allowed)
+    return old.timing.median / new.timing.median, half
 
 
 def _uncounted(label: str, old: CellResult, new: CellResult) -> RowChange:

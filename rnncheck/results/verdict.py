@@ -60,8 +60,8 @@ def judge_gate(
 ) -> tuple[Verdict, ExitCode]:
     """Verdict and exit code of a gate. ``verified`` is that of its checks, None where they were not asked.
 
-    What is broken weighs more than what raised, that more than what is slower; a gate that decided nothing verified
-    nothing.
+    What is broken weighs more than what raised, that more than what is slower. A gate that decided nothing verified
+    nothing; one that measured and found it unclear is open, but under ``strict``.
     """
     decided = list(items)
     rulings = {item.ruling for item in decided}
@@ -74,6 +74,6 @@ def judge_gate(
         return verdict, code
     if any(item.fails(strict=strict) for item in decided):
         return Verdict.SLOWER, ExitCode.SLOWER
-    if verified is None and Ruling.PASSED in rulings:
+    if verified is None and rulings & {Ruling.PASSED, Ruling.UNCLEAR}:
         return Verdict.VERIFIED, ExitCode.VERIFIED
     return verdict, code

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import io
 import json
 import re
 from typing import Any
 
-from rnncheck.spec.model import Component, NetworkSpec, Spec, Strict
+from rnncheck.spec.model import BudgetSpec, Component, NetworkSpec, Spec, Strict
 
 _BARE_WORD = re.compile(r"[A-Za-z][\w./-]*", re.ASCII)
 
@@ -30,9 +31,11 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, BudgetSpec):  # it is the one key that it has
+        return {name: _plain(getattr(value, name)) for name in value.model_fields_set}
     if isinstance(value, Strict):
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
-    return value
+    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def _component(component: Component) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Sequence
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from rnncheck.errors import Place, SpecError
 from rnncheck.spec import dump, override
 from rnncheck.spec.discover import discover
-from rnncheck.spec.model import Spec
+from rnncheck.spec.model import Spec, Strict
 from rnncheck.spec.problems import Path, Problems, shown, translate
 from rnncheck.spec.read import Document, parse, read_text
 from rnncheck.spec.shape import SETTINGS, TOP_KEYS, name_network_lists, shape
@@ -74,4 +75,16 @@ def _validate(document: Document, problems: Problems) -> Spec:
 def _known_keys(at: Path) -> list[str]:
     """The keys that the mapping at ``at`` accepts."""
     model = SETTINGS.get(str(at[0])) if at else None
-    return list(TOP_KEYS if model is None else model.model_fields)
+    if model is None:
+        return list(TOP_KEYS)
+    for part in at[1:]:
+        if isinstance(part, str) and part in model.model_fields:
+            model = _model_in(model.model_fields[part].annotation) or model
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[Strict] | None:
+    """The model that a field holds: alone, in a tuple, or beside None."""
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

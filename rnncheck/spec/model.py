@@ -5,8 +5,16 @@ from __future__ import annotations
 import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    model_validator,
+)
 from pydantic import Strict as Exactly
+from pydantic_core import PydanticCustomError
 
 from rnncheck.errors import Place
 
@@ -15,6 +23,20 @@ Path = tuple[str | int, ...]
 Int = Annotated[int, Exactly()]
 Bool = Annotated[bool, Exactly()]
 Number = Annotated[float, Exactly(), Field(allow_inf_nan=False)]
+
+
+def _written_date(value: object) -> object:
+    """YAML's own dates arrive as text; a number is no date, whatever second of 1970 it names."""
+    if not isinstance(value, str | datetime.date):
+        raise PydanticCustomError("date_type", "not a date")
+    return value
+
+
+Day = Annotated[
+    datetime.date,
+    BeforeValidator(_written_date),
+    Field(json_schema_extra={"pattern": r"^\d{4}-\d{2}-\d{2}$"}),
+]
 
 
 class Strict(BaseModel):
@@ -101,6 +123,18 @@ class LossSpec(Component):
     keys: dict[str, Any] = Field(default_factory=dict, description="arguments of its set_keys")
 
 
+class AcceptSpec(Strict):
+    """A known finding that no longer fails a run: which, why, and until when."""
+
+    code: str = Field(pattern=r"^[A-Z]{2}[0-9]{3}$", description="the check's code, e.g. LS701")
+    where: str = Field(
+        default="",
+        description="the finding's key, component or file it must name; empty: every finding of the code",
+    )
+    reason: str = Field(min_length=1, description="why it is accepted; printed with it")
+    until: Day = Field(description="the last day (UTC) on which it is accepted, e.g. 2027-06-30")
+
+
 class VerifySpec(Strict):
     """Settings of ``rnncheck verify``."""
 
@@ -125,20 +159,6 @@ class VerifySpec(Strict):
     )
     accept: tuple[AcceptSpec, ...] = Field(
         default=(), description="known findings that fail nothing until a date"
-    )
-
-
-class AcceptSpec(Strict):
-    """A known finding that no longer fails a run: which, why, and until when."""
-
-    code: str = Field(pattern=r"^[A-Z]{2}[0-9]{3}$", description="the check's code, e.g. LS701")
-    where: str = Field(
-        default="",
-        description="the finding's key, component or file it must name; empty: every finding of the code",
-    )
-    reason: str = Field(min_length=1, description="why it is accepted; printed with it")
-    until: datetime.date = Field(
-        description="the last day on which it is accepted, e.g. 2027-06-30"
     )
 
 
@@ -198,6 +218,12 @@ class BenchSpec(Strict):
     memory_limit: Int | None = Field(
         default=None, ge=1, description="MiB that a cell's worker process may take"
     )
+    threads: Int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="of torch; without it torch's own number, and one where two sides are compared",
+    )
     cold_cache: Bool = Field(default=False, description="CUDA: empty the cache before a sample")
 
 
@@ -239,6 +265,8 @@ class SpeedupLimit(GateCellSpec):
 class BudgetSpec(Strict):
     """One budget: exactly one of these."""
 
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
     train_ms: TimeLimit | None = None
     forward_ms: TimeLimit | None = None
     act_ms: TimeLimit | None = None
@@ -251,9 +279,11 @@ class BudgetSpec(Strict):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if len(self.model_fields_set) != 1:
+        given = self.model_fields_set
+        if len(given) != 1 or getattr(self, next(iter(given))) is None:
             names = ", ".join(type(self).model_fields)
-            raise ValueError(f"a budget is one of {names}; found {len(self.model_fields_set)}")
+            found = ", ".join(sorted(given)) or "none of them"
+            raise ValueError(f"a budget is exactly one of {names}; found {found}")
         return self
 
 
@@ -270,6 +300,9 @@ class GateSpec(Strict):
     )
     budget: Number = Field(
         default=60.0, gt=0, description="seconds of measuring, over all cells of the gate"
+    )
+    patience: Number = Field(
+        default=240.0, gt=0, description="seconds that a comparison with another side may take"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -112,10 +113,13 @@ def _is_misspelt(at: Path, unknown: list[Path], known_keys: Callable[[Path], lis
 
 def _bad_value(at: Path, detail: ErrorDetails, problems: Problems) -> None:
     context: dict[str, Any] = detail.get("ctx", {})
+    if detail["type"] == "value_error":  # a sentence of the models' own
+        problems.add(at, f"{dotted(at)}: {context['error']}")
+        return
     wanted = _wanted(at, detail["type"], context)
     given, hint = detail["input"], ""
     if detail["type"] == "literal_error" and isinstance(given, str):
-        hint = did_you_mean(given, wanted.split(" or "))
+        hint = did_you_mean(given, re.split(", | or ", wanted))
     elif wanted == "a list" and not isinstance(given, dict):
         hint = f"write [{given}]"
     problems.add(at, f"{dotted(at)} must be {wanted}, not {shown(given)}", hint=hint)
@@ -131,6 +135,7 @@ _TYPES = {
     "list": "a list",
     "dict": "a mapping",
     "model": "a mapping",
+    "date": "a date, e.g. 2027-06-30",
 }
 _BOUNDS = {
     "greater_than_equal": ("ge", "at least"),
@@ -151,6 +156,8 @@ def _wanted(at: Path, kind: str, context: dict[str, Any]) -> str:
         return said.replace("False", "false").replace("True", "true")  # as YAML writes them
     if at == ("device",) and kind == "string_pattern_mismatch":
         return "cpu, cuda, cuda:N or auto"
+    if at[-1] == "code" and kind == "string_pattern_mismatch":
+        return "the code of a check, e.g. LS701"
     if kind == "string_too_short":
         return "text that is not empty"
     if kind == "string_too_long":

@@ -12,6 +12,7 @@ from rnncheck.results.cells import Cell, CellResult, Phase, Status
 
 HEAD = {"format": 1, "spec": "abc", "code": "def", "environment": {"cpu": "x"}}
 DONE = CellResult(Cell(Phase.ACT, "pad", 2, 1, 0.0), Status.CANNOT, "no CUDA")
+LAST = CellResult(Cell(Phase.ACT, "scan", 4, 1, 0.0), Status.FAILED, "ValueError: no")
 LEFT = CellResult(Cell(Phase.ACT, "scan", 2, 1, 0.0), Status.SKIPPED, "interrupted")
 
 
@@ -28,8 +29,12 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
     journal = Journal(path, HEAD)
     journal.start()
     journal.add(DONE)
-    path.write_text(path.read_text() + '{"key": "12', encoding="utf-8")
+    whole = path.read_text()
+    path.write_text(whole + '{"key": "12', encoding="utf-8")
     assert list(journal.resume()) == [DONE.cell.key]
+    assert path.read_text() == whole
+    journal.add(LAST)  # on a line of its own
+    assert list(journal.resume()) == [DONE.cell.key, LAST.cell.key]
 
 
 @pytest.mark.parametrize("name", ["spec", "code", "environment"])

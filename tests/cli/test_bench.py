@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -91,31 +92,69 @@ def test_a_spec_that_cannot_be_built_is_one_sentence(rnncheck: Runner) -> None:
     assert "Traceback" not in done.stderr
 
 
+class Started:
+    """``rnncheck bench SPEC ARGS...`` on a spec of its own, left running."""
+
+    def __init__(self, folder: Path, *args: str) -> None:
+        shutil.copy(ROOT / SPEC, folder / "spec.yaml")
+        self.command = [sys.executable, "-c", START, "bench", str(folder / "spec.yaml"), *args]
+        self.env = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+        self.runs = folder / ".rnncheck" / "runs"
+        self.journal = self.runs / "sweep.jsonl"
+        self.process = subprocess.Popen(
+            self.command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def wait_for_lines(self, count: int) -> None:
+        until = time.monotonic() + 120
+        while not self.journal.exists() or self.journal.read_text().count("\n") < count:
+            assert time.monotonic() < until
+            assert self.process.poll() is None
+            time.sleep(0.1)
+
+    def again(self, *args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self.command, *args], env=self.env, capture_output=True, text=True, timeout=200
+        )
+
+    def latest(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((self.runs / "latest.json").read_text())["cells"]
+        return found
+
+
 def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> None:
-    shutil.copy(ROOT / SPEC, tmp_path / "spec.yaml")
-    command = [sys.executable, "-c", START, "bench", str(tmp_path / "spec.yaml"), *SMALL]
-    env = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    journal = tmp_path / ".rnncheck" / "runs" / "sweep.jsonl"
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    until = time.monotonic() + 120
-    while not journal.exists() or journal.read_text().count("\n") < 3:
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
-    latest = json.loads((journal.parent / "latest.json").read_text())
-    left = [cell for cell in latest["cells"] if cell["reason"] == "interrupted"]
-    assert left
-    before = journal.read_text()
-    done = subprocess.run(
-        [*command, "--resume"], env=env, capture_output=True, text=True, timeout=200
-    )
+    sweep = Started(tmp_path, *SMALL)
+    sweep.wait_for_lines(3)
+    sweep.process.send_signal(signal.SIGINT)
+    sweep.process.communicate(timeout=60)
+    assert sweep.process.returncode == 130
+    assert [cell for cell in sweep.latest() if cell["reason"] == "interrupted"]
+    before = sweep.journal.read_text()
+    done = sweep.again("--resume")
     assert done.returncode == 0, done.stderr
-    assert journal.read_text().startswith(before)
-    assert len(json.loads((journal.parent / "latest.json").read_text())["cells"]) == 6
-    changed = subprocess.run(
-        [*command, "--resume", "--seed", "5"], env=env, capture_output=True, text=True, timeout=100
-    )
+    assert sweep.journal.read_text().startswith(before)
+    assert len(sweep.latest()) == 6
+    changed = sweep.again("--resume", "--seed", "5")
     assert changed.returncode == 2
     assert "its spec is another" in changed.stderr
+
+
+def test_a_full_disk_is_one_sentence_and_resume_goes_on(tmp_path: Path) -> None:
+    sweep = Started(tmp_path, *SMALL, "--set", "bench.phases=[forward, act]")
+    sweep.wait_for_lines(2)
+    room = sweep.journal.stat().st_size + 5  # bytes: the next line is cut off
+    resource.prlimit(sweep.process.pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+    _, said = sweep.process.communicate(timeout=100)
+    assert sweep.process.returncode == 2
+    assert said.splitlines()[-2:] == [
+        f"error: {sweep.journal}: the sweep's results cannot be written: File too large",
+        "  make room and go on with `rnncheck bench --resume`",
+    ]
+    before = sweep.journal.read_text().rpartition("\n")[0] + "\n"
+    measured = before.count("\n") - 1
+    assert 1 <= measured < 4
+    done = sweep.again("--resume")
+    assert done.returncode == 0, done.stderr
+    assert sweep.journal.read_text().startswith(before)
+    assert sweep.journal.read_text().count("\n") == 5
+    assert [cell["status"] for cell in sweep.latest()] == ["ok"] * 4

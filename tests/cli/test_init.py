@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,23 @@ def test_every_template_is_a_valid_spec(template: str) -> None:
     assert done.exit_code == 0
     assert done.stdout.endswith("next: rnncheck verify 'my spec.yaml'\n")
     assert run("spec", "validate", "my spec.yaml").exit_code == 0
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_what_is_commented_out_is_valid_too(template: str) -> None:
+    run("init", "--template", template)
+    text = Path("rnncheck.yaml").read_text()
+    whole = re.sub(r"^# \w+:(?: .*)?\n(?:#.*\n)*", without_hashes, text, flags=re.MULTILINE)
+    Path("rnncheck.yaml").write_text(whole)
+    done = run("spec", "validate")
+    assert done.exit_code == 0, done.stderr
+    spec = load_spec("rnncheck.yaml")
+    assert {"verify", "bench", "gate", "loss", "replay"} <= spec.model_fields_set
+    assert len(spec.gate.budgets) == 2
+
+
+def without_hashes(block: re.Match[str]) -> str:
+    return re.sub(r"^# ?", "", block.group(), flags=re.MULTILINE)
 
 
 def test_the_custom_template_brings_its_factories() -> None:

@@ -48,9 +48,20 @@ def test_validate_reports_every_mistake(spec: Path) -> None:
     assert done.stderr.splitlines() == [
         'error: rnncheck.yaml:6:1: seed must be a whole number, not "x"',
         "error: rnncheck.yaml:7:10: unknown key 'verify.stepz'",
-        "  accepted: select, ignore, steps, timeout, drift, strict, backends",
+        "  accepted: select, ignore, steps, timeout, drift, strict, backends, accept",
         "  did you mean 'steps'?",
     ]
+
+
+def test_validate_takes_several_files_and_tells_of_each(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(BAD)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    done = run("spec", "validate", "bad.yaml", "rnncheck.yaml", "gone.yaml", "good.yaml")
+    assert done.exit_code == 2
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["rnncheck.yaml", "good.yaml"]
+    problems = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert [line.split(":")[1] for line in problems] == [" bad.yaml", " bad.yaml", " gone.yaml"]
+    assert run("spec", "validate", "rnncheck.yaml", "good.yaml").exit_code == 0
 
 
 @pytest.mark.parametrize("command", ["validate", "show"])
@@ -110,7 +121,7 @@ def test_version() -> None:
         (["ruel"], "Did you mean 'rule'?"),
         (["spec", "sow"], "'show'"),
         (["spec", "show", "--jsn"], "--json"),
-        (["spec", "validate", "a", "b"], "unexpected extra argument"),
+        (["spec", "show", "a", "b"], "unexpected extra argument"),
     ],
 )
 def test_usage_errors_name_what_was_meant(args: list[str], said: str) -> None:

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 from rnncheck.spec.read import parse
 from rnncheck.spec.schema import json_schema
 
+ACCEPT = "verify: {{accept: [{{code: {}, reason: known, until: {}}}]}}"
 # What is appended to the four valid lines, where the error is, and what is said about it.
 MISTAKES = [
     ("critc: null", 1, "unknown key 'critc'", "did you mean 'critic'?"),
@@ -32,7 +33,18 @@ MISTAKES = [
     ("verify: {select: [1]}", 19, "verify.select.0 must be text, not 1", ""),
     ("bench: {shapes: [{batch: 0}]}", 19, "bench.shapes.0.batch must be at least 1", ""),
     ("bench: {compile: [maybe]}", 19, "bench.compile.0 must be false, true, eager", ""),
-    ("gate: {budget: []}", 8, "unknown key 'gate.budget'", "did you mean 'budgets'?"),
+    ("gate: {budgts: []}", 8, "unknown key 'gate.budgts'", "did you mean 'budgets'?"),
+    ("gate: {budget: []}", 8, "gate.budget must be a number, not []", ""),
+    ("gate: {max_slowdown: 3}", 8, "gate.max_slowdown must be less than 1, not 3", ""),
+    ("gate: {budgets: [{}]}", 18, "gate.budgets.0: a budget is exactly one of train_ms", ""),
+    ("gate: {budgets: [{metric: x}]}", 19, "unknown key 'gate.budgets.0.metric'", ""),
+    ("gate: {budgets: [{sped: {min: 2}}]}", 19, "unknown key", "did you mean 'speedup'?"),
+    ("gate: {budgets: [{train_ms: {max: 0}}]}", 30, "train_ms.max must be more than 0", ""),
+    ("gate: {budgets: [{speedup: {ovr: pad, min: 2}}]}", 29, "unknown key", "did you mean 'over'?"),
+    ("gate: {cells: [{phase: trian}]}", 17, "must be forward, train or act", "'train'"),
+    (ACCEPT.format("LS7", "2027-06-30"), 20, "code must be the code of a check, e.g. LS701", ""),
+    (ACCEPT.format("LS701", "June"), 48, 'must be a date, e.g. 2027-06-30, not "June"', ""),
+    (ACCEPT.format("LS701", "20270630"), 48, "until must be a date", ""),
     ("collect: 3", 1, "collect: expected a component, not 3", ""),
     ("collect: [Collector]", 1, 'expected a component, not ["Collector"]', ""),
     ("collect: Collector()", 1, "cannot be the name of a class", "without parentheses"),
@@ -160,7 +172,7 @@ def test_the_sentence_is_whole(refuse: Any, base: str) -> None:
     (error,) = refuse(base + "verify: {stepz: 3}\n")
     assert str(error).splitlines() == [
         "spec.yaml:5:10: unknown key 'verify.stepz'",
-        "  accepted: select, ignore, steps, timeout, drift, strict, backends",
+        "  accepted: select, ignore, steps, timeout, drift, strict, backends, accept",
         "  did you mean 'steps'?",
     ]
 

@@ -1,0 +1,142 @@
+"""A lane: one worker at a time, and the groups that are measured in it one after another.
+
+An engine has one lane or many: here all groups go through a single one; on a Ray cluster (``cluster.py``) there are
+as many lanes as it has room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Protocol
+
+from rnncheck.bench.group import Group, Limits, Load
+from rnncheck.bench.load import usage
+from rnncheck.bench.process import AnyWorker, WorkerProcess
+from rnncheck.errors import UserError
+from rnncheck.results.cells import Cell, CellResult
+from rnncheck.spec.model import Spec
+
+START_UP = 120.0  # seconds that a worker may take to import and to build the pipeline, at least
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What every worker of a sweep is opened with."""
+
+    spec: Spec
+    overrides: Sequence[str]
+
+    def open(self, worker: AnyWorker, path: str) -> None:
+        """Build the pipeline in ``worker`` out of the spec at ``path``.
+
+        Raises UserError where it cannot be built; the worker is dead then.
+        """
+        try:
+            answer = worker.ask(
+                "open",
+                max(START_UP, self.spec.verify.timeout),
+                spec=path,
+                overrides=list(self.overrides),
+                hash=self.spec.hash,
+                memory_limit=self.spec.bench.memory_limit,
+                threads=self.spec.bench.threads,
+            )
+        except BaseException:
+            worker.kill()
+            raise
+        if answer["is"] == "failed":
+            worker.kill()
+            raise UserError(f"the pipeline cannot be built: {answer['reason']}")
+
+
+@dataclass(frozen=True)
+class Order:
+    """A group to be measured; ``reference`` is the label of its reference's variant."""
+
+    cells: Sequence[Cell]
+    reference: str
+    limits: Limits
+    seed: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of an order; ``overhead`` is the time beyond what was timed, over what was timed."""
+
+    results: Sequence[CellResult]
+    overhead: float
+
+
+class Engine(Protocol):
+    """Where a sweep's workers live."""
+
+    name: str
+
+    def measure(
+        self, orders: Sequence[Order], opening: Opening
+    ) -> Generator[str | Outcome, None, None]:
+        """What is being done, in words, and each order's outcome as it comes; closing it ends the workers."""
+        ...
+
+    def last_words(self) -> Iterator[str]:
+        """What a reader of the results must know about where they were measured."""
+        ...
+
+
+class Lane:
+    """``start`` gives an opened worker, ``load`` the use of the machine that it runs on."""
+
+    def __init__(self, start: Callable[[], AnyWorker], load: Load = usage) -> None:
+        self._start, self._load = start, load
+        self._worker: AnyWorker | None = None  # the latest, alive or not
+        self._alive: AnyWorker | None = None
+
+    def measure(self, order: Order) -> Generator[str | Outcome, None, None]:
+        """One group."""
+        group = Group(
+            order.cells,
+            order.reference,
+            order.limits,
+            self._opened,
+            order.seed,
+            self._alive,
+            self._load,
+        )
+        yield from group.run()
+        self._alive = group.worker
+        yield Outcome(group.results(), group.overhead)
+
+    def _opened(self) -> AnyWorker:
+        self._worker = self._start()
+        return self._worker
+
+    def close(self) -> None:
+        """End its worker, also in the middle of something."""
+        if self._worker is not None:
+            self._worker.close()
+
+
+class LocalEngine:
+    """One process at a time, on this machine: what is timed has it for itself."""
+
+    name = "local"
+
+    def measure(
+        self, orders: Sequence[Order], opening: Opening
+    ) -> Generator[str | Outcome, None, None]:
+        """See ``Engine``. Raises UserError where the spec cannot be built."""
+
+        def start() -> AnyWorker:
+            worker = WorkerProcess()
+            opening.open(worker, opening.spec.path)
+            return worker
+
+        with closing(Lane(start)) as lane:
+            for order in orders:
+                yield from lane.measure(order)
+
+    def last_words(self) -> Iterator[str]:
+        """Nothing: the run's environment says it."""
+        yield from ()

@@ -1,0 +1,205 @@
+"""The same cells on two sides, in fresh pairs of processes, in turn, until it is clear which side is slower.
+
+Within one pair of processes the ratio of two sides soon stands still, but not at its true value: the layout of each
+process's memory makes it a little faster or slower for good. So a pair is measured briefly and replaced by a fresh one,
+and the verdict is drawn over pairs.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from rnncheck.bench.process import Reply, WorkerDied, WorkerHangs, WorkerProcess
+from rnncheck.bench.sides import Side, make_shelf, open_command, scratch
+from rnncheck.bench.worker import cell_fields
+from rnncheck.errors import UserError
+from rnncheck.numerics.sequential import MAX_PAIRS, MIN_PAIRS, Answer, Measure, answer
+from rnncheck.numerics.statistics import Interval, ratio_interval
+from rnncheck.results.cells import Cell
+
+START_UP = 120.0  # seconds that a process may take to import and to build the pipeline, at least
+ROUNDS = 12  # of a pair, at least
+FEW_ROUNDS, LONG = 4, 3  # so few do where they take that many times PAIR
+PAIR = 3.0  # seconds of rounds for a cell in one pair; more tell little
+NARROW = 0.006  # relative half-interval of a pair's ratio at which it is left early
+CALM = 25  # percentile of CPU time that is least disturbed by what else runs
+
+
+@dataclass
+class Duel:
+    """One cell on both sides: ratios of times (here over there) for each pair, and what ended it, if anything."""
+
+    cell: Cell
+    ratios: dict[Measure, list[float]] = field(
+        default_factory=lambda: {measure: [] for measure in Measure}
+    )
+    told: dict[str, Reply] = field(default_factory=dict)  # by side, of the first pair
+    end: dict[str, str] = field(default_factory=dict)  # by side: why it cannot be measured there
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When to stop: ``allowed`` is a share, ``budget`` and ``timeout`` are seconds."""
+
+    allowed: float
+    budget: float
+    timeout: float
+    memory_limit: int | None = None
+    threads: int = 1  # of torch: one bears a busy machine best
+    seed: int = 0
+
+
+class Versus:
+    """Exhaust ``run``; then the ``duels`` hold what was found."""
+
+    def __init__(self, sides: tuple[Side, Side], cells: Sequence[Cell], rules: Rules) -> None:
+        self.sides, self.rules = sides, rules
+        self.duels = [Duel(cell) for cell in cells]
+        self.pairs = 0
+        self._order = random.Random(rules.seed)
+
+    def run(self) -> Iterator[str]:
+        """What is being done, in words. Raises UserError where a side cannot build the pipeline."""
+        begin = time.perf_counter()
+        with scratch() as folder:
+            shelf = make_shelf(Path(folder))
+            while todo := [duel for duel in self.duels if self._is_open(duel)]:
+                spent = time.perf_counter() - begin
+                if self.pairs >= MAX_PAIRS or (
+                    self.pairs >= MIN_PAIRS and spent > self.rules.budget
+                ):
+                    break
+                yield f"pair {self.pairs + 1} of processes, {len(todo)} cells open"
+                self._pair(todo, shelf)
+                self.pairs += 1
+
+    def _is_open(self, duel: Duel) -> bool:
+        return not duel.end and self._answer(duel, last=False) is Answer.OPEN
+
+    def answer(self, duel: Duel) -> Answer:
+        """The verdict on one cell, when all is measured."""
+        return self._answer(duel, last=True)
+
+    def _answer(self, duel: Duel, *, last: bool) -> Answer:
+        before = answer(duel.ratios, self.rules.allowed, comparisons=len(self.duels))
+        if before is not Answer.OPEN or not last:
+            return before
+        return answer(duel.ratios, self.rules.allowed, comparisons=len(self.duels), last=True)
+
+    # --- one pair --------------------------------------------------------------------------------
+
+    def _pair(self, duels: Sequence[Duel], shelf: Path) -> None:
+        order = (0, 1) if self.pairs % 2 else (1, 0)  # who starts first must not matter
+        started = {index: self.sides[index].worker(shelf) for index in order}
+        workers = [started[0], started[1]]
+        try:
+            self._open(workers, order)
+            for duel in duels:
+                if self._prepare(duel, workers):
+                    self._measure(duel, workers)
+        except Broken:
+            pass  # the next pair goes on without the cell that broke it
+        finally:
+            for worker in workers:
+                worker.kill()
+
+    def _open(self, workers: Sequence[WorkerProcess], order: Sequence[int]) -> None:
+        """Both at once: starting is not timed."""
+        for i in order:
+            rules = self.rules
+            opening = open_command(self.sides[i], rules.memory_limit, rules.threads)
+            workers[i].send("open", **opening)
+        for side, worker in zip(self.sides, workers, strict=True):
+            try:
+                found = worker.reply(max(START_UP, self.rules.timeout))
+            except (WorkerDied, WorkerHangs) as error:
+                raise UserError(f"{side.name}: the process did not start ({error})") from error
+            if found["is"] == "failed":
+                raise UserError(f"{side.name}: the pipeline cannot be built: {found['reason']}")
+
+    def _prepare(self, duel: Duel, workers: Sequence[WorkerProcess]) -> bool:
+        """Both at once; the numbers are judged in the first pair alone."""
+        judge = not duel.told
+        both = list(zip(self.sides, workers, strict=True))
+        for side, worker in both if self.pairs % 2 else both[::-1]:
+            with ending(duel, side):
+                worker.send("prepare", cell=cell_fields(duel.cell), judge=judge)
+        for side, worker in zip(self.sides, workers, strict=True):
+            with ending(duel, side):
+                found = worker.reply(self.rules.timeout)
+            if found["is"] == "failed":
+                duel.end[side.name] = found["reason"]
+            duel.told.setdefault(side.name, found)
+        return not duel.end
+
+    def _measure(self, duel: Duel, workers: Sequence[WorkerProcess]) -> None:
+        """Rounds in turn, the order of the sides drawn anew each time."""
+        seen: tuple[list[Sample], list[Sample]] = ([], [])
+        begin = time.perf_counter()
+        while True:
+            for index in self._order.sample((0, 1), 2):
+                with ending(duel, self.sides[index]):
+                    seen[index].append(_sample(workers[index], duel.cell.key, self.rules.timeout))
+            if _enough(seen, time.perf_counter() - begin):
+                break
+        duel.ratios[Measure.WALL].append(1 / _wall(seen).median)
+        duel.ratios[Measure.CPU].append(_cpu(seen))
+
+
+Sample = tuple[float, float]  # wall and CPU seconds of one call
+
+
+def _enough(seen: tuple[list[Sample], list[Sample]], seconds: float) -> bool:
+    """Whether another round of this pair would tell little; calls that take seconds get few rounds."""
+    rounds = len(seen[0])
+    if rounds < ROUNDS:
+        return rounds >= FEW_ROUNDS and seconds >= LONG * PAIR
+    return seconds >= PAIR or (rounds % 4 == 0 and _wall(seen).relative <= NARROW)
+
+
+def _wall(seen: tuple[list[Sample], list[Sample]]) -> Interval:
+    """How many times faster the first side is, by wall time."""
+    here, there = ([wall for wall, _ in side] for side in seen)
+    return ratio_interval(here, there)
+
+
+def _cpu(seen: tuple[list[Sample], list[Sample]]) -> float:
+    """CPU time of the first side over that of the second; 1 where the system does not tell it."""
+    first, second = (np.percentile([cpu for _, cpu in side], CALM) for side in seen)
+    return float(first / second) if first > 0 and second > 0 else 1.0
+
+
+class Broken(Exception):
+    """A process of the pair ended or hangs."""
+
+
+@contextmanager
+def ending(duel: Duel, side: Side) -> Iterator[None]:
+    """What happens to a worker inside ends the duel on that side, and the pair."""
+    try:
+        yield
+    except WorkerHangs as error:
+        duel.end[side.name] = "no answer within the time-out"
+        raise Broken from error
+    except WorkerDied as error:
+        duel.end[side.name] = f"the process ended with {error}"
+        raise Broken from error
+
+
+def _sample(worker: WorkerProcess, key: str, timeout: float) -> Sample:
+    """One sample. Raises WorkerDied and WorkerHangs."""
+    worker.send("round", keys=[key])
+    wall, cpu = float("nan"), float("nan")
+    while (found := worker.reply(timeout))["is"] != "end":
+        if found["is"] == "failed":
+            raise WorkerDied(None, found["reason"])
+        if found["is"] == "sample":
+            wall, cpu = found["wall"], found["cpu"]
+    return wall, cpu

@@ -1,0 +1,205 @@
+"""``rnncheck gate``: the step of a CI job. Checks, budgets, a baseline and another side give one verdict."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rnncheck.cli.options import (
+    IgnoreOption,
+    QuietOption,
+    ReportOption,
+    SeedOption,
+    SelectOption,
+    SetOption,
+    SpecPath,
+    StageOption,
+    ThoroughOption,
+    VerboseOption,
+)
+
+if TYPE_CHECKING:
+    from rnncheck.checks.rule import Rule
+    from rnncheck.results.events import Event
+    from rnncheck.results.model import Run
+
+BaselineOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--baseline",
+        metavar="FILE",
+        help="Compare with this stored result, which you commit.",
+        show_default=False,
+    ),
+]
+UpdateOption = Annotated[
+    bool,
+    typer.Option("--update-baseline", help="Write the baseline anew and say what changed."),
+]
+AgainstOption = Annotated[
+    str | None,
+    typer.Option(
+        "--against",
+        metavar="PYTHON",
+        help="Compare with another interpreter or virtual environment, in turn, here and now.",
+        show_default=False,
+    ),
+]
+RefOption = Annotated[
+    str | None,
+    typer.Option(
+        "--against-ref",
+        metavar="GITREF",
+        help="Compare with another revision of this repository, e.g. origin/main.",
+        show_default=False,
+    ),
+]
+SlowdownOption = Annotated[
+    str | None,
+    typer.Option(
+        "--max-slowdown",
+        metavar="SHARE",
+        help="How much slower is allowed: 3% or 0.03. Without it the spec's gate.max_slowdown.",
+        show_default=False,
+    ),
+]
+NoVerifyOption = Annotated[
+    bool, typer.Option("--no-verify", help="Judge the speed alone; the report says so.")
+]
+GateStrictOption = Annotated[
+    bool, typer.Option("--strict", help="Warnings fail too, and so does what is unclear.")
+]
+
+
+def gate(
+    spec: SpecPath = None,
+    baseline: BaselineOption = None,
+    update_baseline: UpdateOption = False,
+    against: AgainstOption = None,
+    against_ref: RefOption = None,
+    max_slowdown: SlowdownOption = None,
+    no_verify: NoVerifyOption = False,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    stage: StageOption = None,
+    set_: SetOption = None,
+    report: ReportOption = None,
+    thorough: ThoroughOption = False,
+    seed: SeedOption = None,
+    strict: GateStrictOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Verify, hold the spec's budgets, compare with a baseline or another side: one verdict for CI.
+
+    It imports your factories, so it runs your Python.
+    """
+    from rnncheck.cli.verify import follow
+    from rnncheck.gate.baseline import open_baseline
+    from rnncheck.report.formats import parse_targets, write_reports
+    from rnncheck.results.files import check_writable
+    from rnncheck.results.store import default_store, prepare_store, store_run
+    from rnncheck.spec.load import open_spec
+
+    partial = no_verify or bool(select or ignore or stage)
+    _check_together(
+        baseline, update=update_baseline, partial=partial, against=against, ref=against_ref
+    )
+    overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
+    loaded = open_spec(spec, overrides)
+    allowed = loaded.gate.max_slowdown if max_slowdown is None else parse_share(max_slowdown)
+    before = None if baseline is None else open_baseline(baseline, loaded, update=update_baseline)
+    if baseline is not None and update_baseline:
+        check_writable(baseline)
+    targets = parse_targets(report or [])
+    path = default_store(Path(loaded.path))
+    prepare_store(path)
+
+    def events() -> Iterator[Event]:
+        from rnncheck.checks.select import select_rules
+        from rnncheck.gate.session import Asked, Gate
+
+        wanted = loaded.verify
+        all_rules = select_rules(wanted.select, wanted.ignore)
+        ignored = [*wanted.ignore, *(ignore or [])]
+        rules = select_rules(select or wanted.select, ignored, stage or ())
+        asked = Asked(
+            rules=None if no_verify else rules,
+            left_out=_left_out(all_rules, rules),
+            overrides=overrides,
+            strict=strict or wanted.strict,
+            thorough=thorough,
+            baseline=before,
+            update=update_baseline,
+            python=against,
+            ref=against_ref,
+            allowed=allowed,
+        )
+        return Gate(loaded, asked).events()
+
+    run = follow(loaded, events, targets, quiet=quiet, verbose=verbose)
+    store_run(run, path)
+    if baseline is not None and update_baseline:
+        _write_baseline(run, baseline)
+    write_reports(run, targets, sys.stdout, quiet, verbose, live=True)
+    raise typer.Exit(run.exit_code)
+
+
+def _check_together(
+    baseline: Path | None, *, update: bool, partial: bool, against: str | None, ref: str | None
+) -> None:
+    from rnncheck.errors import UserError
+
+    if update and baseline is None:
+        raise UserError(
+            "--update-baseline names no file", hint="--baseline FILE says which one is written"
+        )
+    if update and partial:
+        raise UserError(
+            "--update-baseline writes every verdict: it goes with none of "
+            "--no-verify, --select, --ignore and --stage",
+            hint="what shall never be asked is left out in the spec: verify.ignore",
+        )
+    if against is not None and ref is not None:
+        raise UserError("--against and --against-ref name two other sides", accepted="one of them")
+
+
+def parse_share(text: str) -> float:
+    """``3%`` or ``0.03``. Raises UserError."""
+    from rnncheck.errors import UserError
+
+    number, percent = text.strip(), 1.0
+    if number.endswith("%"):
+        number, percent = number[:-1], 100.0
+    try:
+        share = float(number) / percent
+    except ValueError:
+        share = math.nan
+    if not 0 <= share < 1:
+        accepted = "a share from 0 to below 1, e.g. 3% or 0.03"
+        raise UserError(f"--max-slowdown {text}: this is no share", accepted=accepted)
+    return share
+
+
+def _left_out(wanted: tuple[Rule, ...], run: tuple[Rule, ...]) -> tuple[str, ...]:
+    """The codes that the spec asks for and the command line leaves out."""
+    kept = {rule.code for rule in run}
+    return tuple(rule.code for rule in wanted if rule.code not in kept)
+
+
+def _write_baseline(run: Run, path: Path) -> None:
+    """Write the baseline, but for a run that was interrupted."""
+    from rnncheck.gate.baseline import baseline_of
+    from rnncheck.results.exit_codes import ExitCode
+    from rnncheck.results.store import write_run
+
+    if run.exit_code is ExitCode.INTERRUPTED:
+        print(f"interrupted: {path} stays as it was", file=sys.stderr)
+        return
+    write_run(baseline_of(run), path)
+    print(f"baseline written to {path}: commit it", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""The CI step: checks, budgets, a baseline and another side, judged together."""

@@ -1,0 +1,275 @@
+"""The other side of a gate: another interpreter, or another revision of the user's own code.
+
+Its checks run beside this side's own, its speed is measured in turn with this side's in fresh pairs of processes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from rnncheck.bench.sides import (
+    Side,
+    check_python,
+    find_python,
+    here,
+    inherited,
+    make_shelf,
+    scratch,
+)
+from rnncheck.bench.versus import Duel, Rules, Versus
+from rnncheck.errors import UserError
+from rnncheck.gate.worktree import side_of_ref
+from rnncheck.numerics.sequential import Answer, Measure, Over, over_pairs
+from rnncheck.results.cells import Cell
+from rnncheck.results.compare import differing
+from rnncheck.results.environment import current_environment
+from rnncheck.results.events import Event, GateDecided, GateProgress
+from rnncheck.results.gate import GateItem, Part, Ruling
+from rnncheck.results.model import CheckResult, Outcome, Run
+from rnncheck.results.store import read_run
+from rnncheck.spec.model import Spec
+
+VERIFYING = 600.0  # seconds that the other side's checks may take beyond this side's
+LAST_WORDS = 400  # characters of its standard error that are told
+PROGRAM = """
+import sys
+from pathlib import Path
+from rnncheck.api import verify
+from rnncheck.results.store import write_run
+spec, out, *overrides = sys.argv[1:]
+write_run(verify(spec, overrides=overrides), Path(out))
+"""
+
+
+def open_against(
+    spec: Spec, python: str | None, ref: str | None, overrides: Sequence[str], allowed: float
+) -> Against:
+    """The other side, ready to be entered. Raises UserError where it cannot be one."""
+    if python is not None and ref is not None:
+        raise UserError("--against and --against-ref name two other sides; give one of them")
+    return Against(spec, python, ref, tuple(overrides), allowed)
+
+
+@dataclass
+class Against:
+    """Use as a context. ``events`` holds this side against the other."""
+
+    spec: Spec
+    python: str | None
+    ref: str | None
+    overrides: tuple[str, ...]
+    allowed: float
+    _scope: ExitStack = field(default_factory=ExitStack)
+    _process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as scope:
+            self._folder = Path(scope.enter_context(scratch()))
+            self.there = self._other_side()
+            self._scope = scope.pop_all()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._scope.close()
+
+    def _other_side(self) -> Side:
+        if self.ref is not None:
+            return side_of_ref(self.ref, Path(self.spec.path), self.overrides)
+        python = find_python(self.python or "")
+        check_python(python)
+        return Side(python, python, self.spec.path, self.overrides, None, inherited())
+
+    # --- the checks ------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start the other side's checks; they run while this side's do."""
+        shelf = make_shelf(self._folder)
+        self._log = self._scope.enter_context((self._folder / "verify.log").open("w+b"))
+        self._process = subprocess.Popen(
+            [self.there.python, "-c", PROGRAM, self.there.spec, str(self._out), *self.overrides],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env={**os.environ, **self.there.environment(shelf)},
+            cwd=self.there.folder,
+            start_new_session=True,
+        )
+
+    @property
+    def _out(self) -> Path:
+        return self._folder / "verify.json"
+
+    def events(
+        self, checks: Sequence[CheckResult] | None, cells: Sequence[Cell]
+    ) -> Iterator[Event]:
+        """What differs between the sides: the checks, where they ran here, and the speed of the cells."""
+        if self._process is not None and checks is not None:
+            yield GateProgress(f"the checks of {self.there.name}")
+            yield from map(GateDecided, self._verification(checks))
+        yield from self._speed(cells)
+
+    def _verification(self, checks: Sequence[CheckResult]) -> Iterator[GateItem]:
+        assert self._process is not None
+        try:
+            code = self._process.wait(VERIFYING)
+        except subprocess.TimeoutExpired:
+            yield _item("checks", Ruling.UNCLEAR, f"{self.there.name} did not finish its own")
+            return
+        if code or not self._out.exists():
+            yield _item("checks", Ruling.UNCLEAR, f"{self.there.name} raised: {self._last_words()}")
+            return
+        run = read_run(self._out)
+        yield from _libraries(run, self.there.name, self.spec.device)
+        yield from held_against(checks, run.checks)
+
+    def _last_words(self) -> str:
+        text = (self._folder / "verify.log").read_text(encoding="utf-8", errors="replace")
+        lines = text.strip().splitlines()
+        return lines[-1][-LAST_WORDS:] if lines else "it ended without a word"
+
+    # --- the speed -------------------------------------------------------------------------------
+
+    def _speed(self, cells: Sequence[Cell]) -> Iterator[Event]:
+        spec = self.spec
+        rules = Rules(
+            self.allowed,
+            spec.gate.patience,
+            spec.bench.timeout,
+            spec.bench.memory_limit,
+            spec.bench.threads or 1,
+            spec.seed,
+        )
+        versus = Versus((here(spec.path, self.overrides), self.there), cells, rules)
+        for doing in versus.run():
+            yield GateProgress(doing)
+        for duel in versus.duels:
+            yield GateDecided(decided(duel, versus, self.there.name))
+
+
+# --- rulings -------------------------------------------------------------------------------------
+
+
+def held_against(mine: Sequence[CheckResult], theirs: Sequence[CheckResult]) -> Iterator[GateItem]:
+    """What became of each check that ran on both sides; those that are alike in one item."""
+    other = {check.code: check for check in theirs}
+    alike = 0
+    for check in mine:
+        before = other.get(check.code)
+        if before is None:
+            continue
+        if before.outcome is check.outcome:
+            alike += 1
+        elif (item := _changed(before, check)) is not None:
+            yield item
+    if alike:
+        yield _item(f"{alike} checks", Ruling.PASSED, "the same outcome on both sides")
+
+
+def _changed(before: CheckResult, check: CheckResult) -> GateItem | None:
+    name = f"{check.code} {check.name}"
+    told = f"{before.outcome} there, {check.outcome} here"
+    if check.outcome is Outcome.FAILED:
+        known = f", accepted: {check.accepted}" if check.accepted else ""
+        ruling = Ruling.FAILED if check.fails(strict=False) else Ruling.NOTED
+        return _item(name, ruling, f"newly fails: {told}{known}")
+    if before.outcome is Outcome.FAILED:
+        fixed = check.outcome is Outcome.PASSED
+        return _item(name, Ruling.NOTED, f"{'fixed' if fixed else 'no longer told'}: {told}")
+    if before.outcome is Outcome.PASSED:
+        return _item(name, Ruling.FAILED, f"no longer told: {told} ({check.reason})")
+    return None
+
+
+def _libraries(run: Run, name: str, device: str) -> Iterator[GateItem]:
+    others = differing(current_environment(device), run.environment)
+    if others:
+        yield _item("libraries", Ruling.NOTED, f"here / {name}: {'; '.join(others)}")
+
+
+def decided(duel: Duel, versus: Versus, other: str) -> GateItem:
+    """The ruling on one cell."""
+    name = duel.cell.label
+    if versus.sides[0].name in duel.end:
+        reason = f"cannot be measured here: {duel.end[versus.sides[0].name]}"
+        return _item(name, Ruling.FAILED, reason)
+    if duel.end:
+        reason = f"cannot be measured on the other side: {duel.end[other]}"
+        return _item(name, Ruling.NOTED, f"{reason}; nothing to compare with")
+    if wrong := _wrong(duel.told[versus.sides[0].name], duel.told[other]):
+        return _item(name, Ruling.FAILED, wrong)
+    return _timed(duel, versus)
+
+
+def _timed(duel: Duel, versus: Versus) -> GateItem:
+    rulings = {
+        Answer.SLOWER: Ruling.SLOWER,
+        Answer.WITHIN: Ruling.PASSED,
+        Answer.OPEN: Ruling.UNCLEAR,
+    }
+    found = {measure: over_pairs(values) for measure, values in duel.ratios.items()}
+    worst = max(found, key=lambda measure: found[measure].value)
+    answer = versus.answer(duel)
+    shown = worst if answer is not Answer.WITHIN else Measure.WALL
+    over = found[shown]
+    said = "; ".join(f"{measure} {_said(one)}" for measure, one in found.items())
+    return GateItem(
+        Part.AGAINST,
+        f"{shown} of {duel.cell.label}",
+        rulings[answer],
+        f"{said}, over {over.pairs} pairs of processes{_numerics(duel, versus)}",
+        over.value,
+        over.low,
+        over.high,
+        1 + versus.rules.allowed,
+        "max",
+        "x",
+        tuple(duel.ratios[shown]),
+    )
+
+
+def _said(over: Over) -> str:
+    return f"{over.value:.3f} [{over.low:.3f}, {over.high:.3f}] times the other side's"
+
+
+def _numerics(duel: Duel, versus: Versus) -> str:
+    """The errors of both against float64, where both were judged."""
+    errors = [_error(duel.told[side.name]) for side in versus.sides]
+    if None in errors:
+        return ""
+    return f"; error against float64 {errors[0]:.2g} here, {errors[1]:.2g} there"
+
+
+def _error(told: dict[str, Any]) -> float | None:
+    accuracy = told.get("accuracy")
+    if accuracy is None:
+        return None
+    return max(float(accuracy["output"]), float(accuracy["gradient"] or 0.0))
+
+
+def _wrong(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
+    """Why the numbers here are wrong where those of the other side are right."""
+    first, second = mine.get("accuracy"), theirs.get("accuracy")
+    if first is None or _right(first) or (second is not None and not _right(second)):
+        return ""
+    return f"its numbers are wrong here and right there: error {_error(mine):.2g} against float64"
+
+
+def _right(accuracy: dict[str, Any]) -> bool:
+    gradient, bound = accuracy["gradient"], accuracy["gradient_bound"]
+    held = gradient is None or bound is None or float(gradient) <= float(bound)
+    return held and float(accuracy["output"]) <= float(accuracy["output_bound"])
+
+
+def _item(name: str, ruling: Ruling, reason: str) -> GateItem:
+    return GateItem(Part.AGAINST, name, ruling, reason)

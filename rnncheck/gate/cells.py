@@ -1,0 +1,64 @@
+"""The cells that a gate measures, out of the spec: its own, and what its budgets and comparisons need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from rnncheck.bench.plan import reference_of
+from rnncheck.errors import SpecError
+from rnncheck.pipeline.backends.variant import OWN, parse
+from rnncheck.results.cells import Cell, Phase
+from rnncheck.spec.model import GateCellSpec, Path, Spec, TimeLimit
+
+
+def asked_cells(spec: Spec) -> list[Cell]:
+    """The cells of ``gate.cells``. Raises SpecError for a variant that does not exist."""
+    found = []
+    for index, wanted in enumerate(spec.gate.cells):
+        at: Path = ("gate", "cells", index)
+        found.append(cell_of(wanted, spec, at, Phase(wanted.phase)))
+    return unique(found)
+
+
+def cell_of(wanted: GateCellSpec | TimeLimit, spec: Spec, at: Path, phase: Phase) -> Cell:
+    """One cell; what ``wanted`` leaves open is the sweep's first shape and its last share of resets."""
+    if not spec.bench.shapes:
+        raise SpecError("`bench.shapes` is empty", place=spec.locate(("bench", "shapes")))
+    shape, resets = spec.bench.shapes[0], wanted.resets
+    for known in (shape.resets, *spec.bench.resets[::-1], 0.0):
+        resets = known if resets is None else resets
+    acts = phase is Phase.ACT
+    return Cell(
+        phase=phase,
+        variant=label_of(wanted.variant, spec, (*at, "variant")),
+        batch=wanted.batch or shape.batch,
+        steps=1 if acts else wanted.steps or shape.steps,
+        resets=0.0 if acts else float(resets or 0.0),
+        target=spec.bench.target,
+    )
+
+
+def label_of(text: str, spec: Spec, at: Path) -> str:
+    """``own``, or the label of the variant that ``text`` names. Raises SpecError at ``at``."""
+    if text == OWN:
+        return OWN
+    try:
+        return parse(text, spec.locate(at)).label
+    except SpecError as error:
+        accepted = f"{OWN}; {error.accepted}"
+        raise SpecError(
+            error.message, place=error.place, accepted=accepted, hint=error.hint
+        ) from None
+
+
+def with_reference(cells: Sequence[Cell], spec: Spec) -> list[Cell]:
+    """``cells`` and the reference of each group, by whose speed those of another machine are compared."""
+    label = reference_of(spec).label
+    mine = [replace(cell, variant=label) for cell in cells if cell.target == spec.bench.target]
+    return unique([*cells, *mine])
+
+
+def unique(cells: Iterable[Cell]) -> list[Cell]:
+    """Each cell once, in order."""
+    return list({cell.key: cell for cell in cells}.values())

@@ -1,0 +1,108 @@
+"""Whether one side is slower than another, over fresh pairs of processes, stopping as soon as that is clear.
+
+One process on each side gives one logarithmic ratio. Their mean is judged by a moderated t interval (Smyth 2004,
+"Linear models and empirical Bayes methods", equation 4): the variance of few pairs is shrunk towards the one that is
+known of pairs in general, so that three pairs that agree by luck are not believed too far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from scipy.stats import t
+
+from rnncheck.results.noise import BETWEEN
+
+LEVEL = 0.95  # of the intervals that are shown
+KNOWN = 4.0  # degrees of freedom that the known variance is worth
+PASSING = 0.80  # of the interval that must be below the allowance: what is 5 % slower passes in 1 gate of 500 (simulated)
+MIN_PAIRS, MAX_PAIRS = 4, 12  # even: who starts first changes from pair to pair
+
+
+class Measure(StrEnum):
+    """What a pair compares. Wall time is what users wait for; CPU time bears a busy machine better."""
+
+    WALL = "wall time"
+    CPU = "CPU time"
+
+
+# Of the interval that must be clear before anything is called slower: together an error rate of 2.2 % for each cell if
+# the estimate did not also have to be above the allowance, which makes it far smaller.
+STRICT: dict[Measure, float] = {Measure.WALL: 0.998, Measure.CPU: 0.98}
+
+
+class Answer(StrEnum):
+    """What the pairs so far say."""
+
+    SLOWER = "slower"
+    WITHIN = "within"
+    OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Over:
+    """A ratio of times over pairs with its interval at ``level``; 1.05 is 5 % slower."""
+
+    value: float
+    low: float
+    high: float
+    pairs: int
+
+
+Ratios = Mapping[Measure, Sequence[float]]  # one for each pair of processes
+
+
+def over_pairs(ratios: Sequence[float], level: float = LEVEL) -> Over:
+    """The geometric mean of ``ratios`` (one for each pair of processes, at least two) with its interval.
+
+    Raises ValueError with fewer.
+    """
+    values = np.log(np.asarray(ratios, dtype=np.float64))
+    if values.size < 2:
+        raise ValueError("an interval over pairs needs at least two of them")
+    freedom = KNOWN + values.size - 1
+    variance = (KNOWN * BETWEEN**2 + (values.size - 1) * float(values.var(ddof=1))) / freedom
+    half = float(t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance / values.size)
+    middle = float(values.mean())
+    return Over(math.exp(middle), math.exp(middle - half), math.exp(middle + half), values.size)
+
+
+def corrected(comparisons: int, level: float = LEVEL) -> float:
+    """The level of each of so many intervals at which all of them hold together (Bonferroni)."""
+    return 1 - (1 - level) / max(1, comparisons)
+
+
+def last_answer(found: Over, allowed: float) -> Answer:
+    """The verdict on one ratio that comes from no pairs: slower only where its interval is clear of no change."""
+    if found.value > 1 + allowed and found.low > 1:
+        return Answer.SLOWER
+    return Answer.WITHIN if found.value <= 1 + allowed else Answer.OPEN
+
+
+def answer(ratios: Ratios, allowed: float, *, comparisons: int = 1, last: bool = False) -> Answer:
+    """What the pairs so far say of a cell, one of so many ``comparisons``. ``allowed`` is a share, e.g. 0.03.
+
+    Slower: in one measure the estimate is above the allowance and the strict interval is clear of no change, by half
+    the allowance while more pairs may come. Within: the 80 % intervals of all measures are below the allowance, or,
+    when no more pairs come (``last``), all estimates are.
+    """
+    count = min(map(len, ratios.values()), default=0)
+    if count < MIN_PAIRS:
+        return Answer.OPEN
+    if any(_slower(measure, ratios[measure], allowed, comparisons, last) for measure in ratios):
+        return Answer.SLOWER
+    found = [over_pairs(values, PASSING) for values in ratios.values()]
+    if all((one.value if last else one.high) < 1 + allowed for one in found):
+        return Answer.WITHIN
+    return Answer.OPEN
+
+
+def _slower(
+    measure: Measure, values: Sequence[float], allowed: float, comparisons: int, last: bool
+) -> bool:
+    found = over_pairs(values, corrected(comparisons, STRICT[measure]))
+    return found.value > 1 + allowed and found.low > 1 + (0 if last else allowed / 2)

@@ -1,0 +1,141 @@
+"""``rnncheck gate --against`` and ``--against-ref`` from the outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Runner = Callable[..., subprocess.CompletedProcess[str]]
+SPEC = """schema: 1
+name: small
+env: {use: GymEnv, env_name: CartPole-v1, transforms: [InitTracker]}
+policy: {factory: "mine:policy"}
+verify: {select: [WR10]}
+bench: {shapes: [{batch: 4, steps: 8}]}
+gate: {cells: [{phase: act}], patience: 20}
+"""
+MINE = """import time
+from tensordict.nn import TensorDictModule, TensorDictSequential
+from torch import nn
+from torchrl.modules import LSTMModule
+
+class Head(nn.Linear):
+    def forward(self, x):
+        end = time.perf_counter() + WAIT
+        while time.perf_counter() < end:
+            pass
+        return super().forward(x)
+
+def policy(env):
+    return TensorDictSequential(
+        LSTMModule(input_size=4, hidden_size=4, in_key="observation", out_key="embed"),
+        TensorDictModule(Head(4, 2), in_keys=["embed"], out_keys=["action"]),
+    )
+"""
+
+
+def write(folder: Path, wait: float) -> Path:
+    """A spec whose policy waits so many seconds a step."""
+    (folder / "mine.py").write_text(MINE.replace("WAIT", str(wait)))
+    spec = folder / "spec.yaml"
+    spec.write_text(SPEC)
+    return spec
+
+
+def git(folder: Path, *args: str) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """The policy is quick at HEAD."""
+    write(tmp_path, 0)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "quick")
+    return tmp_path
+
+
+def test_a_change_that_slows_the_policy_is_seen_against_the_revision_before(
+    rnncheck: Runner, repository: Path
+) -> None:
+    spec, out = write(repository, 0.005), repository / "out.json"
+    done = rnncheck("gate", str(spec), "--against-ref", "HEAD", "--report", f"json={out}")
+    assert done.returncode == 5, done.stdout + done.stderr
+    items = [one for one in json.loads(out.read_text())["gate"] if one["part"] == "against"]
+    by_ruling = {one["ruling"]: one for one in items}
+    assert by_ruling["slower"]["value"] > 2
+    assert len(by_ruling["slower"]["ratios"]) >= 4
+    assert by_ruling["passed"]["name"].endswith("checks")
+    left = subprocess.run(
+        ["git", "status", "--short"], cwd=repository, capture_output=True, text=True
+    )
+    assert ".rnncheck" not in left.stdout
+
+
+def test_an_other_side_that_cannot_build_the_pipeline_is_named(
+    rnncheck: Runner, tmp_path: Path
+) -> None:
+    spec = write(tmp_path, 0)
+    broken = tmp_path / "python"
+    broken.write_text(f'#!/bin/sh\nBROKEN=1 exec {sys.executable} "$@"\n')
+    broken.chmod(0o755)
+    mine = tmp_path / "mine.py"
+    mine.write_text("import os\nassert 'BROKEN' not in os.environ\n" + mine.read_text())
+    done = rnncheck("gate", str(spec), "--no-verify", "--against", str(broken))
+    assert done.returncode == 2
+    assert "the pipeline cannot be built" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--against", "nowhere"], "no Python interpreter"),
+        (["--against", sys.executable, "--against-ref", "HEAD"], "two other sides"),
+        (["--against-ref", "nosuch"], "no such revision"),
+        (["--against-ref", "--all"], "no such revision"),
+    ],
+)
+def test_what_cannot_be_the_other_side(
+    rnncheck: Runner, repository: Path, arguments: list[str], said: str
+) -> None:
+    done = rnncheck("gate", str(repository / "spec.yaml"), "--no-verify", *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in " ".join(done.stderr.split())
+
+
+def test_a_revision_without_the_spec_and_a_folder_without_git(
+    rnncheck: Runner, repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = repository / "new.yaml"
+    other.write_text(SPEC)
+    done = rnncheck("gate", str(other), "--no-verify", "--against-ref", "HEAD")
+    assert done.returncode == 2
+    assert "does not exist in that revision" in " ".join(done.stderr.split())
+    alone = write(tmp_path_factory.mktemp("alone"), 0)
+    done = rnncheck("gate", str(alone), "--no-verify", "--against-ref", "HEAD")
+    assert done.returncode == 2
+    assert "needs a git repository" in " ".join(done.stderr.split())
+
+
+def test_a_fork_of_the_environment_is_the_same(rnncheck: Runner, tmp_path: Path) -> None:
+    """The other side is found by its folder; nothing of this side's path is needed there."""
+    spec, out = write(tmp_path, 0), tmp_path / "out.json"
+    home = Path(sys.prefix)
+    assert os.access(home / "bin" / "python", os.X_OK)
+    done = rnncheck(
+        "gate", str(spec), "--no-verify", "--against", str(home), "--max-slowdown", "60%",
+        "--report", f"json={out}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (item,) = json.loads(out.read_text())["gate"]
+    assert item["ruling"] == "passed"
+    assert 0.5 < item["value"] < 2

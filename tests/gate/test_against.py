@@ -1,0 +1,125 @@
+"""What the gate makes of two sides: their checks, and what was measured of a cell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rnncheck.bench.sides import Side, check_python, find_python, make_shelf
+from rnncheck.bench.versus import Duel, Rules, Versus
+from rnncheck.errors import UserError
+from rnncheck.gate.against import decided, held_against
+from rnncheck.numerics.sequential import Measure
+from rnncheck.results.cells import Cell, Phase
+from rnncheck.results.gate import Ruling
+from rnncheck.results.model import CheckResult, Outcome, Severity, Stage
+
+CELL = Cell(Phase.TRAIN, "own", 32, 64, 0.03)
+RIGHT = {"output": 1e-7, "output_bound": 1e-6, "gradient": 1e-7, "gradient_bound": 1e-6}
+HERE, THERE = Side("here", "python", "spec.yaml"), Side("there", "other", "spec.yaml")
+
+
+def check(outcome: Outcome, code: str = "EQ202", accepted: str = "") -> CheckResult:
+    return CheckResult(
+        code, "end-state-wrong", Severity.ERROR, Stage.POLICY, outcome, "why", accepted=accepted
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "ruling", "said"),
+    [
+        (Outcome.PASSED, Outcome.FAILED, Ruling.FAILED, "newly fails"),
+        (Outcome.FAILED, Outcome.PASSED, Ruling.NOTED, "fixed"),
+        (Outcome.PASSED, Outcome.SKIPPED, Ruling.FAILED, "no longer told"),
+        (Outcome.FAILED, Outcome.VACUOUS, Ruling.NOTED, "no longer told"),
+        (Outcome.PASSED, Outcome.PASSED, Ruling.PASSED, "the same"),
+    ],
+)
+def test_a_check_on_both_sides(there: Outcome, here: Outcome, ruling: Ruling, said: str) -> None:
+    (item,) = held_against([check(here)], [check(there)])
+    assert item.ruling is ruling
+    assert said in item.reason
+
+
+def test_a_new_failure_that_is_accepted_is_noted() -> None:
+    known = check(Outcome.FAILED, accepted="known (until 2099-01-01)")
+    (item,) = held_against([known], [check(Outcome.PASSED)])
+    assert item.ruling is Ruling.NOTED
+
+
+def test_what_ran_on_one_side_alone_is_not_compared() -> None:
+    assert not list(held_against([check(Outcome.PASSED, "EQ203")], [check(Outcome.PASSED)]))
+
+
+def ruled(duel: Duel) -> tuple[Ruling, str]:
+    versus = Versus((HERE, THERE), [], Rules(0.03, 60, 60))
+    versus.duels = [duel]
+    item = decided(duel, versus, "there")
+    return item.ruling, item.reason
+
+
+def duel(wall: list[float], cpu: list[float] | None = None) -> Duel:
+    told = {"here": {"accuracy": RIGHT}, "there": {"accuracy": RIGHT}}
+    ratios = {Measure.WALL: wall, Measure.CPU: cpu or wall}
+    return Duel(CELL, ratios, told)
+
+
+def test_speed_over_pairs() -> None:
+    assert ruled(duel([1.0, 1.01, 0.99, 1.0]))[0] is Ruling.PASSED
+    assert ruled(duel([1.2, 1.19, 1.21, 1.2]))[0] is Ruling.SLOWER
+    assert ruled(duel([0.8, 0.81, 0.79, 0.8]))[0] is Ruling.PASSED
+    assert ruled(duel([1.3, 0.9, 1.2, 0.95]))[0] is Ruling.UNCLEAR
+    assert "error against float64 1e-07 here, 1e-07 there" in ruled(duel([1.0] * 4))[1]
+
+
+def test_a_cell_that_is_missing_here_fails_and_one_that_is_missing_there_does_not() -> None:
+    assert ruled(replace(duel([]), end={"here": "it raised"}))[0] is Ruling.FAILED
+    assert ruled(replace(duel([]), end={"there": "no scan there"}))[0] is Ruling.NOTED
+    both = replace(duel([]), end={"here": "it raised", "there": "it raised"})
+    assert ruled(both)[0] is Ruling.FAILED
+
+
+def test_numbers_that_are_wrong_here_alone_fail() -> None:
+    wrong = {"accuracy": {**RIGHT, "output": 0.1}}
+    fast = duel([0.5] * 4)
+    fast.told["here"] = wrong
+    assert ruled(fast)[0] is Ruling.FAILED
+    fast.told["there"] = wrong
+    assert ruled(fast)[0] is Ruling.PASSED
+
+
+def test_an_interpreter_is_found_by_itself_and_by_its_environment(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    assert find_python(str(python)) == find_python(str(tmp_path)) == str(python)
+    with pytest.raises(UserError, match="no Python interpreter"):
+        find_python(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("echo 3 11; echo torch scipy", "lacks torch, scipy"),
+        ("echo 3 8; echo", "Python 3.8"),
+        ("echo what", "does not run as a Python interpreter"),
+        ("exit 3", "does not run as a Python interpreter"),
+    ],
+)
+def test_an_interpreter_that_cannot_be_the_other_side(
+    tmp_path: Path, answer: str, said: str
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{answer}\n")
+    python.chmod(0o755)
+    with pytest.raises(UserError, match=said):
+        check_python(str(python))
+
+
+def test_the_shelf_holds_this_package_alone(tmp_path: Path) -> None:
+    shelf = make_shelf(tmp_path)
+    assert [path.name for path in shelf.iterdir()] == ["rnncheck"]
+    assert (shelf / "rnncheck" / "bench" / "worker.py").exists()
