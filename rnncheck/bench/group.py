@@ -166,9 +166,9 @@ class Group:
             self._one_round([one for one in self._cells if one in wide or self._leads(one)])
             wide = [one for one in wide if one.alive]
             if self._round % LOOK == 0:
-                wide = [one for one in wide if not self._narrow(one)]
-                living = sum(one.alive for one in self._cells)
-                yield f"{living - len(wide)} of {living} intervals are narrow enough"
+                living = [one for one in self._cells if one.alive]
+                wide = [one for one in living if not self._narrow(one)]
+                yield f"{len(living) - len(wide)} of {len(living)} intervals are narrow enough"
         self._after = self._load()
 
     def _leads(self, one: Measured) -> bool:
