@@ -126,6 +126,7 @@ def test_a_revision_without_the_spec_and_a_folder_without_git(
     assert "needs a git repository" in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_fork_of_the_environment_is_the_same(rnncheck: Runner, tmp_path: Path) -> None:
     """The other side is found by its folder; nothing of this side's path is needed there."""
     spec, out = write(tmp_path, 0), tmp_path / "out.json"
