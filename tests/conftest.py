@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,15 +13,18 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.small import START
+
 # Set before torch is imported, and inherited by subprocesses: workers that share two cores must not fight for them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame renders without a display
+# What a shell starts in the background ignores Ctrl-C, and so would every process that the tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("rnncheck", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("rnncheck")
 
 ROOT = Path(__file__).parent.parent
-START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
 
 Runner = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -25,8 +25,10 @@ from rnncheck.cli.options import (
 
 if TYPE_CHECKING:
     from rnncheck.checks.rule import Rule
+    from rnncheck.gate.baseline import Baseline
     from rnncheck.results.events import Event
-    from rnncheck.results.model import Run
+    from rnncheck.results.model import Run, Stage
+    from rnncheck.spec.model import Spec
 
 BaselineOption = Annotated[
     Path | None,
@@ -100,9 +102,7 @@ def gate(
     It imports your factories, so it runs your Python.
     """
     from rnncheck.cli.verify import follow
-    from rnncheck.gate.baseline import open_baseline
     from rnncheck.report.formats import parse_targets, write_reports
-    from rnncheck.results.files import check_writable
     from rnncheck.results.store import default_store, prepare_store, store_run
     from rnncheck.spec.load import open_spec
 
@@ -113,26 +113,20 @@ def gate(
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
     loaded = open_spec(spec, overrides)
     allowed = loaded.gate.max_slowdown if max_slowdown is None else parse_share(max_slowdown)
-    before = None if baseline is None else open_baseline(baseline, loaded, update=update_baseline)
-    if baseline is not None and update_baseline:
-        check_writable(baseline)
+    before = None if baseline is None else _opened(baseline, loaded, update=update_baseline)
     targets = parse_targets(report or [])
     path = default_store(Path(loaded.path))
     prepare_store(path)
 
     def events() -> Iterator[Event]:
-        from rnncheck.checks.select import select_rules
         from rnncheck.gate.session import Asked, Gate
 
-        wanted = loaded.verify
-        all_rules = select_rules(wanted.select, wanted.ignore)
-        ignored = [*wanted.ignore, *(ignore or [])]
-        rules = select_rules(select or wanted.select, ignored, stage or ())
+        rules, left_out = _selected(loaded, select, ignore, stage)
         asked = Asked(
             rules=None if no_verify else rules,
-            left_out=_left_out(all_rules, rules),
+            left_out=left_out,
             overrides=overrides,
-            strict=strict or wanted.strict,
+            strict=strict or loaded.verify.strict,
             thorough=thorough,
             baseline=before,
             update=update_baseline,
@@ -186,10 +180,30 @@ def parse_share(text: str) -> float:
     return share
 
 
-def _left_out(wanted: tuple[Rule, ...], run: tuple[Rule, ...]) -> tuple[str, ...]:
-    """The codes that the spec asks for and the command line leaves out."""
-    kept = {rule.code for rule in run}
-    return tuple(rule.code for rule in wanted if rule.code not in kept)
+def _opened(path: Path, spec: Spec, *, update: bool) -> Baseline | None:
+    """What is compared with; None where the file is yet to be written. Raises UserError."""
+    from rnncheck.gate.baseline import open_baseline
+    from rnncheck.results.files import check_writable
+
+    baseline = open_baseline(path, spec, update=update)
+    if update:
+        check_writable(path)
+    return baseline
+
+
+def _selected(
+    spec: Spec, select: list[str] | None, ignore: list[str] | None, stage: list[Stage] | None
+) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
+    """The rules to run, and the codes that the spec asks for and the command line leaves out."""
+    from rnncheck.checks.select import select_rules
+
+    wanted = spec.verify
+    rules = select_rules(
+        select or wanted.select, [*wanted.ignore, *(ignore or [])], tuple(stage or ())
+    )
+    kept = {rule.code for rule in rules}
+    asked = select_rules(wanted.select, wanted.ignore)
+    return rules, tuple(rule.code for rule in asked if rule.code not in kept)
 
 
 def _write_baseline(run: Run, path: Path) -> None:

@@ -11,24 +11,16 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from tests.small import PIPELINE
+
 ROOT = Path(__file__).parents[2]
 COMMAND = f"""\
 #!/bin/sh
 PYTHONPATH={ROOT} exec {sys.executable} -c 'from rnncheck.cli.app import main; main()' "$@"
 """
-SPEC = """\
-schema: 1
-name: small
-env:
-  use: GymEnv
-  env_name: CartPole-v1
-  categorical_action_encoding: true
-  transforms: [InitTracker]
-policy:
-  modules:
-    - {use: LSTMModule, in_key: observation, out_key: features, hidden_size: 8}
-    - {use: MLP, in_keys: [features], out_keys: [action_value], num_cells: [], out_features: auto}
-    - QValueModule
+SPEC = (
+    PIPELINE
+    + """\
 collect: {use: Collector, frames_per_batch: 40, batches: 2}
 verify: {select: [WR101, WR102, WR103]}
 bench: {shapes: [{batch: 2, steps: 4}], resets: [0.0], interval: 0.5}
@@ -37,6 +29,7 @@ gate:
   cells: [{phase: forward}]
   budgets: [{forward_ms: {max: 60000}}]
 """
+)
 TOO_SLOW = ["--set", "gate.budgets=[{forward_ms: {max: 0.0001}}]"]
 REPORTS = {"rnncheck.md", "junit.xml", "rnncheck.sarif", "rnncheck.json", "benchmark.json"}
 ACTION_BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail")  # what `shell: bash` means

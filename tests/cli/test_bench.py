@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from tests.small import START
+
 Runner = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).parents[2]
-START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
 SPEC = "fixtures/specs/cartpole_dqn.yaml"
 SMALL = [
     "--set", "bench.shapes=[{batch: 4, steps: 8}]", "--set", "bench.resets=[0.1]",

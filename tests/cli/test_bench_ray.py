@@ -17,9 +17,11 @@ from typing import Any
 
 import pytest
 
+from tests.small import START
+
 Bench = Callable[..., subprocess.CompletedProcess[str]]
+
 ROOT = Path(__file__).parents[2]
-START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
 CLUSTER = """
 import sys, ray
 found = ray.init(address="local", num_cpus=2, include_dashboard=False, _temp_dir=sys.argv[1])

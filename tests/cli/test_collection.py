@@ -17,10 +17,10 @@ from typer.testing import CliRunner, Result
 
 from rnncheck.cli.app import app
 from rnncheck.results.exit_codes import ExitCode
+from tests.small import START
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
 CHECKS = ("WR103", "WR104", "CL", "RP")
 
 ENV = """\

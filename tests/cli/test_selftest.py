@@ -18,25 +18,16 @@ from rnncheck.cli.planting import Attempt, Ending
 from rnncheck.cli.selftest import Outcome
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.spec.load import spec_from_text
+from tests.small import PIPELINE, START
 
 ROOT = Path(__file__).parent.parent.parent
-START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
-SPEC = """\
-schema: 1
-name: small
-env:
-  use: GymEnv
-  env_name: CartPole-v1
-  categorical_action_encoding: true
-  transforms: [InitTracker]
-policy:
-  modules:
-    - {use: LSTMModule, in_key: observation, out_key: features, hidden_size: 8}
-    - {use: MLP, in_keys: [features], out_keys: [action_value], num_cells: [], out_features: auto}
-    - QValueModule
+SPEC = (
+    PIPELINE
+    + """\
 collect: {use: Collector, frames_per_batch: 80, batches: 2}
 verify: {select: [WR, BD301, CL]}
 """
+)
 
 
 @pytest.fixture

@@ -18,26 +18,12 @@ from typer.testing import CliRunner, Result
 
 from rnncheck.cli.app import app
 from rnncheck.results.exit_codes import ExitCode
+from tests.small import PIPELINE, START
 
 ROOT = Path(__file__).parent.parent.parent
 BROKEN = ROOT / "fixtures" / "broken"
-START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
 
-SPEC = """\
-schema: 1
-name: small
-env:
-  use: GymEnv
-  env_name: CartPole-v1
-  categorical_action_encoding: true
-  transforms: [InitTracker]
-policy:
-  modules:
-    - {use: LSTMModule, in_key: observation, out_key: features, hidden_size: 8}
-    - {use: MLP, in_keys: [features], out_keys: [action_value], num_cells: [], out_features: auto}
-    - QValueModule
-collect: {use: Collector, frames_per_batch: 40, batches: 2}
-"""
+SPEC = PIPELINE + "collect: {use: Collector, frames_per_batch: 40, batches: 2}\n"
 NO_PRIMER = "  primers: manual\npolicy:"
 OWN_ENV = """\
 env:

@@ -24,24 +24,11 @@ from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Run, Stage
 from rnncheck.spec.load import load_spec, spec_from_text
 from rnncheck.spec.model import Spec
+from tests.small import PIPELINE
 
 ROOT = Path(__file__).parent.parent.parent
 SPECS = ROOT / "fixtures" / "specs"
-SMALL = """
-schema: 1
-name: small
-env:
-  use: GymEnv
-  env_name: CartPole-v1
-  categorical_action_encoding: true
-  transforms: [InitTracker]
-policy:
-  modules:
-    - {use: LSTMModule, in_key: observation, out_key: features, hidden_size: 8}
-    - {use: MLP, in_keys: [features], out_keys: [action_value], num_cells: [], out_features: auto}
-    - QValueModule
-collect: {use: Collector, frames_per_batch: 80, batches: 2}
-"""
+SMALL = PIPELINE + "collect: {use: Collector, frames_per_batch: 80, batches: 2}\n"
 PPO = """
 schema: 1
 name: ppo
