@@ -17,7 +17,14 @@ from rnncheck.gate.budgets import Budget, budgets_of, decided
 from rnncheck.gate.cells import asked_cells, unique, with_reference
 from rnncheck.results.cells import Cell, CellResult, Status
 from rnncheck.results.environment import current_environment
-from rnncheck.results.events import CellFinished, CheckFinished, Event, GateDecided, Notice
+from rnncheck.results.events import (
+    CellFinished,
+    CheckFinished,
+    Event,
+    GateDecided,
+    GateProgress,
+    Notice,
+)
 from rnncheck.results.gate import GateItem, Part, Ruling
 from rnncheck.results.model import CheckResult
 from rnncheck.spec.model import Spec
@@ -52,6 +59,11 @@ class Asked:
         return self.python is not None or self.ref is not None
 
     @property
+    def other(self) -> str:
+        """What the other side is called."""
+        return self.python or self.ref or ""
+
+    @property
     def keeps(self) -> bool:
         """Whether a baseline is read or written."""
         return self.baseline is not None or self.update
@@ -77,6 +89,8 @@ class Gate:
         with ExitStack() as scope:
             verification = scope.enter_context(closing(self._verification()))
             yield next(verification)
+            if self.asked.against:
+                yield GateProgress(f"making ready the other side: {self.asked.other}")
             against = self._open(scope)
             yield from self._kept(verification)
             yield from map(Notice, self._not_run())

@@ -9,12 +9,14 @@ TorchRL and the tensordict that belongs to it are installed in it, from the pack
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
 from pathlib import Path
+
+from rnncheck.errors import UserError
+from rnncheck.gate.venv import installer
 
 ROOT = Path(__file__).parent.parent.parent
 TENSORDICT = {"0.12.0": "0.12.4", "0.13.1": "0.13.0", "0.14.0": "0.14.3"}  # by TorchRL's version
@@ -41,27 +43,21 @@ def make(torchrl: str, folder: Path) -> Path:
 
 def _install(python: Path, wanted: list[str]) -> None:
     """What they depend on is installed here already; ``--no-deps`` keeps torch from being fetched again."""
-    options = ["--no-deps", "--quiet", "--disable-pip-version-check", "--retries=1", "--timeout=15"]
-    command = [*_pip(), "--python", str(python), "install", *options, *wanted]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    try:
+        install = installer(python, ROOT)
+    except UserError as error:
+        raise NoPackage(error.message) from error
+    done = subprocess.run(
+        [*install, "--no-deps", "--quiet", *wanted],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | {"PIP_RETRIES": "1", "PIP_DEFAULT_TIMEOUT": "15"},
+    )
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()]
         raise NoPackage(f"pip cannot install {' '.join(wanted)}: {said[-1] if said else 'no word'}")
-
-
-def _pip() -> list[str]:
-    """This interpreter's pip, or that of the one that it was made from; `make` sets up `.venv` without."""
-    for python in (sys.executable, getattr(sys, "_base_executable", sys.executable)):
-        command = [python, "-m", "pip"]
-        if (
-            subprocess.run([*command, "--version"], capture_output=True, check=False).returncode
-            == 0
-        ):
-            return command
-    found = shutil.which("pip")
-    if found is None:
-        raise NoPackage("there is no pip")
-    return [found]
 
 
 def run(python: Path, *args: str) -> subprocess.CompletedProcess[str]:
