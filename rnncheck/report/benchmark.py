@@ -67,4 +67,4 @@ def _machine(run: Run) -> str:
     versions = [
         f"{name} {env.packages[name]}" for name in ("torch", "torchrl") if name in env.packages
     ]
-    return text.clean(", ".join(filter(None, [*versions, env.device, env.cpu])))
+    return text.clean(", ".join(filter(None, [*versions, env.device, env.cpu, env.gpu])))

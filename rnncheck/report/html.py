@@ -62,6 +62,7 @@ def _environment(run: Run) -> list[tuple[str, str]]:
         ("python", env.python),
         ("platform", env.platform),
         ("cpu", env.cpu),
+        ("gpu", env.gpu),
         ("threads", str(env.threads)),
         *env.packages.items(),
         ("started", run.started),

@@ -160,6 +160,7 @@ def _environment(run: Run) -> str:
         f"python {env.python}",
         env.platform,
         env.cpu,
+        env.gpu,
         f"{env.threads} threads",
         packages,
         run.started,

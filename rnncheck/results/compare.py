@@ -55,6 +55,7 @@ def fingerprint(environment: Environment) -> dict[str, str]:
     packages.pop("package rnncheck", None)
     return {
         "cpu": environment.cpu,
+        **({"gpu": environment.gpu} if environment.gpu else {}),
         "device": environment.device,
         "threads": str(environment.threads),
         "python": environment.python,

@@ -20,6 +20,7 @@ PACKAGES = (
     "gymnasium",
     "numpy",
 )
+GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def current_environment(device: str = "cpu") -> Environment:
@@ -31,6 +32,7 @@ def current_environment(device: str = "cpu") -> Environment:
         device=device,
         threads=_threads(),
         cpu=_cpu_model(),
+        gpu=gpu_models() if device.startswith("cuda") else "",
     )
 
 
@@ -57,3 +59,10 @@ def _cpu_model() -> str:
         return platform.processor()
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(models, platform.processor())
+
+
+def gpu_models(folder: Path = GPUS) -> str:
+    """The NVIDIA models that the driver lists, each once; empty where it lists none."""
+    texts = [file.read_text(errors="replace") for file in sorted(folder.glob("*/information"))]
+    lines = [line for text in texts for line in text.splitlines() if line.startswith("Model:")]
+    return ", ".join(dict.fromkeys(line.partition(":")[2].strip() for line in lines))

@@ -173,6 +173,7 @@ class Environment:
     device: str
     threads: int
     cpu: str = ""
+    gpu: str = ""  # the models that are there, on a run on CUDA
 
 
 @dataclass(frozen=True)

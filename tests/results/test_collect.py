@@ -6,11 +6,12 @@ import platform
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from rnncheck.results.collect import RunCollector
-from rnncheck.results.environment import current_environment
+from rnncheck.results.environment import current_environment, gpu_models
 from rnncheck.results.events import (
     CheckFinished,
     CheckStarted,
@@ -86,6 +87,16 @@ def test_the_environment_names_what_is_installed() -> None:
     assert env.python == platform.python_version()
     assert env.packages["torch"] == version("torch")
     assert env.threads >= 1
+
+
+def test_the_models_of_gpus_are_those_that_the_driver_lists(tmp_path: Path) -> None:
+    for bus, model in (("0", "NVIDIA H200"), ("1", "NVIDIA H200"), ("2", "NVIDIA A100")):
+        (tmp_path / bus).mkdir()
+        text = f"Model: \t\t {model}\nIRQ:   \t 0\n"
+        (tmp_path / bus / "information").write_text(text)
+    assert gpu_models(tmp_path) == "NVIDIA H200, NVIDIA A100"
+    assert gpu_models(tmp_path / "none") == ""
+    assert current_environment("cpu").gpu == ""
 
 
 def test_the_environment_imports_no_torch() -> None:
