@@ -102,8 +102,8 @@ class Versus:
         try:
             self._open(workers, order)
             for duel in duels:
-                if self._prepare(duel, workers):
-                    self._measure(duel, workers)
+                if repetitions := self._prepare(duel, workers):
+                    self._measure(duel, workers, repetitions)
         except Broken:
             pass  # the next pair goes on without the cell that broke it
         finally:
@@ -124,9 +124,13 @@ class Versus:
             if found["is"] == "failed":
                 raise UserError(f"{side.name}: the pipeline cannot be built: {found['reason']}")
 
-    def _prepare(self, duel: Duel, workers: Sequence[WorkerProcess]) -> bool:
-        """Both at once; the numbers are judged in the first pair alone."""
-        judge = not duel.told
+    def _prepare(self, duel: Duel, workers: Sequence[WorkerProcess]) -> int | None:
+        """Both at once; the numbers are judged in the first pair alone.
+
+        Returns how many calls a sample is, alike on both sides: the first of them find other caches than the last.
+        None where the cell cannot be measured.
+        """
+        judge, repetitions = not duel.told, 1
         both = list(zip(self.sides, workers, strict=True))
         for side, worker in both if self.pairs % 2 else both[::-1]:
             with ending(duel, side):
@@ -136,17 +140,19 @@ class Versus:
                 found = worker.reply(self.rules.timeout)
             if found["is"] == "failed":
                 duel.end[side.name] = found["reason"]
+            repetitions = max(repetitions, found.get("repetitions", 1))
             duel.told.setdefault(side.name, found)
-        return not duel.end
+        return None if duel.end else repetitions
 
-    def _measure(self, duel: Duel, workers: Sequence[WorkerProcess]) -> None:
+    def _measure(self, duel: Duel, workers: Sequence[WorkerProcess], repetitions: int) -> None:
         """Rounds in turn, the order of the sides drawn anew each time."""
         seen: tuple[list[Sample], list[Sample]] = ([], [])
         begin = time.perf_counter()
         while True:
             for index in self._order.sample((0, 1), 2):
                 with ending(duel, self.sides[index]):
-                    seen[index].append(_sample(workers[index], duel.cell.key, self.rules.timeout))
+                    sample = _sample(workers[index], duel.cell, repetitions, self.rules.timeout)
+                    seen[index].append(sample)
             if _enough(seen, time.perf_counter() - begin):
                 break
         duel.ratios[Measure.WALL].append(1 / _wall(seen).median)
@@ -193,9 +199,9 @@ def ending(duel: Duel, side: Side) -> Iterator[None]:
         raise Broken from error
 
 
-def _sample(worker: WorkerProcess, key: str, timeout: float) -> Sample:
+def _sample(worker: WorkerProcess, cell: Cell, repetitions: int, timeout: float) -> Sample:
     """One sample. Raises WorkerDied and WorkerHangs."""
-    worker.send("round", keys=[key])
+    worker.send("round", keys=[cell.key], repetitions=repetitions)
     wall, cpu = float("nan"), float("nan")
     while (found := worker.reply(timeout))["is"] != "end":
         if found["is"] == "failed":

@@ -106,15 +106,15 @@ class Worker:
             engine=prepared.engine,
         )
 
-    def do_round(self, keys: list[str]) -> None:
-        """One sample of each, in the given order."""
+    def do_round(self, keys: list[str], repetitions: int | None = None) -> None:
+        """One sample of each, in the given order; over so many calls, or as many as the warm-up chose."""
         from rnncheck.bench.timer import sample
 
         before = time.process_time()
         for key in keys:
             self._say("begin", key=key)
-            prepared, repetitions = self._prepared[key], self._warm[key].repetitions
-            wall, cpu = (prepared.timed or sample)(prepared.call, repetitions)
+            prepared, chosen = self._prepared[key], self._warm[key].repetitions
+            wall, cpu = (prepared.timed or sample)(prepared.call, repetitions or chosen)
             self._say("sample", key=key, wall=wall, cpu=cpu)
         self._say("end", cpu=time.process_time() - before)
 
