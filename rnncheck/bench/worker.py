@@ -6,7 +6,8 @@ the user's code prints goes to standard error.
     {"do": "open", "spec": PATH, "overrides": [...], "hash": HASH or null, "memory_limit": MiB or null,
      "threads": N or null}  ->  {"is": "open"}
     {"do": "prepare", "cell": {...}}      ->  {"is": "prepared", ...}  or  {"is": "failed", "status": ..., "reason": ...}
-    {"do": "round", "keys": [...]}        ->  {"is": "begin", "key": ...} and {"is": "sample", ...} for each, {"is": "end"}
+    {"do": "round", "keys": [...], "repetitions": N or null}
+                                          ->  {"is": "begin", "key": ...} and {"is": "sample", ...} for each, {"is": "end"}
     {"do": "drop", "key": KEY}            ->  {"is": "dropped"}
 """
 
