@@ -27,6 +27,7 @@ ROOT = Path(__file__).parent.parent
 SPEC = ROOT / "fixtures/gate/cartpole_step.yaml"
 STEP = ROOT / "benchmarks/gate_step.py"
 VARIABLE = "PLANTED_SLOWDOWN"
+Said = tuple[str, str]  # the verdict and the figures behind it
 ROUND = (0.0, 0.0, 0.05, 0.0, 0.05, 0.2)
 ALLOWED = 0.03
 PEERS = (0, 2, 5)  # places of a round, one of each kind, at which the peers are asked as well
@@ -39,8 +40,8 @@ def environment(share: float) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, VARIABLE: str(share)}
 
 
-def gate(share: float, folder: Path) -> str:
-    """rnncheck's answer: slower, same or unclear."""
+def gate(share: float, folder: Path) -> Said:
+    """rnncheck's answer: slower, same or unclear; and what it measured."""
     other = folder / "other"
     other.write_text(f'#!/bin/sh\nunset {VARIABLE}\nexec {sys.executable} "$@"\n', encoding="utf-8")
     other.chmod(0o755)
@@ -61,10 +62,11 @@ def gate(share: float, folder: Path) -> str:
         raise RuntimeError(done.stdout + done.stderr)
     items = [one for one in json.loads(result.read_text())["gate"] if one["part"] == "against"]
     rulings = {one["ruling"] for one in items}
-    return "slower" if "slower" in rulings else "unclear" if "unclear" in rulings else "same"
+    said = "slower" if "slower" in rulings else "unclear" if "unclear" in rulings else "same"
+    return said, "; ".join(one["reason"] for one in items)
 
 
-def pytest_benchmark(share: float, folder: Path) -> str:
+def pytest_benchmark(share: float, folder: Path) -> Said:
     """Two runs, the second compared with the first."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(STEP)]
     command += [f"--rootdir={folder}", f"--benchmark-storage={folder}"]
@@ -80,13 +82,13 @@ def pytest_benchmark(share: float, folder: Path) -> str:
         [*command, *compare], env=environment(share), cwd=folder, capture_output=True, text=True
     )
     if "Performance has regressed" in done.stdout + done.stderr:
-        return "slower"
+        return "slower", ""
     if done.returncode:
         raise RuntimeError(done.stdout + done.stderr)
-    return "same"
+    return "same", ""
 
 
-def medians(share: float, folder: Path) -> str:
+def medians(share: float, folder: Path) -> Said:
     """The medians of two processes."""
     found = []
     for one in (0.0, share):
@@ -99,10 +101,11 @@ def medians(share: float, folder: Path) -> str:
             check=True,
         )
         found.append(float(done.stdout.split()[-1]))
-    return "slower" if found[1] > (1 + ALLOWED) * found[0] else "same"
+    said = "slower" if found[1] > (1 + ALLOWED) * found[0] else "same"
+    return said, f"{found[0]:.6f} s, then {found[1]:.6f} s"
 
 
-ASKED: dict[str, Callable[[float, Path], str]] = {
+ASKED: dict[str, Callable[[float, Path], Said]] = {
     "rnncheck gate --against": gate,
     "pytest-benchmark --benchmark-compare-fail": pytest_benchmark,
     "medians of two processes": medians,
@@ -118,13 +121,14 @@ def answers(rounds: int) -> Iterator[dict[str, Any]]:
                     continue
                 begin = time.perf_counter()
                 with tempfile.TemporaryDirectory() as folder:
-                    said = ask(share, Path(folder))
+                    said, why = ask(share, Path(folder))
                 seconds = time.perf_counter() - begin
                 yield {
                     "round": index,
                     "by": name,
                     "planted": share,
                     "said": said,
+                    "why": why,
                     "seconds": seconds,
                 }
 

@@ -19,8 +19,8 @@ from rnncheck.results.noise import BETWEEN
 
 LEVEL = 0.95  # of the intervals that are shown
 KNOWN = 4.0  # degrees of freedom that the known variance is worth
-PASSING = 0.80  # of the interval that must be below the allowance: what is 5 % slower passes in 1 gate of 500 (simulated)
-MIN_PAIRS, MAX_PAIRS = 4, 12  # even: who starts first changes from pair to pair
+PASSING = 0.80  # of the interval that must be below the allowance: what is 5 % slower passes in about 1 gate of 200 under load
+MIN_PAIRS, MAX_PAIRS = 4, 16  # even: who starts first changes from pair to pair
 
 
 class Measure(StrEnum):
@@ -30,9 +30,11 @@ class Measure(StrEnum):
     CPU = "CPU time"
 
 
-# Of the interval that must be clear before anything is called slower: together an error rate of 2.2 % for each cell if
-# the estimate did not also have to be above the allowance, which makes it far smaller.
-STRICT: dict[Measure, float] = {Measure.WALL: 0.998, Measure.CPU: 0.98}
+# Of the interval that must be clear before anything is called slower: at one look 0.55 % of error for each cell, if the
+# estimate did not also have to be above the allowance. Drawn again and again from 42 pairs that were measured on loaded
+# machines, all looks together call 0.05 % of A/A slower, and find 99.4 % of 5 %; with 99.8 %, 98 % and 12 pairs it was
+# 0.2 % and 98.8 %.
+STRICT: dict[Measure, float] = {Measure.WALL: 0.999, Measure.CPU: 0.99}
 
 
 class Answer(StrEnum):
