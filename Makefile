@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
 FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all test-versions lint format readme bench-self bench-peers bench-agree gate-power seeds clean
+.PHONY: verify test test-all test-versions lint format readme bench-self bench-peers bench-agree gate-power gate-levels seeds clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -62,6 +62,10 @@ bench-agree: $(VENV)/.installed
 # planted slow-downs of 5 % and 20 %, with every core loaded.
 gate-power: $(VENV)/.installed-dev $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/gate_power.py --rounds $(N)
+
+# The same for thousands of gates, drawn from pairs of processes that were measured under load.
+gate-levels: $(VENV)/.installed
+	$(BIN)/python benchmarks/gate_levels.py --gates 20000 fixtures/runs/gate_pairs_loaded.jsonl
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
