@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,6 +63,7 @@ class Versus:
         self.sides, self.rules = sides, rules
         self.duels = [Duel(cell) for cell in cells]
         self.pairs = 0
+        self.ran: dict[str, tuple[str, ...]] = {}  # by side: the user's own files that it imported
         self._order = random.Random(rules.seed)
 
     def run(self) -> Iterator[str]:
@@ -77,11 +78,16 @@ class Versus:
                 ):
                     break
                 yield f"pair {self.pairs + 1} of processes, {len(todo)} cells open"
-                self._pair(todo, shelf)
-                self.pairs += 1
+                # one that broke is not counted: each ends a cell for good, and the others need all of theirs
+                self.pairs += self._pair(todo, shelf)
 
     def _is_open(self, duel: Duel) -> bool:
         return not duel.end and self._answer(duel, last=False) is Answer.OPEN
+
+    @property
+    def compared(self) -> bool:
+        """Whether any cell could be measured on both sides."""
+        return not all(duel.end for duel in self.duels)
 
     def answer(self, duel: Duel) -> Answer:
         """The verdict on one cell, when all is measured."""
@@ -95,7 +101,8 @@ class Versus:
 
     # --- one pair --------------------------------------------------------------------------------
 
-    def _pair(self, duels: Sequence[Duel], shelf: Path) -> None:
+    def _pair(self, duels: Sequence[Duel], shelf: Path) -> bool:
+        """Whether it came to its end."""
         order = (0, 1) if self.pairs % 2 else (1, 0)  # who starts first must not matter
         started = {index: self.sides[index].worker(shelf) for index in order}
         workers = [started[0], started[1]]
@@ -104,11 +111,14 @@ class Versus:
             for duel in duels:
                 if repetitions := self._prepare(duel, workers):
                     self._measure(duel, workers, repetitions)
+                self._drop(duel, workers)
+            self._note_files(workers)
         except Broken:
-            pass  # the next pair goes on without the cell that broke it
+            return False  # the next pair goes on without the cell that broke it
         finally:
             for worker in workers:
                 worker.kill()
+        return True
 
     def _open(self, workers: Sequence[WorkerProcess], order: Sequence[int]) -> None:
         """Both at once: starting is not timed."""
@@ -123,6 +133,12 @@ class Versus:
                 raise UserError(f"{side.name}: the process did not start ({error})") from error
             if found["is"] == "failed":
                 raise UserError(f"{side.name}: the pipeline cannot be built: {found['reason']}")
+
+    def _note_files(self, workers: Sequence[WorkerProcess]) -> None:
+        for side, worker in zip(self.sides, workers, strict=True):
+            if side.name not in self.ran:
+                with suppress(WorkerDied, WorkerHangs):  # the next pair is asked
+                    self.ran[side.name] = tuple(worker.ask("files", self.rules.timeout)["files"])
 
     def _prepare(self, duel: Duel, workers: Sequence[WorkerProcess]) -> int | None:
         """Both at once; the numbers are judged in the first pair alone.
@@ -158,6 +174,12 @@ class Versus:
         duel.ratios[Measure.WALL].append(1 / _wall(seen).median)
         duel.ratios[Measure.CPU].append(_cpu(seen))
 
+    def _drop(self, duel: Duel, workers: Sequence[WorkerProcess]) -> None:
+        """Give its memory back: the next cell may need it."""
+        for side, worker in zip(self.sides, workers, strict=True):
+            with ending(duel, side):
+                worker.ask("drop", self.rules.timeout, key=duel.cell.key)
+
 
 Sample = tuple[float, float]  # wall and CPU seconds of one call
 
@@ -183,7 +205,11 @@ def _cpu(seen: tuple[list[Sample], list[Sample]]) -> float:
 
 
 class Broken(Exception):
-    """A process of the pair ended or hangs."""
+    """A process of the pair ended, hangs, or a call in it raised."""
+
+
+class CallFailed(Exception):
+    """What a call said when it raised in the middle of the rounds."""
 
 
 @contextmanager
@@ -194,18 +220,21 @@ def ending(duel: Duel, side: Side) -> Iterator[None]:
     except WorkerHangs as error:
         duel.end[side.name] = "no answer within the time-out"
         raise Broken from error
+    except CallFailed as error:
+        duel.end[side.name] = str(error)
+        raise Broken from error
     except WorkerDied as error:
         duel.end[side.name] = f"the process ended with {error}"
         raise Broken from error
 
 
 def _sample(worker: WorkerProcess, cell: Cell, repetitions: int, timeout: float) -> Sample:
-    """One sample. Raises WorkerDied and WorkerHangs."""
+    """One sample. Raises CallFailed, WorkerDied and WorkerHangs."""
     worker.send("round", keys=[cell.key], repetitions=repetitions)
     wall, cpu = float("nan"), float("nan")
     while (found := worker.reply(timeout))["is"] != "end":
         if found["is"] == "failed":
-            raise WorkerDied(None, found["reason"])
+            raise CallFailed(found["reason"])
         if found["is"] == "sample":
             wall, cpu = found["wall"], found["cpu"]
     return wall, cpu

@@ -9,6 +9,7 @@ the user's code prints goes to standard error.
     {"do": "round", "keys": [...], "repetitions": N or null}
                                           ->  {"is": "begin", "key": ...} and {"is": "sample", ...} for each, {"is": "end"}
     {"do": "drop", "key": KEY}            ->  {"is": "dropped"}
+    {"do": "files"}                       ->  {"is": "files", "files": [...]}
 """
 
 from __future__ import annotations
@@ -126,6 +127,13 @@ class Worker:
         self._prepared.pop(key, None)
         gc.collect()
         self._say("dropped")
+
+    def do_files(self) -> None:
+        """The user's own modules that were imported, by file."""
+        from rnncheck.pipeline.frames import is_user_file
+
+        files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+        self._say("files", files=sorted(file for file in files if file and is_user_file(file)))
 
 
 def _cell(data: dict[str, Any]) -> Cell:

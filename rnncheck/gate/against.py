@@ -5,6 +5,7 @@ Its checks run beside this side's own, its speed is measured in turn with this s
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -19,12 +20,13 @@ from rnncheck.bench.sides import (
     check_python,
     find_python,
     here,
-    inherited,
     make_shelf,
     scratch,
 )
 from rnncheck.bench.versus import Duel, Rules, Versus
 from rnncheck.errors import UserError
+from rnncheck.gate.code import Other
+from rnncheck.gate.installed import side_of_python
 from rnncheck.gate.worktree import side_of_ref
 from rnncheck.numerics.sequential import Answer, Measure, Over, over_pairs
 from rnncheck.results.cells import Cell
@@ -39,12 +41,12 @@ from rnncheck.spec.model import Spec
 VERIFYING = 600.0  # seconds that the other side's checks may take beyond this side's
 LAST_WORDS = 400  # characters of its standard error that are told
 PROGRAM = """
-import sys
+import json, sys
 from pathlib import Path
 from rnncheck.api import verify
 from rnncheck.results.store import write_run
-spec, out, *overrides = sys.argv[1:]
-write_run(verify(spec, overrides=overrides), Path(out))
+spec, out, asked = sys.argv[1:]
+write_run(verify(spec, **json.loads(asked)), Path(out))
 """
 
 
@@ -59,7 +61,7 @@ def open_against(
 
 @dataclass
 class Against:
-    """Use as a context. ``events`` holds this side against the other."""
+    """Use as a context: ``begin`` and ``checked`` hold the checks of both sides against each other, ``speed`` the cells."""
 
     spec: Spec
     python: str | None
@@ -72,32 +74,41 @@ class Against:
     def __enter__(self) -> Self:
         with ExitStack() as scope:
             self._folder = Path(scope.enter_context(scratch()))
-            self.there = self._other_side()
+            self._other = self._other_side()
             self._scope = scope.pop_all()
         return self
 
     def __exit__(self, *details: object) -> None:
+        self._kill()
+        self._scope.close()
+
+    def _kill(self) -> None:
         if self._process is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        self._scope.close()
 
-    def _other_side(self) -> Side:
+    def _other_side(self) -> Other:
         if self.ref is not None:
             return side_of_ref(self.ref, Path(self.spec.path), self.overrides)
         python = find_python(self.python or "")
         check_python(python)
-        return Side(python, python, self.spec.path, self.overrides, None, inherited())
+        return side_of_python(python, Path(self.spec.path), self.overrides)
+
+    @property
+    def there(self) -> Side:
+        """The other side."""
+        return self._other.side
 
     # --- the checks ------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def begin(self, codes: Sequence[str], *, thorough: bool) -> None:
         """Start the other side's checks; they run while this side's do."""
+        asked = {"overrides": self.overrides, "select": codes, "thorough": thorough}
         shelf = make_shelf(self._folder)
         self._log = self._scope.enter_context((self._folder / "verify.log").open("w+b"))
         self._process = subprocess.Popen(
-            [self.there.python, "-c", PROGRAM, self.there.spec, str(self._out), *self.overrides],
+            [self.there.python, "-c", PROGRAM, self.there.spec, str(self._out), json.dumps(asked)],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -110,20 +121,18 @@ class Against:
     def _out(self) -> Path:
         return self._folder / "verify.json"
 
-    def events(
-        self, checks: Sequence[CheckResult] | None, cells: Sequence[Cell]
-    ) -> Iterator[Event]:
-        """What differs between the sides: the checks, where they ran here, and the speed of the cells."""
-        if self._process is not None and checks is not None:
+    def checked(self, checks: Sequence[CheckResult]) -> Iterator[Event]:
+        """What differs between the checks of both sides, when the other's have ended."""
+        if self._process is not None:
             yield GateProgress(f"the checks of {self.there.name}")
             yield from map(GateDecided, self._verification(checks))
-        yield from self._speed(cells)
 
     def _verification(self, checks: Sequence[CheckResult]) -> Iterator[GateItem]:
         assert self._process is not None
         try:
             code = self._process.wait(VERIFYING)
         except subprocess.TimeoutExpired:
+            self._kill()
             yield _item("checks", Ruling.UNCLEAR, f"{self.there.name} did not finish its own")
             return
         if code or not self._out.exists():
@@ -140,7 +149,8 @@ class Against:
 
     # --- the speed -------------------------------------------------------------------------------
 
-    def _speed(self, cells: Sequence[Cell]) -> Iterator[Event]:
+    def speed(self, cells: Sequence[Cell]) -> Iterator[Event]:
+        """How much slower or faster the cells are here."""
         spec = self.spec
         rules = Rules(
             self.allowed,
@@ -153,6 +163,7 @@ class Against:
         versus = Versus((here(spec.path, self.overrides), self.there), cells, rules)
         for doing in versus.run():
             yield GateProgress(doing)
+        yield from map(GateDecided, self._other.items(versus.ran.get(self.there.name, ())))
         for duel in versus.duels:
             yield GateDecided(decided(duel, versus, self.there.name))
 
@@ -205,7 +216,9 @@ def decided(duel: Duel, versus: Versus, other: str) -> GateItem:
         return _item(name, Ruling.FAILED, reason)
     if duel.end:
         reason = f"cannot be measured on the other side: {duel.end[other]}"
-        return _item(name, Ruling.NOTED, f"{reason}; nothing to compare with")
+        # one new cell beside others is a change like any; where nothing at all was compared, no gate is passed
+        ruling = Ruling.NOTED if versus.compared else Ruling.UNCLEAR
+        return _item(name, ruling, f"{reason}; nothing to compare with")
     if wrong := _wrong(duel.told[versus.sides[0].name], duel.told[other]):
         return _item(name, Ruling.FAILED, wrong)
     return _timed(duel, versus)

@@ -93,11 +93,13 @@ class Gate:
                 yield GateProgress(f"making ready the other side: {self.asked.other}")
             against = self._open(scope)
             yield from self._kept(verification)
+            if against is not None:  # before anything is timed: its checks are a load
+                yield from against.checked(self._checks)
             yield from map(Notice, self._not_run())
             yield from self._kept(self._sweep())
             yield from map(GateDecided, self._decided())
             if against is not None:
-                yield from against.events(self._asked_checks, self._compared)
+                yield from against.speed(self._compared)
             yield from map(GateDecided, self._left_over())
 
     def _verification(self) -> Generator[Event, None, None]:
@@ -124,8 +126,9 @@ class Gate:
         against = scope.enter_context(
             open_against(self.spec, asked.python, asked.ref, asked.overrides, asked.allowed)
         )
-        if asked.rules is not None:
-            against.begin()
+        if asked.rules:
+            codes = [rule.code for rule in asked.rules]
+            against.begin(codes, thorough=asked.thorough)
         return against
 
     def _kept(self, events: Iterator[Event]) -> Iterator[Event]:

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from rnncheck.bench.sides import Side
 from rnncheck.errors import UserError
+from rnncheck.gate.code import Other, copies, importable_from
 from rnncheck.gate.commands import run
 from rnncheck.gate.venv import INSTALLS, differ, make_venv, project_of
 
 FOLDER = Path(".rnncheck") / "against"
 
 
-def side_of_ref(ref: str, spec: Path, overrides: Sequence[str]) -> Side:
+def side_of_ref(ref: str, spec: Path, overrides: Sequence[str]) -> Other:
     """The side of ``ref``. Raises UserError where git, the revision, its spec or its environment are lacking."""
     here = spec.resolve()
     toplevel = ["rev-parse", "--show-toplevel"]
@@ -38,7 +39,9 @@ def side_of_ref(ref: str, spec: Path, overrides: Sequence[str]) -> Side:
         )
     project = project_of(there, tree)
     python = _interpreter(root, tree, commit, project)
-    return Side(ref, python, str(there), tuple(overrides), tree, _importable(project, tree))
+    importable = importable_from(tree, project, root, sys.path)
+    side = Side(ref, python, str(there), tuple(overrides), tree, importable)
+    return Other(side, copies(root, tree))
 
 
 def _tree(root: Path, commit: str, ref: str) -> Path:
@@ -50,12 +53,6 @@ def _tree(root: Path, commit: str, ref: str) -> Path:
         _git(root, add, f"the work tree of {ref} cannot be made")
         _ignore(root / FOLDER)
     return tree
-
-
-def _importable(project: Path, tree: Path) -> tuple[str, ...]:
-    """Where the project's and the tree's own packages lie."""
-    folders = (project / "src", project, tree / "src", tree)
-    return tuple(dict.fromkeys(str(one) for one in folders if one.is_dir()))
 
 
 def _interpreter(root: Path, tree: Path, commit: str, project: Path) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,6 +126,32 @@ def test_a_revision_without_the_spec_and_a_folder_without_git(
     done = rnncheck("gate", str(alone), "--no-verify", "--against-ref", "HEAD")
     assert done.returncode == 2
     assert "needs a git repository" in " ".join(done.stderr.split())
+
+
+def test_an_environment_that_has_the_project_from_another_checkout_runs_its_code(
+    rnncheck: Runner, repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (repository / "pyproject.toml").write_text('[project]\nname = "mine"\n')
+    checkout = tmp_path_factory.mktemp("checkout")
+    shutil.copytree(repository, checkout, dirs_exist_ok=True)
+    write(repository, 0.005)
+    home, out = tmp_path_factory.mktemp("env"), repository / "out.json"
+    venv.create(home, symlinks=True)
+    (packages,) = home.rglob("site-packages")
+    (packages / "all.pth").write_text("\n".join(one for one in sys.path if "-packages" in one))
+    told = packages / "mine-1.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    direct = {"url": checkout.as_uri(), "dir_info": {"editable": True}}
+    (told / "direct_url.json").write_text(json.dumps(direct))
+    done = rnncheck(
+        "gate", str(repository / "spec.yaml"), "--no-verify", "--against", str(home),
+        "--report", f"json={out}",
+    )  # fmt: skip
+    assert done.returncode == 5, done.stdout + done.stderr
+    code, speed = json.loads(out.read_text())["gate"]
+    assert str(checkout) in code["reason"]
+    assert speed["ruling"] == "slower"
 
 
 @pytest.mark.slow

@@ -53,9 +53,9 @@ def test_what_ran_on_one_side_alone_is_not_compared() -> None:
     assert not list(held_against([check(Outcome.PASSED, "EQ203")], [check(Outcome.PASSED)]))
 
 
-def ruled(duel: Duel) -> tuple[Ruling, str]:
+def ruled(duel: Duel, *others: Duel) -> tuple[Ruling, str]:
     versus = Versus((HERE, THERE), [], Rules(0.03, 60, 60))
-    versus.duels = [duel]
+    versus.duels = [duel, *others]
     item = decided(duel, versus, "there")
     return item.ruling, item.reason
 
@@ -76,7 +76,9 @@ def test_speed_over_pairs() -> None:
 
 def test_a_cell_that_is_missing_here_fails_and_one_that_is_missing_there_does_not() -> None:
     assert ruled(replace(duel([]), end={"here": "it raised"}))[0] is Ruling.FAILED
-    assert ruled(replace(duel([]), end={"there": "no scan there"}))[0] is Ruling.NOTED
+    new = replace(duel([]), end={"there": "no scan there"})
+    assert ruled(new, duel([1.0] * 4))[0] is Ruling.NOTED
+    assert ruled(new, new)[0] is Ruling.UNCLEAR  # nothing was compared
     both = replace(duel([]), end={"here": "it raised", "there": "it raised"})
     assert ruled(both)[0] is Ruling.FAILED
 
