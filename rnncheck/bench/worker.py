@@ -133,7 +133,9 @@ class Worker:
         from rnncheck.pipeline.frames import is_user_file
 
         files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        self._say("files", files=sorted(file for file in files if file and is_user_file(file)))
+        # torch has modules whose file is a bare name
+        named = [file for file in files if file and os.path.isabs(file)]  # noqa: PTH117
+        self._say("files", files=sorted(filter(is_user_file, named)))
 
 
 def _cell(data: dict[str, Any]) -> Cell:

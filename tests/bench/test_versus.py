@@ -50,3 +50,4 @@ def test_a_cell_that_breaks_its_processes_leaves_the_others_their_pairs(tmp_path
     assert not healthy.end
     assert len(healthy.ratios[Measure.WALL]) == MIN_PAIRS
     assert versus.answer(healthy) is Answer.WITHIN
+    assert versus.ran == {name: (str(tmp_path / "mine.py"),) for name in ("here", "there")}

@@ -128,6 +128,7 @@ def test_a_revision_without_the_spec_and_a_folder_without_git(
     assert "needs a git repository" in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_an_environment_that_has_the_project_from_another_checkout_runs_its_code(
     rnncheck: Runner, repository: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
