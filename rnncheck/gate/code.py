@@ -11,6 +11,10 @@ from rnncheck.bench.sides import Side, inherited
 from rnncheck.results.gate import GateItem, Part, Ruling
 
 NAMED = 3  # files that a sentence names
+REACH = (
+    "name their folder in PYTHONPATH, or give --against an environment that has the other version"
+)
+CLEAR = "keep the spec in a folder where they do not lie, or compare with --against-ref"
 
 
 def shared(_: Path) -> Path | None:
@@ -36,8 +40,9 @@ class Other:
         if self.told:
             yield GateItem(Part.AGAINST, "code", Ruling.NOTED, self.told)
         if foreign := [file for file in ran if self._is_foreign(Path(file).resolve())]:
-            ruling = Ruling.FAILED if self.must else Ruling.UNCLEAR
-            yield GateItem(Part.AGAINST, "code", ruling, _foreign_said(foreign, self.side.name))
+            ruling, what_to_do = (Ruling.FAILED, REACH) if self.must else (Ruling.UNCLEAR, CLEAR)
+            reason = f"{_foreign_said(foreign, self.side.name)}; {what_to_do}"
+            yield GateItem(Part.AGAINST, "code", ruling, reason)
 
     def _is_foreign(self, file: Path) -> bool:
         """Whether it is this side's, and the other's own is a different one."""
