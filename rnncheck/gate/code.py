@@ -84,10 +84,15 @@ def importable_from(tree: Path, project: Path, root: Path, path: Iterable[str]) 
     in ``tree``; what they name elsewhere stays.
     """
     folders = [project / "src", project, tree / "src", tree]
-    named = [Path(one).resolve() for one in (*inherited(), *path)]
-    folders += [tree / one.relative_to(root) for one in named if _is_source(one, root)]
+    folders += [tree / one.relative_to(root) for one in sources(root, path)]
     folders += [Path(one) for one in inherited() if not Path(one).resolve().is_relative_to(root)]
     return tuple(dict.fromkeys(str(one) for one in folders if one.is_dir()))
+
+
+def sources(root: Path, path: Iterable[str]) -> list[Path]:
+    """Folders below ``root``, in no environment that lies there, that ``path`` and the user's own PYTHONPATH name."""
+    named = dict.fromkeys(Path(one).resolve() for one in (*inherited(), *path))
+    return [one for one in named if _is_source(one, root)]
 
 
 def _is_source(folder: Path, root: Path) -> bool:

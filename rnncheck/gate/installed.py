@@ -15,7 +15,7 @@ from urllib.request import url2pathname
 
 from rnncheck.bench.sides import Side, inherited
 from rnncheck.errors import UserError
-from rnncheck.gate.code import Other, copies, importable_from, same
+from rnncheck.gate.code import Other, copies, importable_from, same, sources
 from rnncheck.gate.venv import project_of
 
 ASKING = 60.0  # seconds that an interpreter may take to say what it has
@@ -130,7 +130,7 @@ def _changed(files: Mapping[str, Path], project: Path) -> dict[str, Path]:
 
 def _mine(one: str, project: Path) -> Path | None:
     """The source of an installed file."""
-    found = (folder / one for folder in (project / "src", project))
+    found = (folder / one for folder in (project / "src", project, *sources(project, sys.path)))
     return next((file.resolve() for file in found if file.is_file()), None)
 
 

@@ -112,6 +112,19 @@ def test_an_installed_package_of_another_version_is_hidden_by_nothing_that_is_in
     assert [one for one, _ in told] == [Ruling.NOTED, Ruling.UNCLEAR]
 
 
+def test_a_package_in_a_folder_that_only_the_path_names(
+    project: Path, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "lib").mkdir()
+    (project / "my_agent").rename(project / "lib" / "my_agent")
+    install(environment, code=THERE)
+    assert not said(other(project, environment))  # nobody knows of it
+    monkeypatch.setenv("PYTHONPATH", str(project / "lib"))
+    found = other(project, environment)
+    assert str(project / "lib") not in found.side.importable
+    assert [one for one, _ in said(found)] == [Ruling.NOTED]
+
+
 def test_an_interpreter_is_asked_for_what_it_has(environment: Path) -> None:
     python = str(next(environment.parents[2].glob("bin/python")))
     assert ask(python, "my-agent") is None
