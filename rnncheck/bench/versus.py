@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from rnncheck.bench.process import Reply, WorkerDied, WorkerHangs, WorkerProcess
 from rnncheck.bench.sides import Side, make_shelf, open_command, scratch
@@ -23,6 +24,7 @@ from rnncheck.errors import UserError
 from rnncheck.numerics.sequential import MAX_PAIRS, MIN_PAIRS, Answer, Measure, answer
 from rnncheck.numerics.statistics import Interval, ratio_interval
 from rnncheck.results.cells import Cell
+from rnncheck.results.model import Environment
 
 START_UP = 120.0  # seconds that a process may take to import and to build the pipeline, at least
 ROUNDS = 12  # of a pair, at least
@@ -45,6 +47,14 @@ class Duel:
 
 
 @dataclass(frozen=True)
+class About:
+    """What a side runs: the user's own files that it imported, and the libraries."""
+
+    files: tuple[str, ...]
+    environment: Environment
+
+
+@dataclass(frozen=True)
 class Rules:
     """When to stop: ``allowed`` is a share, ``budget`` and ``timeout`` are seconds."""
 
@@ -63,7 +73,7 @@ class Versus:
         self.sides, self.rules = sides, rules
         self.duels = [Duel(cell) for cell in cells]
         self.pairs = 0
-        self.ran: dict[str, tuple[str, ...]] = {}  # by side: the user's own files that it imported
+        self.about: dict[str, About] = {}  # by side
         self._order = random.Random(rules.seed)
 
     def run(self) -> Iterator[str]:
@@ -112,7 +122,7 @@ class Versus:
                 if repetitions := self._prepare(duel, workers):
                     self._measure(duel, workers, repetitions)
                 self._drop(duel, workers)
-            self._note_files(workers)
+            self._ask_about(workers)
         except Broken:
             return False  # the next pair goes on without the cell that broke it
         finally:
@@ -134,11 +144,13 @@ class Versus:
             if found["is"] == "failed":
                 raise UserError(f"{side.name}: the pipeline cannot be built: {found['reason']}")
 
-    def _note_files(self, workers: Sequence[WorkerProcess]) -> None:
+    def _ask_about(self, workers: Sequence[WorkerProcess]) -> None:
         for side, worker in zip(self.sides, workers, strict=True):
-            if side.name not in self.ran:
+            if side.name not in self.about:
                 with suppress(WorkerDied, WorkerHangs):  # the next pair is asked
-                    self.ran[side.name] = tuple(worker.ask("files", self.rules.timeout)["files"])
+                    found = worker.ask("about", self.rules.timeout)
+                    environment = TypeAdapter(Environment).validate_python(found["environment"])
+                    self.about[side.name] = About(tuple(found["files"]), environment)
 
     def _prepare(self, duel: Duel, workers: Sequence[WorkerProcess]) -> int | None:
         """Both at once; the numbers are judged in the first pair alone.

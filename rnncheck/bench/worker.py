@@ -9,7 +9,7 @@ the user's code prints goes to standard error.
     {"do": "round", "keys": [...], "repetitions": N or null}
                                           ->  {"is": "begin", "key": ...} and {"is": "sample", ...} for each, {"is": "end"}
     {"do": "drop", "key": KEY}            ->  {"is": "dropped"}
-    {"do": "files"}                       ->  {"is": "files", "files": [...]}
+    {"do": "about"}                       ->  {"is": "about", "files": [...], "environment": {...}}
 """
 
 from __future__ import annotations
@@ -128,14 +128,16 @@ class Worker:
         gc.collect()
         self._say("dropped")
 
-    def do_files(self) -> None:
-        """The user's own modules that were imported, by file."""
+    def do_about(self) -> None:
+        """What it runs: the user's own modules that were imported, by file, and the libraries."""
         from rnncheck.pipeline.frames import is_user_file
+        from rnncheck.results.environment import current_environment
 
         files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
         # torch has modules whose file is a bare name
         named = [file for file in files if file and os.path.isabs(file)]  # noqa: PTH117
-        self._say("files", files=sorted(filter(is_user_file, named)))
+        environment = asdict(current_environment(self._ground.spec.device))
+        self._say("about", files=sorted(filter(is_user_file, named)), environment=environment)
 
 
 def _cell(data: dict[str, Any]) -> Cell:

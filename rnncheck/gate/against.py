@@ -30,11 +30,9 @@ from rnncheck.gate.installed import side_of_python
 from rnncheck.gate.worktree import side_of_ref
 from rnncheck.numerics.sequential import Answer, Measure, Over, over_pairs
 from rnncheck.results.cells import Cell
-from rnncheck.results.compare import differing
-from rnncheck.results.environment import current_environment
 from rnncheck.results.events import Event, GateDecided, GateProgress
 from rnncheck.results.gate import GateItem, Part, Ruling
-from rnncheck.results.model import CheckResult, Outcome, Run
+from rnncheck.results.model import CheckResult, Outcome
 from rnncheck.results.store import read_run
 from rnncheck.spec.model import Spec
 
@@ -138,9 +136,7 @@ class Against:
         if code or not self._out.exists():
             yield _item("checks", Ruling.UNCLEAR, f"{self.there.name} raised: {self._last_words()}")
             return
-        run = read_run(self._out)
-        yield from _libraries(run, self.there.name, self.spec.device)
-        yield from held_against(checks, run.checks)
+        yield from held_against(checks, read_run(self._out).checks)
 
     def _last_words(self) -> str:
         text = (self._folder / "verify.log").read_text(encoding="utf-8", errors="replace")
@@ -160,10 +156,13 @@ class Against:
             spec.bench.threads or 1,
             spec.seed,
         )
-        versus = Versus((here(spec.path, self.overrides), self.there), cells, rules)
+        mine = here(spec.path, self.overrides)
+        versus = Versus((mine, self.there), cells, rules)
         for doing in versus.run():
             yield GateProgress(doing)
-        yield from map(GateDecided, self._other.items(versus.ran.get(self.there.name, ())))
+        if len(versus.about) == len(versus.sides):
+            abouts = [versus.about[side.name] for side in versus.sides]
+            yield from map(GateDecided, self._other.items(mine, *abouts))
         for duel in versus.duels:
             yield GateDecided(decided(duel, versus, self.there.name))
 
@@ -200,12 +199,6 @@ def _changed(before: CheckResult, check: CheckResult) -> GateItem | None:
     if before.outcome is Outcome.PASSED:
         return _item(name, Ruling.FAILED, f"no longer told: {told} ({check.reason})")
     return None
-
-
-def _libraries(run: Run, name: str, device: str) -> Iterator[GateItem]:
-    others = differing(current_environment(device), run.environment)
-    if others:
-        yield _item("libraries", Ruling.NOTED, f"here / {name}: {'; '.join(others)}")
 
 
 def decided(duel: Duel, versus: Versus, other: str) -> GateItem:

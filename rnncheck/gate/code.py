@@ -1,4 +1,4 @@
-"""Which of the user's code the other side of a gate runs: a comparison of a change with itself must not pass for one."""
+"""What the other side of a gate runs, of libraries and of the user's code: a comparison of a change with itself must not pass for one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rnncheck.bench.sides import Side, inherited
+from rnncheck.bench.versus import About
+from rnncheck.results.compare import differing
 from rnncheck.results.gate import GateItem, Part, Ruling
 
 NAMED = 3  # files that a sentence names
@@ -35,19 +37,36 @@ class Other:
     must: bool = True
     told: str = ""
 
-    def items(self, ran: Iterable[str]) -> Iterator[GateItem]:
-        """What there is to say of the files that the other side imported."""
+    def items(self, mine: Side, here: About, there: About) -> Iterator[GateItem]:
+        """What there is to say of what both sides ran, ``here`` on this one, which is ``mine``."""
+        name = self.side.name
+        others = differing(here.environment, there.environment)
+        if others:
+            yield _item("libraries", Ruling.NOTED, f"here / {name}: {'; '.join(others)}")
+        elif _texts(mine, here) == _texts(self.side, there):
+            yield _item(
+                "sides", Ruling.NOTED, f"{name} has the libraries and the code that are here"
+            )
         if self.told:
-            yield GateItem(Part.AGAINST, "code", Ruling.NOTED, self.told)
-        if foreign := [file for file in ran if self._is_foreign(Path(file).resolve())]:
+            yield _item("code", Ruling.NOTED, self.told)
+        if foreign := [file for file in there.files if self._is_foreign(Path(file).resolve())]:
             ruling, what_to_do = (Ruling.FAILED, REACH) if self.must else (Ruling.UNCLEAR, CLEAR)
-            reason = f"{_foreign_said(foreign, self.side.name)}; {what_to_do}"
-            yield GateItem(Part.AGAINST, "code", ruling, reason)
+            yield _item("code", ruling, f"{_foreign_said(foreign, name)}; {what_to_do}")
 
     def _is_foreign(self, file: Path) -> bool:
         """Whether it is this side's, and the other's own is a different one."""
         own = self.own(file)
         return own is not None and own.exists() and not same(file, own)
+
+
+def _item(name: str, ruling: Ruling, reason: str) -> GateItem:
+    return GateItem(Part.AGAINST, name, ruling, reason)
+
+
+def _texts(side: Side, about: About) -> set[tuple[str, bytes]]:
+    """The spec and the user's files that a side ran, by name and content."""
+    files = [Path(file) for file in (side.spec, *about.files)]
+    return {(file.name, file.read_bytes()) for file in files if file.is_file()}
 
 
 def _foreign_said(files: list[str], name: str) -> str:

@@ -50,4 +50,6 @@ def test_a_cell_that_breaks_its_processes_leaves_the_others_their_pairs(tmp_path
     assert not healthy.end
     assert len(healthy.ratios[Measure.WALL]) == MIN_PAIRS
     assert versus.answer(healthy) is Answer.WITHIN
-    assert versus.ran == {name: (str(tmp_path / "mine.py"),) for name in ("here", "there")}
+    for name in ("here", "there"):
+        assert versus.about[name].files == (str(tmp_path / "mine.py"),)
+        assert versus.about[name].environment.threads == 1

@@ -166,6 +166,7 @@ def test_a_fork_of_the_environment_is_the_same(rnncheck: Runner, tmp_path: Path)
         "--report", f"json={out}",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    (item,) = json.loads(out.read_text())["gate"]
+    sides, item = json.loads(out.read_text())["gate"]
+    assert (sides["name"], sides["ruling"]) == ("sides", "noted")
     assert item["ruling"] == "passed"
     assert 0.5 < item["value"] < 2

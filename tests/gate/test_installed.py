@@ -6,14 +6,18 @@ import json
 import os
 import sys
 import venv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rnncheck.bench.sides import Side
+from rnncheck.bench.versus import About
 from rnncheck.errors import UserError
 from rnncheck.gate.code import Other, copies, importable_from
 from rnncheck.gate.installed import ask, side_of_python
 from rnncheck.results.gate import Ruling
+from rnncheck.results.model import Environment
 
 HERE, THERE = "LIMIT = 1\n", "LIMIT = 2\n"
 
@@ -59,8 +63,14 @@ def other(project: Path, environment: Path) -> Other:
     return side_of_python(python, project / "configs" / "spec.yaml", ())
 
 
-def said(other: Other, *ran: Path) -> list[tuple[Ruling, str]]:
-    return [(item.ruling, item.reason) for item in other.items(map(str, ran))]
+def said(other: Other, *ran: Path, torchrl: str = "old") -> list[tuple[Ruling, str]]:
+    """Of the code; the other side has another TorchRL."""
+    machine = Environment("3.11", "Linux", {"torchrl": "new"}, "cpu", 1)
+    mine, here = Side("here", "", other.side.spec), About((), machine)
+    there = About(tuple(map(str, ran)), replace(machine, packages={"torchrl": torchrl}))
+    items = list(other.items(mine, here, there))
+    assert any(item.name == "libraries" for item in items) is (torchrl == "old")
+    return [(item.ruling, item.reason) for item in items if item.name != "libraries"]
 
 
 def test_what_is_not_installed_there_is_shared(project: Path, environment: Path) -> None:
@@ -110,6 +120,12 @@ def test_an_installed_package_of_another_version_is_hidden_by_nothing_that_is_in
     assert [one for one, _ in said(found)] == [Ruling.NOTED]
     told = said(found, project / "my_agent" / "__init__.py")
     assert [one for one, _ in told] == [Ruling.NOTED, Ruling.UNCLEAR]
+
+
+def test_a_side_that_is_this_one_again_is_told(project: Path, environment: Path) -> None:
+    found = other(project, environment)
+    assert [one for one, _ in said(found, torchrl="new")] == [Ruling.NOTED]
+    assert not said(found, project / "my_agent" / "__init__.py", torchrl="new")
 
 
 def test_a_package_in_a_folder_that_only_the_path_names(
