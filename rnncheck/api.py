@@ -54,12 +54,10 @@ def verify(
         batches: collected tensordicts, instead of a collector.
         batch: a function ``(data)`` that makes the training batch out of collected data.
         select, ignore: beginnings of check codes.
-        strict: warnings fail too.
-        thorough: more cases, more time.
+        strict, thorough: warnings fail too; more cases, more time.
         seed: of the run; the process's own random numbers stay as they were.
         device: where the parts run, as in a spec.
-        steps: length of the batches that the checks build.
-        timeout: seconds that one stage may take.
+        steps, timeout: length of the batches that the checks build; seconds that one stage may take.
         backends: variants of LSTMModule and GRUModule to prove equal, ``all`` or e.g. ``pad``, ``scan-recompute``.
         overrides: ``KEY=VALUE`` texts for a spec file.
         name: of the pipeline, in messages.

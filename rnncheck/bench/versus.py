@@ -149,6 +149,8 @@ class Versus:
             if side.name not in self.about:
                 with suppress(WorkerDied, WorkerHangs):  # the next pair is asked
                     found = worker.ask("about", self.rules.timeout)
+                    if found["is"] == "failed":
+                        continue
                     environment = TypeAdapter(Environment).validate_python(found["environment"])
                     self.about[side.name] = About(tuple(found["files"]), environment)
 

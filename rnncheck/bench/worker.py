@@ -133,11 +133,11 @@ class Worker:
         from rnncheck.pipeline.frames import is_user_file
         from rnncheck.results.environment import current_environment
 
-        files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        # torch has modules whose file is a bare name
-        named = [file for file in files if file and os.path.isabs(file)]  # noqa: PTH117
+        # not getattr: what stands in sys.modules may import or raise when it is asked
+        about = [getattr(module, "__dict__", {}) for module in list(sys.modules.values())]
+        files = {file for one in about if isinstance(file := one.get("__file__"), str)}
         environment = asdict(current_environment(self._ground.spec.device))
-        self._say("about", files=sorted(filter(is_user_file, named)), environment=environment)
+        self._say("about", files=sorted(filter(is_user_file, files)), environment=environment)
 
 
 def _cell(data: dict[str, Any]) -> Cell:

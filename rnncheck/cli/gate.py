@@ -123,17 +123,10 @@ def gate(
 
         rules, left_out = _selected(loaded, select, ignore, stage)
         asked = Asked(
-            rules=None if no_verify else rules,
-            left_out=left_out,
-            overrides=overrides,
-            strict=strict or loaded.verify.strict,
-            thorough=thorough,
-            baseline=before,
-            update=update_baseline,
-            python=against,
-            ref=against_ref,
-            allowed=allowed,
-        )
+            rules=None if no_verify else rules, left_out=left_out, overrides=overrides,
+            strict=strict or loaded.verify.strict, thorough=thorough, baseline=before,
+            update=update_baseline, python=against, ref=against_ref, allowed=allowed,
+        )  # fmt: skip
         return Gate(loaded, asked).events()
 
     run = follow(loaded, events, targets, quiet=quiet, verbose=verbose)

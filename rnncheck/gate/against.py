@@ -163,6 +163,8 @@ class Against:
         if len(versus.about) == len(versus.sides):
             abouts = [versus.about[side.name] for side in versus.sides]
             yield from map(GateDecided, self._other.items(mine, *abouts))
+        elif versus.compared:
+            yield GateDecided(_item("code", Ruling.UNCLEAR, "neither side's code could be told"))
         for duel in versus.duels:
             yield GateDecided(decided(duel, versus, self.there.name))
 
@@ -183,7 +185,11 @@ def held_against(mine: Sequence[CheckResult], theirs: Sequence[CheckResult]) -> 
         elif (item := _changed(before, check)) is not None:
             yield item
     if alike:
-        yield _item(f"{alike} checks", Ruling.PASSED, "the same outcome on both sides")
+        yield _item(
+            f"{alike} check{'' if alike == 1 else 's'}",
+            Ruling.PASSED,
+            "the same outcome on both sides",
+        )
 
 
 def _changed(before: CheckResult, check: CheckResult) -> GateItem | None:

@@ -41,15 +41,14 @@ class Other:
         """What there is to say of what both sides ran, ``here`` on this one, which is ``mine``."""
         name = self.side.name
         others = differing(here.environment, there.environment)
+        foreign = [file for file in there.files if self._is_foreign(Path(file).resolve())]
         if others:
             yield _item("libraries", Ruling.NOTED, f"here / {name}: {'; '.join(others)}")
-        elif _texts(mine, here) == _texts(self.side, there):
-            yield _item(
-                "sides", Ruling.NOTED, f"{name} has the libraries and the code that are here"
-            )
+        elif not foreign and _texts(mine, here) == _texts(self.side, there):
+            yield _item("sides", Ruling.NOTED, f"{name} has the libraries and code that are here")
         if self.told:
             yield _item("code", Ruling.NOTED, self.told)
-        if foreign := [file for file in there.files if self._is_foreign(Path(file).resolve())]:
+        if foreign:
             ruling, what_to_do = (Ruling.FAILED, REACH) if self.must else (Ruling.UNCLEAR, CLEAR)
             yield _item("code", ruling, f"{_foreign_said(foreign, name)}; {what_to_do}")
 

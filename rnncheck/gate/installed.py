@@ -13,12 +13,11 @@ from pathlib import Path
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
-from rnncheck.bench.sides import Side, inherited
+from rnncheck.bench.sides import ASKING, Side, inherited
 from rnncheck.errors import UserError
 from rnncheck.gate.code import Other, copies, importable_from, same, sources
 from rnncheck.gate.venv import project_of
 
-ASKING = 60.0  # seconds that an interpreter may take to say what it has
 ASK = """
 import json, sys
 from importlib.metadata import PackageNotFoundError, distribution
@@ -62,10 +61,8 @@ def side_of_python(python: str, spec: Path, overrides: tuple[str, ...]) -> Other
         return (
             plain if there.checkout in known else _checked_out(plain, name, there.checkout, project)
         )
-    changed = _changed(there.files, project)
-    if here is not None and all(
-        same(changed[one], here.files.get(one, project)) for one in changed
-    ):
+    changed, mine = _changed(there.files, project), here.files if here else {}
+    if all(one in mine and same(file, mine[one]) for one, file in changed.items()):
         return plain
     return _packaged(plain, name, changed, project)
 
@@ -74,21 +71,23 @@ def _name(pyproject: Path) -> str | None:
     """What the project is called where it is installed."""
     try:
         tables = tomllib.loads(pyproject.read_text(encoding="utf-8"))
-    except (ValueError, OSError):
+        poetry = tables.get("tool", {}).get("poetry", {})
+        name = tables.get("project", {}).get("name") or poetry.get("name")
+    except (ValueError, OSError, AttributeError):  # the last where a table is none
         return None
-    name = tables.get("project", {}).get("name") or tables.get("tool", {}).get("poetry", {}).get(
-        "name"
-    )
     return name if isinstance(name, str) else None
 
 
 def ask(python: str, name: str) -> Installed | None:
-    """The distribution ``name`` of an interpreter; None where it has none."""
-    done = subprocess.run(
-        [python, "-P", "-c", ASK, name], capture_output=True, text=True, timeout=ASKING, check=False,
-        env={**os.environ, "PYTHONPATH": ""},
-    )  # fmt: skip
-    found = json.loads(done.stdout) if done.returncode == 0 else None
+    """The distribution ``name`` of an interpreter; None where it has none or cannot say."""
+    try:
+        done = subprocess.run(
+            [python, "-P", "-c", ASK, name], capture_output=True, text=True, timeout=ASKING, check=True,
+            env={**os.environ, "PYTHONPATH": ""},
+        )  # fmt: skip
+        found = json.loads(done.stdout.splitlines()[-1])  # what is imported at the start may print
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return None
     if found is None:
         return None
     files = {one: Path(file).resolve() for one, file in found["files"].items()}
@@ -136,8 +135,6 @@ def _mine(one: str, project: Path) -> Path | None:
 
 def _packaged(plain: Other, name: str, changed: Mapping[str, Path], project: Path) -> Other:
     """Nothing that is inherited may hide the installed package; the spec's own folder still may, which is told."""
-    if not changed:
-        return plain
     side, tops = plain.side, {Path(one).parts[0] for one in changed}
     kept = [one for one in side.importable if not any((Path(one) / top).exists() for top in tops)]
     own = {mine: file for one, file in changed.items() if (mine := _mine(one, project)) is not None}

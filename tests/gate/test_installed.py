@@ -153,6 +153,23 @@ def test_an_interpreter_is_asked_for_what_it_has(environment: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("answer", ["exit 3", "echo what", "true"])
+def test_an_interpreter_that_cannot_say_has_none(tmp_path: Path, answer: str) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{answer}\n")
+    python.chmod(0o755)
+    assert ask(str(python), "my-agent") is None
+    python.write_text(f'#!/bin/sh\necho loaded\nexec {sys.executable} "$@"\n')
+    assert ask(str(python), "pytest") is not None
+
+
+@pytest.mark.parametrize("text", ["project = 1\n", "[project", "[tool.ruff]\n"])
+def test_a_project_that_has_no_name_is_shared(project: Path, environment: Path, text: str) -> None:
+    install(environment, code=THERE)
+    (project / "pyproject.toml").write_text(text)
+    assert not said(other(project, environment), project / "my_agent" / "__init__.py")
+
+
 def test_a_folder_of_the_path_is_looked_for_in_the_other_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,3 +199,6 @@ def test_a_file_that_is_alike_or_lacking_there_is_no_matter(tmp_path: Path) -> N
     assert not said(Other(side, own), root / "a.py", root / "new.py", tree / "a.py")
     (root / "a.py").write_text(THERE)
     assert [one for one, _ in said(Other(side, own), root / "a.py")] == [Ruling.FAILED]
+    about = About((str(root / "a.py"),), Environment("3.11", "Linux", {}, "cpu", 1))
+    (item,) = Other(side, own).items(side, about, about)  # nor is it called the same code
+    assert item.ruling is Ruling.FAILED
