@@ -106,7 +106,7 @@ def _from_parts(
 ) -> Spec:
     from pydantic import ValidationError
 
-    from rnncheck.pipeline.live import spec_of
+    from rnncheck.pipeline.build.live import spec_of
     from rnncheck.spec.model import VerifySpec
 
     try:
@@ -128,9 +128,9 @@ def _caller() -> Place:
 def _run(
     spec: Spec, select: Sequence[str], ignore: Sequence[str], *, strict: bool, thorough: bool
 ) -> Run:
-    from rnncheck.checks.select import select_rules
-    from rnncheck.checks.session import verify_events
-    from rnncheck.pipeline.live import keeping_randomness
+    from rnncheck.checks.engine.select import select_rules
+    from rnncheck.checks.engine.session import verify_events
+    from rnncheck.pipeline.build.live import keeping_randomness
     from rnncheck.results.collect import RunCollector
 
     wanted, begin = spec.verify, time.perf_counter()

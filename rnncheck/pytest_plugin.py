@@ -18,9 +18,9 @@ import pytest
 if TYPE_CHECKING:
     from _pytest._code.code import ExceptionInfo, TerminalRepr
 
-    from rnncheck.checks.accept import Acceptances
-    from rnncheck.checks.evidence import Evidence
-    from rnncheck.pipeline.build import Builder
+    from rnncheck.checks.engine.accept import Acceptances
+    from rnncheck.checks.evidence.evidence import Evidence
+    from rnncheck.pipeline.build.builder import Builder
     from rnncheck.results.model import CheckResult, Run
     from rnncheck.spec.model import Spec
 
@@ -102,11 +102,11 @@ class SpecFile(pytest.File):
 
     def setup(self) -> None:
         """Build the pipeline and run its stages."""
-        from rnncheck.checks.accept import Acceptances
-        from rnncheck.checks.evidence import Evidence
+        from rnncheck.checks.engine.accept import Acceptances
+        from rnncheck.checks.evidence.evidence import Evidence
         from rnncheck.errors import UserError
-        from rnncheck.pipeline.build import Builder
-        from rnncheck.pipeline.quiet import calm
+        from rnncheck.pipeline.build.builder import Builder
+        from rnncheck.pipeline.guard.process import calm
 
         try:
             self.accepting = Acceptances(self.spec())
@@ -141,9 +141,9 @@ class CheckItem(pytest.Item):
 
     def runtest(self) -> None:
         """Ask the check and turn its outcome into a test's."""
-        from rnncheck.checks.run import run_rule
-        from rnncheck.checks.select import select_rules
-        from rnncheck.pipeline.quiet import calm
+        from rnncheck.checks.engine.run import run_rule
+        from rnncheck.checks.engine.select import select_rules
+        from rnncheck.pipeline.guard.process import calm
 
         (rule,) = select_rules([self.name.partition(" ")[0]])
         with calm():

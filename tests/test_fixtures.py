@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rnncheck.checks.catalogue import entries, find
-from rnncheck.checks.select import select_rules
-from rnncheck.checks.session import verify_events
+from rnncheck.checks.engine.select import select_rules
+from rnncheck.checks.engine.session import verify_events
 from rnncheck.results.collect import RunCollector
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Outcome, Run, Severity

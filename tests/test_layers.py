@@ -219,10 +219,10 @@ def test_the_walk_sees_lazy_and_relative_imports() -> None:
 @pytest.mark.parametrize(
     ("module", "target"),
     [
-        ("rnncheck.checks.run", "rnncheck.bench.plan"),
+        ("rnncheck.checks.engine.run", "rnncheck.bench.plan"),
         ("rnncheck.bench.plan", "rnncheck.checks.rule"),
         ("rnncheck.report.junit", "rnncheck.spec.model"),
-        ("rnncheck.pipeline.build", "rnncheck.cli.app"),
+        ("rnncheck.pipeline.build.builder", "rnncheck.cli.app"),
         ("rnncheck.numerics.oracle", "rnncheck.pipeline.model"),
     ],
 )

@@ -71,7 +71,7 @@ class Worker:
         from pathlib import Path
 
         from rnncheck.errors import SpecError
-        from rnncheck.pipeline.quiet import calm
+        from rnncheck.pipeline.guard.process import calm
         from rnncheck.pipeline.workload.ground import Ground
         from rnncheck.spec.load import load_spec
 
@@ -130,7 +130,7 @@ class Worker:
 
     def do_about(self) -> None:
         """What it runs: the user's own modules that were imported, by file, and the libraries."""
-        from rnncheck.pipeline.frames import is_user_file
+        from rnncheck.pipeline.guard.user_frames import is_user_file
         from rnncheck.results.environment import current_environment
 
         # not getattr: what stands in sys.modules may import or raise when it is asked

@@ -188,7 +188,7 @@ def _selected(
     spec: Spec, select: list[str] | None, ignore: list[str] | None, stage: list[Stage] | None
 ) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
     """The rules to run, and the codes that the spec asks for and the command line leaves out."""
-    from rnncheck.checks.select import select_rules
+    from rnncheck.checks.engine.select import select_rules
 
     wanted = spec.verify
     rules = select_rules(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rnncheck.checks.rule import Rule
     from rnncheck.faults.fault import Fault
-    from rnncheck.pipeline.build import Builder
+    from rnncheck.pipeline.build.builder import Builder
     from rnncheck.results.model import Run
     from rnncheck.spec.model import Spec
 
@@ -42,7 +42,7 @@ def look_at_health(spec: Spec) -> Run:
     """The verification of the pipeline as it is, with the spec's own choice of checks."""
     from contextlib import closing
 
-    from rnncheck.checks.session import verify_events
+    from rnncheck.checks.engine.session import verify_events
     from rnncheck.results.collect import RunCollector
 
     listener, begin = RunCollector(), time.perf_counter()
@@ -54,7 +54,7 @@ def look_at_health(spec: Spec) -> Run:
 
 
 def _rules(spec: Spec) -> tuple[Rule, ...]:
-    from rnncheck.checks.select import select_rules
+    from rnncheck.checks.engine.select import select_rules
 
     return select_rules(spec.verify.select, spec.verify.ignore)
 
@@ -77,9 +77,9 @@ def attempts(
 
 
 def _attempt(spec: Spec, fault: Fault, rules: Sequence[Rule], *, every: bool) -> Attempt:
-    from rnncheck.pipeline.build import Builder
-    from rnncheck.pipeline.hooks import NotApplicable
-    from rnncheck.pipeline.quiet import calm
+    from rnncheck.pipeline.build.builder import Builder
+    from rnncheck.pipeline.guard.process import calm
+    from rnncheck.pipeline.plant.hooks import NotApplicable
 
     blank = Attempt(fault.name, str(fault.stage), fault.summary, fault.expects, Ending.CANNOT_APPLY)
     if not any(rule.code in fault.expects for rule in rules):
@@ -108,8 +108,8 @@ def _seen(
     builder: Builder, fault: Fault, rules: Sequence[Rule], *, every: bool
 ) -> tuple[list[str], str]:
     """What failed, and of a missed fault what its own checks said."""
-    from rnncheck.checks.evidence import Evidence
-    from rnncheck.checks.run import run_rule
+    from rnncheck.checks.engine.run import run_rule
+    from rnncheck.checks.evidence.evidence import Evidence
     from rnncheck.results.model import Outcome
 
     found, said = list[str](), dict[str, str]()

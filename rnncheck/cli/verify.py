@@ -62,8 +62,8 @@ def verify(
     prepare_store(path)
 
     def events() -> Iterator[Event]:
-        from rnncheck.checks.select import select_rules
-        from rnncheck.checks.session import verify_events
+        from rnncheck.checks.engine.select import select_rules
+        from rnncheck.checks.engine.session import verify_events
 
         wanted = loaded.verify
         rules = select_rules(

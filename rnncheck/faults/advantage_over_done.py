@@ -11,9 +11,9 @@ import torch
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, around_estimator
-from rnncheck.pipeline.hooks import Parts
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.pipeline.tamper import present
+from rnncheck.pipeline.plant.hooks import Parts
+from rnncheck.pipeline.plant.tamper import present
 from rnncheck.results.model import Stage
 
 ENDS = ("done", "terminated", "truncated")

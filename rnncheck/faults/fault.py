@@ -10,10 +10,9 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts, Plant
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
-from rnncheck.pipeline.subject import Carrier, carriers
-from rnncheck.pipeline.tamper import (
+from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts, Plant
+from rnncheck.pipeline.plant.tamper import (
     Around,
     Call,
     altered,
@@ -22,6 +21,7 @@ from rnncheck.pipeline.tamper import (
     present,
     wrap,
 )
+from rnncheck.pipeline.subject.subject import Carrier, carriers
 from rnncheck.results.model import Stage
 
 EnvBase = Any  # only the pipeline knows TorchRL

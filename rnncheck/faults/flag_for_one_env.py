@@ -10,7 +10,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.faults.fault import Fault, at_reset, needs_rows
-from rnncheck.pipeline.hooks import Hooks, Parts
+from rnncheck.pipeline.plant.hooks import Hooks, Parts
 from rnncheck.results.model import Stage
 
 

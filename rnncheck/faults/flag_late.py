@@ -10,9 +10,9 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.faults.fault import Fault, flag_keys
-from rnncheck.pipeline.hooks import Hooks, Parts
 from rnncheck.pipeline.keys import Key
-from rnncheck.pipeline.tamper import EnvChange, altered
+from rnncheck.pipeline.plant.hooks import Hooks, Parts
+from rnncheck.pipeline.plant.tamper import EnvChange, altered
 from rnncheck.results.model import Stage
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, flag_keys, needs_training
-from rnncheck.pipeline.hooks import Hooks, Parts
 from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.plant.hooks import Hooks, Parts
 from rnncheck.results.model import Stage
 
 

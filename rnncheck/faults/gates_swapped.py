@@ -10,8 +10,8 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of, in_recurrent_mode
-from rnncheck.pipeline.hooks import NotApplicable, Parts
-from rnncheck.pipeline.tamper import Call, gates_of
+from rnncheck.pipeline.plant.hooks import NotApplicable, Parts
+from rnncheck.pipeline.plant.tamper import Call, gates_of
 from rnncheck.results.model import Stage
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, around_loss
-from rnncheck.pipeline.hooks import Parts
+from rnncheck.pipeline.plant.hooks import Parts
 from rnncheck.results.model import Stage
 
 

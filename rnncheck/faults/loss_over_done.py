@@ -12,8 +12,8 @@ from tensordict import TensorDictBase
 
 from rnncheck.faults.advantage_over_done import endless
 from rnncheck.faults.fault import Fault, around_loss, needs_training
-from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.train import total_of
+from rnncheck.pipeline.instruments.call_loss import total_of
+from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
 from rnncheck.results.model import Stage
 
 

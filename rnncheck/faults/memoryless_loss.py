@@ -18,9 +18,9 @@ from rnncheck.faults.fault import (
     needs_training,
     reading,
 )
-from rnncheck.pipeline.hooks import Hooks, Parts
-from rnncheck.pipeline.subject import next_key
-from rnncheck.pipeline.tamper import present
+from rnncheck.pipeline.plant.hooks import Hooks, Parts
+from rnncheck.pipeline.plant.tamper import present
+from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
 

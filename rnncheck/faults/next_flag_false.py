@@ -22,9 +22,16 @@ from rnncheck.faults.fault import (
     needs_training,
     wrapped,
 )
-from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.subject import next_key
-from rnncheck.pipeline.tamper import Call, called_with, is_next_pass, lowered, present, starts_of
+from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.tamper import (
+    Call,
+    called_with,
+    is_next_pass,
+    lowered,
+    present,
+    starts_of,
+)
+from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
 

@@ -12,8 +12,8 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of, keeping_state, while_acting
-from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.tamper import Call, called_with, carry_of, choose, lowered, starts_of
+from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.tamper import Call, called_with, carry_of, choose, lowered, starts_of
 from rnncheck.results.model import Stage
 
 

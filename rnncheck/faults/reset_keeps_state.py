@@ -6,7 +6,7 @@ A primer that fills the state once and not at every reset.
 from __future__ import annotations
 
 from rnncheck.faults.fault import Fault, keeping_state
-from rnncheck.pipeline.hooks import Hooks, Parts
+from rnncheck.pipeline.plant.hooks import Hooks, Parts
 from rnncheck.results.model import Stage
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, needs_collect, needs_rows
-from rnncheck.pipeline.hooks import Hooks, Parts
+from rnncheck.pipeline.plant.hooks import Hooks, Parts
 from rnncheck.results.model import Stage
 
 

@@ -12,10 +12,10 @@ from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, Inside, around_estimator, needs_training, wrapped
 from rnncheck.faults.sequential_loss import by_steps_in
-from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.pipeline.subject import carriers
-from rnncheck.pipeline.tamper import mode
+from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.tamper import mode
+from rnncheck.pipeline.subject.subject import carriers
 from rnncheck.results.model import Stage
 
 

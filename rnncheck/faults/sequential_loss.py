@@ -18,8 +18,8 @@ from rnncheck.faults.fault import (
     needs_training,
     wrapped,
 )
-from rnncheck.pipeline.hooks import Hooks, Parts
-from rnncheck.pipeline.tamper import Around, Call, mode
+from rnncheck.pipeline.plant.hooks import Hooks, Parts
+from rnncheck.pipeline.plant.tamper import Around, Call, mode
 from rnncheck.results.model import Stage
 
 

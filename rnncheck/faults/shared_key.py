@@ -10,9 +10,9 @@ from collections.abc import Callable
 from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of
-from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.subject import Carrier, carriers, next_key
-from rnncheck.pipeline.tamper import rename_keys
+from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.tamper import rename_keys
+from rnncheck.pipeline.subject.subject import Carrier, carriers, next_key
 from rnncheck.results.model import Stage
 
 

@@ -9,10 +9,10 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of
-from rnncheck.pipeline.hooks import Hooks, Parts
 from rnncheck.pipeline.keys import Key
-from rnncheck.pipeline.subject import carriers, next_key
-from rnncheck.pipeline.tamper import Around, Call, present, rename_keys, wrap
+from rnncheck.pipeline.plant.hooks import Hooks, Parts
+from rnncheck.pipeline.plant.tamper import Around, Call, present, rename_keys, wrap
+from rnncheck.pipeline.subject.subject import carriers, next_key
 from rnncheck.results.model import Stage
 
 

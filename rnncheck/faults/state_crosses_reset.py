@@ -9,7 +9,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, in_recurrent_mode
-from rnncheck.pipeline.tamper import Call, called_with, lowered
+from rnncheck.pipeline.plant.tamper import Call, called_with, lowered
 from rnncheck.results.model import Stage
 
 

@@ -9,8 +9,8 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, while_acting
-from rnncheck.pipeline.subject import next_key
-from rnncheck.pipeline.tamper import Call, called_with, carry_of, lowered
+from rnncheck.pipeline.plant.tamper import Call, called_with, carry_of, lowered
+from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, carriers_of, on_samples
-from rnncheck.pipeline.hooks import Parts
+from rnncheck.pipeline.plant.hooks import Parts
 from rnncheck.results.model import Stage
 
 

@@ -11,8 +11,8 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, keeping_state, while_acting
-from rnncheck.pipeline.hooks import Hooks, Parts
-from rnncheck.pipeline.tamper import Call, called_with, lowered
+from rnncheck.pipeline.plant.hooks import Hooks, Parts
+from rnncheck.pipeline.plant.tamper import Call, called_with, lowered
 from rnncheck.results.model import Stage
 
 

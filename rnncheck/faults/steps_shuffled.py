@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, on_samples
-from rnncheck.pipeline.hooks import Parts
+from rnncheck.pipeline.plant.hooks import Parts
 from rnncheck.results.model import Stage
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rnncheck.bench.run import Sweep
-from rnncheck.checks.accept import Acceptances
+from rnncheck.checks.engine.accept import Acceptances
+from rnncheck.checks.engine.session import started, verify_events
 from rnncheck.checks.rule import Rule
-from rnncheck.checks.session import started, verify_events
 from rnncheck.errors import UserError
 from rnncheck.gate.baseline import Baseline, Present, compared, unmeasured
 from rnncheck.gate.budgets import Budget, budgets_of, decided

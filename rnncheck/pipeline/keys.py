@@ -10,6 +10,9 @@ from torch import Tensor
 
 Key = tuple[str, ...]
 
+# Number of a collected step from 1 on: batch-major, then row, then time; 0 and -1 are padding.
+STEP: Key = ("rnncheck", "step")
+
 
 def as_key(key: Any) -> Key:
     """``"a"`` and nested tuples as one flat tuple of strings."""

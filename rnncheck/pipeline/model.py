@@ -12,14 +12,9 @@ from torchrl.envs import EnvBase
 
 from rnncheck.errors import StageError
 from rnncheck.pipeline.compat import runs_workers, takes_turns, with_policy_transforms
-from rnncheck.pipeline.making import Maker
+from rnncheck.pipeline.recording.batch_makers import Maker
 from rnncheck.results.model import Source, Stage
 from rnncheck.spec.model import Spec
-
-STEP = (
-    "rnncheck",
-    "step",
-)  # number of a collected step from 1 on: batch-major, then row, then time; 0 and -1 are padding
 
 
 @dataclass

@@ -17,9 +17,9 @@ from rnncheck.cli.planting import Attempt, Ending, attempts, look_at_health
 from rnncheck.errors import UserError
 from rnncheck.faults.fault import Fault
 from rnncheck.faults.registry import faults, select_faults
-from rnncheck.pipeline.build import Builder
-from rnncheck.pipeline.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.tamper import Call, mode, wrap
+from rnncheck.pipeline.build.builder import Builder
+from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.tamper import Call, mode, wrap
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Run, Stage
 from rnncheck.spec.load import load_spec, spec_from_text

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 import torchrl
 
-from rnncheck.checks.select import select_rules
-from rnncheck.checks.session import verify_events
+from rnncheck.checks.engine.select import select_rules
+from rnncheck.checks.engine.session import verify_events
 from rnncheck.errors import VersionError
 from rnncheck.pipeline import compat
 from rnncheck.results.collect import RunCollector

@@ -23,10 +23,10 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.compare import alternating, change_finding, recurrent_experiment
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import alternating, change_finding, recurrent_experiment
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.pipeline.subject import Subject
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Finding, Severity, Stage
 
 CAUSE = "the recurrent pass keeps (part of) the running state at a step whose start flag is true"

@@ -23,12 +23,12 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.compare import Experiment, alternating, change_finding
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import Experiment, alternating, change_finding
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key
-from rnncheck.pipeline.probe import Constructed
-from rnncheck.pipeline.subject import Subject, unroll
+from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.subject import Subject, unroll
 from rnncheck.results.model import Finding, Severity, Stage
 
 CAUSE = (

@@ -25,13 +25,13 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.compare import ROUNDING, Change, alternating, change_finding
-from rnncheck.checks.evidence import Evidence, as_rows, first_line
+from rnncheck.checks.evidence.compare import ROUNDING, Change, alternating, change_finding
+from rnncheck.checks.evidence.evidence import Evidence, as_rows, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.numerics.difference import locate
 from rnncheck.pipeline.keys import Key, tensor_keys
-from rnncheck.pipeline.probe import Constructed
-from rnncheck.pipeline.subject import Subject, cast, run_recurrent
+from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.subject import Subject, cast, run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage
 
 CAUSE = (

@@ -24,11 +24,11 @@ import itertools
 
 import torch
 
-from rnncheck.checks.compare import change_finding, recurrent_experiment
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import change_finding, recurrent_experiment
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.pipeline.probe import Constructed
-from rnncheck.pipeline.subject import Subject
+from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Finding, Severity, Stage
 
 MOST_CUTS = 4

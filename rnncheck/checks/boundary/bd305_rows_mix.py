@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.compare import Experiment, change_finding, recurrent_experiment
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import Experiment, change_finding, recurrent_experiment
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.pipeline.probe import Constructed
-from rnncheck.pipeline.subject import Subject, unroll
+from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.subject import Subject, unroll
 from rnncheck.results.model import Finding, Severity, Stage
 
 CAUSE = "an operation mixes the rows: batch statistics, a reshaped state, recurrence over the batch dimension"

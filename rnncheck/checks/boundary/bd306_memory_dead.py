@@ -27,11 +27,11 @@ import itertools
 import torch
 from torch import Tensor
 
-from rnncheck.checks.compare import Experiment, recurrent_experiment, sizes, source_of
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import Experiment, recurrent_experiment, sizes, source_of
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.pipeline.probe import Constructed
-from rnncheck.pipeline.subject import Subject, unroll
+from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.subject import Subject, unroll
 from rnncheck.results.model import Finding, Severity, Stage
 
 

@@ -27,14 +27,14 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.acted import Unreset, unreset
-from rnncheck.checks.carried import joints
-from rnncheck.checks.compare import sizes, source_of
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import sizes, source_of
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.state_handover import joints
+from rnncheck.checks.evidence.trajectory_replay import Unreset, unreset
 from rnncheck.checks.rule import Judgement, Rule, Skip
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
-from rnncheck.pipeline.probe import Constructed
-from rnncheck.pipeline.subject import Subject, next_key, unroll
+from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 Part = tuple[Key, int | None]  # a carry key, and a layer of it

@@ -22,7 +22,9 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.acted import (
+from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.trajectory_replay import (
     Replayed,
     acted_mismatch,
     compared_keys,
@@ -30,8 +32,6 @@ from rnncheck.checks.acted import (
     place,
     replayed,
 )
-from rnncheck.checks.compare import Mismatch, mismatches
-from rnncheck.checks.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.compat import or_by_the_collector
 from rnncheck.pipeline.keys import dotted

@@ -20,9 +20,9 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.carried import SAMPLED, Break, joints, overwritten
-from rnncheck.checks.compare import Mismatch
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import Mismatch
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.state_handover import SAMPLED, Break, joints, overwritten
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Finding, Severity, Stage, Where

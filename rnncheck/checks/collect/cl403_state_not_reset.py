@@ -21,8 +21,8 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.acted import Unreset, unreset
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.trajectory_replay import Unreset, unreset
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Finding, Severity, Stage, Where

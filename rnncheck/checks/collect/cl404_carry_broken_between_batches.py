@@ -20,12 +20,12 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.carried import next_states
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.state_handover import next_states
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, dotted
-from rnncheck.pipeline.recorded import Joint, Recording
+from rnncheck.pipeline.recording.recording import Joint, Recording
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 Place = tuple[int, int]  # batch, row

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.pipeline.recorded import Joint, Recording, Rows
+from rnncheck.pipeline.recording.recording import Joint, Recording, Rows
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 KINDS = {

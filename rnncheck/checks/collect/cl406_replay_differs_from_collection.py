@@ -26,12 +26,12 @@ from collections.abc import Iterator
 import torch
 from tensordict import TensorDict, TensorDictBase
 
-from rnncheck.checks.compare import Mismatch, mismatches
-from rnncheck.checks.evidence import QUICK_STEPS, Evidence, as_rows, first_line
+from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence, as_rows, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
-from rnncheck.pipeline.recorded import Rows
-from rnncheck.pipeline.subject import Subject, run_recurrent
+from rnncheck.pipeline.recording.recording import Rows
+from rnncheck.pipeline.subject.subject import Subject, run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 MOST_BATCHES = 4  # without --thorough, unless they hold fewer than QUICK_STEPS

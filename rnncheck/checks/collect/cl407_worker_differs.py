@@ -21,8 +21,13 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.acted import acted_mismatch, compared_keys, place, replayed
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.trajectory_replay import (
+    acted_mismatch,
+    compared_keys,
+    place,
+    replayed,
+)
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.keys import dotted

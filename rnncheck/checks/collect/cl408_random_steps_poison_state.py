@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
-from rnncheck.pipeline.recorded import Joint, Recording
-from rnncheck.pipeline.subject import next_key, unroll
+from rnncheck.pipeline.recording.recording import Joint, Recording
+from rnncheck.pipeline.subject.subject import next_key, unroll
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 NEAR = 1e-4  # a state that the policy would have had, up to float32 rounding

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
-from rnncheck.pipeline.recorded import Rows
-from rnncheck.pipeline.subject import next_key
+from rnncheck.pipeline.recording.recording import Rows
+from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 

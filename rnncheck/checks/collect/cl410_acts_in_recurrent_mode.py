@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import re
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.known_errors import raised_at
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.ways_out import raised_at
 from rnncheck.results.model import Finding, Severity, Source, Stage
 
 NO_TIME = r"recurrent_mode=True\) requires"  # what LSTMModule and GRUModule say to a single step

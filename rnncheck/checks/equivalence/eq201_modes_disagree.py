@@ -22,11 +22,11 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.compare import Mismatch, mismatch_finding, mismatches
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import Mismatch, mismatch_finding, mismatches
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.pipeline.probe import Constructed
-from rnncheck.pipeline.subject import Subject
+from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Finding, Severity, Stage
 
 MOST_SKIPPED = 3  # steps cut off the front to begin in the middle of a trajectory

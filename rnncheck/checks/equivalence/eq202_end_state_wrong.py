@@ -22,14 +22,14 @@ from __future__ import annotations
 
 from tensordict import TensorDictBase
 
-from rnncheck.checks.compare import Mismatch, mismatch_finding, mismatches
 from rnncheck.checks.equivalence.eq201_modes_disagree import disagreement, variants
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import Mismatch, mismatch_finding, mismatches
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.compat import installed, loses_end_states
 from rnncheck.pipeline.keys import dotted, tensor_keys
-from rnncheck.pipeline.stock import is_stock
-from rnncheck.pipeline.subject import Subject, next_key
+from rnncheck.pipeline.subject.stock import is_stock
+from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Finding, Severity, Stage
 
 

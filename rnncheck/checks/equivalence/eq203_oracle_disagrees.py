@@ -27,15 +27,15 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.checks.compare import Mismatch, mismatches, source_of
-from rnncheck.checks.evidence import Evidence, first_line
+from rnncheck.checks.evidence.compare import Mismatch, mismatches, source_of
+from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip
 from rnncheck.numerics import cells
 from rnncheck.pipeline.keys import Key, declared, dotted
-from rnncheck.pipeline.modes import measuring
-from rnncheck.pipeline.probe import Piece
-from rnncheck.pipeline.stock import rnn_of, state_shapes
-from rnncheck.pipeline.subject import Carrier, Subject, call, unroll
+from rnncheck.pipeline.subject.heads import Piece
+from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.pipeline.subject.stock import rnn_of, state_shapes
+from rnncheck.pipeline.subject.subject import Carrier, Subject, call, unroll
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 

@@ -26,13 +26,13 @@ from collections.abc import Iterator
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.compare import Mismatch, mismatch_finding, mismatches
-from rnncheck.checks.evidence import Evidence, as_rows
+from rnncheck.checks.evidence.compare import Mismatch, mismatch_finding, mismatches
+from rnncheck.checks.evidence.evidence import Evidence, as_rows
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.pipeline.probe import Constructed
-from rnncheck.pipeline.stock import is_stock
-from rnncheck.pipeline.subject import Subject, run_recurrent
+from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.stock import is_stock
+from rnncheck.pipeline.subject.subject import Subject, run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage
 
 

@@ -31,13 +31,13 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.checks.boundary.bd303_gradient_crosses_reset import mixed
-from rnncheck.checks.compare import sizes, source_of
 from rnncheck.checks.equivalence.eq201_modes_disagree import disagreement
-from rnncheck.checks.evidence import Evidence, as_rows, first_line
+from rnncheck.checks.evidence.compare import sizes, source_of
+from rnncheck.checks.evidence.evidence import Evidence, as_rows, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted
-from rnncheck.pipeline.probe import Constructed, lay_out
-from rnncheck.pipeline.subject import Subject, run_recurrent, unroll
+from rnncheck.pipeline.subject.heads import Constructed, lay_out
+from rnncheck.pipeline.subject.subject import Subject, run_recurrent, unroll
 from rnncheck.results.model import Finding, Severity, Stage
 
 FLOAT_LIMIT = 2e-3  # relative to the tensor's largest gradient, where only float32 can be run

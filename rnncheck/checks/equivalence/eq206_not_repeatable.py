@@ -27,12 +27,12 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from rnncheck.checks.compare import Change, changes, sizes, source_of
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import Change, changes, sizes, source_of
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip
 from rnncheck.pipeline.keys import dotted, tensor_keys
-from rnncheck.pipeline.probe import Constructed
-from rnncheck.pipeline.subject import Subject, next_key, run_recurrent, unroll
+from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.subject import Subject, next_key, run_recurrent, unroll
 from rnncheck.results.model import Finding, Severity, Stage
 
 RANDOM_STATE = (

@@ -33,13 +33,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rnncheck.checks.backend_judge import Divergence, explain, grouped, values_wrong
-from rnncheck.checks.backend_trials import Measured, Tried, measured
 from rnncheck.checks.boundary import bd301_state_crosses_reset as bd301
 from rnncheck.checks.equivalence import eq201_modes_disagree as eq201
 from rnncheck.checks.equivalence import eq202_end_state_wrong as eq202
 from rnncheck.checks.equivalence import eq203_oracle_disagrees as eq203
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.equivalence.backend_judge import Divergence, explain, grouped, values_wrong
+from rnncheck.checks.equivalence.backend_trials import Measured, Tried, measured
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.errors import StageError
 from rnncheck.numerics.tolerance import FORMULA

@@ -21,16 +21,21 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.backend_judge import Divergence, gradients_wrong, grouped, values_wrong
-from rnncheck.checks.backend_trials import Tried, measured
 from rnncheck.checks.boundary import bd303_gradient_crosses_reset as bd303
 from rnncheck.checks.equivalence import eq205_gradients_disagree as eq205
+from rnncheck.checks.equivalence.backend_judge import (
+    Divergence,
+    gradients_wrong,
+    grouped,
+    values_wrong,
+)
+from rnncheck.checks.equivalence.backend_trials import Tried, measured
 from rnncheck.checks.equivalence.eq207_backends_disagree import (
     already_said,
     described,
     summary,
 )
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.backends.trial import Refused
 from rnncheck.results.model import Finding, Severity, Stage, Where

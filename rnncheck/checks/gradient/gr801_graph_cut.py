@@ -25,14 +25,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnncheck.checks.burnin import positions
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.isolation import segments_of
-from rnncheck.checks.lossrun import copied, each_sample, loss_of, run_loss
-from rnncheck.checks.passes import blocked, blocks_of
+from rnncheck.checks.evidence.batch_isolation import segments_of
+from rnncheck.checks.evidence.burn_in_by_loss import positions
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.loss_passes import blocked, blocks_of
+from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.training import Sample
-from rnncheck.pipeline.inside import Inside, Pass
+from rnncheck.pipeline.instruments.module_calls import Inside, Pass
 from rnncheck.results.model import Finding, Severity, Stage
 
 

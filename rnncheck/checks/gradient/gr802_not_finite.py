@@ -20,8 +20,14 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.lossrun import copied, each_sample, loss_of, parameters_of, run_loss
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import (
+    copied,
+    each_sample,
+    loss_of,
+    parameters_of,
+    run_loss,
+)
 from rnncheck.checks.rule import Judgement, Rule
 from rnncheck.results.model import Finding, Severity, Stage
 

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.lossrun import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.training import Sample
-from rnncheck.pipeline.reached import recurrent_parameters
+from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters
 from rnncheck.results.model import Finding, Severity, Stage
 
 

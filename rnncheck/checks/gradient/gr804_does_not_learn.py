@@ -26,11 +26,17 @@ import math
 
 import torch
 
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.lossrun import copied, each_sample, loss_of, parameters_of, run_loss
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import (
+    copied,
+    each_sample,
+    loss_of,
+    parameters_of,
+    run_loss,
+)
+from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.training import Sample
-from rnncheck.pipeline.frozen import Calls, idle
+from rnncheck.pipeline.instruments.target_calls import Calls, idle
 from rnncheck.results.model import Finding, Severity, Stage
 
 STEPS = 12

@@ -23,10 +23,10 @@ from __future__ import annotations
 import torch
 
 from rnncheck.checks.boundary.bd303_gradient_crosses_reset import mixed
-from rnncheck.checks.evidence import Evidence, as_rows
+from rnncheck.checks.evidence.evidence import Evidence, as_rows
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.pipeline.probe import lay_out
-from rnncheck.pipeline.subject import run_recurrent
+from rnncheck.pipeline.subject.heads import lay_out
+from rnncheck.pipeline.subject.subject import run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage
 
 HORIZON = 4  # steps back

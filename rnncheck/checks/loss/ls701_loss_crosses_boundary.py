@@ -29,8 +29,7 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.isolation import (
+from rnncheck.checks.evidence.batch_isolation import (
     GRADIENT,
     Elements,
     Leak,
@@ -40,8 +39,8 @@ from rnncheck.checks.isolation import (
     segments_of,
     without_memory,
 )
-from rnncheck.checks.joins import crosses
-from rnncheck.checks.lossrun import (
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import (
     changed_batch,
     copied,
     each_sample,
@@ -49,11 +48,12 @@ from rnncheck.checks.lossrun import (
     memoryless,
     run_loss,
 )
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.training import Sample
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.pipeline.subject import next_key, run_recurrent
+from rnncheck.pipeline.subject.subject import next_key, run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 ORDER = ("forward", "next value", "target")  # the earliest part that leaks names the finding

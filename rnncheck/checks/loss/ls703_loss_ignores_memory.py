@@ -27,12 +27,19 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.burnin import cropped
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.isolation import input_gradients, observed, segments_of
-from rnncheck.checks.lossrun import Loss, changed_batch, copied, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.batch_isolation import input_gradients, observed, segments_of
+from rnncheck.checks.evidence.burn_in_by_loss import cropped
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import (
+    Loss,
+    changed_batch,
+    copied,
+    each_sample,
+    loss_of,
+    run_loss,
+)
+from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.training import Sample
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.results.model import Finding, Severity, Stage
 

@@ -30,13 +30,13 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.isolation import segments_of
-from rnncheck.checks.joins import crosses
+from rnncheck.checks.evidence.batch_isolation import segments_of
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, memoryless, run_loss
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.loss.ls701_loss_crosses_boundary import loss_leaks, policy_leaks
-from rnncheck.checks.lossrun import copied, each_sample, loss_of, memoryless, run_loss
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.training import Sample
 from rnncheck.results.model import Finding, Severity, Stage
 
 LIMIT = 1e-4  # relative: sums over other numbers of terms round differently

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from tensordict import TensorDictBase
 
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.lossrun import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
 from rnncheck.checks.rule import Judgement, Rule
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys

@@ -10,8 +10,8 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rnncheck.checks.precision.streams import EARLY, Pass, Stream, Written, errors, rerun
 from rnncheck.checks.rule import Skip
-from rnncheck.checks.streams import EARLY, Pass, Stream, Written, errors, rerun
 from rnncheck.numerics.rounding import BFLOAT16, BITS, TF32, TF32_BITS, Precision
 from rnncheck.pipeline.keys import Key
 

@@ -33,14 +33,14 @@ from dataclasses import dataclass
 
 import torch
 
-from rnncheck.checks.compare import source_of
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import source_of
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.levels import Level, levels
+from rnncheck.checks.precision.streams import EARLY, Pass, Stream, streams, watch
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.streams import EARLY, Pass, Stream, streams, watch
 from rnncheck.numerics.rounding import BITS, FLOAT32_BITS, TF32_BITS
 from rnncheck.pipeline.backends.precision import Ask, ask, parameter_dtypes
-from rnncheck.pipeline.casts import Casts
+from rnncheck.pipeline.instruments.casts import Casts
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Finding, Severity, Stage
 

@@ -34,10 +34,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rnncheck.checks.compare import source_of
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import source_of
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.precision.streams import STEPS, Stream, Written, errors, rerun, streams
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.streams import STEPS, Stream, Written, errors, rerun, streams
 from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, Precision
 from rnncheck.pipeline.backends.precision import TENSOR_CORES, ask
 from rnncheck.pipeline.keys import Key, dotted

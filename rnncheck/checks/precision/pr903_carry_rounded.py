@@ -31,15 +31,15 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.compare import source_of
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.compare import source_of
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.levels import NARROW, stored_in, stored_states
+from rnncheck.checks.precision.streams import EARLY, Stream, rerun, streams
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.streams import EARLY, Stream, rerun, streams
 from rnncheck.numerics.rounding import BITS, FLOAT32_BITS
 from rnncheck.pipeline.backends.precision import parameter_dtypes, widest
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
-from rnncheck.pipeline.subject import next_key
+from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Finding, Severity, Source, Stage
 
 

@@ -21,8 +21,8 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.joins import Joins, joins
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.unmarked_joins import Joins, joins
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.results.model import Finding, Severity, Stage
 

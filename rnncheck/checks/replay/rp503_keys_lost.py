@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.burnin import warms_up
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.burn_in_by_loss import warms_up
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.training_batches import Sample, samples
 from rnncheck.checks.rule import Judgement, Rule
-from rnncheck.checks.training import Sample, samples
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.results.model import Finding, Severity, Stage, Where
 

@@ -24,11 +24,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnncheck.checks.burnin import warms_up
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.burn_in_by_loss import warms_up
+from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, working
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.training_batches import Sample, samples, stale
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.training import Sample, samples, stale
-from rnncheck.checks.warmup import APPROXIMATED, working
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.results.model import Finding, Severity, Stage, Where

@@ -22,8 +22,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.lossrun import (
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import (
     changed_batch,
     copied,
     each_sample,
@@ -31,9 +31,9 @@ from rnncheck.checks.lossrun import (
     loss_of,
     run_loss,
 )
+from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.training import Sample
-from rnncheck.pipeline.model import STEP
+from rnncheck.pipeline.keys import STEP
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 

@@ -27,12 +27,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.joins import Joins, joins, stored_neighbours
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.evidence.unmarked_joins import Joins, joins, stored_neighbours
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.training import Sample
-from rnncheck.pipeline.held import parting_keys
 from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.pipeline.recording.buffer_order import parting_keys
 from rnncheck.results.model import Finding, Severity, Stage
 
 

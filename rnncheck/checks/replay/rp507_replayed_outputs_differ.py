@@ -24,16 +24,16 @@ from __future__ import annotations
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.burnin import burn_in, positions
-from rnncheck.checks.compare import Mismatch, mismatches
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.joins import crosses
+from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions
+from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
+from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.training_batches import Sample, samples, stale, truth
+from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.replay.rp503_keys_lost import overwritten
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.training import Sample, samples, stale, truth
-from rnncheck.checks.warmup import APPROXIMATED, approximated
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
-from rnncheck.pipeline.subject import run_recurrent
+from rnncheck.pipeline.subject.subject import run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 

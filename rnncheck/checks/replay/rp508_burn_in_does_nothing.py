@@ -27,14 +27,14 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.burnin import burn_in, opens_with_stored, reaches
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.lossrun import each_sample
+from rnncheck.checks.evidence.burn_in_by_loss import burn_in, opens_with_stored, reaches
+from rnncheck.checks.evidence.burn_in_by_maker import WarmUp, warm_ups
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import each_sample
+from rnncheck.checks.evidence.training_batches import samples
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.training import samples
-from rnncheck.checks.warmup import WarmUp, warm_ups
 from rnncheck.pipeline.keys import dotted
-from rnncheck.pipeline.subject import Carrier
+from rnncheck.pipeline.subject.subject import Carrier
 from rnncheck.results.model import Finding, Severity, Source, Stage
 
 IDLE = "the state at the start of what remains is the one that was stored"

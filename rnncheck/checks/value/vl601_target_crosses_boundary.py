@@ -23,12 +23,19 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.estimates import batches, estimator_of, per_step
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.isolation import Elements, Leak, leaks, observed, segments_of, without_memory
-from rnncheck.checks.lossrun import changed_batch, memoryless
+from rnncheck.checks.evidence.batch_isolation import (
+    Elements,
+    Leak,
+    leaks,
+    observed,
+    segments_of,
+    without_memory,
+)
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch, memoryless
+from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.training import Sample
+from rnncheck.checks.value.estimates import batches, estimator_of, per_step
 from rnncheck.numerics.difference import Difference, gap
 from rnncheck.pipeline.compat import installed, joins_rows
 from rnncheck.results.model import Finding, Severity, Stage, Where

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.estimates import VALUE, batches, dropped, ended, estimator_of, per_step
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.training import Sample
+from rnncheck.checks.value.estimates import VALUE, batches, dropped, ended, estimator_of, per_step
 from rnncheck.numerics.difference import Difference, gap, locate
 from rnncheck.results.model import Finding, Severity, Stage, Where
 

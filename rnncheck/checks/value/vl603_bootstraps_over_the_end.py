@@ -28,17 +28,17 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.estimates import batches, ended, per_step
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.isolation import observed, segments_of
+from rnncheck.checks.evidence.batch_isolation import observed, segments_of
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.loss.ls701_loss_crosses_boundary import loss_leaks
-from rnncheck.checks.lossrun import changed_batch, each_sample, loss_of, run_loss
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.training import Sample
+from rnncheck.checks.value.estimates import batches, ended, per_step
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.pipeline.recorded import Joint
-from rnncheck.pipeline.subject import next_key
+from rnncheck.pipeline.recording.recording import Joint
+from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row

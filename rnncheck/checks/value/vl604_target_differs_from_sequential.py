@@ -32,8 +32,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnncheck.checks.burnin import burn_in, positions
-from rnncheck.checks.estimates import (
+from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions
+from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
+from rnncheck.checks.evidence.loss_passes import started
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.loss.ls701_loss_crosses_boundary import loss_leaks, policy_leaks
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.value.estimates import (
     VALUE,
     Values,
     batches,
@@ -43,18 +50,11 @@ from rnncheck.checks.estimates import (
     true_values,
     valuing,
 )
-from rnncheck.checks.evidence import Evidence
-from rnncheck.checks.inner_passes import inner_passes
-from rnncheck.checks.loss.ls701_loss_crosses_boundary import loss_leaks, policy_leaks
-from rnncheck.checks.lossrun import each_sample, run_loss
-from rnncheck.checks.passes import started
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.training import Sample
+from rnncheck.checks.value.estimator_passes import inner_passes
 from rnncheck.checks.value.vl601_target_crosses_boundary import estimator_leaks
-from rnncheck.checks.warmup import APPROXIMATED, approximated
 from rnncheck.numerics.difference import gap
+from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key
-from rnncheck.pipeline.losses import same_targets
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 LIMIT = 1e-4  # relative to the largest value

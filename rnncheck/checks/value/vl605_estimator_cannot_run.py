@@ -18,9 +18,9 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.known_errors import cannot_run
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.checks.ways_out import cannot_run
 from rnncheck.results.model import Severity, Stage
 
 

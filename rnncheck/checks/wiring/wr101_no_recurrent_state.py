@@ -21,11 +21,11 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.equivalence.eq206_not_repeatable import hidden_state
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.checks.wiring.wr107_state_not_under_next import root_states
 from rnncheck.pipeline.keys import dotted
-from rnncheck.pipeline.subject import Subject
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Finding, Severity, Stage
 
 

@@ -20,11 +20,11 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.pipeline.introspect import start_flags
 from rnncheck.pipeline.keys import dotted, tensor_keys
-from rnncheck.pipeline.subject import all_reads
+from rnncheck.pipeline.subject.introspect import start_flags
+from rnncheck.pipeline.subject.subject import all_reads
 from rnncheck.results.model import Finding, Severity, Stage
 
 

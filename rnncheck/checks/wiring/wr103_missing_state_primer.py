@@ -20,12 +20,12 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.acted import acted_mismatch, compared_keys, replayed
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.trajectory_replay import acted_mismatch, compared_keys, replayed
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.compat import or_by_the_collector
-from rnncheck.pipeline.introspect import carry_keys
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+from rnncheck.pipeline.subject.introspect import carry_keys
 from rnncheck.results.model import Finding, Severity, Stage
 
 

@@ -24,11 +24,11 @@ import re
 
 from torch import Tensor
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.pipeline.introspect import carry_keys, probe_step
 from rnncheck.pipeline.keys import Key, dotted
-from rnncheck.pipeline.subject import all_reads, next_key
+from rnncheck.pipeline.subject.introspect import carry_keys, probe_step
+from rnncheck.pipeline.subject.subject import all_reads, next_key
 from rnncheck.results.model import Finding, Severity, Stage
 
 MISFIT = r"shape|size|dimension|dtype|mat1|expand"  # how torch says that a tensor does not fit

@@ -19,11 +19,11 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.numerics.difference import bits_differ, gap
-from rnncheck.pipeline.introspect import carry_keys
 from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.pipeline.subject.introspect import carry_keys
 from rnncheck.results.model import Finding, Severity, Stage
 
 

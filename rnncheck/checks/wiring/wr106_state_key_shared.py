@@ -20,10 +20,10 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.keys import Key, dotted
-from rnncheck.pipeline.subject import Carrier, carriers
+from rnncheck.pipeline.subject.subject import Carrier, carriers
 from rnncheck.results.model import Finding, Severity, Stage
 
 

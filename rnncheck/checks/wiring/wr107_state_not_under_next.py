@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from torch import nn
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule
 from rnncheck.pipeline.keys import Key, declared, dotted
-from rnncheck.pipeline.subject import Subject, innermost, next_key
+from rnncheck.pipeline.subject.subject import Subject, innermost, next_key
 from rnncheck.results.model import Finding, Severity, Stage
 
 

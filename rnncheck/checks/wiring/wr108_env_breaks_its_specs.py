@@ -19,9 +19,9 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule
-from rnncheck.pipeline.play import complaint
+from rnncheck.pipeline.recording.random_play import complaint
 from rnncheck.results.model import Finding, Severity, Stage
 
 

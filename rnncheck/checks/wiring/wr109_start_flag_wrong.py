@@ -20,10 +20,10 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.keys import dotted
-from rnncheck.pipeline.play import FlagErrors, watch_flags
+from rnncheck.pipeline.recording.random_play import FlagErrors, watch_flags
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
 

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rnncheck.checks.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.known_errors import UNKNOWN, raised_at, way_out
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.ways_out import UNKNOWN, raised_at, way_out
 from rnncheck.checks.wiring.wr102_missing_init_tracker import run as init_tracker
 from rnncheck.checks.wiring.wr103_missing_state_primer import run as state_primer
 from rnncheck.checks.wiring.wr104_primer_does_not_fit import run as primer_fits
-from rnncheck.pipeline.frames import describe
-from rnncheck.pipeline.introspect import CannotStep, part_that_raised
+from rnncheck.pipeline.guard.user_frames import describe
+from rnncheck.pipeline.subject.introspect import CannotStep, part_that_raised
 from rnncheck.results.model import Finding, Severity, Stage
 
 OWN = "make policy(env.reset()) run on its own first: the part and the line are named here"

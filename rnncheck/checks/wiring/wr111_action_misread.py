@@ -19,11 +19,11 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.pipeline.envs import ActionForm, action_forms
-from rnncheck.pipeline.introspect import probe_step
 from rnncheck.pipeline.keys import dotted
+from rnncheck.pipeline.subject.env_facts import ActionForm, action_forms
+from rnncheck.pipeline.subject.introspect import probe_step
 from rnncheck.results.model import Finding, Severity, Stage
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from rnncheck.pipeline.backends.facts import variant_of
 from rnncheck.pipeline.backends.swap import own_variant
 from rnncheck.pipeline.backends.variant import Variant, parse
-from rnncheck.pipeline.factories import folder_of
+from rnncheck.pipeline.build.factories import folder_of
 from rnncheck.spec.model import Component, Spec
 
 EVERY = "all"

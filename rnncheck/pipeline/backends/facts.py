@@ -11,7 +11,7 @@ from torchrl.modules import GRUModule, LSTMModule
 
 from rnncheck.pipeline.backends.variant import Variant
 from rnncheck.pipeline.keys import Key, declared
-from rnncheck.pipeline.stock import rnn_of
+from rnncheck.pipeline.subject.stock import rnn_of
 
 Kind = Literal["lstm", "gru"]
 TILED_FROM = 512  # hidden units, padded to a power of two: TorchRL's Triton backend then tiles them

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from rnncheck.numerics.rounding import BITS, FLOAT32_BITS, TF32_BITS
 from rnncheck.pipeline.backends.facts import torch_dtype, variant_of
 from rnncheck.pipeline.backends.variable import VARIABLE, given
-from rnncheck.pipeline.stock import is_stock
+from rnncheck.pipeline.subject.stock import is_stock
 
 MODULE = "torchrl.modules.tensordict_module._rnn_precision"
 TENSOR_CORES = ("tf32", "tf32x3")

@@ -17,7 +17,7 @@ from rnncheck.pipeline.backends.facts import (
     variant_of,
 )
 from rnncheck.pipeline.backends.variant import Backend, Dtype, Variant
-from rnncheck.pipeline.stock import is_stock, rnn_of
+from rnncheck.pipeline.subject.stock import is_stock, rnn_of
 
 Module = TypeVar("Module", bound=nn.Module)
 

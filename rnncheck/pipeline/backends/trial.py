@@ -17,7 +17,7 @@ from rnncheck.pipeline.backends.facts import facts_of, rnn_parameters, torch_dty
 from rnncheck.pipeline.backends.swap import CannotSwap, convert, swapped
 from rnncheck.pipeline.backends.variant import Compile, Variant
 from rnncheck.pipeline.keys import Key, declared
-from rnncheck.pipeline.modes import measuring
+from rnncheck.pipeline.subject.modes import measuring
 
 COMPILE_OPTIONS: Mapping[Compile, dict[str, Any]] = {
     "default": {},

@@ -19,8 +19,8 @@ from rnncheck.numerics.difference import gap
 from rnncheck.numerics.tolerance import FACTOR, SLACK
 from rnncheck.pipeline.backends.variant import Variant
 from rnncheck.pipeline.keys import dotted, tensor_keys
-from rnncheck.pipeline.modes import measuring
-from rnncheck.pipeline.subject import Subject, call, cast, unroll
+from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.pipeline.subject.subject import Subject, call, cast, unroll
 from rnncheck.results.cells import Accuracy
 
 REDUCED = {"tf32": 2.0**-10, "fast": 2.0**-10, "tf32x3": 2.0**-20}  # unit roundoff of the product

@@ -15,8 +15,8 @@ from torchrl.modules import set_recurrent_mode
 
 from rnncheck.pipeline.backends.trial import COMPILE_OPTIONS
 from rnncheck.pipeline.backends.variant import Variant
+from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.pipeline.train import total_of
 from rnncheck.results.cells import Accuracy, Memory
 
 Call = Callable[[], object]

@@ -7,7 +7,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key, tensor_keys
-from rnncheck.pipeline.subject import Subject
+from rnncheck.pipeline.subject.subject import Subject
 
 STRIDE = 7  # rows begin this many steps apart in the pool, so that they differ
 

@@ -23,12 +23,12 @@ from rnncheck.pipeline.backends.swap import (
     variant_inside,
 )
 from rnncheck.pipeline.backends.variant import OWN, Variant, parse
-from rnncheck.pipeline.build import Builder
-from rnncheck.pipeline.envs import look_at
-from rnncheck.pipeline.introspect import CannotStep, make_subject
+from rnncheck.pipeline.build.builder import Builder
 from rnncheck.pipeline.keys import Key, declared
-from rnncheck.pipeline.probe import take_heads
-from rnncheck.pipeline.subject import Subject, cast
+from rnncheck.pipeline.subject.env_facts import look_at
+from rnncheck.pipeline.subject.heads import take_heads
+from rnncheck.pipeline.subject.introspect import CannotStep, make_subject
+from rnncheck.pipeline.subject.subject import Subject, cast
 from rnncheck.pipeline.workload import CannotRun
 from rnncheck.pipeline.workload import accuracy as judging
 from rnncheck.pipeline.workload.calls import (

@@ -1,0 +1,1 @@
+"""Asking rules: which, how, and what becomes of their outcomes."""

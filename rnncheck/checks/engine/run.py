@@ -1,0 +1,103 @@
+"""Running rules one by one: each ends in a result, whatever happens inside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.errors import Place, StageError
+from rnncheck.pipeline.guard.timeout import time_limit
+from rnncheck.pipeline.guard.user_frames import describe
+from rnncheck.results.events import CheckFinished, CheckStarted, Event
+from rnncheck.results.model import CheckResult, Finding, Outcome, Stage
+
+
+def run_rules(rules: Iterable[Rule], evidence: Evidence) -> Iterator[Event]:
+    """Events of all rules in order; a rule that crashes is an error outcome and the next one runs."""
+    for rule in rules:
+        yield CheckStarted(rule.code, rule.name, rule.stage)
+        yield CheckFinished(run_rule(rule, evidence))
+
+
+def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
+    """One rule's outcome. A check that compared nothing is vacuous, never passed."""
+    begin, evidence.rounded = time.perf_counter(), 0.0
+    missing = [stage for stage in rule.needs if not _present(stage, evidence)]
+    outcome, reason, findings = Outcome.SKIPPED, "", tuple[Finding, ...]()
+    severity = rule.severity
+    try:
+        if missing:
+            lacking = evidence.pipeline.lacking
+            raise Skip(lacking.get(missing[0]) or f"the spec has no {missing[0]} stage")
+        limit = evidence.pipeline.spec.verify.timeout
+        with (
+            torch.enable_grad(),
+            time_limit(rule.stage, limit),
+        ):  # a user's generator may leave it off
+            judgement = rule.run(evidence)
+            outcome, reason, findings = conclude(judgement)
+            severity = judgement.severity or severity
+    except Skip as skip:
+        reason = str(skip)
+    except Vacuous as vacuous:
+        outcome, reason = Outcome.VACUOUS, str(vacuous)
+    except StageError as error:
+        outcome, reason = Outcome.ERROR, _said(error.message, error.place, error.frames)
+    except Exception as error:
+        outcome, reason = Outcome.ERROR, _raised(error)
+    if outcome is Outcome.PASSED and evidence.rounded:
+        reason += f"; rounding alone, up to {evidence.rounded:.1g}"
+    seconds = time.perf_counter() - begin
+    return CheckResult(
+        rule.code, rule.name, severity, rule.stage, outcome, reason, seconds, findings
+    )
+
+
+def skip_rules(rules: Iterable[Rule], reason: str) -> Iterator[Event]:
+    """Events of rules that cannot be asked at all."""
+    for rule in rules:
+        yield CheckStarted(rule.code, rule.name, rule.stage)
+        yield CheckFinished(
+            CheckResult(rule.code, rule.name, rule.severity, rule.stage, Outcome.SKIPPED, reason)
+        )
+
+
+def _raised(error: Exception) -> str:
+    """Whose exception it is: the user's pipeline raised where their frames are on the stack."""
+    trouble = describe(error)
+    if trouble.place is None:
+        return f"the check itself crashed: {first_line(error)}"
+    return _said(f"the pipeline raised {trouble.message}", trouble.place, trouble.frames)
+
+
+def _said(message: str, place: Place | None, frames: str) -> str:
+    where = f" ({place})" if place is not None else ""
+    return "\n".join(part for part in (f"{message}{where}", frames) if part)
+
+
+def conclude(judgement: Judgement) -> tuple[Outcome, str, tuple[Finding, ...]]:
+    """Outcome, reason and findings of a judgement."""
+    if judgement.findings:
+        return Outcome.FAILED, judgement.note, judgement.findings
+    if judgement.compared == 0:
+        return Outcome.VACUOUS, judgement.note or "there was nothing to compare", ()
+    return Outcome.PASSED, judgement.note, ()
+
+
+def _present(stage: Stage, evidence: Evidence) -> bool:
+    if stage in evidence.pipeline.lacking:
+        return False
+    if stage is Stage.COLLECT:
+        return evidence.pipeline.spec.collect is not None or bool(evidence.pipeline.batches)
+    if stage is Stage.REPLAY:
+        spec = evidence.pipeline.spec
+        return spec.replay is not None or spec.batch is not None
+    if stage is Stage.ADVANTAGE:
+        return evidence.pipeline.spec.advantage is not None
+    if stage is Stage.LOSS:
+        return evidence.pipeline.spec.loss is not None
+    return stage in (Stage.ENV, Stage.POLICY) or getattr(evidence.pipeline, str(stage)) is not None

@@ -1,0 +1,1 @@
+"""What several families of checks measure."""

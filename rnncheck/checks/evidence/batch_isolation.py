@@ -1,0 +1,136 @@
+"""Does a change in one segment of a training batch change what a function of the batch gives for another?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.rule import Skip
+from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
+from rnncheck.pipeline.instruments.memoryless import Forgetful
+from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.subject.subject import next_key
+
+GRADIENT = 1e-6  # of the largest gradient: rounding of a sum over the batch
+
+
+@dataclass(frozen=True)
+class Leak:
+    """One per-step quantity that changed where nothing was changed."""
+
+    name: str
+    difference: Difference
+    count: int
+    of: int
+
+
+def segments_of(sample: Sample) -> Tensor:
+    """Numbers of the segments as the batch means them: begun by a mark or by a step out of time."""
+    begins = sample.marked | (sample.known & ~sample.follows)
+    return begins.long().cumsum(1) - 1
+
+
+def through_rows(segments: Tensor) -> Tensor:
+    """Numbers that go on from row to row, so that the last segment of a row and the first of the next are neighbours:
+    what flattens the rows joins these two."""
+    first, last = segments.amin(1, keepdim=True), segments.amax(1, keepdim=True)
+    count = last - first + 1
+    return segments - first + count.cumsum(0) - count
+
+
+def observed(evidence: Evidence, sample: Sample) -> list[Key]:
+    """What policy and critic observe, at the step and at the next one."""
+    subjects = [evidence.policy] + ([evidence.critic] if evidence.critic is not None else [])
+    found: dict[Key, None] = {}
+    for subject in subjects:
+        written = set(evidence.policy.writes) if subject is not evidence.policy else set[Key]()
+        inputs = subject.inputs_of(sample.rows)
+        for key in subject.changeable_inputs(inputs):
+            if key in subject.reads and key not in written:
+                found[key] = None
+                if next_key(key) in tensor_keys(sample.rows):
+                    found[next_key(key)] = None
+    return list(found)
+
+
+Elements = Callable[[TensorDictBase], dict[str, Tensor]]
+
+
+def without_memory(elements: Elements) -> Elements:
+    """``elements`` of a twin without memory, even where the marks are dropped on their way to the network."""
+
+    def twin(td: TensorDictBase) -> dict[str, Tensor]:
+        try:
+            with Forgetful():
+                return elements(td)
+        except Skip:  # a module that takes no rows of one step: the batch's marks alone have to do
+            return elements(td)
+
+    return twin
+
+
+def leaks(
+    evidence: Evidence, sample: Sample, elements: Elements, *, tolerance: float = 0.0
+) -> tuple[list[Leak], bool]:
+    """Quantities of untouched segments that change with the others; and whether anything changed at all."""
+    base, keys = elements(sample.td), observed(evidence, sample)
+    again = elements(sample.td)
+    segments = through_rows(segments_of(sample))
+    found: dict[str, Leak] = {}
+    alive = False
+    for parity in (0, 1):
+        touched = (segments % 2 == parity) & sample.valid
+        after = elements(changed_batch(sample, touched, keys))
+        for name, old in base.items():
+            new = after.get(name)
+            stable = name in again and not bool(bits_differ(old, again[name]).any())
+            if new is None or new.shape != old.shape or not stable:
+                continue
+            alive = alive or bool(bits_differ(old, new)[touched].any())
+            leak = _leak(name, old, new, ~touched & sample.valid, tolerance)
+            if leak is not None and name not in found:
+                found[name] = leak
+    return list(found.values()), alive
+
+
+def _leak(name: str, old: Tensor, new: Tensor, watch: Tensor, tolerance: float) -> Leak | None:
+    wide = watch.reshape(*watch.shape, *([1] * (old.ndim - 2)))
+    differ = bits_differ(old, new) & wide
+    gaps = torch.where(differ, gap(new, old).clamp_min(1e-300), 0.0)
+    limit = tolerance * float(old.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+    difference = locate(gaps, limit, old)
+    if difference is None:
+        return None
+    steps = (gaps > limit).flatten(2).any(-1) if gaps.ndim > 2 else gaps > limit
+    return Leak(name, difference, int(steps.sum()), int(watch.sum()))
+
+
+def input_gradients(
+    evidence: Evidence,
+    sample: Sample,
+    td: TensorDictBase,
+    total: Callable[[TensorDictBase], Tensor],
+) -> dict[str, Tensor]:
+    """Gradients of ``total`` at the observed float inputs, ``[rows, steps, ...]``."""
+    batch = td.copy()
+    keys = [k for k in observed(evidence, sample) if batch.get(k).is_floating_point()]
+    leaves = [batch.get(key).detach().clone().requires_grad_() for key in keys]
+    for key, leaf in zip(keys, leaves, strict=True):
+        batch.set(key, leaf)
+    value = total(batch)
+    if not value.requires_grad:
+        return {}
+    grads = torch.autograd.grad(value, leaves, allow_unused=True)
+    shape = sample.rows.shape
+    return {
+        "gradient at " + ".".join(key): grad.reshape(*shape, *grad.shape[td.batch_dims :])
+        for key, grad in zip(keys, grads, strict=True)
+        if grad is not None
+    }

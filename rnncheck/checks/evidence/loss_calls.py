@@ -1,0 +1,160 @@
+"""Calling the user's loss on a training batch, and on changed copies of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.training_batches import Sample, samples
+from rnncheck.checks.rule import Skip
+from rnncheck.numerics.perturb import changeable, perturbed
+from rnncheck.pipeline.instruments.call_loss import total_of
+from rnncheck.pipeline.instruments.value_targets import Targets, unreduced
+from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.subject.modes import SEED, measuring
+from rnncheck.results.model import Stage
+
+UNREAD = ("rnncheck", "collector")  # bookkeeping that no loss reads
+
+
+@dataclass
+class LossRun:
+    """What one call of the loss gave; per-element entries are ``[rows, steps, ...]``."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+    elements: dict[str, Tensor] = field(default_factory=dict)
+    before: TensorDictBase | None = None
+    after: TensorDictBase | None = None
+
+
+Loss = Callable[[TensorDictBase], Any]
+
+
+def loss_of(evidence: Evidence) -> Loss:
+    """The loss. Skip where the spec has none or it failed to build."""
+    loss: Loss | None = evidence.pipeline.loss
+    if loss is None:
+        failure = evidence.pipeline.failures.get(Stage.LOSS)
+        raise Skip(
+            f"the loss stage failed ({failure.message})" if failure else evidence.absent(Stage.LOSS)
+        )
+    return loss
+
+
+def copied(loss: Loss) -> Loss:
+    """A copy of the loss where one can be made, so that no call changes another."""
+    try:
+        return copy.deepcopy(loss)
+    except Exception:  # functional losses and closures are called as they are
+        return loss
+
+
+def run_loss(
+    evidence: Evidence,
+    sample: Sample,
+    td: TensorDictBase | None = None,
+    *,
+    loss: Loss | None = None,
+    per_element: bool = True,
+    seed: int = SEED,
+) -> LossRun:
+    """Call the loss on ``td`` (default: the training batch itself), seeded, in the ambient mode.
+
+    ``elements`` are the entries that it writes for every step, the targets that its value estimator computes, and
+    its unreduced form where it has one. Raises Skip where the loss raises.
+    """
+    network = copied(loss_of(evidence)) if loss is None else loss
+    before = sample.td if td is None else td
+    batch = before.clone()  # a loss may write in place
+    try:
+        with ambient(seed), Targets(network) as targets, unreduced(network, per_element) as parted:
+            total, parts = total_of(network(batch))
+    except Exception as error:
+        raise Skip(f"the loss raises on the training batch ({first_line(error)})") from error
+    run = LossRun(total, parts, before=before, after=batch)
+    shape = sample.rows.shape
+    for key in tensor_keys(batch):
+        if key not in before.keys(include_nested=True) or _rewritten(before, batch, key):
+            _add(run.elements, "written " + ".".join(key), batch.get(key), shape)
+    for name, value in targets.seen.items():
+        _add(run.elements, name, value, shape)
+    for name, value in (parts if parted() else {}).items():
+        _add(run.elements, name, value, shape)
+    return run
+
+
+def ambient(seed: int = SEED) -> AbstractContextManager[None]:
+    """Seeded, with gradients, exploring as while training, in no recurrent mode of ours."""
+    return measuring(recurrent=None, explore=True, grad=True, seed=seed)
+
+
+def _rewritten(before: TensorDictBase, after: TensorDictBase, key: Key) -> bool:
+    old, new = before.get(key), after.get(key)
+    return old.shape != new.shape or not torch.equal(old.nan_to_num(), new.nan_to_num())
+
+
+def _add(elements: dict[str, Tensor], name: str, value: Tensor, shape: torch.Size) -> None:
+    """Keep ``value`` as ``[rows, steps, ...]`` if it has one entry per step."""
+    steps = shape.numel()
+    if value.numel() % steps or value.ndim == 0:
+        return
+    for lead in (shape, torch.Size([steps])):
+        if value.shape[: len(lead)] == lead:
+            elements[name] = value.detach().reshape(*shape, *value.shape[len(lead) :])
+            return
+    if value.numel() == steps:
+        elements[name] = value.detach().reshape(shape)
+
+
+def float_inputs(td: TensorDictBase, *, root: bool, following: bool) -> list[Key]:
+    """Float entries that a loss may read: of the step itself, and of the step after it."""
+    keys = [key for key in tensor_keys(td) if key[0] not in UNREAD]
+    dense = [key for key in keys if td.get(key).is_floating_point()]
+    return [key for key in dense if (following if key[0] == "next" else root)]
+
+
+def changed_batch(
+    sample: Sample, mask: Tensor, keys: Iterable[Key], *, seed: int = 3
+) -> TensorDictBase:
+    """The training batch with other values of ``keys`` at ``mask`` ``[rows, steps]``."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = sample.rows.clone()
+    for key in keys:
+        value = rows.get(key)
+        if changeable(value):
+            rows.set(key, perturbed(value, mask, generator))
+    return rows.reshape(sample.td.shape)
+
+
+def memoryless(sample: Sample, td: TensorDictBase) -> TensorDictBase:
+    """The batch for the memoryless twin: every step, and every next step, begins a trajectory."""
+    twin = td.clone()
+    for key in tensor_keys(twin):
+        if key[-1] == "is_init":
+            twin.set(key, torch.ones_like(twin.get(key)))
+    for key in sample.steps.recording.subject.flags:
+        if key in tensor_keys(twin):
+            twin.set(("next", *key), torch.ones_like(twin.get(key)))
+    return twin
+
+
+def parameters_of(loss: Loss) -> list[tuple[str, nn.Parameter]]:
+    """Named parameters of the loss that are trained."""
+    if not isinstance(loss, nn.Module):
+        return []
+    return [(name, p) for name, p in loss.named_parameters() if p.requires_grad]
+
+
+def each_sample(evidence: Evidence) -> list[tuple[int, Sample]]:
+    """The training batches that the loss checks look at."""
+    found = list(enumerate(samples(evidence)))
+    return found if evidence.thorough else found[:2]

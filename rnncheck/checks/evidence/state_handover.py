@@ -1,0 +1,119 @@
+"""How the recorded state is handed from step to step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+
+from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
+from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.recording.recording import Joint, Rows
+from rnncheck.pipeline.subject.subject import next_key, unroll
+
+SAMPLED = 32  # steps per batch whose next state is computed again
+
+
+@dataclass(frozen=True)
+class Break:
+    """Where a stored state is not the one handed on; ``count`` of ``of`` joints are broken."""
+
+    key: Key
+    batch: int
+    difference: Difference
+    count: int
+    of: int
+
+
+def joints(evidence: Evidence) -> tuple[list[Break], int]:
+    """Broken joints between neighbouring steps of every batch, and how many joints there are."""
+    return evidence.once("joints", lambda: _joints(evidence))
+
+
+def _joints(evidence: Evidence) -> tuple[list[Break], int]:
+    breaks, count = list[Break](), 0
+    if evidence.recording.skips:
+        return [], 0
+    for number, rows in enumerate(evidence.recording.batches):
+        inside = (rows.joints[:, 1:] == Joint.CONTINUES) & rows.valid[:, 1:]
+        for key in evidence.policy.carry:
+            pair = handed_on(rows, key)
+            if pair is None or not bool(inside.any()):
+                continue
+            count += int(inside.sum())
+            found = broken(key, number, pair, inside)
+            breaks += [found] if found else []
+    return breaks, count
+
+
+def next_states(rows: Rows, key: Key) -> Tensor | None:
+    """The recorded next states ``[rows, steps, ...]``; None where they were not written.
+
+    ``compact_obs`` leaves an unwritten buffer of zeros there while the root states are right.
+    """
+    after: Tensor | None = rows.data.get(next_key(key), None)
+    here: Tensor | None = rows.data.get(key, None)
+    unwritten = after is not None and not bool((after != 0).any())
+    if unwritten and here is not None and bool((here != 0).any()):
+        return None
+    return after
+
+
+def handed_on(rows: Rows, key: Key) -> tuple[Tensor, Tensor] | None:
+    """The next states and the states that should equal them, ``[rows, steps - 1, ...]``."""
+    after, here = next_states(rows, key), rows.data.get(key, None)
+    if after is None or here is None or after.shape != here.shape:
+        return None
+    return after[:, :-1], here[:, 1:]
+
+
+def broken(key: Key, number: int, pair: tuple[Tensor, Tensor], inside: Tensor) -> Break | None:
+    """The break of one key in one batch, if there is one."""
+    after, here = pair
+    wide = inside.reshape(*inside.shape, *([1] * (here.ndim - 2)))
+    differ = bits_differ(here, after.to(here.dtype)) & wide
+    if not bool(differ.any()):
+        return None
+    gaps = torch.where(differ, gap(here, after).clamp_min(1e-300), 0.0)
+    difference = locate(gaps, 0.0, after)
+    assert difference is not None
+    count = int(differ.flatten(2).any(-1).sum())
+    return Break(key, number, difference, count, int(inside.sum()))
+
+
+def overwritten(evidence: Evidence) -> tuple[Mismatch, int] | None:
+    """A recorded next state that is not what the module writes at that step, and its batch.
+
+    The rows are run together, as they were acted on.
+    """
+    subject, noisy = evidence.policy, evidence.noisy(evidence.policy, explore=True)
+    keys = [next_key(key) for key in subject.carry if next_key(key) not in noisy]
+    for number, rows in enumerate(evidence.recording.batches):
+        written = all(next_states(rows, key) is not None for key in subject.carry)
+        stored = all(rows.data.get(key, None) is not None for key in subject.carry)
+        if rows.random or not keys or not stored or not written:
+            continue
+        if rows.data.shape[0] == evidence.env.rows:
+            own = written_again(evidence, rows)
+            steps = rows.data[:, :SAMPLED].select(*keys)
+            found = mismatches(steps, own, None, keys, rows.valid[:, :SAMPLED])
+            if found:
+                return found[0], number
+    return None
+
+
+def written_again(evidence: Evidence, rows: Rows) -> TensorDict:
+    """What the module writes from the first recorded steps, each from its stored state and flag."""
+    subject, outputs = evidence.policy, list[TensorDict]()
+    flag = evidence.recording.flag(rows)
+    for t in range(min(SAMPLED, rows.data.shape[1])):
+        step = rows.data[:, t : t + 1]
+        starts = torch.zeros(step.shape, dtype=torch.bool) if flag is None else flag[:, t : t + 1]
+        state = {key: step.get(key)[:, 0] for key in subject.carry}
+        inputs = subject.inputs_of(step)
+        outputs.append(unroll(subject, inputs, starts, state, state, keep=subject.carry)[:, 0])
+    return TensorDict.stack(outputs, 1)

@@ -1,0 +1,266 @@
+"""The training batches as evidence: every step traced back to the step that was collected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.trajectory_replay import Replayed, replayed
+from rnncheck.checks.rule import Skip
+from rnncheck.numerics.difference import bits_differ, gap
+from rnncheck.numerics.tolerance import SLACK, epsilon
+from rnncheck.pipeline.keys import STEP, Key, tensor_keys
+from rnncheck.pipeline.recording.recording import MASK, Joint, Recording
+from rnncheck.pipeline.subject.subject import next_key
+from rnncheck.results.model import Stage
+
+MASKS = (MASK, ("mask",), ("valid",), ("padding_mask",), ("validity_mask",))
+
+
+@dataclass
+class Steps:
+    """The collected steps by number: batch-major, then row, then time."""
+
+    recording: Recording
+
+    @cached_property
+    def places(self) -> list[tuple[int, int, int]]:
+        """Batch, row and time of each number."""
+        return [
+            (number, row, step)
+            for number, rows in enumerate(self.recording.batches)
+            for row in range(rows.valid.shape[0])
+            for step in range(rows.valid.shape[1])
+        ]
+
+    @cached_property
+    def numbers(self) -> dict[tuple[int, int, int], int]:
+        """The number of each batch, row and time."""
+        return {place: number for number, place in enumerate(self.places)}
+
+    @cached_property
+    def successor(self) -> Tensor:
+        """The number of the step that follows in the same trajectory, -1 where there is none."""
+        found = torch.full((len(self.places),), -1)
+        for number, (batch, row, step) in enumerate(self.places):
+            rows = self.recording.batches[batch]
+            before = rows.where_before[row] if step == 0 else (batch, row, step - 1)
+            if before is not None and rows.joints[row, step] == Joint.CONTINUES:
+                found[self.numbers[before]] = number
+        return found
+
+    def column(self, key: Key) -> Tensor | None:
+        """The recorded entry of every step, ``[steps, ...]``; None where it was not recorded throughout."""
+        parts = [rows.data.get(key, None) for rows in self.recording.batches]
+        if any(part is None for part in parts):
+            return None
+        flat = [part.flatten(0, 1) for part in parts if part is not None]
+        same = {tuple(part.shape[1:]) for part in flat}
+        return torch.cat(flat) if len(same) == 1 else None
+
+
+@dataclass
+class Sample:
+    """One training batch as rows ``[rows, steps]``; ``ids`` are numbers of collected steps, -1 where unknown."""
+
+    td: TensorDictBase  # as the loss gets it
+    rows: TensorDictBase
+    ids: Tensor
+    valid: Tensor
+    masked: bool  # a mask says which steps are padding
+    flag: Tensor | None
+    steps: Steps
+
+    @property
+    def follows(self) -> Tensor:
+        """``[rows, steps]``: the step is the successor in time of its left neighbour."""
+        result = torch.zeros_like(self.valid)
+        left, right = self.ids[:, :-1], self.ids[:, 1:]
+        known = (left >= 0) & (right >= 0)
+        result[:, 1:] = known & (self.steps.successor[left.clamp_min(0)] == right)
+        return result
+
+    @property
+    def known(self) -> Tensor:
+        """Steps that were traced back."""
+        return (self.ids >= 0) & self.valid
+
+    @property
+    def segments(self) -> Tensor:
+        """Number of the true stretch of time that each step belongs to, ``[rows, steps]``."""
+        return (~self.follows).long().cumsum(1) - 1
+
+    @property
+    def marked(self) -> Tensor:
+        """Steps at which a module that reads the flag starts anew: flagged, or the first of a row."""
+        first = torch.zeros_like(self.valid)
+        first[:, 0] = True
+        return first if self.flag is None else first | self.flag
+
+    def trajectory_start(self) -> Tensor:
+        """``[rows, steps]``: the collected step is the first of its trajectory."""
+        begins = torch.zeros(len(self.steps.places), dtype=torch.bool)
+        for number, (batch, row, step) in enumerate(self.steps.places):
+            joint = self.steps.recording.batches[batch].joints[row, step]
+            begins[number] = joint in (Joint.AFTER_DONE, Joint.BEGINS)
+        return begins[self.ids.clamp_min(0)] & self.known
+
+
+def collected(evidence: Evidence) -> Steps:
+    """The collected steps by number."""
+    return evidence.once("steps", lambda: Steps(evidence.recording))
+
+
+def samples(evidence: Evidence) -> list[Sample]:
+    """The training batches that the loss gets. Skip where the spec makes none."""
+    return evidence.once("samples", lambda: _samples(evidence))
+
+
+def _samples(evidence: Evidence) -> list[Sample]:
+    pipeline = evidence.pipeline
+    for stage in (Stage.REPLAY, Stage.ADVANTAGE):
+        failure = pipeline.failures.get(stage)
+        if failure is not None and not pipeline.samples:
+            raise Skip(f"the {stage} stage failed ({failure.message})")
+    if not pipeline.samples:
+        failed = next(iter(pipeline.failures), None)
+        raise Skip(
+            f"no training batch was made: the {failed} stage failed"
+            if failed
+            else "the spec makes no training batch"
+        )
+    return [make_sample(evidence, td) for td in pipeline.samples if td.batch_dims > 0]
+
+
+def make_sample(evidence: Evidence, td: TensorDictBase) -> Sample:
+    """One training batch, its steps traced back by their number or by what was observed."""
+    steps = collected(evidence)
+    rows = td.reshape(-1, td.shape[-1])
+    shape = torch.Size(rows.shape)
+    mask, masked = _mask(rows, shape)
+    ids = _ids(rows, shape, steps)
+    flags = [rows.get(key, None) for key in evidence.policy.flags]
+    found = [flag.reshape(*shape, -1).any(-1) for flag in flags if flag is not None]
+    flag = torch.stack(found).any(0) if found else None
+    return Sample(td, rows, torch.where(mask, ids, -1), mask, masked, flag, steps)
+
+
+def _mask(rows: TensorDictBase, shape: torch.Size) -> tuple[Tensor, bool]:
+    for key in MASKS:
+        mask = rows.get(key, None)
+        if isinstance(mask, Tensor) and mask.numel() == shape.numel():
+            return mask.reshape(shape).bool(), not bool(mask.all())
+    return torch.ones(shape, dtype=torch.bool), False
+
+
+def _ids(rows: TensorDictBase, shape: torch.Size, steps: Steps) -> Tensor:
+    """The tag where it was kept; elsewhere steps are recognised by their steady entries."""
+    tag: Tensor | None = rows.get(STEP, None)
+    if tag is not None and tag.numel() == shape.numel():
+        return tag.reshape(shape).long() - 1
+    return _recognised(rows, shape, steps)
+
+
+def _recognised(rows: TensorDictBase, shape: torch.Size, steps: Steps) -> Tensor:
+    keys = [key for key in steps.recording.steady if key in tensor_keys(rows)]
+    known = {key: steps.column(key) for key in keys}
+    keys = [key for key in keys if known[key] is not None]
+    ids = torch.full(shape, -1)
+    if not keys:
+        return ids
+    table: dict[bytes, int] = {}
+    for number in range(len(steps.places)):
+        table.setdefault(_fingerprint([known[k][number] for k in keys]), number)  # type: ignore[index]
+    for row in range(shape[0]):
+        for t in range(shape[1]):
+            ids[row, t] = table.get(_fingerprint([rows.get(k)[row, t] for k in keys]), -1)
+    return ids
+
+
+def _fingerprint(values: list[Tensor]) -> bytes:
+    return b"".join(value.detach().cpu().contiguous().numpy().tobytes() for value in values)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Sequential outputs by step number, ``[steps, ...]``; ``has`` says for which steps they are known."""
+
+    outputs: dict[Key, Tensor]
+    has: Tensor
+
+
+def truth(evidence: Evidence) -> Truth:
+    """What the isolated replay gives at every collected step of the policy."""
+    return evidence.once("truth", lambda: _truth(evidence))
+
+
+def _truth(evidence: Evidence) -> Truth:
+    steps = collected(evidence)
+    has = torch.zeros(len(steps.places), dtype=torch.bool)
+    outputs: dict[Key, Tensor] = {}
+    for item in replayed(evidence):
+        numbers = _numbers(steps, item)
+        has[numbers] = True
+        for key in tensor_keys(item.truth):
+            value = item.truth.get(key)[0]
+            if key not in outputs:
+                outputs[key] = torch.zeros(len(steps.places), *value.shape[1:], dtype=value.dtype)
+            outputs[key][numbers] = value
+    if not bool(has.any()):
+        raise Skip("no collected trajectory could be replayed")
+    return Truth(outputs, has)
+
+
+def _numbers(steps: Steps, item: Replayed) -> Tensor:
+    found = [
+        steps.numbers[(s.batch, s.row, t)]
+        for s in item.trajectory.stretches
+        for t in range(s.begin, s.end)
+    ]
+    return torch.tensor(found[: item.truth.shape[1]])
+
+
+def true_state(evidence: Evidence, key: Key) -> tuple[Tensor, Tensor]:
+    """The true state before every collected step ``[steps, ...]`` and where it is known."""
+    steps, known = collected(evidence), truth(evidence)
+    after = known.outputs.get(next_key(key))
+    if after is None:
+        raise Skip("the policy's next state is not known")
+    state, has = torch.zeros_like(after), torch.zeros_like(known.has)
+    follows = steps.successor >= 0
+    target = steps.successor[follows]
+    state[target] = after[follows]
+    has[target] = known.has[follows]
+    for item in replayed(evidence):
+        first = _numbers(steps, item)[0]
+        state[first] = item.state[key][0]
+        has[first] = True
+    return state, has
+
+
+def same_values(left: Tensor, right: Tensor) -> Tensor:
+    """Per leading element: equal to the bit after a cast to the narrower left dtype."""
+    differ = bits_differ(left, right.to(left.dtype))
+    return ~differ.flatten(1).any(-1) if differ.ndim > 1 else ~differ
+
+
+def stale(sample: Sample, starts: Tensor, stored: Tensor, recorded: Tensor) -> Tensor:
+    """``starts`` ``[rows, steps]`` whose stored state is another one than was collected there.
+
+    A state that was computed anew, in another order of summation, differs by rounding and is the same state.
+    """
+    if stored.shape[2:] != recorded.shape[1:]:
+        return starts
+    wrong, here = starts.clone(), starts.nonzero()
+    values, want = stored[here[:, 0], here[:, 1]], recorded[sample.ids[starts]]
+    differ = ~same_values(values, want)
+    if values.is_floating_point() and bool(differ.any()):
+        rounding = SLACK * epsilon(values.dtype) * float(want.double().abs().nan_to_num().max())
+        differ &= ~(gap(values, want).flatten(1).amax(-1) <= rounding)
+    wrong[here[:, 0], here[:, 1]] = differ
+    return wrong

@@ -1,0 +1,186 @@
+"""What the value estimator writes, and what the critic says along the true trajectories."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.loss_calls import ambient
+from rnncheck.checks.evidence.training_batches import Sample, collected, make_sample
+from rnncheck.checks.rule import Skip
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.build.advantage import estimate
+from rnncheck.pipeline.keys import Key, as_key, dotted, tensor_keys
+from rnncheck.pipeline.recording.recording import Joint
+from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
+from rnncheck.results.model import Stage
+
+VALUE = "state_value"
+SHIFTED = (
+    "shifted_valid"  # GAE(shifted=True): false where ends inside a row pushed steps out of the pass
+)
+
+
+def estimator_of(evidence: Evidence) -> Any:
+    """The estimator. Skip where the spec has none, or it raised."""
+    pipeline = evidence.pipeline
+    failure = pipeline.failures.get(Stage.ADVANTAGE)
+    if failure is not None:
+        raise Skip("the estimator raises (VL605)")
+    if pipeline.estimator is None:
+        raise Skip(evidence.absent(Stage.ADVANTAGE))
+    return pipeline.estimator
+
+
+def batches(evidence: Evidence) -> list[Sample]:
+    """The batches that the estimator is run on, before it: collected ones, or training batches (``on: sample``)."""
+    return evidence.once("estimator's batches", lambda: _batches(evidence))
+
+
+def _batches(evidence: Evidence) -> list[Sample]:
+    pipeline, spec = evidence.pipeline, evidence.pipeline.spec.advantage
+    source = pipeline.estimated if spec is None or spec.on == "collect" else pipeline.samples
+    if not source:
+        raise Skip("the estimator was not run on any batch")
+    return [make_sample(evidence, td) for td in (source if evidence.thorough else source[:2])]
+
+
+def estimated(evidence: Evidence, td: TensorDictBase) -> dict[str, Tensor]:
+    """What the estimator writes on ``td``: ``[*batch, ...]`` by key. Skip where it raises."""
+    spec = evidence.pipeline.spec.advantage
+    estimator = _copied(estimator_of(evidence))
+    if spec is None:
+        raise Skip("the spec has no advantage stage")
+    with ambient(), torch.no_grad():
+        try:
+            out = estimate(spec, estimator, td.clone())
+        except Exception as error:
+            raise Skip(f"the estimator raises ({first_line(error)})") from error
+    before = {key: td.get(key) for key in tensor_keys(td)}
+    found = {}
+    for key in tensor_keys(out):
+        value = out.get(key)
+        old = before.get(key)
+        named = key[-1] in (VALUE, "advantage", "value_target", SHIFTED)
+        if named or old is None or old.shape != value.shape or bool(bits_differ(old, value).any()):
+            found[".".join(key)] = value
+    return found
+
+
+def _copied(estimator: Any) -> Any:
+    try:
+        return copy.deepcopy(estimator)
+    except Exception:  # closures are called as they are
+        return estimator
+
+
+def per_step(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+    """The estimator's outputs of one batch as ``[rows, steps, ...]``, without states that passes leave behind."""
+    carry = {name for k in carried(evidence) for name in (".".join(k), ".".join(next_key(k)))}
+    over = ended(sample, "done")
+    found = {
+        name: value.reshape(*sample.rows.shape, *value.shape[td.batch_dims :])
+        for name, value in estimated(evidence, td).items()
+        if name not in carry and value.shape[: td.batch_dims] == td.shape
+    }
+    valid = found.pop(SHIFTED, None)
+    left_out = torch.zeros_like(over) if valid is None else _left_out(valid, over)
+    return {
+        name: _without(value, left_out | over if name.startswith("next.") else left_out)
+        for name, value in found.items()
+    }
+
+
+def dropped(evidence: Evidence, sample: Sample) -> Tensor:
+    """Steps ``[rows, steps]`` that the estimator itself marks as left out."""
+    valid = estimated(evidence, sample.td).get(SHIFTED)
+    none = torch.zeros_like(sample.valid)
+    return none if valid is None else _left_out(valid, none)
+
+
+def _left_out(valid: Tensor, like: Tensor) -> Tensor:
+    """Steps outside the shifted pass, and the last one inside: TorchRL cuts the row there, whatever its done says."""
+    left_out = ~valid.reshape(*like.shape, -1).any(-1)
+    result = left_out.clone()
+    result[:, :-1] |= left_out[:, 1:]
+    return result
+
+
+def _without(value: Tensor, out: Tensor) -> Tensor:
+    """Entries that have no meaning as zeros: next values of done steps, steps that the estimator leaves out."""
+    wide = out.reshape(*out.shape, *([1] * (value.ndim - 2)))
+    return torch.where(wide, torch.zeros_like(value), value)
+
+
+def carried(evidence: Evidence) -> list[Key]:
+    """Carry keys of policy and critic."""
+    critic = evidence.critic
+    return [*evidence.policy.carry, *(critic.carry if critic is not None else ())]
+
+
+@dataclass(frozen=True)
+class Values:
+    """The critic along the trajectories, by step number: V before the step, and where it is known."""
+
+    value: Tensor
+    has: Tensor
+
+
+def true_values(evidence: Evidence, name: str | Key = VALUE) -> Values:
+    """The critic's (or policy's) value at every collected step, each trajectory replayed alone step by step."""
+    return evidence.once(("true values", name), lambda: _true_values(evidence, name))
+
+
+def _true_values(evidence: Evidence, name: str | Key) -> Values:
+    subject = valuing(evidence, name)
+    steps, recording = collected(evidence), evidence.recording
+    value, has = None, torch.zeros(len(steps.places), dtype=torch.bool)
+    for trajectory in recording.trajectories():
+        if not trajectory.fresh:
+            continue
+        recorded = recording.gather(trajectory)
+        row = trajectory.stretches[0].row % recording.env.rows
+        fresh = {key: state[row : row + 1] for key, state in subject.fresh.items()}
+        starts = torch.zeros(1, recorded.shape[1], dtype=torch.bool)
+        starts[:, 0] = True
+        out = unroll(subject, subject.inputs_of(recorded), starts, fresh, fresh).get(as_key(name))
+        numbers = torch.tensor(
+            [
+                steps.numbers[(s.batch, s.row, t)]
+                for s in trajectory.stretches
+                for t in range(s.begin, s.end)
+            ]
+        )
+        if value is None:
+            value = torch.zeros(len(steps.places), *out.shape[2:], dtype=out.dtype)
+        value[numbers], has[numbers] = out[0], True
+    if value is None:
+        raise Skip("no trajectory was collected from its start")
+    return Values(value, has)
+
+
+def valuing(evidence: Evidence, name: str | Key) -> Subject:
+    """The subject that writes the value ``name``."""
+    for subject in (evidence.critic, evidence.policy):
+        if subject is not None and as_key(name) in subject.writes:
+            return subject
+    raise Skip(f"neither critic nor policy writes {dotted(as_key(name))!r}")
+
+
+def ended(sample: Sample, key: str) -> Tensor:
+    """``[rows, steps]``: the recorded ``("next", key)`` is true."""
+    flag: Tensor | None = sample.rows.get(("next", key), None)
+    if flag is None:
+        return torch.zeros_like(sample.valid)
+    return flag.reshape(*sample.rows.shape, -1).any(-1) & sample.valid
+
+
+def after_done(evidence: Evidence) -> bool:
+    """Whether any collected step follows an episode's end."""
+    return any(bool((rows.joints == Joint.AFTER_DONE).any()) for rows in evidence.recording.batches)

@@ -1,0 +1,98 @@
+"""Recurrent passes inside the value estimator, against the sequential run of the same steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.rule import Skip
+from rnncheck.checks.value.estimates import estimated, true_values
+from rnncheck.numerics.difference import gap
+from rnncheck.pipeline.instruments.module_calls import Inside, Pass
+from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.pipeline.subject.subject import Subject, next_key
+
+
+@dataclass(frozen=True)
+class Inner:
+    """One pass over the batch's steps or their next steps; gaps and the steps that count are ``[rows, steps]``."""
+
+    key: Key
+    following: bool
+    gaps: Tensor
+    mask: Tensor
+    scale: float
+
+    @property
+    def name(self) -> str:
+        """What differs, in a finding."""
+        return dotted(self.key) + (" of the next step" if self.following else "")
+
+
+def inner_passes(evidence: Evidence, sample: Sample) -> list[Inner]:
+    """The estimator's passes of which it is known which steps they ran over and what these give."""
+    with Inside() as inside:
+        estimated(evidence, sample.td)
+    found = (_compared(evidence, sample, one) for one in inside.passes)
+    return [one for one in found if one is not None]
+
+
+def _compared(evidence: Evidence, sample: Sample, one: Pass) -> Inner | None:
+    subject, following = _owner(evidence, one), _following(one, sample.td)
+    if subject is None or following is None or one.output in evidence.noisy(subject):
+        return None
+    try:
+        values = true_values(evidence, one.output)
+    except Skip:
+        return None
+    ids = sample.ids.clamp_min(0)
+    ids = sample.steps.successor[ids] if following else ids
+    mask = sample.known & (ids >= 0) & values.has[ids.clamp_min(0)]
+    want = values.value[ids.clamp_min(0)]
+    if want.numel() != one.y.numel() or not one.y.is_floating_point():
+        return None
+    gaps = gap(one.y.detach().reshape(want.shape), want)
+    gaps = gaps.flatten(2).amax(-1) if gaps.ndim > 2 else gaps
+    return Inner(one.output, following, gaps, mask, max(float(want.abs().max()), 1e-6))
+
+
+def _owner(evidence: Evidence, one: Pass) -> Subject | None:
+    """The network whose carrier this is, or a copy of it with the same weights."""
+    for subject in (evidence.critic, evidence.policy):
+        carriers = () if subject is None else subject.carriers
+        if any(_same_weights(one.module, carrier.module) for carrier in carriers):
+            return subject
+    return None
+
+
+def _same_weights(left: nn.Module, right: nn.Module) -> bool:
+    ours, theirs = list(left.parameters()), list(right.parameters())
+    return len(ours) == len(theirs) and all(
+        a.shape == b.shape and torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def _following(one: Pass, batch: TensorDictBase) -> bool | None:
+    """Whether the pass read what the batch holds under ``next``; None where it read neither that nor the steps."""
+    for key in one.given.keys(True, True):
+        name = key if isinstance(key, tuple) else (key,)
+        value, now, after = (
+            one.given.get(key),
+            batch.get(name, None),
+            batch.get(next_key(name), None),
+        )
+        if not value.is_floating_point():
+            continue
+        here, there = _equal(value, now), _equal(value, after)
+        if here != there:
+            return there
+    return None
+
+
+def _equal(left: Tensor, right: Tensor | None) -> bool:
+    return right is not None and left.shape == right.shape and torch.equal(left, right)

@@ -1,0 +1,93 @@
+"""Value estimators: the spec's, or the user's own, and their run over a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import nn
+from torchrl.modules import set_recurrent_mode
+
+from rnncheck.errors import ComponentError, StageError
+from rnncheck.pipeline.build import components as c
+from rnncheck.pipeline.build.factories import call_factory, wrong_type
+from rnncheck.pipeline.guard.calling import running
+from rnncheck.pipeline.build.nested import Offered, build_nested, critic_of
+from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.spec.model import AdvantageSpec, Spec
+
+CALLABLE = "a value estimator, or any callable that takes a tensordict"
+NETWORKS = ("value_network", "actor_network")
+
+
+def build_estimator(
+    spec: Spec, component: AdvantageSpec, offered: Offered, device: torch.device
+) -> Any:
+    """The estimator that ``use`` names (``TD0`` stands for ``TD0Estimator``), or the factory's."""
+    if component.factory is not None:
+        made = call_factory(spec, component, offered)
+        if callable(made) and not isinstance(made, type):
+            return made
+        raise wrong_type(spec, component, made, CALLABLE)
+    target = _class_of(spec, component)
+    args = convert_arguments(spec, component, lambda inner: build_nested(spec, inner, offered))
+    wired = _networks(spec, component, target, offered)
+    if device.type != "cpu" and "device" in c.accepts(target).names:
+        wired["device"] = device
+    c.check_arguments(spec, component, target, component.args, provided=wired)
+    made = c.construct(spec, component, target, {**wired, **args})
+    c.set_keys(spec, component, component.keys, made)
+    return made.to(device)
+
+
+def _class_of(spec: Spec, component: AdvantageSpec) -> type:
+    name, at = component.use or "", (*component.at, "use")
+    known = c.class_names(c.ESTIMATOR)
+    return c.find_class(spec, name if name in known else _full(name, known), c.ESTIMATOR, at)
+
+
+def _full(name: str, known: list[str]) -> str:
+    return f"{name}Estimator" if f"{name}Estimator" in known else name
+
+
+def _networks(
+    spec: Spec, component: AdvantageSpec, target: type, offered: Offered
+) -> dict[str, Any]:
+    """The critic and the policy under the names that the estimator's class gives them."""
+    taken = [name for name in NETWORKS if name in c.accepts(target).names]
+    makers = {"value_network": lambda: _value_network(spec, component, offered)}
+    makers["actor_network"] = offered["policy"]
+    return {name: makers[name]() for name in taken if name not in component.args}
+
+
+def _value_network(spec: Spec, component: AdvantageSpec, offered: Offered) -> nn.Module:
+    network = critic_of(offered)
+    if network is None:
+        raise ComponentError(
+            f"{component.use} needs a value network, and the spec has no critic",
+            place=spec.locate(component.at),
+            hint="add a `critic` section, or let the policy write 'state_value'",
+        )
+    return network
+
+
+def estimate(
+    component: AdvantageSpec, estimator: Callable[[TensorDictBase], Any], td: TensorDictBase
+) -> TensorDictBase:
+    """What the estimator makes of a copy of ``td``.
+
+    An estimator named by ``use`` runs in recurrent mode, as the reference pages do, unless the spec says
+    ``recurrent_mode: false``; a factory's is called as it is.
+    """
+    named = component.use is not None and component.recurrent_mode
+    batch = td.clone()
+    with running("advantage"), set_recurrent_mode(True) if named else nullcontext():
+        result = estimator(batch)
+    result = batch if result is None else result
+    if not isinstance(result, TensorDictBase):
+        kind = type(result).__name__
+        raise StageError("advantage", f"the estimator gave an object of type {kind}, no tensordict")
+    return result.detach()

@@ -1,0 +1,58 @@
+"""More data for a sampler that can draw nothing from what was collected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from tensordict import TensorDictBase
+
+from rnncheck.errors import StageError
+from rnncheck.pipeline.guard.calling import running
+
+FACTOR = 8  # times the batches that the spec asks for, which is where collecting ends
+SCARCE = re.compile(
+    r"sufficient length|empty storage|No logical trajectory|larger (sample )?than (the )?population"
+    r"|not enough (data|steps|trajector|episodes|samples)",
+    re.IGNORECASE,
+)
+
+More = Callable[[], TensorDictBase | None]
+
+
+def is_scarcity(error: StageError) -> bool:
+    """Whether a sampler refused because the buffer holds too little for it."""
+    return error.stage == "replay" and bool(SCARCE.search(error.message))
+
+
+def said(first: int, batches: int) -> str:
+    """The notice of a run that collected more than the spec asks for."""
+    return f"{batches - first} more batches were collected: the sampler could draw nothing from the first {first}"
+
+
+class Stream:
+    """The collector's batches one after the other; taken up again where more of them are wanted."""
+
+    def __init__(
+        self,
+        batches: Iterator[TensorDictBase],
+        limit: int,
+        change: Callable[[TensorDictBase], TensorDictBase],
+    ) -> None:
+        self._batches, self._left, self._change = batches, limit, change
+
+    def __call__(self) -> TensorDictBase | None:
+        """One more batch, or None where the collector ends, fails or the limit is reached."""
+        if self._left <= 0:
+            return None
+        self._left -= 1
+        with suppress(StageError), running("collect"):  # what was collected before is judged
+            batch = next(self._batches, None)
+            if isinstance(batch, TensorDictBase):
+                return self._change(batch.detach().clone())
+        return None
+
+
+def no_more() -> None:
+    """There is no collector that could go on."""

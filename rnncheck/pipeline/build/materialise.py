@@ -1,0 +1,76 @@
+"""A module's first run: its sizes show, its lazy parameters get theirs, its copy is taken."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from tensordict import TensorDictBase
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from rnncheck.pipeline.build.env import INIT_KEY
+from rnncheck.pipeline.subject.introspect import declared_shapes
+from rnncheck.pipeline.keys import declared
+from rnncheck.pipeline.subject.subject import carriers
+
+
+def run_once(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
+    """Run ``module`` on one reset's ``td``, which it fills; statistics and modes stay as they are."""
+    for key in declared(module, "in_keys"):
+        if key[-1] == INIT_KEY and td.get(key, None) is None:
+            td[key] = torch.ones(*td.batch_size, 1, dtype=torch.bool, device=td.device)
+    with _evaluating(module), torch.no_grad():
+        result: TensorDictBase = module(td)
+        return result
+
+
+def run_from_some_state(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
+    """``run_once``; where the env gives no state, or one that the module refuses, from zeros of the module's own size.
+
+    The state that the env gives stays in ``td``: whether it fits is for the checks to say (WR103, WR104).
+    """
+    try:
+        return run_once(module, td)
+    except Exception:
+        shapes = {k: v for one in carriers(module) for k, v in declared_shapes(one).items()}
+        if not shapes:
+            raise
+        states = {key: td.get(key, None) for key in shapes}
+        for key, shape in shapes.items():
+            td.set(key, torch.zeros(*td.batch_size, *shape, device=td.device))
+        try:
+            return run_once(module, td)
+        finally:
+            td.exclude(*shapes, inplace=True)
+            td.update({key: value for key, value in states.items() if value is not None})
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def is_unfinished(module: nn.Module) -> bool:
+    """Whether parameters or buffers still wait for their first input."""
+    return any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers()))
+
+
+def pristine_copy(module: nn.Module, name: str, notices: list[str]) -> nn.Module:
+    """A copy that nothing has run on; the module itself, with a notice, when it cannot be copied."""
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        notices.append(
+            f"the {name} cannot be copied ({type(error).__name__}: {error}): "
+            "what the collector changes in it reaches the checks too"
+        )
+        return module

@@ -1,0 +1,268 @@
+"""The stages behind collection, in the user's order.
+
+collect -> advantage on each collected batch -> replay (extend, sample) and ``batch`` -> loss; ``advantage.on: sample``
+moves the estimator behind the replay and the ``batch`` factory.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.errors import ComponentError, StageError
+from rnncheck.pipeline.build import further
+from rnncheck.pipeline.build import replay as replaying
+from rnncheck.pipeline.build.advantage import build_estimator, estimate
+from rnncheck.pipeline.compat import runs_workers
+from rnncheck.pipeline.build.factories import call_factory, source_of, wrong_type
+from rnncheck.pipeline.build.further import More, no_more
+from rnncheck.pipeline.guard.calling import running
+from rnncheck.pipeline.plant.hooks import Hooks
+from rnncheck.pipeline.build.loss import Kit, MakeNetwork, build_loss, build_updater
+from rnncheck.pipeline.recording.batch_makers import Maker, Noting
+from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.build.nested import Offered
+from rnncheck.pipeline.build.refusals import explained
+from rnncheck.pipeline.build.steps import tag, tagged
+from rnncheck.pipeline.build.stored import contents
+from rnncheck.pipeline.instruments.call_loss import Parts, form_loss
+from rnncheck.results.model import Stage
+from rnncheck.spec.model import Component, LossSpec, ReplaySpec, Spec
+
+COLLECTED, SAMPLED = "collect", "sample"
+
+
+def order_of(spec: Spec) -> tuple[Stage, ...]:
+    """The stages behind collection in the order in which they run."""
+    if spec.advantage is not None and runs_on(spec) == SAMPLED:
+        return Stage.REPLAY, Stage.ADVANTAGE, Stage.LOSS
+    return Stage.ADVANTAGE, Stage.REPLAY, Stage.LOSS
+
+
+def runs_on(spec: Spec) -> str:
+    """Where the estimator runs: a collector that writes into the buffer leaves only the samples."""
+    section = spec.advantage
+    if section is None or not writes_into_replay(spec):
+        return COLLECTED if section is None else section.on
+    if section.on == COLLECTED and "on" in section.model_fields_set:
+        raise ComponentError(
+            "the collector writes straight into the replay buffer, before any estimator",
+            place=spec.locate((*section.at, "on")),
+            accepted="on: sample",
+        )
+    return SAMPLED
+
+
+def writes_into_replay(spec: Spec) -> bool:
+    """Whether ``collect: {replay_buffer: true}`` is said of one of TorchRL's collectors."""
+    collect = spec.collect
+    return collect is not None and collect.args.get("replay_buffer") is True
+
+
+@dataclass
+class Training:
+    """Builds the replay, the estimator and the loss of one pipeline, and runs each once."""
+
+    spec: Spec
+    offered: Offered
+    device: torch.device
+    make_network: MakeNetwork
+    scratch: Path | None = None
+    hooks: Hooks = field(default_factory=Hooks)
+    buffer: Any = None
+    filled: bool = False  # by the collector itself
+    tagged: list[TensorDictBase] = field(default_factory=list)
+    more: More = no_more  # one further batch of the collector, where it can go on
+    told: list[str] = field(default_factory=list)  # what was done beyond the spec's own words
+
+    def replay_buffer(self) -> Any:
+        """The buffer, built when it is first asked for."""
+        section = self.spec.replay
+        if self.buffer is None and section is not None:
+            self.buffer = replaying.build_replay(self.spec, section, self.offered, self._folder())
+            replaying.check_batch_size(self.spec, section, self.buffer)
+        return self.buffer
+
+    def _folder(self) -> Path:
+        if self.scratch is None:
+            self.scratch = Path(tempfile.mkdtemp(prefix="rnncheck-"))
+        return self.scratch / "storage"
+
+    def steps(self, pipeline: Pipeline) -> list[TensorDictBase]:
+        """The collected batches, numbered copies of them."""
+        if not self.tagged:
+            self.tagged = tagged(pipeline.batches)
+        return self.tagged
+
+    def take_over(self, pipeline: Pipeline) -> None:
+        """What the collector wrote into the buffer, numbered there, unless it gave its batches as well."""
+        self.filled = len(self.buffer) > 0
+        if self.filled and not pipeline.batches:
+            by_step = getattr(pipeline.collector, "extend_buffer", True) is False
+            by_turns = runs_workers(pipeline.collector)
+            held = contents(self.buffer, pipeline.random_frames, by_step=by_step, by_turns=by_turns)
+            pipeline.batches.extend(held.batches)
+            pipeline.stored_random = held.random
+
+    # --- stages ------------------------------------------------------------------------------
+
+    def advantage(self, pipeline: Pipeline) -> str:
+        """Build the estimator and run it: on the collected batches or on the samples."""
+        section = self.spec.advantage
+        if section is None:
+            return ""
+        pipeline.sources[Stage.ADVANTAGE] = source_of(self.spec, section)
+        made = build_estimator(self.spec, section, self.offered, self.device)
+        pipeline.estimator = self.hooks.estimator(made)
+        before = runs_on(self.spec) == COLLECTED
+        batches = self.steps(pipeline) if before else pipeline.samples
+        done = [estimate(section, pipeline.estimator, batch) for batch in batches]
+        if before:
+            pipeline.estimated = done
+        else:
+            pipeline.samples = done
+        return f"{section.use or section.factory} on {_counted(len(done), 'batch')}"
+
+    def replay(self, pipeline: Pipeline) -> str:
+        """Fill and sample the replay buffer, let the ``batch`` factory work, or take the batches as they are."""
+        batches = pipeline.estimated or self.steps(pipeline)
+        told = self._through_buffer(pipeline, batches)
+        pipeline.samples = pipeline.samples if self.spec.replay is not None else list(batches)
+        pipeline.samples = [self.hooks.sample(sample) for sample in pipeline.samples]
+        made = self._handmade(pipeline)
+        return ", ".join(filter(None, (told, made)))
+
+    def _through_buffer(self, pipeline: Pipeline, batches: list[TensorDictBase]) -> str:
+        section = self.spec.replay
+        if section is None:
+            return ""
+        pipeline.sources[Stage.REPLAY] = source_of(self.spec, section)
+        pipeline.replay = self.replay_buffer()
+        if not self.filled:
+            self._fill(pipeline, section, batches)
+        with Noting(pipeline.replay) as noted:
+            pipeline.samples = self._drawn(pipeline, section)
+        pipeline.makers.extend(noted.makers())
+        name = type(pipeline.replay).__name__
+        return f"{name}, {len(pipeline.samples)} samples of {list(pipeline.samples[0].shape)}"
+
+    def _drawn(self, pipeline: Pipeline, section: ReplaySpec) -> list[TensorDictBase]:
+        """Samples; where too little was collected for the sampler, more is, as in a training run's first rounds."""
+        first = len(pipeline.batches)
+        while True:
+            try:
+                samples = replaying.draw(section, pipeline.replay)
+                break
+            except StageError as error:
+                batch = self.more() if further.is_scarcity(error) and not self.filled else None
+                if batch is None:
+                    raise explained(error, pipeline.replay, len(pipeline.batches)) from None
+                self._extend(pipeline, section, batch)
+        if len(pipeline.batches) > first:
+            self.told.append(further.said(first, len(pipeline.batches)))
+        return samples
+
+    def _extend(self, pipeline: Pipeline, section: ReplaySpec, batch: TensorDictBase) -> None:
+        """One more collected batch, on the way of those before it."""
+        numbered = tag(batch.clone(), sum(one.numel() for one in pipeline.batches))
+        pipeline.batches.append(batch)
+        self.tagged.append(numbered)
+        estimator = self.spec.advantage
+        if pipeline.estimated and estimator is not None:
+            numbered = estimate(estimator, pipeline.estimator, numbered)
+            pipeline.estimated.append(numbered)
+        self._fill(pipeline, section, [numbered])
+
+    def _fill(self, pipeline: Pipeline, section: ReplaySpec, batches: list[TensorDictBase]) -> None:
+        try:
+            replaying.fill(section, pipeline.replay, batches)
+        except StageError as error:
+            raise explained(error, pipeline.replay) from None
+
+    def _handmade(self, pipeline: Pipeline) -> str:
+        component = self.spec.batch
+        if component is None:
+            return ""
+        pipeline.sources.setdefault(Stage.REPLAY, source_of(self.spec, component))
+        given = pipeline.samples[0].clone()
+        pipeline.makers.append(Maker("batch", given, lambda data: self._made(component, data)))
+        made = [self._made(component, sample.clone()) for sample in pipeline.samples]
+        pipeline.samples = made
+        return f"{_counted(len(made), 'batch')} of {list(made[0].shape)} by {component.factory}"
+
+    def _made(self, component: Component, data: TensorDictBase) -> TensorDictBase:
+        try:
+            batch = call_factory(self.spec, component, {**self.offered, "data": lambda: data})
+        except ComponentError as error:
+            if error.__cause__ is None:
+                raise
+            # what it raises on real data is the stage's outcome, as with a loss
+            said = (error.message, error.place, error.frames)
+            raise StageError("replay", said[0], place=said[1], frames=said[2]) from error.__cause__
+        if not isinstance(batch, TensorDictBase):
+            raise wrong_type(self.spec, component, batch, "a tensordict")
+        return batch.detach()
+
+    def loss(self, pipeline: Pipeline) -> str:
+        """Build the loss and call a copy of it once."""
+        section = self.spec.loss
+        if section is None:
+            return ""
+        pipeline.sources[Stage.LOSS] = source_of(self.spec, section)
+        pipeline.samples = [self.hooks.trained(sample) for sample in pipeline.samples]
+        pipeline.loss = self.hooks.loss(self.make_loss(pipeline, section, {}))
+        if section.target_update is not None:
+            pipeline.updater = build_updater(self.spec, section.target_update, pipeline.loss)
+        told = section.use or str(section.factory)
+        return f"{told}, {self._value(pipeline)}" if pipeline.samples else told
+
+    def make_loss(self, pipeline: Pipeline, section: LossSpec, instead: Offered) -> Any:
+        """The loss; ``instead`` offers other networks than the pipeline's."""
+        offered = {**self.offered, **instead}
+        return build_loss(
+            self.spec, section, Kit(offered, pipeline.env, self.device, self.make_network)
+        )
+
+    def _value(self, pipeline: Pipeline) -> str:
+        """The loss of the first training batch; every batch is tried."""
+        total, parts = self._formed(pipeline, 0)
+        for number in range(1, len(pipeline.samples)):
+            try:
+                self._formed(pipeline, number)
+            except StageError as error:
+                said = f"{error.message} (training batch {number}; the ones before it run)"
+                raise StageError("loss", said, place=error.place, frames=error.frames) from error
+        named = f" ({', '.join(parts)})" if len(parts) > 1 else ""
+        return f"{float(total.detach()):.4g}{named}"
+
+    def _formed(self, pipeline: Pipeline, number: int) -> tuple[Tensor, Parts]:
+        trial = _copied(pipeline.loss)  # some losses adapt themselves with every call
+        with running("loss"), torch.enable_grad():
+            return form_loss(trial, pipeline.samples[number])
+
+    def close(self) -> None:
+        """Stop prefetching and remove what was written."""
+        replaying.close(self.buffer)
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _copied(loss: Callable[[TensorDictBase], Any]) -> Callable[[TensorDictBase], Any]:
+    with suppress(Exception):
+        return copy.deepcopy(loss)
+    return loss
+
+
+def _counted(count: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"

@@ -1,0 +1,1 @@
+"""Running the user's code: its errors, its time, its process settings."""

@@ -1,0 +1,62 @@
+"""Running code that is not ours: no prompts, no exits, no prints on our output, only typed errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+
+from rnncheck.errors import RnncheckError, StageError
+from rnncheck.pipeline.guard.timeout import Expired
+from rnncheck.pipeline.guard.user_frames import describe
+
+OURS = (RnncheckError, KeyboardInterrupt, GeneratorExit, Expired)
+
+
+@contextmanager
+def guarded(convert: Callable[[BaseException], RnncheckError]) -> Iterator[None]:
+    """Turn whatever the body raises, ``sys.exit()`` too, into the error that ``convert`` makes of it."""
+    with _no_terminal():
+        try:
+            yield
+        except OURS:
+            raise
+        except BaseException as error:
+            raise convert(error) from error
+
+
+@contextmanager
+def running(stage: str) -> Iterator[None]:
+    """The user's pipeline runs: what it raises is a StageError with their own frames."""
+
+    def convert(error: BaseException) -> StageError:
+        trouble = describe(error)
+        return StageError(stage, trouble.message, place=trouble.place, frames=trouble.frames)
+
+    with guarded(convert):
+        yield
+
+
+def release(error: BaseException) -> None:
+    """Let go of what the frames of ``error`` hold: a collector that was never finished is to end now, not at exit."""
+    link: BaseException | None = error
+    seen = set[int]()
+    while link is not None and id(link) not in seen:  # `raise error from error` makes a ring
+        seen.add(id(link))
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
+
+
+@contextmanager
+def _no_terminal() -> Iterator[None]:
+    """``input()`` meets an end of file instead of waiting, and prints go to stderr."""
+    before = sys.stdin
+    with Path(os.devnull).open() as nothing, redirect_stdout(sys.stderr):
+        sys.stdin = nothing
+        try:
+            yield
+        finally:
+            sys.stdin = before

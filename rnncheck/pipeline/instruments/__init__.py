@@ -1,0 +1,1 @@
+"""What observes a loss or an estimator at work."""

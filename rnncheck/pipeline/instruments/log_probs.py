@@ -1,0 +1,44 @@
+"""Log-probabilities of recorded actions, as the policy gives them now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensordict import TensorDictBase
+from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDictSequential
+from torch import Tensor
+
+from rnncheck.pipeline.keys import Key, as_key, tensor_keys
+from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.pipeline.subject.subject import Subject
+
+NAMES = ("action_log_prob", "sample_log_prob")
+
+
+def log_prob_key(policy: Any, loss: Any, td: TensorDictBase) -> Key | None:
+    """Where the actions' log-probability was recorded: the policy's key, the loss's, or a usual name."""
+    candidates: list[Any] = []
+    for part in policy.modules() if hasattr(policy, "modules") else []:
+        if isinstance(part, ProbabilisticTensorDictModule):
+            candidates += list(getattr(part, "log_prob_keys", None) or [])
+    candidates.append(getattr(getattr(loss, "tensor_keys", None), "sample_log_prob", None))
+    known = set(tensor_keys(td))
+    for name in [*candidates, *NAMES]:
+        if name is not None and as_key(name) in known:
+            return as_key(name)
+    return None
+
+
+def log_prob_now(subject: Subject, td: TensorDictBase, recorded: Tensor) -> Tensor | None:
+    """The log-probability of the batch's actions in recurrent mode; None where the policy has no distribution."""
+    policy = subject.copy()
+    if not isinstance(policy, ProbabilisticTensorDictSequential):
+        return None
+    batch = td.select(*[key for key in tensor_keys(td) if key[0] != "next"]).copy()
+    with measuring(recurrent=True):
+        result = policy.log_prob(batch)
+    value = result if isinstance(result, Tensor) else None
+    if value is None and isinstance(result, TensorDictBase):
+        found = [result.get(key) for key in tensor_keys(result) if key[-1].endswith("log_prob")]
+        value = found[0] if found else None
+    return value if value is not None and value.numel() == recorded.numel() else None

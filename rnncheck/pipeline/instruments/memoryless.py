@@ -1,0 +1,89 @@
+"""A twin without memory of whatever runs: every carrying module sees each step as a trajectory of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+
+from rnncheck.pipeline.keys import declared
+from rnncheck.pipeline.subject.subject import next_key
+
+FUNCTORCH = torch._C._functorch
+
+
+class Forgetful:
+    """While the context is open, a batch reaches a carrying module as rows of one step, from zeros and marked.
+
+    The hooks are global, so that a network is found wherever a loss keeps it, and whatever the loss did to the marks
+    before. Calls under vmap are left alone.
+    """
+
+    def __init__(self) -> None:
+        self._whole: list[tuple[nn.Module, TensorDictBase | None]] = []
+        self._carries: dict[int, bool] = {}
+
+    def __enter__(self) -> Forgetful:
+        self._handles = [
+            hooks.register_module_forward_pre_hook(self._cut),
+            hooks.register_module_forward_hook(self._joined, always_call=True),
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _innermost(self, module: nn.Module) -> bool:
+        if id(module) not in self._carries:
+            inner = (part for part in module.modules() if part is not module)
+            self._carries[id(module)] = bool(_states(module)) and not any(map(_states, inner))
+        return self._carries[id(module)]
+
+    def _cut(self, module: nn.Module, args: Any) -> Any:
+        if not self._innermost(module):
+            return None
+        td = args[0] if args and isinstance(args[0], TensorDictBase) else None
+        whole = td if td is not None and td.ndim and not under_vmap(td) else None
+        self._whole.append((module, whole))
+        return None if whole is None else (_steps(module, whole), *args[1:])
+
+    def _joined(self, module: nn.Module, args: Any, result: Any) -> Any:
+        if not self._whole or self._whole[-1][0] is not module:
+            return None
+        _, whole = self._whole.pop()
+        if whole is None or not isinstance(result, TensorDictBase):
+            return None
+        for key in declared(module, "out_keys"):
+            value = result.get(key, None)
+            if isinstance(value, Tensor):
+                whole.set(key, value.reshape(*whole.shape, *value.shape[2:]))
+        return whole
+
+
+def _states(module: nn.Module) -> list[Any]:
+    writes = declared(module, "out_keys")
+    return [key for key in declared(module, "in_keys") if next_key(key) in writes]
+
+
+def under_vmap(td: TensorDictBase) -> bool:
+    """Whether the values stand for several at once, so that nothing can be asked of them."""
+    tensors = (value for value in td.values(True, True) if isinstance(value, Tensor))
+    return any(FUNCTORCH.is_batchedtensor(value) for value in tensors)
+
+
+def _steps(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
+    """``[steps, 1]``: what the module reads, with every start flag true and every state zero."""
+    reads = declared(module, "in_keys")
+    steps = td.select(*reads, strict=False).reshape(-1).unsqueeze(-1).copy()
+    for key in _states(module):
+        if steps.get(key, None) is not None:
+            steps.set(key, torch.zeros_like(steps.get(key)))
+    for key in reads:
+        value = steps.get(key, None)
+        if isinstance(value, Tensor) and value.dtype is torch.bool:
+            steps.set(key, torch.ones_like(value))
+    return steps

@@ -1,0 +1,174 @@
+"""Looking inside a loss: what its recurrent modules read and write while it runs, whoever holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+
+from rnncheck.pipeline.keys import Key, declared
+from rnncheck.pipeline.subject.subject import next_key
+
+FUNCTORCH = torch._C._functorch
+State = dict[Key, Tensor]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass of a recurrent module inside a loss: what it is fed and what it gives, as in its batch."""
+
+    module: nn.Module
+    carry: tuple[Key, ...]
+    output: Key
+    x: Tensor
+    y: Tensor
+    given: TensorDictBase  # all that it read
+    shape: torch.Size  # batch shape of the tensordict that it ran on
+    again: Tensor | None = None  # y from the other states
+    probe: Tensor | None = None  # zeros that were added to x: where y's gradient is asked for
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A pass that runs: what it was given, and the input that a probe was added to."""
+
+    module: nn.Module
+    td: TensorDictBase | None
+    given: TensorDictBase | None
+    random: Tensor
+    fed: tuple[Key, Tensor] | None
+    probe: Tensor | None
+
+
+OtherStates = Callable[[int, nn.Module, TensorDictBase], State | None]
+
+
+class Inside:
+    """Notes every pass of a carrying module while the context is open.
+
+    The hooks are global: a network is seen wherever the loss keeps it. Passes under vmap are not noted.
+    ``other`` gets the number of a pass, its module and what it reads; from the states that it gives the module is run
+    once more, on the spot, with the weights and the random numbers of that pass. With ``probing``, passes that build
+    a graph get a probe at their input, so that a loss that detaches its batch can be asked as well.
+    """
+
+    def __init__(self, other: OtherStates | None = None, *, probing: bool = False) -> None:
+        self.passes: list[Pass] = []
+        self._other, self._probing = other, probing
+        self._open: list[_Open] = []
+        self._again = False
+        self._known: dict[int, bool] = {}
+
+    def __enter__(self) -> Inside:
+        self._handles = [
+            hooks.register_module_forward_pre_hook(self._reads),
+            hooks.register_module_forward_hook(self._wrote, always_call=True),
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _carries(self, module: nn.Module) -> bool:
+        """The module has states, and no part of it has."""
+        if id(module) not in self._known:
+            inner = (part for part in module.modules() if part is not module)
+            self._known[id(module)] = bool(states_of(module)) and not any(map(states_of, inner))
+        return self._known[id(module)]
+
+    def _reads(self, module: nn.Module, args: Any) -> None:
+        if self._again or not self._carries(module):
+            return
+        td = _tensordict(args)
+        given = (
+            td.select(*declared(module, "in_keys"), strict=False).clone()
+            if td is not None
+            else None
+        )
+        fed = None if td is None else _fed(module, td)
+        probe = self._probe(td, fed)
+        self._open.append(_Open(module, td, given, torch.get_rng_state(), fed, probe))
+
+    def _probe(self, td: TensorDictBase | None, fed: tuple[Key, Tensor] | None) -> Tensor | None:
+        if not self._probing or td is None or fed is None or not torch.is_grad_enabled():
+            return None
+        key, x = fed
+        if FUNCTORCH.is_batchedtensor(x) or td.is_locked:
+            return None
+        probe = torch.zeros_like(x).requires_grad_()
+        td.set(key, x + probe)
+        return probe
+
+    def _wrote(self, module: nn.Module, args: Any, result: Any) -> None:
+        if self._again or not self._open or self._open[-1].module is not module:
+            return
+        one = self._open.pop()
+        if one.probe is not None and one.td is not None and one.fed is not None:
+            one.td.set(*one.fed)
+        td = result if isinstance(result, TensorDictBase) else one.td
+        if one.given is None or one.fed is None or td is None:
+            return
+        x, (key, y) = one.fed[1].detach(), _gave(module, td)
+        if y is None or FUNCTORCH.is_batchedtensor(y) or FUNCTORCH.is_batchedtensor(x):
+            return
+        again = self._from_others(module, one.given, key, one.random)
+        shape = td.batch_size
+        self.passes.append(
+            Pass(module, states_of(module), key, x, y, one.given, shape, again, one.probe)
+        )
+
+    def _from_others(
+        self, module: nn.Module, given: TensorDictBase, key: Key, random: Tensor
+    ) -> Tensor | None:
+        states = self._other(len(self.passes), module, given) if self._other is not None else None
+        if states is None:
+            return None
+        td = given.clone()
+        for name, value in states.items():
+            td.set(name, value)
+        self._again = True
+        try:
+            with torch.random.fork_rng(devices=[]), torch.no_grad():
+                torch.set_rng_state(random)
+                y: Tensor = module(td).get(key)
+                return y
+        finally:
+            self._again = False
+
+
+def _tensordict(args: Any) -> TensorDictBase | None:
+    return next((a for a in args if isinstance(a, TensorDictBase)), None)
+
+
+def _fed(module: nn.Module, td: TensorDictBase) -> tuple[Key, Tensor] | None:
+    """The module's first floating input that is no state."""
+    states = states_of(module)
+    found = ((key, td.get(key, None)) for key in declared(module, "in_keys") if key not in states)
+    dense = ((k, v) for k, v in found if isinstance(v, Tensor) and v.is_floating_point())
+    return next(dense, None)
+
+
+def _gave(module: nn.Module, td: TensorDictBase) -> tuple[Key, Tensor | None]:
+    """The module's first output, before the states that it leaves."""
+    keys = sorted(declared(module, "out_keys"), key=lambda key: key[0] == "next")
+    value = td.get(keys[0], None)
+    return keys[0], value if isinstance(value, Tensor) else None
+
+
+def states_of(module: nn.Module) -> tuple[Key, ...]:
+    """The keys that the module reads and writes back under ``next``."""
+    reads, writes = declared(module, "in_keys"), declared(module, "out_keys")
+    return tuple(key for key in reads if next_key(key) in writes)
+
+
+def states_in(loss: Any) -> set[Key]:
+    """The state keys of every network of a loss, also of those that TorchRL keeps without their parameters."""
+    roots = [loss, *(vars(loss).values() if hasattr(loss, "__dict__") else ())]
+    modules = (part for root in roots if isinstance(root, nn.Module) for part in root.modules())
+    return {key for part in modules for key in states_of(part)}

@@ -1,0 +1,58 @@
+"""Which trained parameters of a loss belong to recurrent modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.subject.subject import Carrier, carriers
+
+
+def recurrent_parameters(loss: Any, pipeline: Pipeline) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Trained parameters of the recurrent modules inside ``loss``, by name, and all other trained ones.
+
+    A TorchRL loss holds its networks' parameters by name; a loss of the user's holds the modules themselves. What is
+    only a part of the policy (without its exploration) is known by the parameters that the pipeline's own loss shares.
+    """
+    trained = _trained(loss)
+    paths, shared = _recurrent_paths(pipeline), _shared_names(pipeline)
+    recurrent = {
+        name: parameter
+        for name, parameter in trained.items()
+        if name in shared or any(path in _plain(name) for path in paths)
+    }
+    ids = {id(p) for p in recurrent.values()}
+    return recurrent, [p for p in trained.values() if id(p) not in ids]
+
+
+def _trained(loss: Any) -> dict[str, Tensor]:
+    if not isinstance(loss, nn.Module):
+        return {}
+    return {name: p for name, p in loss.named_parameters() if p.requires_grad}
+
+
+def _carriers(pipeline: Pipeline) -> list[Carrier]:
+    networks = [one for one in (pipeline.policy, pipeline.critic) if one is not None]
+    return [carrier for network in networks for carrier in carriers(network)]
+
+
+def _shared_names(pipeline: Pipeline) -> set[str]:
+    """Parameters of the pipeline's loss that are, as objects, those of a recurrent module."""
+    own = {id(p) for carrier in _carriers(pipeline) for p in carrier.module.parameters()}
+    return {name for name, p in _trained(pipeline.loss).items() if id(p) in own}
+
+
+def _recurrent_paths(pipeline: Pipeline) -> set[str]:
+    """Where recurrent parameters sit in policy and critic, as ``module.0.lstm.weight_ih_l0``."""
+    found = set()
+    for carrier in _carriers(pipeline):
+        prefix = f"{carrier.path}." if carrier.path else ""
+        found |= {prefix + name for name, _ in carrier.module.named_parameters()}
+    return found
+
+
+def _plain(name: str) -> str:
+    """A functional parameter's name (``value_network_params.module_0_lstm_weight``) in dots."""
+    return name.replace("_params.", "_params.").replace("__", ".")

@@ -1,0 +1,1 @@
+"""The seam through which faults are planted."""

@@ -1,0 +1,1 @@
+"""What was collected and stored, and what makes batches of it."""

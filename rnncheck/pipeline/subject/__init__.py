@@ -1,0 +1,1 @@
+"""A policy or critic as the thing under test."""

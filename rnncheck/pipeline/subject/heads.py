@@ -1,0 +1,194 @@
+"""Heads: the first steps of a few episodes, taken from the user's own env by the user's own policy.
+
+They are what the module-level checks work on, so that those need no collector and inherit none of its faults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+from torchrl.envs import EnvBase
+
+from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.subject.modes import SEED, measuring
+from rnncheck.pipeline.subject.subject import Subject, call, next_key
+
+PATTERN = (7, 3, 10, 1, 6, 5)  # steps per head: short, long, and a single step
+MAX_ROWS = 4  # envs of a batch that are looked at
+MAX_HEADS = 24
+
+
+@dataclass
+class Heads:
+    """``inputs[i]`` is ``[rows, length_i]``: what the policy may read at the first steps of episode ``i``."""
+
+    inputs: list[TensorDictBase] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return int(self.inputs[0].shape[0])
+
+    @property
+    def steps(self) -> int:
+        return sum(int(head.shape[1]) for head in self.inputs)
+
+
+def done_keys(env: EnvBase) -> list[Key]:
+    """The env's own end-of-episode entries, as tuples."""
+    return [key if isinstance(key, tuple) else (key,) for key in env.done_keys]
+
+
+def rows_done(nxt: TensorDictBase, keys: list[Key], rank: int) -> Tensor:
+    """Which rows end at this step: any of the env's done entries; shape ``[*batch]`` flattened to rows."""
+    flags = [nxt.get(key).flatten(rank).any(-1) for key in keys if nxt.get(key, None) is not None]
+    return torch.stack(flags).any(0).reshape(-1)
+
+
+def take_heads(subject: Subject, env: EnvBase, steps: int) -> Heads:
+    """Play ``PATTERN`` over and over until ``steps`` steps are there; an early end shortens a head."""
+    heads = Heads()
+    while len(heads.inputs) < MAX_HEADS:
+        length = PATTERN[len(heads.inputs) % len(PATTERN)]
+        heads.inputs.append(_play(subject, env, length, len(heads.inputs)))
+        if heads.steps >= steps and len(heads.inputs) >= 3:
+            break
+    return heads
+
+
+def _play(subject: Subject, env: EnvBase, length: int, number: int) -> TensorDictBase:
+    network, taken = subject.copy(), []
+    state = dict(subject.fresh)
+    rows = max(1, torch.Size(subject.batch_shape).numel())
+    keys = done_keys(env)
+    with measuring(recurrent=False, explore=True, seed=SEED + number):
+        td = env.reset()
+        for t in range(length):
+            taken.append(subject.inputs_of(td.clone()).reshape(rows)[: max(MAX_ROWS, subject.tile)])
+            td.update(_given(subject, td, state, t == 0))
+            td.update(call(network, td.copy()))
+            nxt = env.step(td)
+            state = {k: _kept(td, k, v, rows) for k, v in state.items()}
+            if bool(rows_done(nxt["next"], keys, subject.rank).any()):
+                break
+            td = env.step_mdp(nxt)
+    return torch.stack(taken, 1)
+
+
+def _kept(td: TensorDictBase, key: Key, old: Tensor, rows: int) -> Tensor:
+    new = td.get(next_key(key), None)
+    return old if new is None else new.reshape(rows, *new.shape[td.ndim :])
+
+
+def _given(
+    subject: Subject, td: TensorDictBase, state: dict[Key, Tensor], first: bool
+) -> TensorDictBase:
+    rows = next(iter(state.values())).shape[0] if state else max(1, td.numel())
+    given = TensorDict({}, batch_size=[rows])
+    given.update(subject.flag_values(torch.full((rows,), first, dtype=torch.bool)))
+    given.update(state)
+    return given.reshape(td.shape)
+
+
+@dataclass
+class Constructed:
+    """Heads laid end to end, in another order in every row: all that the module-level checks compare.
+
+    All tensors are ``[rows, steps, ...]``. ``stored`` is the true state before each step, ``truth`` the isolated
+    float32 (or native) replay and ``oracle`` the float64 one, None where float64 cannot be run.
+    """
+
+    inputs: TensorDictBase
+    starts: Tensor
+    segments: Tensor
+    stored: dict[Key, Tensor]
+    truth: TensorDictBase
+    oracle: TensorDictBase | None
+
+    @property
+    def rows(self) -> int:
+        return int(self.starts.shape[0])
+
+    @property
+    def steps(self) -> int:
+        return int(self.starts.shape[1])
+
+    @property
+    def ends(self) -> Tensor:
+        """Last steps of the segments, ``[rows, steps]``."""
+        last = torch.ones_like(self.starts[:, :1])
+        return torch.cat([self.starts[:, 1:], last], 1)
+
+    def batch(self, subject: Subject, inputs: TensorDictBase | None = None) -> TensorDictBase:
+        """The batch as collection would have stored it: inputs, flags, true states."""
+        td = TensorDict({}, batch_size=self.starts.shape)
+        source = self.inputs if inputs is None else inputs
+        td.update({key: source.get(key) for key in tensor_keys(source)})
+        td.update(subject.flag_values(self.starts))
+        return td.update(self.stored)
+
+    def window(self, skip: int) -> Constructed:
+        """The same without the first ``skip`` steps: rows that begin in the middle of a segment."""
+        return Constructed(
+            self.inputs[:, skip:],
+            self.starts[:, skip:],
+            self.segments[:, skip:],
+            {key: value[:, skip:] for key, value in self.stored.items()},
+            self.truth[:, skip:],
+            None if self.oracle is None else self.oracle[:, skip:],
+        )
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One head of one row, replayed alone."""
+
+    inputs: TensorDictBase
+    stored: dict[Key, Tensor]
+    truth: TensorDictBase
+    oracle: TensorDictBase | None
+
+
+def lay_out(pieces: list[list[Piece]], rows: int) -> Constructed:
+    """Row ``r`` gets the pieces of env ``r mod envs``, rotated by ``2 r``."""
+    arranged = []
+    for row in range(rows):
+        own = pieces[row % len(pieces)]
+        turn = (2 * row) % len(own)
+        arranged.append(list(enumerate(own[turn:] + own[:turn])))
+    return Constructed(
+        inputs=_grid([[p.inputs for _, p in row] for row in arranged]),
+        starts=torch.stack([_starts([p for _, p in row]) for row in arranged]),
+        segments=torch.stack([_numbers(row) for row in arranged]),
+        stored={
+            key: torch.cat([torch.cat([p.stored[key] for _, p in row], 1) for row in arranged])
+            for key in arranged[0][0][1].stored
+        },
+        truth=_grid([[p.truth for _, p in row] for row in arranged]),
+        oracle=_oracle(arranged),
+    )
+
+
+def _grid(rows: list[list[TensorDictBase]]) -> TensorDictBase:
+    return torch.cat([torch.cat(list(row), 1) for row in rows], 0)
+
+
+def _oracle(arranged: list[list[tuple[int, Piece]]]) -> TensorDictBase | None:
+    rows: list[list[TensorDictBase]] = []
+    for row in arranged:
+        found = [piece.oracle for _, piece in row if piece.oracle is not None]
+        if len(found) < len(row):
+            return None
+        rows.append(found)
+    return _grid(rows)
+
+
+def _starts(pieces: list[Piece]) -> Tensor:
+    marks = [torch.arange(piece.inputs.shape[1]) == 0 for piece in pieces]
+    return torch.cat(marks)
+
+
+def _numbers(row: list[tuple[int, Piece]]) -> Tensor:
+    return torch.cat([torch.full((piece.inputs.shape[1],), i) for i, piece in row])

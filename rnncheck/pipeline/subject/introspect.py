@@ -1,0 +1,227 @@
+"""From a module and an env's facts to a Subject: carry, start flags and fresh state, found by structure."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.pipeline.subject.env_facts import EnvFacts
+from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.pipeline.subject.stock import rnn_of, state_shapes
+from rnncheck.pipeline.subject.subject import Carrier, Subject, call, carriers, next_key, unroll
+from rnncheck.results.model import Stage
+
+FLAG = "is_init"
+
+
+@dataclass(frozen=True)
+class CannotStep(Exception):
+    """The module cannot run one sequential step on what the env gives; ``error`` is what it raised."""
+
+    error: Exception
+
+    def __str__(self) -> str:
+        text = str(self.error).strip().splitlines()
+        return f"{type(self.error).__name__}: {text[0] if text else ''}"
+
+
+def part_that_raised(error: Exception) -> str:
+    """``in_keys=['embed'], out_keys=['loc', 'scale']`` of the TensorDictModule that raised, where one did."""
+    told = str(error.__cause__ or "")
+    return ", ".join(re.findall(r"^\s*((?:in|out)_keys=.*?)\.?$", told, re.MULTILINE))
+
+
+def make_subject(
+    stage: Stage,
+    module: nn.Module,
+    env: EnvFacts,
+    *,
+    extra: TensorDictBase | None = None,
+    recorded: dict[Key, Tensor] | None = None,
+) -> Subject:
+    """The subject for ``module``.
+
+    ``extra`` holds inputs that the env does not give (what the policy writes, for a critic), one step of all rows;
+    ``recorded`` states that a collector of the user's own started from, where the env gives none.
+    Raises CannotStep when no state lets the module run.
+    """
+    base = env.first.clone() if extra is None else env.first.clone().update(extra)
+    flags = start_flags(module, env)
+    keys = carry_keys(module) or _undeclared(module, base, flags, env)
+    subject = Subject(
+        stage=stage,
+        module=module,
+        carry=keys,
+        flags=flags,
+        fresh={},
+        rank=env.rank,
+        batch_shape=env.batch_shape,
+        primed=frozenset(key for key in keys if base.get(key, None) is not None),
+        copyable=_copyable(module),
+    )
+    subject.fresh.update(_fresh(subject, base, env, recorded or {}))
+    if env.rows > 1 and not _takes_one_row(subject, base):
+        subject.tile = env.rows
+    return subject
+
+
+def _takes_one_row(subject: Subject, base: TensorDictBase) -> bool:
+    inputs = subject.inputs_of(base).reshape(-1)[:1].unsqueeze(1)
+    try:
+        unroll(subject, inputs, torch.ones(1, 1, dtype=torch.bool))
+    except Exception:  # batch statistics of one row, buffers of the batch's size
+        return False
+    return True
+
+
+def carry_keys(module: nn.Module) -> tuple[Key, ...]:
+    """The carry keys that the module's parts declare."""
+    return tuple(dict.fromkeys(key for carrier in carriers(module) for key in carrier.keys))
+
+
+def probe_step(
+    module: nn.Module, env: EnvFacts, *, zeros: bool = False
+) -> tuple[TensorDictBase | None, str]:
+    """One sequential step from the env's own reset: what was written, or None and why it raised.
+
+    With ``zeros`` the state is left to the module instead of taken from the reset.
+    """
+    td = _with_flags(env.first, start_flags(module, env))
+    if zeros:
+        td = td.exclude(*carry_keys(module))
+    try:
+        with measuring(recurrent=False):
+            return call(copy.deepcopy(module), td), ""
+    except Exception as error:  # the user's module may raise anything
+        return None, str(CannotStep(error))
+
+
+def start_flags(module: nn.Module, env: EnvFacts) -> dict[Key, torch.Size]:
+    """Keys that say where a trajectory begins, with their trailing shape.
+
+    The keys of InitTracker, entries called ``is_init``, and booleans that the module reads, one for each env, true
+    at a reset and false after a step.
+    """
+    reads, done = declared(module, "in_keys"), set(env.done)
+    known = {FLAG} | {key[-1] for key in env.tracked}
+    given = [key for key in tensor_keys(env.first) if key[-1] in known]
+    asked = [key for key in reads if key[-1] in known]
+    acting = [key for key in reads if key not in done and _marks_resets(env, key)]
+    return {key: _tail(env, key) for key in dict.fromkeys([*given, *asked, *acting])}
+
+
+def _marks_resets(env: EnvFacts, key: Key) -> bool:
+    value = env.first.get(key, None)
+    later = None if env.after is None else env.after.get(key, None)
+    if not isinstance(value, Tensor) or not isinstance(later, Tensor):
+        return False
+    single = value.dtype is torch.bool and value.shape[env.rank :].numel() == 1
+    return single and bool(value.all()) and not bool(later.any())
+
+
+def _tail(env: EnvFacts, key: Key) -> torch.Size:
+    value = env.first.get(key, None)
+    return torch.Size([1]) if value is None else value.shape[env.rank :]
+
+
+def _copyable(module: nn.Module) -> bool:
+    try:
+        copy.deepcopy(module)
+    except Exception:  # a module may hold anything; then it is run itself
+        return False
+    return True
+
+
+def _undeclared(
+    module: nn.Module, base: TensorDictBase, flags: dict[Key, torch.Size], env: EnvFacts
+) -> tuple[Key, ...]:
+    """Carry of a module that declares no keys: what it writes under ``next`` and finds in the env's reset."""
+    if declared(module, "in_keys"):
+        return ()
+    td = _with_flags(base, flags)
+    try:
+        with measuring(recurrent=False):
+            out = call(copy.deepcopy(module), td)
+    except Exception:  # judged again, with a message, by make_subject's own step
+        return ()
+    return tuple(key[1:] for key in tensor_keys(out) if key[0] == "next" and len(key) > 1)
+
+
+def _with_flags(base: TensorDictBase, flags: dict[Key, torch.Size]) -> TensorDictBase:
+    td = base.clone()
+    for key, tail in flags.items():
+        td.set(key, torch.ones(*td.batch_size, *tail, dtype=torch.bool))
+    return td
+
+
+def _fresh(
+    subject: Subject, base: TensorDictBase, env: EnvFacts, recorded: dict[Key, Tensor]
+) -> dict[Key, Tensor]:
+    """The state at a trajectory's start: the env's own where it fits, else zeros of the shape that is written."""
+    td = _with_flags(base, subject.flags)
+    given = {key: _steady(key, base, env) for key in subject.carry}
+    given |= {key: value for key, value in recorded.items() if given.get(key) is None}
+    without = td.exclude(*subject.carry)
+    attempts: list[Callable[[], TensorDictBase]] = [
+        lambda: td,
+        lambda: without,
+        lambda: _zeros(subject, without),
+        lambda: without.copy().update(recorded),
+    ]
+    error: Exception | None = None
+    for attempt in attempts:
+        try:
+            with measuring(recurrent=False):
+                out = call(subject.copy(), attempt().copy())
+        except Exception as caught:  # the user's module may raise anything
+            error = error or caught
+            continue
+        return {
+            key: _start(given[key], out.get(next_key(key), None), env)
+            for key in subject.carry
+            if given[key] is not None or out.get(next_key(key), None) is not None
+        }
+    assert error is not None
+    raise CannotStep(error)
+
+
+def _steady(key: Key, base: TensorDictBase, env: EnvFacts) -> Tensor | None:
+    """What the env primes; zeros where every reset gives another value (WR105)."""
+    given: Tensor | None = base.get(key, None)
+    again: Tensor | None = env.second.get(key, None)
+    if given is None or again is None or torch.equal(given, again):
+        return given
+    return torch.zeros_like(given)
+
+
+def _start(given: Tensor | None, written: Tensor | None, env: EnvFacts) -> Tensor:
+    fits = given is not None and (written is None or given.shape == written.shape)
+    value = given if fits else torch.zeros_like(written) if written is not None else given
+    assert value is not None
+    return value.detach().reshape(env.rows, *value.shape[env.rank :])
+
+
+def _zeros(subject: Subject, td: TensorDictBase) -> TensorDictBase:
+    """Zero states where a carrier says how wide they are (its RNN's layers and hidden size)."""
+    states = TensorDict({}, batch_size=td.batch_size)
+    for carrier in subject.carriers:
+        for key, shape in declared_shapes(carrier).items():
+            states.set(key, torch.zeros(*td.batch_size, *shape))
+    return td.copy().update(states)
+
+
+def declared_shapes(carrier: Carrier) -> dict[Key, tuple[int, ...]]:
+    """The states' shapes where the module, or a part of it, says how wide they are."""
+    rnn = rnn_of(carrier.module)
+    if rnn is not None:
+        return dict(zip(carrier.keys, state_shapes(carrier.module, rnn), strict=False))
+    sizes = [getattr(m, "hidden_size", None) for m in carrier.module.modules()]
+    known = [size for size in sizes if isinstance(size, int)]
+    return dict.fromkeys(carrier.keys, (known[0],)) if known else {}
