@@ -130,14 +130,13 @@ def _run(
 ) -> Run:
     from rnncheck.checks.engine.select import select_rules
     from rnncheck.checks.engine.session import verify_events
-    from rnncheck.pipeline.build.live import keeping_randomness
     from rnncheck.results.collect import RunCollector
 
     wanted, begin = spec.verify, time.perf_counter()
     rules = select_rules(list(select) or wanted.select, [*wanted.ignore, *ignore])
     listener = RunCollector()
     events = verify_events(spec, rules, thorough=thorough, strict=strict or wanted.strict)
-    with keeping_randomness(), closing(events):
+    with closing(events):
         for event in events:
             listener(event)
     return listener.finish(interrupted=False, seconds=time.perf_counter() - begin)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from _pytest._code.code import ExceptionInfo, TerminalRepr
 
-    from rnncheck.checks.engine.accept import Acceptances
-    from rnncheck.checks.evidence.evidence import Evidence
-    from rnncheck.pipeline.build.builder import Builder
+    from rnncheck.checks.engine.verification import Verification
     from rnncheck.results.model import CheckResult, Run
     from rnncheck.spec.model import Spec
 
@@ -75,9 +74,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SpecFile |
 class SpecFile(pytest.File):
     """A spec: its checks are its tests, its pipeline lives from the first to the last of them."""
 
-    evidence: Evidence
-    builder: Builder
-    accepting: Acceptances
+    verification: Verification
 
     def collect(self) -> Iterator[CheckItem]:
         """One item for each check that the spec's own ``select`` and ``ignore`` leave."""
@@ -102,29 +99,26 @@ class SpecFile(pytest.File):
 
     def setup(self) -> None:
         """Build the pipeline and run its stages."""
-        from rnncheck.checks.engine.accept import Acceptances
-        from rnncheck.checks.evidence.evidence import Evidence
+        from rnncheck.checks.engine.verification import Verification
         from rnncheck.errors import UserError
-        from rnncheck.pipeline.build.builder import Builder
-        from rnncheck.pipeline.guard.process import calm
 
         try:
-            self.accepting = Acceptances(self.spec())
-            with calm():
-                self.builder = Builder(self.spec())
-                self.addfinalizer(self.builder.close)
-                for stage in self.builder.stages:
-                    self.builder.run(stage)
+            self.verification = Verification(self.spec())
+            scope = ExitStack()
+            self.addfinalizer(scope.close)
+            scope.enter_context(self.verification)
+            for _ in self.verification.build():
+                pass
         except UserError as error:
             raise CheckFailed(str(error)) from None
-        if self.builder.pipeline is None:
+        if self.verification.lacking:
+            pytest.skip(self.verification.lacking)
+        if not self.verification.runs:
             raise CheckFailed(self.trouble())
-        self.evidence = Evidence(self.builder.pipeline)
-        self.addfinalizer(self.evidence.close)
 
     def trouble(self) -> str:
         """What the stages raised; empty when they ran."""
-        raised = self.builder.failures.values()
+        raised = self.verification.failures.values()
         return "\n".join(f"the pipeline raised in {error}" for error in raised)
 
     def repr_failure(
@@ -141,19 +135,15 @@ class CheckItem(pytest.Item):
 
     def runtest(self) -> None:
         """Ask the check and turn its outcome into a test's."""
-        from rnncheck.checks.engine.run import run_rule
         from rnncheck.checks.engine.select import select_rules
-        from rnncheck.pipeline.guard.process import calm
 
         (rule,) = select_rules([self.name.partition(" ")[0]])
-        with calm():
-            result = run_rule(rule, self.parent.evidence)
-        self._conclude(self.parent.accepting.applied(result))
+        self._conclude(self.parent.verification.asked(rule))
 
     def _conclude(self, result: CheckResult) -> None:
         from rnncheck.results.model import Outcome
 
-        strict = self.parent.evidence.pipeline.spec.verify.strict
+        strict = self.parent.verification.spec.verify.strict
         if result.fails(strict=strict) or result.outcome is Outcome.ERROR:
             raise CheckFailed(described(result, self.parent.trouble()))
         if result.accepted:

@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rnncheck.checks.engine.verification import Verification
     from rnncheck.checks.rule import Rule
     from rnncheck.faults.fault import Fault
-    from rnncheck.pipeline.build.builder import Builder
+    from rnncheck.results.events import Event
     from rnncheck.results.model import Run
     from rnncheck.spec.model import Spec
 
@@ -77,57 +78,53 @@ def attempts(
 
 
 def _attempt(spec: Spec, fault: Fault, rules: Sequence[Rule], *, every: bool) -> Attempt:
-    from rnncheck.pipeline.build.builder import Builder
-    from rnncheck.pipeline.guard.process import calm
+    from rnncheck.checks.engine.verification import Verification
     from rnncheck.pipeline.plant.hooks import NotApplicable
 
     blank = Attempt(fault.name, str(fault.stage), fault.summary, fault.expects, Ending.CANNOT_APPLY)
     if not any(rule.code in fault.expects for rule in rules):
         return replace(blank, reason=f"{', '.join(fault.expects)} are left out")
     try:
-        with calm(), Builder(spec, plant=fault.plant) as builder:
-            for stage in builder.stages:
-                builder.run(stage)
-            by, told = _seen(builder, fault, rules, every=every)
+        with Verification(spec, plant=fault.plant) as verification:
+            exhaust(verification.build())
+            by, told = _seen(verification, fault, rules, every=every)
     except NotApplicable as because:
         return replace(blank, reason=str(because))
-    caught = set(by) & {*fault.expects, *_raised(builder)}
+    caught = set(by) & {*fault.expects, *_raised(verification)}
     ending = Ending.CAUGHT if caught else Ending.MISSED
     return replace(blank, ending=ending, by=tuple(by), reason="" if caught else told)
 
 
-def _raised(builder: Builder) -> list[str]:
+def exhaust(events: Iterator[Event]) -> None:
+    """Let a stream run to its end without a listener."""
+    for _ in events:
+        pass
+
+
+def _raised(verification: Verification) -> list[str]:
     """A fault that stops its pipeline is seen by everyone; one whose pipeline is only too slow is not."""
     from rnncheck.errors import StageTimeout
 
-    found = builder.failures.items()
+    found = verification.failures.items()
     return [f"the {stage} stage raises" for stage, e in found if not isinstance(e, StageTimeout)]
 
 
 def _seen(
-    builder: Builder, fault: Fault, rules: Sequence[Rule], *, every: bool
+    verification: Verification, fault: Fault, rules: Sequence[Rule], *, every: bool
 ) -> tuple[list[str], str]:
     """What failed, and of a missed fault what its own checks said."""
-    from rnncheck.checks.engine.run import run_rule
-    from rnncheck.checks.evidence.evidence import Evidence
     from rnncheck.results.model import Outcome
 
     found, said = list[str](), dict[str, str]()
-    if builder.pipeline is None:
-        return _raised(builder), ""
-    evidence = Evidence(builder.pipeline)
     expected = [rule for rule in rules if rule.code in fault.expects]
     expected.sort(key=lambda rule: fault.expects.index(rule.code))
     others = [rule for rule in rules if rule not in expected]
-    try:
-        for rule in [*expected, *others]:
-            if found and not every:
-                break
-            result = run_rule(rule, evidence)
-            found += [rule.code] if result.outcome is Outcome.FAILED else []
-            if rule in expected:
-                said[rule.code] = f"{rule.code} {result.outcome}: {result.reason}".rstrip(": ")
-    finally:
-        evidence.close()
+    for rule in [*expected, *others] if verification.runs else ():
+        if found and not every:
+            break
+        result = verification.asked(rule)
+        found += [rule.code] if result.outcome is Outcome.FAILED else []
+        if rule in expected:
+            said[rule.code] = f"{rule.code} {result.outcome}: {result.reason}".rstrip(": ")
     caught = set(found) & set(fault.expects)
-    return (found if caught else [*_raised(builder), *found]), "; ".join(said.values())
+    return (found if caught else [*_raised(verification), *found]), "; ".join(said.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rnncheck.bench.run import Sweep
 from rnncheck.checks.engine.accept import Acceptances
-from rnncheck.checks.engine.session import started, verify_events
+from rnncheck.checks.engine.session import run_started, verify_events
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import UserError
 from rnncheck.gate.baseline import Baseline, Present, compared, unmeasured
@@ -105,7 +105,7 @@ class Gate:
     def _verification(self) -> Generator[Event, None, None]:
         asked = self.asked
         if asked.rules is None:
-            yield started(self.spec, (), "gate", strict=asked.strict)
+            yield run_started(self.spec, (), "gate", strict=asked.strict)
             return
         yield from verify_events(
             self.spec,

@@ -24,6 +24,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.compare import alternating, change_finding, recurrent_experiment
+from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.subject.subject import Subject
@@ -46,7 +47,7 @@ def run(evidence: Evidence) -> Judgement:
 
 def judge(evidence: Evidence, subject: Subject) -> tuple[list[Finding], int]:
     """Findings of one subject and how many steps were watched."""
-    made = evidence.constructed(subject)
+    made = constructed(evidence, subject)
     experiment = recurrent_experiment(evidence, subject, made)
     alive = False
     for mask, others in alternating(made):

@@ -24,6 +24,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.compare import Experiment, alternating, change_finding
+from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key
@@ -42,7 +43,7 @@ def run(evidence: Evidence) -> Judgement:
     findings: list[Finding] = []
     watched = 0
     for subject in evidence.subjects:
-        made = evidence.constructed(subject)
+        made = constructed(evidence, subject)
         finding = judge(evidence, subject, made)
         watched += int(made.starts.numel())
         findings += [finding] if finding else []

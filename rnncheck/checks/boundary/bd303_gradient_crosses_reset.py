@@ -22,14 +22,17 @@ Example
 from __future__ import annotations
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.compare import ROUNDING, Change, alternating, change_finding
-from rnncheck.checks.evidence.evidence import Evidence, as_rows, first_line
+from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
+from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.random_mix import mixed
+from rnncheck.checks.evidence.random_outputs import comparable_outputs
+from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.numerics.difference import locate
-from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, cast, run_recurrent
 from rnncheck.results.model import Finding, Severity, Stage
@@ -45,8 +48,8 @@ def run(evidence: Evidence) -> Judgement:
     findings: list[Finding] = []
     compared = 0
     for subject in evidence.subjects:
-        evidence.needs_recurrence(subject)
-        made = evidence.constructed(subject)
+        needs_recurrence(evidence, subject)
+        made = constructed(evidence, subject)
         finding = judge(evidence, subject, made)
         compared += int(made.starts.sum())
         findings += [finding] if finding else []
@@ -84,7 +87,7 @@ def vanishes(
     key: Key,
 ) -> bool:
     """Whether the foreign gradient is rounding: float64 leaves nothing of it."""
-    if not evidence.runs_in_double(subject, made.inputs[:1]):
+    if not runs_in_double(evidence, subject, made.inputs[:1]):
         return False
     grad = input_gradients(evidence, subject, made, masks[0], torch.float64)[key]
     foreign = grad.abs() * _wide(masks[1], grad)
@@ -111,31 +114,15 @@ def input_gradients(
     leaves = {key: batch.get(key).clone().requires_grad_() for key in keys}
     batch.update(leaves)
     try:
-        out = run_recurrent(subject, evidence.shaped(subject, batch), grad=True, dtype=dtype)
+        out = run_recurrent(subject, as_collected(evidence, subject, batch), grad=True, dtype=dtype)
     except Exception as error:
         raise Skip(f"recurrent mode raises on the {subject.stage} ({first_line(error)})") from error
     rows = as_rows(out, batch.shape)
-    total = mixed(rows.exclude("next"), evidence.outputs(subject, rows), mask)
+    total = mixed(rows.exclude("next"), comparable_outputs(evidence, subject, rows), mask)
     if total is None or not leaves:
         raise Vacuous(f"the {subject.stage}'s outputs have no gradient at its inputs")
     grads = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
     return {key: grad for key, grad in zip(keys, grads, strict=True) if grad is not None}
-
-
-def mixed(td: TensorDictBase, keys: list[Key], mask: Tensor) -> Tensor | None:
-    """A random mix of the differentiable outputs at ``mask``; None when there are none.
-
-    The weights follow the names of the keys, so that two runs which write them in another order are mixed alike.
-    """
-    generator, terms = torch.Generator().manual_seed(5), list[Tensor]()
-    present = set(tensor_keys(td))
-    for key in sorted(set(keys) & present):
-        value = td.get(key)
-        weight = torch.randn(value.shape, generator=generator, dtype=torch.float64).to(value.dtype)
-        wide = mask.reshape(*mask.shape, *([1] * (value.ndim - 2)))
-        if value.requires_grad:
-            terms.append(torch.where(wide, value * weight, torch.zeros_like(value)).sum())
-    return torch.stack([term.double() for term in terms]).sum() if terms else None
 
 
 RULE = Rule(

@@ -25,6 +25,7 @@ import itertools
 import torch
 
 from rnncheck.checks.evidence.compare import change_finding, recurrent_experiment
+from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
@@ -41,7 +42,7 @@ def run(evidence: Evidence) -> Judgement:
     findings: list[Finding] = []
     compared = 0
     for subject in evidence.subjects:
-        made = evidence.constructed(subject)
+        made = constructed(evidence, subject)
         finding, watched = judge(evidence, subject, made)
         compared += watched
         findings += [finding] if finding else []

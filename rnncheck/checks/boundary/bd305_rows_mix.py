@@ -24,6 +24,7 @@ from __future__ import annotations
 import torch
 
 from rnncheck.checks.evidence.compare import Experiment, change_finding, recurrent_experiment
+from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
@@ -39,7 +40,7 @@ def run(evidence: Evidence) -> Judgement:
     findings: list[Finding] = []
     compared, reason = 0, ""
     for subject in evidence.subjects:
-        made = evidence.constructed(subject, max(2, evidence.constructed(subject).rows))
+        made = constructed(evidence, subject, max(2, constructed(evidence, subject).rows))
         for mode in ("recurrent", "sequential"):
             try:
                 finding = judge(evidence, subject, made, mode)

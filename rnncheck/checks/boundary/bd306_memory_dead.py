@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.compare import Experiment, recurrent_experiment, sizes, source_of
+from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
@@ -40,7 +41,7 @@ def run(evidence: Evidence) -> Judgement:
     findings: list[Finding] = []
     compared, reason = 0, ""
     for subject in evidence.subjects:
-        made = evidence.constructed(subject)
+        made = constructed(evidence, subject)
         for mode in ("sequential", "recurrent"):
             try:
                 dead = is_dead(evidence, subject, made, mode)

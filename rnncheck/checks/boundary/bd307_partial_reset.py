@@ -28,7 +28,10 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.compare import sizes, source_of
+from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.random_outputs import comparable_outputs
+from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_outputs
 from rnncheck.checks.evidence.state_handover import joints
 from rnncheck.checks.evidence.trajectory_replay import Unreset, unreset
 from rnncheck.checks.rule import Judgement, Rule, Skip
@@ -59,12 +62,12 @@ def run(evidence: Evidence) -> Judgement:
 
 def in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Finding | None, int]:
     """Which parts of the state run over the first reset of row 0."""
-    evidence.needs_recurrence(subject)
-    made = evidence.constructed(subject)
+    needs_recurrence(evidence, subject)
+    made = constructed(evidence, subject)
     begins = made.starts[0].nonzero().flatten().tolist()
     if len(begins) < 2:
         return None, 0
-    step, seen = begins[1], evidence.recurrent(subject, made)[0, begins[1]]
+    step, seen = begins[1], recurrent_outputs(evidence, subject, made)[0, begins[1]]
     everything = parts(subject)
     outcomes = {kept: _with_kept(subject, made, step, kept) for kept in choices(everything)}
     fits = [kept for kept, out in outcomes.items() if _agree(evidence, subject, seen, out)]
@@ -105,7 +108,7 @@ def _with_kept(
 
 
 def _agree(evidence: Evidence, subject: Subject, seen: TensorDictBase, out: TensorDictBase) -> bool:
-    keys = [k for k in evidence.outputs(subject, seen) if k in tensor_keys(out)]
+    keys = [k for k in comparable_outputs(evidence, subject, seen) if k in tensor_keys(out)]
     dense = [k for k in keys if seen.get(k).is_floating_point()]
     return bool(dense) and all(_near(seen.get(k), out.get(k)) for k in dense)
 

@@ -27,7 +27,10 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 
 from rnncheck.checks.evidence.compare import Mismatch, mismatches
-from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence, as_rows, first_line
+from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
+from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence, first_line
+from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
+from rnncheck.checks.evidence.recurrent_pass import as_rows
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
@@ -67,9 +70,9 @@ def _looked_at(evidence: Evidence) -> Iterator[tuple[int, Rows]]:
 
 def recorded_outputs(evidence: Evidence, subject: Subject, rows: Rows) -> list[Key]:
     """Recorded root outputs that are not random under exploration."""
-    made = evidence.constructed(subject)
-    keys = evidence.outputs(subject, made.truth)
-    noisy = evidence.noisy(subject, explore=True)
+    made = constructed(evidence, subject)
+    keys = comparable_outputs(evidence, subject, made.truth)
+    noisy = random_outputs(evidence, subject, explore=True)
     return [key for key in keys if key in tensor_keys(rows.data) and key not in noisy]
 
 
@@ -79,7 +82,7 @@ def replay(evidence: Evidence, subject: Subject, rows: Rows, keys: list[Key]) ->
     try:
         out = as_rows(run_recurrent(subject, batch), rows.data.shape)
         exact = None
-        if evidence.runs_in_double(subject, subject.inputs_of(rows.data[:1])):
+        if runs_in_double(evidence, subject, subject.inputs_of(rows.data[:1])):
             exact = as_rows(run_recurrent(subject, batch, dtype=torch.float64), rows.data.shape)
     except Exception as error:
         raise Skip(f"recurrent mode raises on the collected data ({first_line(error)})") from error

@@ -10,7 +10,9 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.recurrent_pass import as_collected
 from rnncheck.checks.rule import Skip
 from rnncheck.errors import StageError
 from rnncheck.pipeline.backends.asked import expand, factory_modules, is_named
@@ -169,8 +171,8 @@ def _recorded(evidence: Evidence, stage: Stage, path: str) -> Case | None:
 
 
 def _seen(evidence: Evidence, subject: Subject, path: str) -> TensorDictBase | None:
-    made = evidence.constructed(subject)
-    return module_inputs(subject, path, evidence.shaped(subject, made.batch(subject)))
+    made = constructed(evidence, subject)
+    return module_inputs(subject, path, as_collected(evidence, subject, made.batch(subject)))
 
 
 def _as_case(seen: TensorDictBase, subject: Subject, path: str) -> Case:

@@ -22,14 +22,14 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.compare import Mismatch, mismatch_finding, mismatches
+from rnncheck.checks.equivalence.mode_comparison import disagreement, variants
+from rnncheck.checks.evidence.compare import Mismatch, mismatch_finding
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
+from rnncheck.checks.rule import Judgement, Rule
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Finding, Severity, Stage
-
-MOST_SKIPPED = 3  # steps cut off the front to begin in the middle of a trajectory
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -37,7 +37,7 @@ def run(evidence: Evidence) -> Judgement:
     findings: list[Finding] = []
     compared = 0
     for subject in evidence.subjects:
-        evidence.needs_recurrence(subject)
+        needs_recurrence(evidence, subject)
         for made, begins in variants(evidence, subject):
             found, keys = disagreement(evidence, subject, made)
             compared += keys * made.starts.numel()
@@ -45,36 +45,6 @@ def run(evidence: Evidence) -> Judgement:
                 findings.append(_finding(evidence, subject, made, found, begins))
                 break
     return Judgement(tuple(findings), compared, f"{compared} output steps agree with the replay")
-
-
-def variants(evidence: Evidence, subject: Subject) -> list[tuple[Constructed, str]]:
-    """The constructed batch as it is, and without its first steps."""
-    made = evidence.constructed(subject)
-    found = [(made, "from a trajectory's start")]
-    skip = min(first_lengths(made)) - 1
-    if skip > 0:
-        cut = evidence.once(("middle", subject.stage), lambda: made.window(min(skip, MOST_SKIPPED)))
-        found.append((cut, "from the middle of a trajectory"))
-    return found
-
-
-def first_lengths(made: Constructed) -> list[int]:
-    """How long the first segment of every row is."""
-    rows = (made.starts[row].nonzero().flatten().tolist() for row in range(made.rows))
-    return [[*begins, made.steps][1] for begins in rows]
-
-
-def disagreement(
-    evidence: Evidence, subject: Subject, made: Constructed
-) -> tuple[Mismatch | None, int]:
-    """The worst mismatch of one constructed batch and how many outputs were compared."""
-    out = evidence.recurrent(subject, made)
-    keys = evidence.outputs(subject, out)
-    numbers = [k for k in keys if not bool(made.truth.get(k, out.get(k)).isnan().any())]
-    if keys and not numbers:
-        raise Vacuous(f"the {subject.stage}'s outputs are NaN in sequential mode already")
-    found = mismatches(out, made.truth, made.oracle, numbers)
-    return (found[0] if found else None), len(numbers)
 
 
 def _finding(

@@ -22,9 +22,11 @@ from __future__ import annotations
 
 from tensordict import TensorDictBase
 
-from rnncheck.checks.equivalence.eq201_modes_disagree import disagreement, variants
+from rnncheck.checks.equivalence.mode_comparison import disagreement, variants
 from rnncheck.checks.evidence.compare import Mismatch, mismatch_finding, mismatches
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.random_outputs import random_outputs
+from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_outputs
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.compat import installed, loses_end_states
 from rnncheck.pipeline.keys import dotted, tensor_keys
@@ -38,13 +40,13 @@ def run(evidence: Evidence) -> Judgement:
     findings: list[Finding] = []
     compared = 0
     for subject in evidence.subjects:
-        evidence.needs_recurrence(subject)
+        needs_recurrence(evidence, subject)
         for made, _ in variants(evidence, subject):
             if disagreement(evidence, subject, made)[0] is not None:
                 raise Vacuous("the outputs differ already (EQ201)")
-            out = evidence.recurrent(subject, made)
+            out = recurrent_outputs(evidence, subject, made)
             written = [next_key(k) for k in subject.carry if next_key(k) in tensor_keys(out)]
-            keys = [key for key in written if key not in evidence.noisy(subject)]
+            keys = [key for key in written if key not in random_outputs(evidence, subject)]
             found = mismatches(out, made.truth, made.oracle, keys, made.ends)
             compared += len(keys) * int(made.ends.sum())
             if found:

@@ -28,6 +28,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.checks.evidence.compare import Mismatch, mismatches, source_of
+from rnncheck.checks.evidence.constructed_batches import replayed_heads
 from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip
 from rnncheck.numerics import cells
@@ -55,7 +56,7 @@ def run(evidence: Evidence) -> Judgement:
         for carrier in subject.carriers:
             if not judgeable(carrier.module):
                 continue
-            piece = max(evidence.pieces(subject)[0], key=lambda p: p.inputs.shape[1])
+            piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
             item = judged(subject, carrier, piece)
             compared += item.inputs.shape[1]
             for mode in ("sequential", "recurrent"):

@@ -27,7 +27,10 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.compare import Mismatch, mismatch_finding, mismatches
-from rnncheck.checks.evidence.evidence import Evidence, as_rows
+from rnncheck.checks.evidence.constructed_batches import constructed
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.random_outputs import comparable_outputs
+from rnncheck.checks.evidence.recurrent_pass import as_rows, needs_recurrence, recurrent_outputs
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
@@ -41,9 +44,9 @@ def run(evidence: Evidence) -> Judgement:
     findings: list[Finding] = []
     tried: list[str] = []
     for subject in evidence.subjects:
-        evidence.needs_recurrence(subject)
-        made = evidence.constructed(subject, max(2, evidence.constructed(subject).rows))
-        usual = _mismatch(evidence, subject, evidence.constructed(subject), None)
+        needs_recurrence(evidence, subject)
+        made = constructed(evidence, subject, max(2, constructed(evidence, subject).rows))
+        usual = _mismatch(evidence, subject, constructed(evidence, subject), None)
         if usual is not None:
             raise Vacuous("the usual layout is wrong already (EQ201)")
         for name, batch in layouts(evidence, subject, made):
@@ -78,7 +81,7 @@ def _mismatch(
 ) -> Mismatch | bool | None:
     """The worst mismatch of one layout, None when it agrees, False when it raises."""
     if batch is None:
-        out: TensorDictBase = evidence.recurrent(subject, made)
+        out: TensorDictBase = recurrent_outputs(evidence, subject, made)
     else:
         try:
             result = run_recurrent(subject, batch)
@@ -88,7 +91,9 @@ def _mismatch(
             return False
     rows = out.shape[0]
     oracle = None if made.oracle is None else made.oracle[:rows]
-    keys = [key for key in evidence.outputs(subject, out) if key in tensor_keys(made.truth)]
+    keys = [
+        key for key in comparable_outputs(evidence, subject, out) if key in tensor_keys(made.truth)
+    ]
     found = mismatches(out, made.truth[:rows], oracle, keys)
     return found[0] if found else None
 

@@ -30,10 +30,13 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.checks.boundary.bd303_gradient_crosses_reset import mixed
-from rnncheck.checks.equivalence.eq201_modes_disagree import disagreement
+from rnncheck.checks.equivalence.mode_comparison import disagreement
 from rnncheck.checks.evidence.compare import sizes, source_of
-from rnncheck.checks.evidence.evidence import Evidence, as_rows, first_line
+from rnncheck.checks.evidence.constructed_batches import constructed, replayed_heads
+from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.random_mix import mixed
+from rnncheck.checks.evidence.random_outputs import comparable_outputs
+from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.heads import Constructed, lay_out
@@ -61,7 +64,7 @@ def run(evidence: Evidence) -> Judgement:
     findings: list[Finding] = []
     compared, notes = 0, list[str]()
     for subject in evidence.subjects:
-        evidence.needs_recurrence(subject)
+        needs_recurrence(evidence, subject)
         found, count, note = judge(evidence, subject)
         findings += [found] if found else []
         compared += count
@@ -71,9 +74,9 @@ def run(evidence: Evidence) -> Judgement:
 
 def judge(evidence: Evidence, subject: Subject) -> tuple[Finding | None, int, str]:
     """The finding of one subject, the gradients compared, and a note."""
-    if disagreement(evidence, subject, evidence.constructed(subject))[0] is not None:
+    if disagreement(evidence, subject, constructed(evidence, subject))[0] is not None:
         raise Vacuous("the values differ already (EQ201)")
-    piece = max(evidence.pieces(subject)[0], key=lambda p: p.inputs.shape[1])
+    piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
     made = lay_out([[piece]], 1)
     dtype = torch.float64 if made.oracle is not None else None
     through_sequence = gradients(evidence, subject, made, dtype, recurrent=True)
@@ -137,7 +140,7 @@ def _objective(
     recurrent: bool,
 ) -> Tensor | None:
     if recurrent:
-        batch = evidence.shaped(subject, made.batch(subject, inputs))
+        batch = as_collected(evidence, subject, made.batch(subject, inputs))
         try:
             out = run_recurrent(subject, batch, module=network, dtype=dtype, grad=True)
         except Exception as error:
@@ -149,7 +152,7 @@ def _objective(
         rows = unroll(subject, inputs, made.starts, module=network, dtype=dtype, grad=True,
                       state={k: v[:, 0] for k, v in made.stored.items()},
                       fresh={k: v[:, 0] for k, v in made.stored.items()})  # fmt: skip
-    keys = evidence.outputs(subject, rows)
+    keys = comparable_outputs(evidence, subject, rows)
     return mixed(rows, keys, torch.ones_like(made.starts))
 
 
@@ -251,10 +254,10 @@ def _step_gradients(
     only[:, step] = True
     network = subject.copy()
     select: Callable[[TensorDictBase], Tensor | None] = lambda rows: mixed(  # noqa: E731
-        rows, evidence.outputs(subject, rows), only
+        rows, comparable_outputs(evidence, subject, rows), only
     )
     if recurrent:
-        batch = evidence.shaped(subject, made.batch(subject, inputs))
+        batch = as_collected(evidence, subject, made.batch(subject, inputs))
         out = run_recurrent(subject, batch, module=network, grad=True)
         total = select(as_rows(out, made.starts.shape))
     else:

@@ -24,15 +24,18 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from rnncheck.checks.evidence.compare import Change, changes, sizes, source_of
+from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip
-from rnncheck.pipeline.keys import dotted, tensor_keys
+from rnncheck.checks.evidence.hidden_state import hidden_state
+from rnncheck.checks.evidence.random_outputs import random_outputs
+from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, next_key, run_recurrent, unroll
+from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
 from rnncheck.results.model import Finding, Severity, Stage
 
 RANDOM_STATE = (
@@ -49,75 +52,23 @@ def run(evidence: Evidence) -> Judgement:
     findings: list[Finding] = []
     compared = 0
     for subject in [s for s in (evidence.policy, evidence.critic) if s is not None]:
-        made = evidence.constructed(subject)
-        finding = hidden_state(evidence, subject, made) or random_output(evidence, subject, made)
+        made = constructed(evidence, subject)
+        finding = _hidden(evidence, subject, made) or random_output(evidence, subject, made)
         findings += [finding] if finding else []
         compared += made.steps
     return Judgement(tuple(findings), compared, f"{compared} steps are repeatable")
 
 
-def hidden_state(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
-    """A second run of one copy differs from the first."""
-    module = subject.copy()
-    before = attributes(module)
-    for mode in ("sequential", "recurrent"):
-        try:
-            found = twice(evidence, subject, made, module, mode)
-        except Skip:
-            continue
-        if found:
-            moved = sorted(changed_attributes(before, attributes(module)))
-            return _finding(
-                evidence, subject, made, found[0],
-                message=f"{mode} mode: the same steps twice give different outputs",
-                cause="state outside the tensordict: " + (", ".join(moved[:4]) or "not in an attribute"),
-                fix="carry it under a key and ('next', key), primed and reset by the env",
-            )  # fmt: skip
-    return None
-
-
-def twice(
-    evidence: Evidence, subject: Subject, made: Constructed, module: nn.Module, mode: str
-) -> list[Change]:
-    """What differs between two runs of the same copy."""
-    if mode == "sequential":
-        one, two = (unroll(subject, made.inputs, made.starts, module=module) for _ in range(2))
-    else:
-        batch = evidence.shaped(subject, made.batch(subject))
-        try:
-            runs = [run_recurrent(subject, batch, module=module) for _ in range(2)]
-        except Exception as error:
-            raise Skip(str(error)) from error
-        one, two = (r.reshape(made.starts.shape) for r in runs)
-    keys = [key for key in tensor_keys(one) if key in tensor_keys(two)]
-    return changes(one, two, keys, torch.ones_like(made.starts))
-
-
-def attributes(module: nn.Module) -> dict[str, Any]:
-    """Tensors, numbers and containers of tensors that modules hold outside their parameters."""
-    held: dict[str, Any] = {}
-    for path, part in module.named_modules():
-        prefix = f"{path}." if path else ""
-        own = {k: v for k, v in vars(part).items() if not k.startswith("_") or k == "_buffers"}
-        for name, value in {**own, **dict(part._buffers)}.items():
-            if isinstance(value, Tensor | int | float | tuple | list) and not isinstance(
-                value, bool
-            ):
-                held[prefix + name] = value.clone() if isinstance(value, Tensor) else value
-    return held
-
-
-def changed_attributes(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
-    """Names whose value is another one, or new."""
-    return {name for name, value in after.items() if not _equal(before.get(name), value)}
-
-
-def _equal(left: Any, right: Any) -> bool:
-    if isinstance(left, Tensor) and isinstance(right, Tensor):
-        return left.shape == right.shape and torch.equal(left, right)
-    if isinstance(left, tuple | list) and isinstance(right, tuple | list):
-        return len(left) == len(right) and all(map(_equal, left, right))
-    return type(left) is type(right) and bool(left == right)
+def _hidden(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
+    found = hidden_state(evidence, subject, made)
+    if found is None:
+        return None
+    return _finding(
+        evidence, subject, made, found.change,
+        message=f"{found.mode} mode: the same steps twice give different outputs",
+        cause="state outside the tensordict: " + (", ".join(found.moved[:4]) or "not in an attribute"),
+        fix="carry it under a key and ('next', key), primed and reset by the env",
+    )  # fmt: skip
 
 
 class DropoutCalls(TorchFunctionMode):
@@ -140,7 +91,7 @@ class DropoutCalls(TorchFunctionMode):
 
 def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
     """A state that differs between two seeds with exploration off, or outputs that do because dropout is on."""
-    noisy = evidence.noisy(subject)
+    noisy = random_outputs(evidence, subject)
     if not noisy:
         return None
     names = dropout_modules(subject.module)

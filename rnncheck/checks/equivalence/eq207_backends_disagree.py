@@ -31,23 +31,16 @@ Example
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from rnncheck.checks.boundary import bd301_state_crosses_reset as bd301
-from rnncheck.checks.equivalence import eq201_modes_disagree as eq201
-from rnncheck.checks.equivalence import eq202_end_state_wrong as eq202
-from rnncheck.checks.equivalence import eq203_oracle_disagrees as eq203
+from rnncheck.checks.equivalence.backend_findings import already_said, described, refuses, summary
 from rnncheck.checks.equivalence.backend_judge import Divergence, explain, grouped, values_wrong
-from rnncheck.checks.equivalence.backend_trials import Measured, Tried, measured
+from rnncheck.checks.equivalence.backend_trials import Tried, measured
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.errors import StageError
+from rnncheck.checks.rule import Judgement, Rule, Skip
 from rnncheck.numerics.tolerance import FORMULA
-from rnncheck.pipeline.backends.process import NoAnswer
 from rnncheck.pipeline.backends.trial import Refused
 from rnncheck.results.model import Finding, Severity, Stage, Where
 
-OTHERS = (eq201.RULE, eq202.RULE, eq203.RULE, bd301.RULE)  # what they name is not said again
+ALREADY = ("EQ201", "EQ202", "EQ203", "BD301")  # what they name is not said again
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -70,44 +63,11 @@ def run(evidence: Evidence) -> Judgement:
     if evidence.pipeline.spec.verify.backends:  # who names backends is told which of them ran
         evidence.remarks.append(f"backends: {note}")
     if findings and not evidence.pipeline.spec.verify.backends:
-        already_said(evidence, OTHERS)
+        already_said(evidence, ALREADY)
     if not compared and not findings:
         raise Skip(note)
     agreeing = ", ".join(dict.fromkeys(right)) or "none"
     return Judgement(tuple(_with(findings, agreeing)), compared, note)
-
-
-def already_said(evidence: Evidence, others: Iterable[Rule]) -> None:
-    """Raise Vacuous where another check names the fault: without named backends it is the module's own pass."""
-    for rule in others:
-        if _finds(rule, evidence):
-            raise Vacuous(f"the module's own pass is wrong already ({rule.code})")
-
-
-def _finds(rule: Rule, evidence: Evidence) -> bool:
-    try:
-        return bool(rule.run(evidence).findings)
-    except (Skip, Vacuous, StageError):
-        return False
-
-
-def refuses(one: Tried) -> bool:
-    """An eager variant raised although nothing that is known of it and of this machine stands against it."""
-    silent = isinstance(one.answer, NoAnswer) or not isinstance(one.answer, Refused)
-    return not silent and one.variant.compile == "eager" and one.way == "call"
-
-
-def summary(made: Measured) -> str:
-    """What was run and on which kernels and shapes, and what was not and why."""
-    reasons = {
-        f"{one.variant.label} ({one.way})" if one.way != "call" else one.variant.label: str(
-            one.answer
-        )
-        for one in made.tried
-        if isinstance(one.answer, Refused) and not refuses(one)
-    }
-    left = "; ".join(f"{label} gave nothing: {reason}" for label, reason in reasons.items())
-    return "; ".join(filter(None, [made.summary(), left]))
 
 
 def _finding(evidence: Evidence, one: Tried, found: Divergence, wrong: int, cases: int) -> Finding:
@@ -141,14 +101,6 @@ def _raises(evidence: Evidence, one: Tried) -> Finding:
         fix="run another backend",
         source=evidence.pipeline.source(one.target.stage),
     )
-
-
-def described(one: Tried) -> str:
-    """The case, its shape, the kernels and whose weights."""
-    case, facts = one.case, one.facts
-    whose = "the module's own weights" if one.own else f"a {facts} of the same kind"
-    way = "" if one.way == "call" else f", {one.way}"
-    return f"{case.name}{way}: {case.shape} steps, hidden {facts.hidden_size}, {one.how}, {whose}"
 
 
 def _with(findings: list[Finding], agreeing: str) -> list[Finding]:

@@ -21,8 +21,7 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.boundary import bd303_gradient_crosses_reset as bd303
-from rnncheck.checks.equivalence import eq205_gradients_disagree as eq205
+from rnncheck.checks.equivalence.backend_findings import already_said, described, summary
 from rnncheck.checks.equivalence.backend_judge import (
     Divergence,
     gradients_wrong,
@@ -30,11 +29,6 @@ from rnncheck.checks.equivalence.backend_judge import (
     values_wrong,
 )
 from rnncheck.checks.equivalence.backend_trials import Tried, measured
-from rnncheck.checks.equivalence.eq207_backends_disagree import (
-    already_said,
-    described,
-    summary,
-)
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.backends.trial import Refused
@@ -42,7 +36,7 @@ from rnncheck.results.model import Finding, Severity, Stage, Where
 
 GRADIENT_FORMULA = "10 x the error of an honest computation in this dtype + 64 eps x scale"
 
-OTHERS = (eq205.RULE, bd303.RULE)  # what they name is not said again
+ALREADY = ("EQ205", "BD303")  # what they name is not said again
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -60,7 +54,7 @@ def run(evidence: Evidence) -> Judgement:
         findings += [_finding(evidence, *wrong[0], len(wrong), len(answered))] if wrong else []
         right += [] if wrong else [label]
     if findings and not evidence.pipeline.spec.verify.backends:
-        already_said(evidence, OTHERS)
+        already_said(evidence, ALREADY)
     if not compared:
         _nothing(differing, summary(made))
     for finding in findings:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, loss_of, run_loss
+from rnncheck.checks.evidence.recurrent_pass import declared_reads
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Skip
 from rnncheck.pipeline.keys import Key, tensor_keys
@@ -20,7 +21,7 @@ def burn_in(evidence: Evidence, sample: Sample) -> int:
     Found by changing what the policy does not read (rewards, actions, targets) at those steps: a loss that leaves
     them out does not change in one bit.
     """
-    return evidence.once(("burn-in", id(sample)), lambda: _burn_in(evidence, sample))
+    return evidence.once("burn-in", lambda: _burn_in(evidence, sample), sample)
 
 
 def _burn_in(evidence: Evidence, sample: Sample) -> int:
@@ -53,7 +54,9 @@ def cropped(evidence: Evidence, sample: Sample) -> int:
 
 def reaches(evidence: Evidence, sample: Sample, *, but: int = 0) -> bool:
     """Whether what is observed at the steps that the loss leaves out, but for the last of them, changes it."""
-    return evidence.once(("reaches", id(sample), but), lambda: _reaches(evidence, sample, but))
+    return evidence.once(
+        "reach of the burn-in", lambda: _reaches(evidence, sample, but), sample, but
+    )
 
 
 def _reaches(evidence: Evidence, sample: Sample, but: int) -> bool:
@@ -84,7 +87,7 @@ def _unread(evidence: Evidence, sample: Sample) -> list[Key]:
     """Float entries that neither policy nor critic reads, at the root or of the next step."""
     pipeline = evidence.pipeline
     modules = [m for m in (pipeline.pristine_policy, pipeline.pristine_critic) if m is not None]
-    read = {key for m in modules for key in evidence.reads(m)}
+    read = {key for m in modules for key in declared_reads(m)}
     found = []
     for key in tensor_keys(sample.rows):
         own = key[1:] if key[0] == "next" else key

@@ -9,7 +9,10 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rnncheck.checks.evidence.constructed_batches import runs_in_double
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.random_outputs import comparable_outputs
+from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_rows
 from rnncheck.checks.rule import Vacuous
 from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
 from rnncheck.numerics.perturb import changeable, perturbed
@@ -139,7 +142,7 @@ class Experiment:
         self.base = self.run(self.made.inputs, None)
         again = self.run(self.made.inputs, None)
         carry = [next_key(key) for key in self.subject.carry]
-        keys = [*self.evidence.outputs(self.subject, self.base), *carry]
+        keys = [*comparable_outputs(self.evidence, self.subject, self.base), *carry]
         present = [key for key in keys if key in tensor_keys(self.base)]
         self.keys = [
             k for k in present if not bool(bits_differ(self.base.get(k), again.get(k)).any())
@@ -183,7 +186,7 @@ class Experiment:
         return []
 
     def _vanishes(self, mask: Tensor, watch: Tensor) -> bool:
-        if not self.evidence.runs_in_double(self.subject, self.made.inputs[:1]):
+        if not runs_in_double(self.evidence, self.subject, self.made.inputs[:1]):
             return False
         exact = self.run(self.made.inputs, torch.float64)
         after = self.perturb(mask, dtype=torch.float64)
@@ -193,12 +196,12 @@ class Experiment:
 
 def recurrent_experiment(evidence: Evidence, subject: Subject, made: Constructed) -> Experiment:
     """An experiment in recurrent mode."""
-    evidence.needs_recurrence(subject)
+    needs_recurrence(evidence, subject)
     return Experiment(
         evidence,
         subject,
         made,
-        lambda inputs, dtype: evidence.run(subject, made.batch(subject, inputs), dtype),
+        lambda inputs, dtype: recurrent_rows(evidence, subject, made.batch(subject, inputs), dtype),
     )
 
 

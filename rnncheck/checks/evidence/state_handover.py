@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.compare import Mismatch, mismatches
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.recording.recording import Joint, Rows
@@ -90,7 +91,7 @@ def overwritten(evidence: Evidence) -> tuple[Mismatch, int] | None:
 
     The rows are run together, as they were acted on.
     """
-    subject, noisy = evidence.policy, evidence.noisy(evidence.policy, explore=True)
+    subject, noisy = evidence.policy, random_outputs(evidence, evidence.policy, explore=True)
     keys = [next_key(key) for key in subject.carry if next_key(key) not in noisy]
     for number, rows in enumerate(evidence.recording.batches):
         written = all(next_states(rows, key) is not None for key in subject.carry)

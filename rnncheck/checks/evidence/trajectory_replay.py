@@ -11,7 +11,10 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.constructed_batches import runs_in_double
 from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
+from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
+from rnncheck.checks.evidence.recurrent_pass import recurrent_rows
 from rnncheck.checks.rule import Skip
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, tensor_keys
@@ -71,7 +74,7 @@ def _replay(
     inputs = subject.inputs_of(recorded)
     starts = torch.zeros(1, recorded.shape[1], dtype=torch.bool)
     starts[:, 0] = trajectory.fresh
-    double = evidence.runs_in_double(subject, inputs)
+    double = runs_in_double(evidence, subject, inputs)
     truth = unroll(subject, inputs, starts, state=state, fresh=state)
     oracle = None
     if double:
@@ -85,9 +88,9 @@ def compared_keys(evidence: Evidence, item: Replayed) -> list[Key]:
     New states count only where no other float output is recorded: what is stored of them may be the env's.
     """
     subject = evidence.policy
-    noisy = evidence.noisy(subject, explore=True)
+    noisy = random_outputs(evidence, subject, explore=True)
     known = set(tensor_keys(item.truth)) & set(tensor_keys(item.recorded)) - noisy
-    roots = [key for key in evidence.outputs(subject, item.truth) if key in known]
+    roots = [key for key in comparable_outputs(evidence, subject, item.truth) if key in known]
     if any(item.recorded.get(key).is_floating_point() for key in roots):
         return roots
     return [*roots, *(next_key(key) for key in subject.carry if next_key(key) in known)]
@@ -221,7 +224,7 @@ def _one_start_recurrent(evidence: Evidence, recorded: TensorDictBase) -> Tensor
     batch = subject.inputs_of(recorded).copy()
     batch.update(subject.flag_values(torch.ones(1, 1, dtype=torch.bool)))
     batch.update({k: recorded.get(k) for k in subject.carry if recorded.get(k, None) is not None})
-    return evidence.run(subject, batch)
+    return recurrent_rows(evidence, subject, batch)
 
 
 def _judged_starts(recording: Recording, number: int, rows: Rows) -> list[tuple[int, int]]:

@@ -22,8 +22,11 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.boundary.bd303_gradient_crosses_reset import mixed
-from rnncheck.checks.evidence.evidence import Evidence, as_rows
+from rnncheck.checks.evidence.constructed_batches import replayed_heads
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.random_mix import mixed
+from rnncheck.checks.evidence.random_outputs import comparable_outputs
+from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.pipeline.subject.heads import lay_out
 from rnncheck.pipeline.subject.subject import run_recurrent
@@ -35,7 +38,7 @@ FRACTION = 1e-6  # of the local gradient
 
 def run(evidence: Evidence) -> Judgement:
     """The policy's curve."""
-    evidence.needs_recurrence(evidence.policy)
+    needs_recurrence(evidence, evidence.policy)
     curve = reach(evidence)
     if len(curve) <= HORIZON:
         raise Vacuous(f"no episode head is longer than {HORIZON} steps")
@@ -50,18 +53,20 @@ def run(evidence: Evidence) -> Judgement:
 def reach(evidence: Evidence) -> list[float]:
     """Mean gradient size at n = 0, 1, 2, ... steps back, over the longest head."""
     subject = evidence.policy
-    piece = max(evidence.pieces(subject)[0], key=lambda p: p.inputs.shape[1])
+    piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
     made = lay_out([[piece]], 1)
     batch = made.batch(subject)
     keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
     leaves = [batch.get(key).clone().requires_grad_() for key in keys]
     batch.update(dict(zip(keys, leaves, strict=True)))
-    out = as_rows(run_recurrent(subject, evidence.shaped(subject, batch), grad=True), batch.shape)
+    out = as_rows(
+        run_recurrent(subject, as_collected(evidence, subject, batch), grad=True), batch.shape
+    )
     sums: list[list[float]] = [[] for _ in range(made.steps)]
     for step in range(made.steps):
         only = torch.zeros_like(made.starts)
         only[:, step] = True
-        total = mixed(out, evidence.outputs(subject, out), only)
+        total = mixed(out, comparable_outputs(evidence, subject, out), only)
         if total is None or not leaves:
             return [0.0] * made.steps
         found = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)

@@ -33,9 +33,9 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import segments_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, memoryless, run_loss
+from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import crosses
-from rnncheck.checks.loss.ls701_loss_crosses_boundary import loss_leaks, policy_leaks
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.results.model import Finding, Severity, Stage
 

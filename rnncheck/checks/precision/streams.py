@@ -16,7 +16,10 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.checks.evidence.constructed_batches import replayed_heads
 from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.random_outputs import random_outputs
+from rnncheck.checks.evidence.recurrent_pass import as_collected, steps_only
 from rnncheck.checks.rule import Skip
 from rnncheck.numerics.emulate import Computing
 from rnncheck.numerics.rounding import Precision
@@ -104,8 +107,8 @@ def _streams(evidence: Evidence) -> list[Stream]:
 def _of_subject(evidence: Evidence, subject: Subject) -> list[Stream]:
     inputs = _inputs(evidence, subject)
     steps = _sequential(subject, inputs)
-    whole = {} if evidence.steps_only(subject) else _recurrent(evidence, subject, inputs)
-    noisy = evidence.noisy(subject)
+    whole = {} if steps_only(evidence, subject) else _recurrent(evidence, subject, inputs)
+    noisy = random_outputs(evidence, subject)
     found = []
     for carrier in subject.carriers:
         own = steps[carrier.path]
@@ -118,7 +121,7 @@ def _of_subject(evidence: Evidence, subject: Subject) -> list[Stream]:
 
 def _inputs(evidence: Evidence, subject: Subject) -> TensorDictBase:
     """``[1, STEPS]``: the heads end to end, over and over."""
-    heads = torch.cat([piece.inputs for piece in evidence.pieces(subject)[0]], 1)
+    heads = torch.cat([piece.inputs for piece in replayed_heads(evidence, subject)[0]], 1)
     return heads[:, torch.arange(STEPS) % heads.shape[1]]
 
 
@@ -152,7 +155,7 @@ def _recurrent(
     network = subject.copy()
     with Tap(network, subject.carriers, recurrent=True) as tap:
         try:
-            run_recurrent(subject, evidence.shaped(subject, batch), module=network)
+            run_recurrent(subject, as_collected(evidence, subject, batch), module=network)
         except Exception as error:
             raise Skip(
                 f"recurrent mode raises on the {subject.stage} ({first_line(error)})"
@@ -282,7 +285,7 @@ def watch(evidence: Evidence, stream: Stream, *, recurrent: bool) -> Casts:
     with casts:
         if recurrent:
             run_recurrent(
-                subject, evidence.shaped(subject, _batch(subject, inputs)), module=network
+                subject, as_collected(evidence, subject, _batch(subject, inputs)), module=network
             )
         else:
             unroll(subject, inputs, _starts()[:, :2], module=network)

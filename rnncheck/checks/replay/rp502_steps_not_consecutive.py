@@ -22,6 +22,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.recurrent_pass import steps_only
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.results.model import Finding, Severity, Stage
@@ -29,7 +30,7 @@ from rnncheck.results.model import Finding, Severity, Stage
 
 def run(evidence: Evidence) -> Judgement:
     """Shuffled training batches."""
-    if evidence.policy.carry and evidence.steps_only(evidence.policy):
+    if evidence.policy.carry and steps_only(evidence, evidence.policy):
         raise Skip("the policy has no recurrent mode")
     found = joins(evidence)
     known = sum(int(item.sample.known.sum()) for item in found)

@@ -19,11 +19,10 @@ Example
 
 from __future__ import annotations
 
-import torch
-
 from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.training_batches import Sample, samples
+from rnncheck.checks.evidence.training_batches import samples
+from rnncheck.checks.replay.start_flags import lost_start
 from rnncheck.checks.rule import Judgement, Rule
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.results.model import Finding, Severity, Stage, Where
@@ -43,28 +42,10 @@ def run(evidence: Evidence) -> Judgement:
                 if key in subject.carry and warms_up(evidence, sample):
                     continue
                 return Judgement((_lost(evidence, key, number),), compared)
-        where = overwritten(sample, number)
+        where = lost_start(sample, number)
         if where is not None:
             return Judgement((_overwritten(evidence, where, number),), compared)
     return Judgement((), compared, f"{compared} keys are still there")
-
-
-def overwritten(sample: Sample, number: int) -> Where | None:
-    """The first start inside a row whose flag is not true any more."""
-    if sample.flag is None:
-        return None
-    inside = torch.ones_like(sample.valid)
-    inside[:, 0] = False
-    recorded = sample.steps.recording
-    was = torch.zeros(len(sample.steps.places), dtype=torch.bool)
-    for index, (batch, row, step) in enumerate(sample.steps.places):
-        flag = recorded.flag(recorded.batches[batch])
-        was[index] = flag is not None and bool(flag[row, step])
-    lost = was[sample.ids.clamp_min(0)] & sample.known & inside & ~sample.flag
-    if not bool(lost.any()):
-        return None
-    row, step = lost.nonzero()[0].tolist()
-    return Where((number, row), step, first_step=step)
 
 
 def _lost(evidence: Evidence, key: Key, number: int) -> Finding:

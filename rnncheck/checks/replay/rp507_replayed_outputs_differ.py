@@ -27,10 +27,13 @@ from torch import Tensor
 from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.random_outputs import comparable_outputs
+from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
 from rnncheck.checks.evidence.training_batches import Sample, samples, stale, truth
 from rnncheck.checks.evidence.unmarked_joins import crosses
-from rnncheck.checks.replay.rp503_keys_lost import overwritten
+from rnncheck.checks.replay.start_flags import lost_start
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.subject import run_recurrent
@@ -39,7 +42,7 @@ from rnncheck.results.model import Finding, Severity, Stage, Where
 
 def run(evidence: Evidence) -> Judgement:
     """Every training batch."""
-    evidence.needs_recurrence(evidence.policy)
+    needs_recurrence(evidence, evidence.policy)
     if crosses(evidence):
         raise Vacuous("the batch joins steps without a mark (RP501, RP502, RP506)")
     compared = 0
@@ -59,7 +62,7 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def _named_elsewhere(evidence: Evidence, sample: Sample, number: int) -> bool:
-    if overwritten(sample, number) is not None:
+    if lost_start(sample, number) is not None:
         return True
     starts = sample.marked & sample.known
     for key in evidence.policy.carry:
@@ -74,7 +77,9 @@ def _named_elsewhere(evidence: Evidence, sample: Sample, number: int) -> bool:
 def compared_keys(evidence: Evidence, sample: Sample) -> list[Key]:
     """Float outputs of the policy whose true values are known."""
     known = truth(evidence).outputs
-    keys = evidence.outputs(evidence.policy, evidence.constructed(evidence.policy).truth)
+    keys = comparable_outputs(
+        evidence, evidence.policy, constructed(evidence, evidence.policy).truth
+    )
     return [key for key in keys if key in known and known[key].is_floating_point()]
 
 

@@ -134,7 +134,7 @@ class Values:
 
 def true_values(evidence: Evidence, name: str | Key = VALUE) -> Values:
     """The critic's (or policy's) value at every collected step, each trajectory replayed alone step by step."""
-    return evidence.once(("true values", name), lambda: _true_values(evidence, name))
+    return evidence.once("true values", lambda: _true_values(evidence, name), name)
 
 
 def _true_values(evidence: Evidence, name: str | Key) -> Values:

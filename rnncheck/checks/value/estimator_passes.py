@@ -9,6 +9,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Skip
 from rnncheck.checks.value.estimates import estimated, true_values
@@ -44,7 +45,7 @@ def inner_passes(evidence: Evidence, sample: Sample) -> list[Inner]:
 
 def _compared(evidence: Evidence, sample: Sample, one: Pass) -> Inner | None:
     subject, following = _owner(evidence, one), _following(one, sample.td)
-    if subject is None or following is None or one.output in evidence.noisy(subject):
+    if subject is None or following is None or one.output in random_outputs(evidence, subject):
         return None
     try:
         values = true_values(evidence, one.output)

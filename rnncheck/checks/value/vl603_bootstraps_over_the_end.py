@@ -31,8 +31,8 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import observed, segments_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.loss_isolation import loss_leaks
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.loss.ls701_loss_crosses_boundary import loss_leaks
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.checks.value.estimates import batches, ended, per_step
 from rnncheck.numerics.difference import bits_differ, gap

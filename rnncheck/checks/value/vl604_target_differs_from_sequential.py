@@ -36,9 +36,9 @@ from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
+from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.loss_passes import started
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.loss.ls701_loss_crosses_boundary import loss_leaks, policy_leaks
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.checks.value.estimates import (
     VALUE,
@@ -50,8 +50,8 @@ from rnncheck.checks.value.estimates import (
     true_values,
     valuing,
 )
+from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
-from rnncheck.checks.value.vl601_target_crosses_boundary import estimator_leaks
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key

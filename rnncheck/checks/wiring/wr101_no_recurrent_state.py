@@ -20,10 +20,11 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.equivalence.eq206_not_repeatable import hidden_state
+from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.hidden_state import hidden_state
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.wiring.wr107_state_not_under_next import root_states
+from rnncheck.checks.wiring.root_states import root_states
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Finding, Severity, Stage
@@ -37,7 +38,7 @@ def run(evidence: Evidence) -> Judgement:
         return Judgement((), len(keys), f"carry: {', '.join(keys)}")
     if any(root_states(evidence, subject) for subject in subjects):
         raise Vacuous("the state is written to the root (WR107)")
-    if any(hidden_state(evidence, s, evidence.constructed(s)) for s in subjects):
+    if any(hidden_state(evidence, s, constructed(evidence, s)) for s in subjects):
         raise Vacuous("the state lives outside the tensordict (EQ206)")
     return Judgement((_finding(evidence),), len(subjects))
 

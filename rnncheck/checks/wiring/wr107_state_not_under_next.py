@@ -20,12 +20,11 @@ Example
 
 from __future__ import annotations
 
-from torch import nn
-
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule
-from rnncheck.pipeline.keys import Key, declared, dotted
-from rnncheck.pipeline.subject.subject import Subject, innermost, next_key
+from rnncheck.checks.wiring.root_states import rewritten
+from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.pipeline.subject.subject import innermost
 from rnncheck.results.model import Finding, Severity, Stage
 
 
@@ -43,25 +42,6 @@ def run(evidence: Evidence) -> Judgement:
         for path, key in rewritten(module, evidence)[:1]:
             findings.append(_finding(evidence, stage, path, key))
     return Judgement(tuple(findings), compared, f"{compared} modules looked at")
-
-
-def root_states(evidence: Evidence, subject: Subject) -> list[tuple[str, Key]]:
-    """The rewritten root states of one subject."""
-    return rewritten(subject.module, evidence)
-
-
-def rewritten(module: nn.Module, evidence: Evidence) -> list[tuple[str, Key]]:
-    """Modules and the keys that they read and write back to the root as a state."""
-    parts = innermost(module)
-    handed_on = {key for _, part in parts for key in declared(part, "out_keys") if key[0] == "next"}
-    produced, found = set(evidence.env.own), list[tuple[str, Key]]()
-    for path, part in parts:
-        reads, writes = declared(part, "in_keys"), declared(part, "out_keys")
-        for key in reads:
-            if key in writes and key not in produced and next_key(key) not in handed_on:
-                found.append((path or type(part).__name__, key))
-        produced |= set(writes)
-    return found
 
 
 def _finding(evidence: Evidence, stage: Stage, path: str, key: Key) -> Finding:

@@ -19,20 +19,15 @@ Example
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.evidence.known_errors import UNKNOWN, raised_at, way_out
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.checks.wiring.wr102_missing_init_tracker import run as init_tracker
-from rnncheck.checks.wiring.wr103_missing_state_primer import run as state_primer
-from rnncheck.checks.wiring.wr104_primer_does_not_fit import run as primer_fits
 from rnncheck.pipeline.guard.user_frames import describe
 from rnncheck.pipeline.subject.introspect import CannotStep, part_that_raised
 from rnncheck.results.model import Finding, Severity, Stage
 
 OWN = "make policy(env.reset()) run on its own first: the part and the line are named here"
-NAMED = (init_tracker, state_primer, primer_fits)
+ALREADY = ("WR102", "WR103", "WR104")  # what they name is not said again
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -42,7 +37,7 @@ def run(evidence: Evidence) -> Judgement:
         return Judgement((), 1, "the policy runs one step on the env's reset")
     if evidence.pipeline.batches:
         raise Vacuous("the collector acts with it all the same")
-    if any(_finds(evidence, check) for check in NAMED):
+    if any(map(evidence.finds, ALREADY)):
         raise Vacuous("another finding of the wiring names the reason")
     return Judgement((_finding(evidence, error),), 1)
 
@@ -55,13 +50,6 @@ def _raised(evidence: Evidence) -> Exception | None:
             return skip.__cause__.error
         raise
     return None
-
-
-def _finds(evidence: Evidence, check: Callable[[Evidence], Judgement]) -> bool:
-    try:
-        return bool(check(evidence).findings)
-    except (Skip, Vacuous):
-        return False
 
 
 def _finding(evidence: Evidence, error: Exception) -> Finding:

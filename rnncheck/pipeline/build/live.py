@@ -127,13 +127,3 @@ class _Envs:
             ) from error
 
 
-@contextmanager
-def keeping_randomness() -> Iterator[None]:
-    """Leave the process's random numbers as they were."""
-    mine, arrays = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield
-        finally:
-            random.setstate(mine)
-            np.random.set_state(arrays)

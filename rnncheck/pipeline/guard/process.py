@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import random
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torchrl._utils import logger
 
@@ -52,3 +55,15 @@ def _off_stdout() -> list[tuple[logging.StreamHandler[Any], Any]]:
     for handler, _ in moved:
         handler.setStream(sys.stderr)
     return moved
+
+
+@contextmanager
+def keeping_randomness() -> Iterator[None]:
+    """Leave the process's random numbers as they were."""
+    mine, arrays = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            random.setstate(mine)
+            np.random.set_state(arrays)

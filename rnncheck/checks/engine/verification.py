@@ -1,0 +1,130 @@
+"""One pipeline and the checks that are asked of it: the one way in which every command runs them.
+
+with Verification(spec) as verification:
+    for event in verification.build(): ...
+    for event in verification.ask(rules): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from types import TracebackType
+
+from rnncheck.checks.engine import registry
+from rnncheck.checks.engine.accept import Acceptances
+from rnncheck.checks.engine.run import run_rules, skip_rules
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.rule import Rule
+from rnncheck.errors import StageError, VersionError
+from rnncheck.pipeline.backends.asked import check_asked
+from rnncheck.pipeline.backends.precision import settings_kept
+from rnncheck.pipeline.build.builder import Builder
+from rnncheck.pipeline.guard.process import calm, keeping_randomness
+from rnncheck.pipeline.plant.hooks import Plant
+from rnncheck.results.events import CheckFinished, Event, Notice, StageFinished, StageStarted
+from rnncheck.results.model import CheckResult, Outcome, Stage, StageResult
+from rnncheck.spec.model import Spec
+
+
+class Verification:
+    """Inside the context the pipeline of ``spec`` lives; the process's settings and random numbers end with it.
+
+    ``plant`` changes the parts before anything runs. ``lacking`` says why nothing can be verified where the installed
+    TorchRL is too old for env, policy or critic. Every step may raise a UserError where the spec or a factory is at
+    fault. The user's prints go to standard error, and warnings are kept down, only while a step is under way.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        *,
+        thorough: bool = False,
+        accepting: Acceptances | None = None,
+        plant: Plant | None = None,
+    ) -> None:
+        check_asked(spec)
+        self.spec = spec
+        self.accepting = accepting or Acceptances(spec)
+        self.lacking = ""
+        self._thorough, self._plant = thorough, plant
+        self._evidence: Evidence | None = None
+        self._scope = ExitStack()
+
+    def __enter__(self) -> Verification:
+        with ExitStack() as scope:  # what is open already is closed where the next raises
+            scope.enter_context(keeping_randomness())
+            scope.enter_context(settings_kept())
+            with calm():
+                self._builder = Builder(self.spec, self._plant)
+            scope.push(self._end)
+            self._scope = scope.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._scope.__exit__(kind, error, trace)
+
+    def _end(self, kind: type[BaseException] | None, *_: object) -> None:
+        with calm():
+            if self._evidence is not None:
+                self._evidence.close()
+            self._builder.close(forced=kind is not None)
+
+    @property
+    def failures(self) -> dict[Stage, StageError]:
+        """What the stages raised."""
+        return self._builder.failures
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is a pipeline to ask about."""
+        return self._builder.pipeline is not None
+
+    def build(self) -> Iterator[Event]:
+        """Build and run the stages, up to one for which the installed TorchRL is too old."""
+        with calm():
+            for stage in self._builder.stages:
+                yield StageStarted(stage)
+                yield StageFinished(self._built(stage))
+                if self.lacking:
+                    break
+            yield from map(Notice, self._builder.notices)
+
+    def _built(self, stage: Stage) -> StageResult:
+        try:
+            return self._builder.run(stage)
+        except VersionError as error:
+            self.lacking = error.reason
+            return StageResult(stage, Outcome.SKIPPED, error.reason)
+
+    def ask(self, rules: Iterable[Rule]) -> Iterator[Event]:
+        """Events of the rules in order, known findings marked as accepted, and what the user should read besides."""
+        with calm():
+            for event in self._asked(rules):
+                yield self.accepting.heard(event)
+            if self._evidence is not None:
+                yield from map(Notice, self._evidence.remarks)
+
+    def _asked(self, rules: Iterable[Rule]) -> Iterator[Event]:
+        evidence = self._measured()
+        if evidence is not None:
+            return run_rules(rules, evidence)
+        return skip_rules(rules, self.lacking) if self.lacking else iter(())
+
+    def asked(self, rule: Rule) -> CheckResult:
+        """What one rule concludes."""
+        (result,) = (one.result for one in self.ask([rule]) if isinstance(one, CheckFinished))
+        return result
+
+    def _measured(self) -> Evidence | None:
+        """What the rules look at; None where there is no pipeline."""
+        if self._evidence is None and self._builder.pipeline is not None:
+            self._evidence = Evidence(
+                self._builder.pipeline, registry.rules(), thorough=self._thorough
+            )
+        return self._evidence

@@ -1,0 +1,48 @@
+"""Recurrent mode's outputs beside those of the isolated replay."""
+
+from __future__ import annotations
+
+from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.constructed_batches import constructed
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.random_outputs import comparable_outputs
+from rnncheck.checks.evidence.recurrent_pass import recurrent_outputs
+from rnncheck.checks.rule import Vacuous
+from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.subject import Subject
+
+MOST_SKIPPED = 3  # steps cut off the front to begin in the middle of a trajectory
+
+
+def variants(evidence: Evidence, subject: Subject) -> list[tuple[Constructed, str]]:
+    """The constructed batch as it is, and without its first steps."""
+    made = constructed(evidence, subject)
+    found = [(made, "from a trajectory's start")]
+    skip = min(first_lengths(made)) - 1
+    if skip > 0:
+        cut = evidence.once(
+            "batch from mid-trajectory of the",
+            lambda: made.window(min(skip, MOST_SKIPPED)),
+            subject.stage,
+        )
+        found.append((cut, "from the middle of a trajectory"))
+    return found
+
+
+def first_lengths(made: Constructed) -> list[int]:
+    """How long the first segment of every row is."""
+    rows = (made.starts[row].nonzero().flatten().tolist() for row in range(made.rows))
+    return [[*begins, made.steps][1] for begins in rows]
+
+
+def disagreement(
+    evidence: Evidence, subject: Subject, made: Constructed
+) -> tuple[Mismatch | None, int]:
+    """The worst mismatch of one constructed batch and how many outputs were compared."""
+    out = recurrent_outputs(evidence, subject, made)
+    keys = comparable_outputs(evidence, subject, out)
+    numbers = [k for k in keys if not bool(made.truth.get(k, out.get(k)).isnan().any())]
+    if keys and not numbers:
+        raise Vacuous(f"the {subject.stage}'s outputs are NaN in sequential mode already")
+    found = mismatches(out, made.truth, made.oracle, numbers)
+    return (found[0] if found else None), len(numbers)

@@ -1,0 +1,84 @@
+"""Heads of episodes, each replayed alone, and the batches that are laid out of them."""
+
+from __future__ import annotations
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.subject.heads import Constructed, Piece, lay_out
+from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
+from rnncheck.results.model import Stage
+
+
+def replayed_heads(evidence: Evidence, subject: Subject) -> list[list[Piece]]:
+    """Per env row, every head replayed alone."""
+    return evidence.once("replayed heads of the", lambda: _pieces(evidence, subject), subject.stage)
+
+
+def _pieces(evidence: Evidence, subject: Subject) -> list[list[Piece]]:
+    heads = evidence.heads()
+    if subject.stage is Stage.CRITIC:
+        policy = replayed_heads(evidence, evidence.policy)
+        inputs = [[_critic_inputs(subject, piece) for piece in row] for row in policy]
+    else:
+        inputs = [[head[row : row + 1] for head in heads.inputs] for row in range(heads.rows)]
+    double = runs_in_double(evidence, subject, inputs[0][0])
+    return [
+        [_replay_alone(subject, head, row, double) for head in heads_of_row]
+        for row, heads_of_row in enumerate(inputs)
+    ]
+
+
+def runs_in_double(evidence: Evidence, subject: Subject, inputs: TensorDictBase) -> bool:
+    """Whether a float64 copy of the module runs a few steps."""
+    return evidence.once(
+        "float64 run of the", lambda: _runs_in_double(subject, inputs), subject.stage
+    )
+
+
+def constructed(evidence: Evidence, subject: Subject, rows: int | None = None) -> Constructed:
+    """Heads end to end as the collector would lay them out; ``rows`` defaults to the env's."""
+    pieces = replayed_heads(evidence, subject)
+    count = rows or (1 if subject.rank == 0 else max(2, len(pieces)))
+    return evidence.once(
+        "batch of heads of the", lambda: lay_out(pieces, count), subject.stage, count
+    )
+
+
+def _runs_in_double(subject: Subject, inputs: TensorDictBase) -> bool:
+    some = inputs[:1, :3]  # several steps: the state that comes back must fit as well
+    starts = torch.arange(some.shape[1]).unsqueeze(0) == 0
+    try:
+        out = unroll(subject, some, starts, dtype=torch.float64, fresh=_row(subject, 0))
+    except Exception:  # a module may create float32 tensors of its own
+        return False
+    kinds = {out.get(key).dtype for key in tensor_keys(out)}
+    return torch.float64 in kinds
+
+
+def _row(subject: Subject, row: int) -> dict[Key, Tensor]:
+    return {key: value[row : row + 1] for key, value in subject.fresh.items()}
+
+
+def _replay_alone(subject: Subject, head: TensorDictBase, row: int, double: bool) -> Piece:
+    starts = torch.zeros(1, head.shape[1], dtype=torch.bool)
+    starts[:, 0] = True
+    fresh = _row(subject, row)
+    truth = unroll(subject, head, starts, fresh=fresh)
+    oracle = unroll(subject, head, starts, fresh=fresh, dtype=torch.float64) if double else None
+    stored = {
+        key: torch.cat([fresh[key].unsqueeze(1), truth.get(next_key(key))[:, :-1]], 1)
+        for key in fresh
+        if next_key(key) in tensor_keys(truth)
+    }
+    return Piece(head, stored, truth, oracle)
+
+
+def _critic_inputs(critic: Subject, piece: Piece) -> TensorDictBase:
+    """What the critic may read at the steps of one of the policy's heads."""
+    td = piece.inputs.clone()
+    td.update(piece.truth.exclude("next"))
+    return critic.inputs_of(td)

@@ -1,0 +1,99 @@
+"""Recurrent mode on batches, and whether there is such a mode at all."""
+
+from __future__ import annotations
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.checks.evidence.constructed_batches import constructed
+from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.random_outputs import random_outputs
+from rnncheck.checks.rule import Skip
+from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.modes import ModeQueries
+from rnncheck.pipeline.subject.subject import Subject, all_reads, run_recurrent, unroll
+
+
+def as_collected(evidence: Evidence, subject: Subject, batch: TensorDictBase) -> TensorDictBase:
+    """A ``[rows, steps]`` batch in the rank that the collector gives: flat for a single env."""
+    if subject.rank == 0 and batch.shape[0] == 1:
+        return batch[0]
+    return batch.reshape(*subject.lead(batch.shape[0]), batch.shape[-1])
+
+
+def recurrent_outputs(evidence: Evidence, subject: Subject, made: Constructed) -> TensorDictBase:
+    """What recurrent mode gives on a constructed batch, as ``[rows, steps]``. Skip when it raises."""
+    return evidence.once("recurrent pass", lambda: _recurrent(evidence, subject, made), made)
+
+
+def _recurrent(evidence: Evidence, subject: Subject, made: Constructed) -> TensorDictBase:
+    return recurrent_rows(evidence, subject, made.batch(subject))
+
+
+def recurrent_rows(
+    evidence: Evidence, subject: Subject, batch: TensorDictBase, dtype: torch.dtype | None = None
+) -> TensorDictBase:
+    """Recurrent mode on any ``[rows, steps]`` batch, as ``[rows, steps]``."""
+    try:
+        out = run_recurrent(subject, as_collected(evidence, subject, batch), dtype=dtype)
+    except Exception as error:
+        raise Skip(f"recurrent mode raises on the {subject.stage} ({first_line(error)})") from error
+    return as_rows(out, batch.shape)
+
+
+def steps_only(evidence: Evidence, subject: Subject) -> bool:
+    """The module never asks for the recurrent mode and treats time as one more batch dimension."""
+    return evidence.once(
+        "recurrent mode of the", lambda: _steps_only(evidence, subject), subject.stage
+    )
+
+
+def _steps_only(evidence: Evidence, subject: Subject) -> bool:
+    made = constructed(evidence, subject)
+    with ModeQueries() as queries:
+        recurrent_rows(evidence, subject, made.batch(subject))
+    if queries.count:
+        return False
+    flat, whole = made.batch(subject).reshape(-1), recurrent_outputs(evidence, subject, made)
+    alone = [unroll_one(subject, flat[i : i + 1]) for i in range(min(8, flat.shape[0]))]
+    first = whole.reshape(-1)[: len(alone)]
+    together: TensorDictBase = torch.cat(alone)
+    keys = set(tensor_keys(first)) & set(tensor_keys(together)) - random_outputs(evidence, subject)
+    return all(_close(first.get(key), together.get(key)) for key in keys)
+
+
+def needs_recurrence(evidence: Evidence, subject: Subject) -> None:
+    """Skip when the module has no recurrent mode that could be judged."""
+    if steps_only(evidence, subject):
+        raise Skip(
+            f"the {subject.stage} has no recurrent mode: it treats every step of a batch alone, "
+            "with the state stored beside it"
+        )
+
+
+def declared_reads(module: object) -> set[Key]:
+    """Every key that a module or a part of it declares to read."""
+    return all_reads(module) if isinstance(module, nn.Module) else set()
+
+
+def unroll_one(subject: Subject, step: TensorDictBase) -> TensorDict:
+    """One recorded step ``[1]`` alone, with its stored state and flag, in sequential mode."""
+    inputs = subject.inputs_of(step).unsqueeze(1)
+    flags = [step.get(key).reshape(1, -1).any(-1) for key in subject.flags]
+    starts = flags[0] if flags else torch.zeros(1, dtype=torch.bool)
+    state = {key: step.get(key) for key in subject.carry}
+    return unroll(subject, inputs, starts.unsqueeze(1), state=state, keep=subject.carry)[:, 0]
+
+
+def as_rows(td: TensorDictBase, shape: torch.Size) -> TensorDict:
+    """Outputs of any layout as ``[rows, steps]``."""
+    found = {key: td.get(key) for key in tensor_keys(td)}
+    return TensorDict(found, batch_size=td.batch_size).reshape(shape)
+
+
+def _close(left: Tensor, right: Tensor) -> bool:
+    if not left.is_floating_point():
+        return bool((left == right).double().mean() > 0.9)
+    return torch.allclose(left, right, rtol=1e-4, atol=1e-5, equal_nan=True)
