@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,17 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "rnncheck"
 
+FAMILIES = (
+    "wiring",
+    "equivalence",
+    "boundary",
+    "collect",
+    "replay",
+    "value",
+    "loss",
+    "gradient",
+    "precision",
+)
 MAY_IMPORT = {
     "errors": set[str](),
     "results": {"errors"},
@@ -35,10 +47,61 @@ MAY_IMPORT = {
     },
     "report": {"results", "errors"},
 }
+# The rooms inside a layer: what each may import of its own layer. A room that is not named may import none of it.
+ROOMS = {
+    "pipeline": {
+        "keys": set[str](),
+        "compat": set[str](),
+        "guard": set[str](),
+        "subject": {"keys"},
+        "recording": {"keys", "guard", "subject"},
+        "model": {"compat", "recording"},
+        "instruments": {"keys", "guard", "subject", "model"},
+        "plant": {"keys", "subject", "instruments"},
+        "backends": {"keys", "subject"},
+        "build": {
+            "keys",
+            "compat",
+            "guard",
+            "subject",
+            "recording",
+            "model",
+            "instruments",
+            "plant",
+        },
+        "workload": {"keys", "subject", "instruments", "backends", "build"},
+        "doctor": {"compat", "backends"},
+        "": {"backends"},  # the package itself
+    },
+    "checks": {
+        "rule": set[str](),
+        "catalogue": set[str](),
+        "evidence": {"rule"},
+        **{family: {"rule", "evidence"} for family in FAMILIES},
+        "engine": {"rule", "catalogue", "evidence"},
+        "": set[str](),
+    },
+}
+
+# What a room of the checks may import of the pipeline: the families look at it, the engine runs it.
+SEEN = {
+    "rule": set[str](),
+    "catalogue": set[str](),
+    "evidence": {"keys", "guard", "subject", "recording", "model", "instruments"},
+    **{
+        family: {"keys", "compat", "guard", "subject", "recording", "instruments", "backends"}
+        for family in FAMILIES
+    },
+    "engine": {"guard", "backends", "build", "plant"},
+    "": set[str](),
+}
+MOST_ROOMS = 14  # at the top level of a layer: more cannot be taken in at a glance
 TOP = {"api", "cli", "pytest_plugin", "__main__"}  # may import everything; nothing imports them
 HEAVY = {"torch", "tensordict", "torchrl", "gymnasium", "hoptorch", "triton"}
 TORCH_FREE = {"errors", "results", "spec", "report"}
 TORCHRL = {"torchrl", "gymnasium", "hoptorch", "triton"}  # known to the pipeline alone
+
+RULE_FILE = r"rnncheck\.checks\.\w+\.[a-z]{2}\d{3}_\w+"
 
 MEDIAN_FUNCTION = 10  # lines; the median is below
 LONG_FUNCTION = 35  # lines
@@ -102,6 +165,11 @@ def layer(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+def room(module: str) -> str:
+    """``build`` of ``rnncheck.pipeline.build.env``; an empty string for the layer's own package."""
+    return module.split(".")[2] if module.count(".") > 1 else ""
+
+
 def imports_of(module: str, file: Path) -> list[Import]:
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     return list(imports(parsed(file), package))
@@ -118,6 +186,10 @@ def forbidden(module: str, target: str) -> bool:
     source, goal = layer(module), layer(target)
     if goal in TOP:
         return source not in TOP
+    if source == goal and source in ROOMS:
+        return room(target) not in {room(module), *ROOMS[source][room(module)]}
+    if (source, goal) == ("checks", "pipeline"):
+        return room(target) not in SEEN[room(module)]
     return source not in TOP and goal not in {source, ""} and goal not in MAY_IMPORT[source]
 
 
@@ -136,6 +208,25 @@ def test_imports_stay_within_the_layers(module: str, file: Path) -> None:
         for one in imports_of(module, file)
         if _inside(one.target) and forbidden(module, resolve(one.target))
     ]
+    assert not broken
+
+
+@pytest.mark.parametrize("layer_", ROOMS)
+def test_a_layer_is_taken_in_at_a_glance(layer_: str) -> None:
+    found = {room(name) for name in modules() if layer(name) == layer_} - {""}
+    assert found == set(ROOMS[layer_]) - {""}
+    assert len(found) <= MOST_ROOMS
+
+
+def test_no_rule_file_imports_another() -> None:
+    rules = {name for name in modules() if re.fullmatch(RULE_FILE, name)}
+    assert rules
+    broken = {
+        f"{name} imports {resolve(one.target)}"
+        for name in rules
+        for one in imports_of(name, modules()[name])
+        if resolve(one.target) in rules
+    }
     assert not broken
 
 

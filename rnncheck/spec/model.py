@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import pathlib
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -337,6 +338,11 @@ class Spec(Strict):
     def path(self) -> str:
         """The file, as the user named it."""
         return self._path
+
+    @property
+    def folder(self) -> pathlib.Path:
+        """The folder whose modules the factories come from."""
+        return pathlib.Path(self._path).resolve().parent if self._path else pathlib.Path.cwd()
 
     @property
     def hash(self) -> str:

@@ -11,9 +11,9 @@ from torch import Tensor
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, make_sample, samples
 from rnncheck.errors import StageError
-from rnncheck.pipeline.build.replay import draw
 from rnncheck.pipeline.keys import STEP, tensor_keys
 from rnncheck.pipeline.recording.buffer_order import seam
+from rnncheck.pipeline.recording.sampling import draw_samples
 from rnncheck.pipeline.subject.modes import SEED, measuring
 from rnncheck.results.model import Where
 
@@ -66,7 +66,7 @@ def _further(evidence: Evidence) -> Iterator[Sample]:
     while first is not None and STEP in tensor_keys(first.rows) and steps < MORE_STEPS:
         try:
             with measuring(recurrent=None, seed=SEED + steps):
-                (drawn,) = draw(section, pipeline.replay, 1)
+                (drawn,) = draw_samples(section, pipeline.replay, 1)
         except StageError:  # a sampler that has no more to give
             return
         steps += max(1, drawn.numel())

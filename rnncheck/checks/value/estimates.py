@@ -15,7 +15,7 @@ from rnncheck.checks.evidence.loss_calls import ambient
 from rnncheck.checks.evidence.training_batches import Sample, collected, make_sample
 from rnncheck.checks.rule import Skip
 from rnncheck.numerics.difference import bits_differ
-from rnncheck.pipeline.build.advantage import estimate
+from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.keys import Key, as_key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Joint
 from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
@@ -59,7 +59,7 @@ def estimated(evidence: Evidence, td: TensorDictBase) -> dict[str, Tensor]:
         raise Skip("the spec has no advantage stage")
     with ambient(), torch.no_grad():
         try:
-            out = estimate(spec, estimator, td.clone())
+            out = run_estimator(spec, estimator, td.clone())
         except Exception as error:
             raise Skip(f"the estimator raises ({first_line(error)})") from error
     before = {key: td.get(key) for key in tensor_keys(td)}

@@ -11,7 +11,6 @@ from torch import nn
 from rnncheck.pipeline.backends.facts import variant_of
 from rnncheck.pipeline.backends.swap import own_variant
 from rnncheck.pipeline.backends.variant import Variant, parse
-from rnncheck.pipeline.build.factories import folder_of
 from rnncheck.spec.model import Component, Spec
 
 EVERY = "all"
@@ -60,7 +59,7 @@ def _as_own(named: Variant, module: nn.Module) -> Variant:
 
 def factory_modules(spec: Spec) -> tuple[tuple[str, str], ...]:
     """``(folder, module)`` of every factory that the spec names: they may change TorchRL when they are imported."""
-    folder = str(folder_of(spec))
+    folder = str(spec.folder)
     names = (component.factory for component in _components(spec) if component._live is None)
     modules = [name.partition(":")[0] for name in names if name]
     return tuple((folder, module) for module in dict.fromkeys(modules))

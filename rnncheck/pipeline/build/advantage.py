@@ -74,20 +74,3 @@ def _value_network(spec: Spec, component: AdvantageSpec, offered: Offered) -> nn
     return network
 
 
-def estimate(
-    component: AdvantageSpec, estimator: Callable[[TensorDictBase], Any], td: TensorDictBase
-) -> TensorDictBase:
-    """What the estimator makes of a copy of ``td``.
-
-    An estimator named by ``use`` runs in recurrent mode, as the reference pages do, unless the spec says
-    ``recurrent_mode: false``; a factory's is called as it is.
-    """
-    named = component.use is not None and component.recurrent_mode
-    batch = td.clone()
-    with running("advantage"), set_recurrent_mode(True) if named else nullcontext():
-        result = estimator(batch)
-    result = batch if result is None else result
-    if not isinstance(result, TensorDictBase):
-        kind = type(result).__name__
-        raise StageError("advantage", f"the estimator gave an object of type {kind}, no tensordict")
-    return result.detach()

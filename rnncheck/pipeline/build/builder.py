@@ -38,7 +38,7 @@ from rnncheck.pipeline.build.env import (
     needs_resize,
     resolve_device,
 )
-from rnncheck.pipeline.build.factories import folder_of, importable, source_of, spec_source
+from rnncheck.pipeline.build.factories import importable, source_of, spec_source
 from rnncheck.pipeline.build.further import FACTOR, Stream
 from rnncheck.pipeline.guard.calling import release, running
 from rnncheck.pipeline.plant.hooks import Hooks, Parts, Plant
@@ -87,7 +87,7 @@ class Builder:
         self._training = Training(spec, self._everything(), device, self._further_network)
         self._children = set(multiprocessing.active_children())
         self._scope = ExitStack()
-        self._scope.enter_context(importable(folder_of(spec)))
+        self._scope.enter_context(importable(spec.folder))
 
     def __enter__(self) -> Builder:
         return self

@@ -34,11 +34,6 @@ class Given:
         return self.make()
 
 
-def folder_of(spec: Spec) -> Path:
-    """The folder whose modules a spec's factories come from."""
-    return Path(spec.path).resolve().parent if spec.path else Path.cwd()
-
-
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
     """Make ``folder`` importable; its modules are forgotten afterwards, so that two specs never mix."""
@@ -76,7 +71,7 @@ def _error(spec: Spec, component: Component, message: str, **more: str) -> Compo
 
 
 def _import(spec: Spec, component: Component, name: str) -> ModuleType:
-    folder = folder_of(spec)
+    folder = spec.folder
     if str(folder) not in sys.path:  # a worker process of a ParallelEnv
         sys.path.insert(0, str(folder))
     _check_not_hidden(spec, component, name.partition(".")[0], folder)
@@ -113,7 +108,7 @@ def _not_importable(
 ) -> ComponentError:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing and (name == missing or name.startswith(f"{missing}.")):
-        folder = folder_of(spec)
+        folder = spec.folder
         return _error(
             spec,
             component,

@@ -21,7 +21,6 @@ from rnncheck.pipeline.build.values import convert_arguments
 from rnncheck.spec.model import Component, ReplaySpec, Spec
 
 RECURRENT = "recurrent_mode"
-SAMPLES = 3  # batches drawn for the checks
 BUFFER = "a replay buffer, with `extend` and `sample`"
 COMPILED = "SegmentTree"  # the classes that prioritized samplers need from TorchRL's compiled part
 NO_EXTENSION = (
@@ -184,24 +183,8 @@ def _is_flat(section: ReplaySpec, buffer: Any) -> bool:
     return int(getattr(getattr(buffer, "storage", None), "ndim", 1)) == 1
 
 
-def draw(section: ReplaySpec, buffer: Any, count: int = SAMPLES) -> list[TensorDictBase]:
-    """``count`` samples, each a copy of its own."""
-    own = getattr(buffer, "batch_size", None) or section.batch_size is None
-    size = () if own else (section.batch_size,)
-    samples = []
-    for _ in range(count):
-        with running("replay"):
-            sample = buffer.sample(*size)
-        samples.append(_as_data(sample))
-    return samples
 
 
-def _as_data(sample: Any) -> TensorDictBase:
-    data = sample[0] if isinstance(sample, tuple) and sample else sample
-    if isinstance(data, TensorDictBase):
-        return data.clone()
-    kind = "None" if data is None else f"an object of type {type(data).__name__}"
-    raise StageError("replay", f"the replay buffer gave {kind} instead of a tensordict")
 
 
 def close(buffer: Any) -> None:

@@ -19,10 +19,12 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rnncheck.pipeline.recording.sampling import draw_samples
 from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline.build import further
 from rnncheck.pipeline.build import replay as replaying
-from rnncheck.pipeline.build.advantage import build_estimator, estimate
+from rnncheck.pipeline.build.advantage import build_estimator
+from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.build.factories import call_factory, source_of, wrong_type
 from rnncheck.pipeline.build.further import More, no_more
@@ -126,7 +128,7 @@ class Training:
         pipeline.estimator = self.hooks.estimator(made)
         before = runs_on(self.spec) == COLLECTED
         batches = self.steps(pipeline) if before else pipeline.samples
-        done = [estimate(section, pipeline.estimator, batch) for batch in batches]
+        done = [run_estimator(section, pipeline.estimator, batch) for batch in batches]
         if before:
             pipeline.estimated = done
         else:
@@ -161,7 +163,7 @@ class Training:
         first = len(pipeline.batches)
         while True:
             try:
-                samples = replaying.draw(section, pipeline.replay)
+                samples = draw_samples(section, pipeline.replay)
                 break
             except StageError as error:
                 batch = self.more() if further.is_scarcity(error) and not self.filled else None
@@ -179,7 +181,7 @@ class Training:
         self.tagged.append(numbered)
         estimator = self.spec.advantage
         if pipeline.estimated and estimator is not None:
-            numbered = estimate(estimator, pipeline.estimator, numbered)
+            numbered = run_estimator(estimator, pipeline.estimator, numbered)
             pipeline.estimated.append(numbered)
         self._fill(pipeline, section, [numbered])
 

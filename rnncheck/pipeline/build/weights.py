@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from rnncheck.errors import ComponentError, Place, nearest
 from rnncheck.pipeline.build.components import shorten
-from rnncheck.pipeline.build.factories import folder_of
 from rnncheck.spec.model import NetworkSpec, Spec
 
 INSIDE = ("state_dict", "policy", "model")  # keys under which checkpoints keep the state_dict
@@ -28,7 +27,7 @@ def load_weights(spec: Spec, network: NetworkSpec, module: nn.Module) -> None:
 
 
 def _read(spec: Spec, name: str, place: Place) -> dict[str, Tensor]:
-    path = folder_of(spec) / name
+    path = spec.folder / name
     if not path.is_file():
         files = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         match = nearest(path.name, files)

@@ -1,0 +1,33 @@
+"""Training batches as the user's replay buffer gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensordict import TensorDictBase
+
+from rnncheck.errors import StageError
+from rnncheck.pipeline.guard.calling import running
+from rnncheck.spec.model import ReplaySpec
+
+SAMPLES = 3  # batches drawn for the checks
+
+
+def draw_samples(section: ReplaySpec, buffer: Any, count: int = SAMPLES) -> list[TensorDictBase]:
+    """``count`` samples, each a copy of its own."""
+    own = getattr(buffer, "batch_size", None) or section.batch_size is None
+    size = () if own else (section.batch_size,)
+    samples = []
+    for _ in range(count):
+        with running("replay"):
+            sample = buffer.sample(*size)
+        samples.append(_as_data(sample))
+    return samples
+
+
+def _as_data(sample: Any) -> TensorDictBase:
+    data = sample[0] if isinstance(sample, tuple) and sample else sample
+    if isinstance(data, TensorDictBase):
+        return data.clone()
+    kind = "None" if data is None else f"an object of type {type(data).__name__}"
+    raise StageError("replay", f"the replay buffer gave {kind} instead of a tensordict")
