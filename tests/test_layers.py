@@ -79,7 +79,7 @@ ROOMS = {
         "evidence": {"rule"},
         **{family: {"rule", "evidence"} for family in FAMILIES},
         "engine": {"rule", "catalogue", "evidence"},
-        "": set[str](),
+        "": {"rule"},  # the package itself: what a check of the user's is made of
     },
 }
 

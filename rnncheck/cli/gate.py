@@ -192,10 +192,10 @@ def _selected(
 
     wanted = spec.verify
     rules = select_rules(
-        select or wanted.select, [*wanted.ignore, *(ignore or [])], tuple(stage or ())
+        spec, select or wanted.select, [*wanted.ignore, *(ignore or [])], tuple(stage or ())
     )
     kept = {rule.code for rule in rules}
-    asked = select_rules(wanted.select, wanted.ignore)
+    asked = select_rules(spec, wanted.select, wanted.ignore)
     return rules, tuple(rule.code for rule in asked if rule.code not in kept)
 
 

@@ -67,7 +67,7 @@ def verify(
 
         wanted = loaded.verify
         rules = select_rules(
-            select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
+            loaded, select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
         )
         return verify_events(loaded, rules, thorough=thorough, strict=strict or wanted.strict)
 

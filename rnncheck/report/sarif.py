@@ -16,7 +16,16 @@ from urllib.parse import quote
 from rnncheck.report import gate, text
 from rnncheck.report.places import in_a_file, relative
 from rnncheck.results.gate import GateItem, Part
-from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source, Verdict
+from rnncheck.results.model import (
+    CheckResult,
+    Finding,
+    Outcome,
+    RuleInfo,
+    Run,
+    Severity,
+    Source,
+    Verdict,
+)
 from rnncheck.results.plain import plain
 from rnncheck.results.verdict import fails
 
@@ -34,7 +43,9 @@ def render(run: Run, root: Path | None = None) -> str:
 
 
 def _run(run: Run, root: Path) -> Json:
-    rules = [_rule(check) for check in {check.code: check for check in run.checks}.values()]
+    known = {info.code: info for info in run.rules}
+    checks = {check.code: check for check in run.checks}.values()
+    rules = [_rule(check, known.get(check.code)) for check in checks]
     rules += [_gate_rule(part) for part in dict.fromkeys(item.part for item in gate.failing(run))]
     codes = [rule["id"] for rule in rules]
     return {
@@ -58,18 +69,31 @@ def _driver(run: Run, rules: list[Json]) -> Json:
     return {"name": run.tool.name, "version": run.tool.version, "rules": rules}
 
 
-def _rule(check: CheckResult) -> Json:
+def _rule(check: CheckResult, info: RuleInfo | None) -> Json:
     fault = text.clean(check.name).replace("-", " ")
-    explain = f"rnncheck rule {text.clean(check.code)}"
     return {
         "id": check.code,
         "name": check.name,
         "shortDescription": {"text": f"{fault[:1].upper()}{fault[1:]}."},
-        "help": {
-            "text": f"Run `{explain}` for what is checked, why it matters and how to fix it.",
-        },
+        **({"fullDescription": {"text": text.clean(info.summary)}} if info else {}),
+        "help": _help(check, info),
         "defaultConfiguration": {"level": _level(check.severity is Severity.ERROR)},
         "properties": {"tags": list(dict.fromkeys([text.family(check.code), str(check.stage)]))},
+    }
+
+
+def _help(check: CheckResult, info: RuleInfo | None) -> Json:
+    explain = f"rnncheck rule {text.clean(check.code)}"
+    if info is None:
+        return {"text": f"Run `{explain}` for what is checked, why it matters and how to fix it."}
+    parts = {"Why it matters": info.why, "Fix": info.fix}
+    told = {title: text.clean_lines(body) for title, body in parts.items() if body}
+    more = f"Run `{explain}` for the whole."
+    return {
+        "text": "\n\n".join([*(f"{title}: {body}" for title, body in told.items()), more]),
+        "markdown": "\n\n".join(
+            [*(f"**{title}**\n\n{body}" for title, body in told.items()), more]
+        ),
     }
 
 

@@ -22,9 +22,11 @@ def to_json(run: Run) -> dict[str, Any]:
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """One line of JSONL: the event's name (``check-finished``) under ``event``, then its fields."""
+    """One line of JSONL: the event's name (``check-finished``), its ``time`` where it is known, then its fields."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(event).__name__).lower()
-    return {"event": name, **fields_of(event)}
+    time = {} if event.at is None else {"time": event.at.isoformat(timespec="milliseconds")}
+    told = {key: value for key, value in fields_of(event).items() if key != "at"}
+    return {"event": name, **time, **told}
 
 
 def restore_cells(value: Any) -> Any:

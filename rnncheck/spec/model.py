@@ -20,6 +20,7 @@ from pydantic_core import PydanticCustomError
 from rnncheck.errors import Place
 
 Path = tuple[str | int, ...]
+MODULE = r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"
 # YAML has types of its own, so nothing is converted: `workers: "2"` and `seed: true` are mistakes.
 Int = Annotated[int, Exactly()]
 Bool = Annotated[bool, Exactly()]
@@ -326,6 +327,9 @@ class Spec(Strict):
     batch: Component | None = None
     advantage: AdvantageSpec | None = None
     loss: LossSpec | None = None
+    checks: tuple[Annotated[str, Field(pattern=MODULE)], ...] = Field(
+        default=(), description="modules or packages of your own whose checks are added"
+    )
     verify: VerifySpec = VerifySpec()
     bench: BenchSpec = BenchSpec()
     gate: GateSpec = GateSpec()

@@ -24,18 +24,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import ROUNDING, Change, alternating, change_finding
+from rnncheck.checks.evidence.comparison import Change
 from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
 from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.experiment import ROUNDING, alternating
+from rnncheck.checks.evidence.observations import change_observed
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.numerics.difference import locate
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, cast, run_recurrent
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 CAUSE = (
     "a path leads from one segment's outputs back to another segment's inputs in the recurrent pass"
@@ -45,7 +47,7 @@ FIX = "cut the running state where is_init is true with torch.where, for every c
 
 def run(evidence: Evidence) -> Judgement:
     """One backward pass per parity, for policy and critic."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared = 0
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
@@ -56,7 +58,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), compared, f"{compared} segments are exactly separate")
 
 
-def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
+def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
     """The finding of one subject."""
     alive = False
     for mask, others in alternating(made):
@@ -69,11 +71,14 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | 
                 evidence, subject, made, (mask, others), key
             ):
                 change = Change(key, foreign.flatten(2).any(-1), difference)
-                return change_finding(
-                    "BD303", evidence, subject, made, change,
+                return change_observed(
+                    subject,
+                    made,
+                    change,
                     message="the gradient of one segment's outputs reaches the inputs of another",
-                    cause=CAUSE, fix=FIX,
-                )  # fmt: skip
+                    cause=CAUSE,
+                    fix=FIX,
+                )
     if not alive:
         raise Vacuous(f"the {subject.stage}'s outputs have no gradient at its inputs")
     return None

@@ -23,13 +23,14 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.evidence.compare import Experiment, change_finding, recurrent_experiment
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.evidence.experiment import Experiment, recurrent_experiment
+from rnncheck.checks.evidence.observations import change_observed
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, unroll
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 CAUSE = "an operation mixes the rows: batch statistics, a reshaped state, recurrence over the batch dimension"
 FIX = "keep every operation inside its row"
@@ -37,7 +38,7 @@ FIX = "keep every operation inside its row"
 
 def run(evidence: Evidence) -> Judgement:
     """Perturb one row, in both modes."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared, reason = 0, ""
     for subject in evidence.subjects:
         made = constructed(evidence, subject, max(2, constructed(evidence, subject).rows))
@@ -54,7 +55,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings[:1]), compared, "the other rows stayed the same to the bit")
 
 
-def judge(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> Finding | None:
+def judge(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> Observation | None:
     """The finding of one subject in one mode."""
     experiment = experiment_of(evidence, subject, made, mode)
     mask = torch.zeros_like(made.starts)
@@ -62,10 +63,14 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed, mode: str) ->
     after = experiment.perturb(mask)
     leaks = experiment.leaks(after, mask, ~mask)
     if leaks:
-        return change_finding(
-            "BD305", evidence, subject, made, leaks[0],
-            message=f"{mode} mode: a change in row 0 changes other rows", cause=CAUSE, fix=FIX,
-        )  # fmt: skip
+        return change_observed(
+            subject,
+            made,
+            leaks[0],
+            message=f"{mode} mode: a change in row 0 changes other rows",
+            cause=CAUSE,
+            fix=FIX,
+        )
     if not experiment.changed(after, mask):
         raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
     return None

@@ -27,18 +27,19 @@ import itertools
 import torch
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import Experiment, recurrent_experiment, sizes, source_of
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.evidence.experiment import Experiment, recurrent_experiment
+from rnncheck.checks.evidence.observations import sizes
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, unroll
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """Change first halves and look at what follows."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared, reason = 0, ""
     for subject in evidence.subjects:
         made = constructed(evidence, subject)
@@ -49,7 +50,7 @@ def run(evidence: Evidence) -> Judgement:
                 reason = reason or str(why)
                 continue
             compared += int(second_halves(made).sum())
-            findings += [_finding(evidence, subject, made, mode)] if dead else []
+            findings += [_observed(subject, made, mode)] if dead else []
     if not compared:
         raise Vacuous(reason)
     return Judgement(tuple(findings), compared, "earlier steps change later ones in both modes")
@@ -89,9 +90,8 @@ def second_halves(made: Constructed) -> Tensor:
     return mask
 
 
-def _finding(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> Finding:
-    return Finding(
-        code="BD306",
+def _observed(subject: Subject, made: Constructed, mode: str) -> Observation:
+    return Observation(
         stage=subject.stage,
         message=f"{mode} mode: the first half of a segment changes nothing in its second half",
         quantity="later steps that change",
@@ -99,10 +99,8 @@ def _finding(evidence: Evidence, subject: Subject, made: Constructed, mode: str)
         on=sizes(made),
         bound=1.0,
         bound_formula="at least one bit of one later step",
-        passing_bound=0.0,
         cause="the state is not fed back: it is not read, not written, or constant",
         fix="feed the carry key to the cell and write its new state to ('next', key)",
-        source=source_of(evidence, subject),
     )
 
 

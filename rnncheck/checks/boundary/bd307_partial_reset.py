@@ -27,18 +27,18 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import sizes, source_of
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_outputs
 from rnncheck.checks.evidence.state_handover import joints
 from rnncheck.checks.evidence.trajectory_replay import Unreset, unreset
-from rnncheck.checks.rule import Judgement, Rule, Skip
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 Part = tuple[Key, int | None]  # a carry key, and a layer of it
 MOST_PARTS = 6
@@ -46,7 +46,7 @@ MOST_PARTS = 6
 
 def run(evidence: Evidence) -> Judgement:
     """The recurrent pass of policy and critic, then the recorded states."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared = 0
     for subject in evidence.subjects:
         try:
@@ -60,7 +60,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), compared + count, "resets are whole")
 
 
-def in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Finding | None, int]:
+def in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Observation | None, int]:
     """Which parts of the state run over the first reset of row 0."""
     needs_recurrence(evidence, subject)
     made = constructed(evidence, subject)
@@ -74,7 +74,7 @@ def in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Finding | N
     whole = {(), tuple(everything)}
     if not fits or whole & set(fits):
         return None, 1
-    return _finding(evidence, subject, made, step, min(fits, key=len)), 1
+    return _observed(subject, made, step, min(fits, key=len)), 1
 
 
 def parts(subject: Subject) -> list[Part]:
@@ -117,26 +117,22 @@ def _near(left: Tensor, right: Tensor) -> bool:
     return left.shape == right.shape and torch.allclose(left, right, rtol=1e-4, atol=1e-6)
 
 
-def _finding(
-    evidence: Evidence, subject: Subject, made: Constructed, step: int, kept: tuple[Part, ...]
-) -> Finding:
+def _observed(
+    subject: Subject, made: Constructed, step: int, kept: tuple[Part, ...]
+) -> Observation:
     names = ", ".join(_name(part) for part in kept)
     others = ", ".join(_name(part) for part in parts(subject) if part not in kept)
-    return Finding(
-        code="BD307",
+    return Observation(
         stage=subject.stage,
         message=f"recurrent mode resets {others} but keeps {names}",
         key=dotted(kept[0][0]),
         quantity="parts of the state that survive a reset",
         measured=float(len(kept)),
         on=sizes(made),
-        bound=0.0,
         bound_formula="every part of the state is reset",
-        passing_bound=float(len(kept)),
         where=Where(batch=(0,), step=step, segment=1, first_step=step),
         cause=f"the reset mask is not applied to {names}",
         fix=f"apply the same mask to {names}",
-        source=source_of(evidence, subject),
     )
 
 
@@ -145,7 +141,7 @@ def _name(part: Part) -> str:
     return dotted(key) if layer is None else f"{dotted(key)} layer {layer}"
 
 
-def in_recording(evidence: Evidence) -> tuple[Finding | None, int]:
+def in_recording(evidence: Evidence) -> tuple[Observation | None, int]:
     """Parts that are reset at some recorded starts while others are not."""
     try:
         found = unreset(evidence)
@@ -157,25 +153,22 @@ def in_recording(evidence: Evidence) -> tuple[Finding | None, int]:
     good = [item for item in found if not item.stale]
     if not bad or not good:
         return None, sum(item.starts for item in found)
-    return _recorded_finding(evidence, bad[0], good[0]), sum(item.starts for item in found)
+    return _recorded_finding(bad[0], good[0]), sum(item.starts for item in found)
 
 
-def _recorded_finding(evidence: Evidence, bad: Unreset, good: Unreset) -> Finding:
-    return Finding(
-        code="BD307",
+def _recorded_finding(bad: Unreset, good: Unreset) -> Observation:
+    return Observation(
         stage=Stage.COLLECT,
         message=f"collected data: {bad.name} is not reset at {bad.stale} of {bad.starts} starts, "
         f"{good.name} is at {good.starts - good.stale} of {good.starts}",
         key=dotted(bad.key),
         quantity="starts at which a part of the stored state is not the initial one",
         measured=float(bad.stale),
-        bound=0.0,
         bound_formula="every part of the state is reset",
-        passing_bound=float(bad.stale),
         where=Where(batch=(bad.row,), step=bad.step),
         cause="a reset does not reach every key, layer or env",
         fix="prime every carry key and reset all of it where the env resets",
-        source=evidence.pipeline.source(Stage.ENV),
+        source=Stage.ENV,
     )
 
 

@@ -27,17 +27,17 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.checks.evidence.compare import Mismatch, mismatches, source_of
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import replayed_heads
 from rnncheck.checks.evidence.evidence import Evidence, first_line
-from rnncheck.checks.rule import Judgement, Rule, Skip
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
 from rnncheck.numerics import cells
 from rnncheck.pipeline.keys import Key, declared, dotted
 from rnncheck.pipeline.subject.heads import Piece
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.stock import rnn_of, state_shapes
 from rnncheck.pipeline.subject.subject import Carrier, Subject, call, unroll
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Judged:
 
 def run(evidence: Evidence) -> Judgement:
     """Every stock RNN of policy and critic, in both modes."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared = 0
     for subject in evidence.subjects:
         for carrier in subject.carriers:
@@ -61,7 +61,7 @@ def run(evidence: Evidence) -> Judgement:
             compared += item.inputs.shape[1]
             for mode in ("sequential", "recurrent"):
                 found = wrong(carrier, item, mode)
-                findings += [_finding(evidence, subject, carrier, found, mode)] if found else []
+                findings += [_observed(subject, carrier, found, mode)] if found else []
     if not compared:
         raise Skip("no LSTMModule or GRUModule whose equations could be asked")
     return Judgement(tuple(findings), compared, f"{compared} steps agree with the cell equations")
@@ -146,13 +146,10 @@ def _stepped(carrier: Carrier, item: Judged) -> TensorDictBase:
     return TensorDict.stack(outputs, 1)
 
 
-def _finding(
-    evidence: Evidence, subject: Subject, carrier: Carrier, found: Mismatch, mode: str
-) -> Finding:
+def _observed(subject: Subject, carrier: Carrier, found: Mismatch, mode: str) -> Observation:
     d = found.difference
     name = type(carrier.module).__name__
-    return Finding(
-        code="EQ203",
+    return Observation(
         stage=subject.stage,
         message=f"{mode} mode of {name} {carrier.path or 'itself'} is not what its cell equations give",
         key=dotted(found.key),
@@ -161,11 +158,9 @@ def _finding(
         on="one episode head, alone, from a zero state",
         bound=found.bound,
         bound_formula=found.formula,
-        passing_bound=d.worst,
         where=Where((d.row,), d.step, d.feature, 0, d.first_step),
         cause=f"the {mode} pass of this module computes another cell",
         fix="use the stock forward pass, or compare the gates and their order with the equations",
-        source=source_of(evidence, subject),
     )
 
 

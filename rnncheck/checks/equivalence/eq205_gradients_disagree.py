@@ -31,17 +31,17 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.checks.equivalence.mode_comparison import disagreement
-from rnncheck.checks.evidence.compare import sizes, source_of
 from rnncheck.checks.evidence.constructed_batches import constructed, replayed_heads
 from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.heads import Constructed, lay_out
 from rnncheck.pipeline.subject.subject import Subject, run_recurrent, unroll
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 FLOAT_LIMIT = 2e-3  # relative to the tensor's largest gradient, where only float32 can be run
 DOUBLE_LIMIT = 1e-7  # the same in float64: 1e8 times its rounding
@@ -61,7 +61,7 @@ class Gradients:
 
 def run(evidence: Evidence) -> Judgement:
     """Policy and critic."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared, notes = 0, list[str]()
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
@@ -72,7 +72,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), compared, "; ".join(dict.fromkeys(notes)))
 
 
-def judge(evidence: Evidence, subject: Subject) -> tuple[Finding | None, int, str]:
+def judge(evidence: Evidence, subject: Subject) -> tuple[Observation | None, int, str]:
     """The finding of one subject, the gradients compared, and a note."""
     if disagreement(evidence, subject, constructed(evidence, subject))[0] is not None:
         raise Vacuous("the values differ already (EQ201)")
@@ -92,7 +92,7 @@ def judge(evidence: Evidence, subject: Subject) -> tuple[Finding | None, int, st
         return None, count, "recurrent mode's gradients agree with finite differences"
     if cut_every := truncation(evidence, subject, made):
         return None, count, f"back-propagation is cut every {cut_every} steps"
-    return _finding(evidence, subject, made, worst, limit), count, ""
+    return _observed(subject, made, worst, limit), count, ""
 
 
 def gradients(
@@ -270,12 +270,11 @@ def _step_gradients(
     return [g for g in grads if g is not None]
 
 
-def _finding(
-    evidence: Evidence, subject: Subject, made: Constructed, worst: tuple[str, float], limit: float
-) -> Finding:
+def _observed(
+    subject: Subject, made: Constructed, worst: tuple[str, float], limit: float
+) -> Observation:
     name, size = worst
-    return Finding(
-        code="EQ205",
+    return Observation(
         stage=subject.stage,
         message=f"the gradient of {name} through recurrent mode is not the one through the unroll",
         key=name,
@@ -284,10 +283,8 @@ def _finding(
         on=sizes(made),
         bound=limit,
         bound_formula="relative to the largest gradient of the tensor",
-        passing_bound=size,
         cause="the recurrent pass detaches the state or reads a stored one inside a segment",
         fix="carry the state through the segment without detach(); cut only every k-th step, k > 1, on purpose",
-        source=source_of(evidence, subject),
     )
 
 

@@ -30,9 +30,9 @@ from rnncheck.checks.equivalence.backend_judge import (
 )
 from rnncheck.checks.equivalence.backend_trials import Tried, measured
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.backends.trial import Refused
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 GRADIENT_FORMULA = "10 x the error of an honest computation in this dtype + 64 eps x scale"
 
@@ -42,7 +42,7 @@ ALREADY = ("EQ205", "BD303")  # what they name is not said again
 def run(evidence: Evidence) -> Judgement:
     """Every variant whose values are right."""
     made = measured(evidence)
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared, differing, right = 0, 0, list[str]()
     for label, members in grouped(made.tried):
         answered = [one for one in members if not isinstance(one.answer, Refused)]
@@ -51,7 +51,7 @@ def run(evidence: Evidence) -> Judgement:
             continue
         wrong = [(one, found) for one in answered if (found := gradients_wrong(one)) is not None]
         compared += len(answered)
-        findings += [_finding(evidence, *wrong[0], len(wrong), len(answered))] if wrong else []
+        findings += [_observed(*wrong[0], len(wrong), len(answered))] if wrong else []
         right += [] if wrong else [label]
     if findings and not evidence.pipeline.spec.verify.backends:
         already_said(evidence, ALREADY)
@@ -68,10 +68,9 @@ def _nothing(differing: int, note: str) -> None:
     raise Skip(note)
 
 
-def _finding(evidence: Evidence, one: Tried, found: Divergence, wrong: int, cases: int) -> Finding:
+def _observed(one: Tried, found: Divergence, wrong: int, cases: int) -> Observation:
     label, place = one.variant.label, found.place()
-    return Finding(
-        code="EQ208",
+    return Observation(
         stage=one.target.stage,
         message=f"{label}: the gradient of {found.quantity} of {one.target.name} is wrong {place}".rstrip(),
         key=found.quantity,
@@ -80,11 +79,9 @@ def _finding(evidence: Evidence, one: Tried, found: Divergence, wrong: int, case
         on=described(one) + f"; wrong in {wrong} of {cases} cases",
         bound=found.bound,
         bound_formula=GRADIENT_FORMULA,
-        passing_bound=found.measured,
         where=None if found.step is None else Where((found.row or 0,), found.step),
         cause="the backward pass of this backend is not the derivative of its forward pass",
         fix="train on a backend that agrees with float64",
-        source=evidence.pipeline.source(one.target.stage),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs

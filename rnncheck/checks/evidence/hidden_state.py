@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rnncheck.checks.evidence.compare import Change, changes
+from rnncheck.checks.evidence.comparison import Change, changes
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.recurrent_pass import as_collected
 from rnncheck.checks.rule import Skip

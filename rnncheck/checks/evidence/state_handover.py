@@ -8,7 +8,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.numerics.difference import Difference, bits_differ, gap, locate

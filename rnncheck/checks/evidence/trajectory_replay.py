@@ -10,7 +10,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import runs_in_double
 from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs

@@ -35,9 +35,9 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.instruments.target_calls import Calls, idle
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 STEPS = 12
 EXACT = 0.5  # of what the gradient promises: a small step is not exactly linear
@@ -61,7 +61,7 @@ def run(evidence: Evidence) -> Judgement:
             return Judgement((), STEPS, "a small step against the gradient lowers the loss")
         if ratio > UPHILL:
             raise Vacuous("the loss follows a target that moves with the weights (a semi-gradient)")
-        return Judgement((_finding(evidence, number, curve, ratio),), STEPS)
+        return Judgement((_observed(number, curve, ratio),), STEPS)
     raise Vacuous("there is no training batch")
 
 
@@ -110,20 +110,15 @@ def descent(evidence: Evidence, sample: Sample) -> float:
     return (float(total.detach()) - float(after.detach())) / max(step * square, 1e-30)
 
 
-def _finding(evidence: Evidence, number: int, curve: list[float], ratio: float) -> Finding:
-    return Finding(
-        code="GR804",
-        stage=Stage.LOSS,
+def _observed(number: int, curve: list[float], ratio: float) -> Observation:
+    return Observation(
         message=f"{STEPS} Adam steps on one batch do not lower the loss",
         quantity="lowest loss above the first",
         measured=min(curve[1:]) - curve[0],
         on=f"training batch {number}",
-        bound=0.0,
         bound_formula="below 0 at some step",
-        passing_bound=min(curve[1:]) - curve[0],
         cause="the gradient does not belong to this loss: a wrong sign, a detached part, a target that moves along",
         fix="compare the loss's gradient with a finite difference, and detach the target",
-        source=evidence.pipeline.source(Stage.LOSS),
         details={
             "descent over promise": f"{ratio:.2f}",
             "curve": ", ".join(f"{value:.4g}" for value in curve),

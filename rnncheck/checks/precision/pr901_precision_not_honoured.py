@@ -33,16 +33,15 @@ from dataclasses import dataclass
 
 import torch
 
-from rnncheck.checks.evidence.compare import source_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.levels import Level, levels
 from rnncheck.checks.precision.streams import EARLY, Pass, Stream, streams, watch
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.numerics.rounding import BITS, FLOAT32_BITS, TF32_BITS
 from rnncheck.pipeline.backends.precision import Ask, ask, parameter_dtypes
 from rnncheck.pipeline.instruments.casts import Casts
 from rnncheck.pipeline.keys import dotted
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def run(evidence: Evidence) -> Judgement:
     items = [
         [judge(evidence, stream, one) for one in stream.passes] for stream in streams(evidence)
     ]
-    findings = [found for group in items if (found := _finding(evidence, group)) is not None]
+    findings = [found for group in items if (found := _observed(evidence, group)) is not None]
     flat = [item for group in items for item in group]
     answered = [item for item in flat if item.level is not None]
     unasked = [item for item in flat if item.ask.cannot]
@@ -124,22 +123,21 @@ def bits_of(level: Level) -> float:
     return min(max(bits, 1.0), float(FLOAT32_BITS))
 
 
-def _finding(evidence: Evidence, group: list[Judged]) -> Finding | None:
+def _observed(evidence: Evidence, group: list[Judged]) -> Observation | None:
     """The finding of one module, from the modes in which it is wrong."""
     bad = [item for item in group if item.wrong]
     if not bad:
         return None
     same = [one.one.name for one in bad if (one.wrong, one.ask) == (bad[0].wrong, bad[0].ask)]
-    return _found(evidence, bad[0], " and ".join(same))
+    return _found(bad[0], " and ".join(same))
 
 
-def _found(evidence: Evidence, item: Judged, modes: str) -> Finding:
+def _found(item: Judged, modes: str) -> Observation:
     stream, level, coarse = item.stream, item.level, item.casts is not None
     assert level is not None
     tf32 = item.ask.bits >= TF32_BITS
     cause, fix = _exact(item) if item.casts is None else _coarse(item, item.casts)
-    return Finding(
-        code="PR901",
+    return Observation(
         stage=stream.subject.stage,
         message=f"{stream.name} computes with {bits_of(level):.0f} significant bits in {modes}; "
         f"{item.ask.name} was asked for, by {item.ask.by}",
@@ -150,10 +148,9 @@ def _found(evidence: Evidence, item: Judged, modes: str) -> Finding:
         bound=math.sqrt(level.honest * (level.tf32 if tf32 else level.bfloat16)),
         bound_formula=f"{'at most' if coarse else 'at least'} the geometric mean of what float32 and "
         f"{'tf32' if tf32 else 'bfloat16'} make of the same inputs",
-        passing_bound=level.error,
         cause=cause,
         fix=fix,
-        source=(item.casts and item.casts.line) or source_of(evidence, stream.subject),
+        source=(item.casts and item.casts.line) or None,
         details={
             "honest float32": f"{level.honest:.1e}",
             "tf32": f"{level.tf32:.1e}",

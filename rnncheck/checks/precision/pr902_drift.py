@@ -34,14 +34,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import source_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.streams import STEPS, Stream, Written, errors, rerun, streams
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, Precision
 from rnncheck.pipeline.backends.precision import TENSOR_CORES, ask
 from rnncheck.pipeline.keys import Key, dotted
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 GROWTH = 100.0  # times the first step's error: more than the 64 of a memory that forgets nothing
 EXPONENTIAL = 3.0  # growth from every quarter of the steps to the next; a cubic law ends below it
@@ -115,7 +114,7 @@ def run(evidence: Evidence) -> Judgement:
         bad = [one for one in group if one.judged and one.reaches(budget, horizon)]
         if bad:
             worst = max(bad, key=lambda one: one.late)
-            findings.append(_finding(evidence, worst, group, horizon))
+            findings.append(_observed(evidence, worst, group, horizon))
     top = max(found, key=lambda group: max((one.late for one in group), default=0.0))
     said = ", ".join(f"{one.name} {one.late:.0e}" for one in top)
     note = f"error after {STEPS} steps of {top[0].stream.name}: {said}"
@@ -154,12 +153,11 @@ def _curve(
         yield Curve(stream, name, key, found[key], judged)
 
 
-def _finding(evidence: Evidence, curve: Curve, group: list[Curve], horizon: int) -> Finding:
+def _observed(evidence: Evidence, curve: Curve, group: list[Curve], horizon: int) -> Observation:
     budget = evidence.pipeline.spec.verify.drift
     step = curve.reaches(budget, horizon)
     when = f"is past it within {STEPS} steps" if step == STEPS else f"reaches it at step {step}"
-    return Finding(
-        code="PR902",
+    return Observation(
         stage=curve.stream.subject.stage,
         message=f"{curve.stream.name} {curve.name}: its error against float64 grows "
         f"{curve.late / curve.first:.0e} times in {STEPS} steps and {when} (budget {budget:g})",
@@ -174,7 +172,6 @@ def _finding(evidence: Evidence, curve: Curve, group: list[Curve], horizon: int)
         passing_bound=max(curve.late, budget),
         cause="the recurrence amplifies small differences: it is chaotic",
         fix="smaller recurrent weights, gates or a normalisation that contract, or shorter stretches",
-        source=source_of(evidence, curve.stream.subject),
         details={one.name: one.shown for one in group},
     )
 

@@ -39,7 +39,7 @@ from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.loss_passes import started
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.checks.value.estimates import (
     VALUE,
     Values,
@@ -55,7 +55,7 @@ from rnncheck.checks.value.estimator_passes import inner_passes
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 LIMIT = 1e-4  # relative to the largest value
 INSIDE = 1e-3  # relative to the largest output of the recurrent module
@@ -80,7 +80,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((), compared, f"{compared} values are the sequential run's")
 
 
-def _estimator(evidence: Evidence) -> tuple[Finding | None, int]:
+def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
     compared = 0
     values = true_values(evidence)
     for number, sample in enumerate(batches(evidence)):
@@ -100,11 +100,11 @@ def _estimator(evidence: Evidence) -> tuple[Finding | None, int]:
             compared += int(mask.sum())
             if bool((gaps > LIMIT * scale).any()):
                 stage = Stage.ADVANTAGE
-                return _finding(evidence, stage, sample, number, name, gaps, scale), compared
+                return _observed(stage, sample, number, name, gaps, scale), compared
     return None, compared
 
 
-def _estimator_inside(evidence: Evidence) -> tuple[Finding | None, int]:
+def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
     """Passes inside the estimator, which need not write their values: what their recurrent modules give."""
     compared = 0
     for number, sample in enumerate(batches(evidence)):
@@ -118,7 +118,7 @@ def _estimator_inside(evidence: Evidence) -> tuple[Finding | None, int]:
             compared += int(mask.sum())
             if bool((gaps > INSIDE * one.scale).any()):
                 stage, scale = Stage.ADVANTAGE, one.scale
-                return _finding(evidence, stage, sample, number, one.name, gaps, scale), compared
+                return _observed(stage, sample, number, one.name, gaps, scale), compared
     if not compared:
         raise Vacuous("no recurrent pass over the steps could be seen inside the estimator")
     return None, compared
@@ -145,7 +145,7 @@ def since_start(
     return result
 
 
-def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
+def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
     loss, compared = evidence.pipeline.loss, 0
     if loss is None:
         raise Skip("the spec has no loss")
@@ -166,11 +166,11 @@ def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
         compared += int(mask.sum())
         if bool((gaps > LIMIT * scale).any()):
             name = "next value"
-            return _finding(evidence, Stage.LOSS, sample, number, name, gaps, scale), compared
+            return _observed(Stage.LOSS, sample, number, name, gaps, scale), compared
     return None, compared
 
 
-def _inside(evidence: Evidence) -> tuple[Finding | None, int]:
+def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
     """Passes inside the loss: what their recurrent modules give, against what they give from the true states."""
     compared = 0
     for number, sample in each_sample(evidence):
@@ -185,7 +185,7 @@ def _inside(evidence: Evidence) -> tuple[Finding | None, int]:
             worst = float(seen.max())
             if worst > INSIDE * one.scale and worst > LASTING * float(one.gaps.max()):
                 name, scale = one.name, one.scale
-                return _finding(evidence, Stage.LOSS, sample, number, name, seen, scale), compared
+                return _observed(Stage.LOSS, sample, number, name, seen, scale), compared
     if not compared:
         raise Vacuous("no pass over the next steps could be seen inside the loss")
     return None, compared
@@ -227,20 +227,18 @@ def fading(sample: Sample, gaps: Tensor) -> int:
     return next((t for t in range(peak, len(means)) if means[t] <= 0.1 * largest), len(means))
 
 
-def _finding(
-    evidence: Evidence,
+def _observed(
     stage: Stage,
     sample: Sample,
     number: int,
     name: str,
     gaps: Tensor,
     scale: float,
-) -> Finding:
+) -> Observation:
     row, step = divmod(int(gaps.argmax()), gaps.shape[1])
     worst = float(gaps.max())
     beyond = gaps > LIMIT * scale
-    return Finding(
-        code="VL604",
+    return Observation(
         stage=stage,
         message=f"the {name} is not the one of the sequential run with the true states",
         key=name,
@@ -249,7 +247,6 @@ def _finding(
         on=f"batch {number}, {int(beyond.sum())} of {beyond.numel()} steps beyond the bound",
         bound=LIMIT * scale,
         bound_formula="1e-4 of the largest value",
-        passing_bound=worst,
         where=Where((number, row), step, first_step=int(beyond.any(0).nonzero()[0])),
         cause="the root pass overwrites the collected ('next', state) before the next pass reads it, or the next pass "
         "starts from another state than the trajectory's own"
@@ -261,7 +258,6 @@ def _finding(
         "out of the loss (burn-in)"
         if stage is Stage.LOSS
         else "run the estimator under set_recurrent_mode(True) and let it evaluate T+1 steps in one pass (shifted=True)",
-        source=evidence.pipeline.source(stage),
         details={"fades to a tenth after": f"{fading(sample, gaps)} steps"},
     )
 
