@@ -9,8 +9,8 @@ from torch import nn
 
 from rnncheck.errors import ComponentError
 from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.build.factories import call_factory, wrong_type
-from rnncheck.pipeline.build.nested import Offered, build_nested, critic_of
+from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
+from rnncheck.pipeline.build.nested import build_nested, critic_of
 from rnncheck.pipeline.build.values import convert_arguments
 from rnncheck.spec.model import AdvantageSpec, Spec
 

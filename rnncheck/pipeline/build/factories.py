@@ -21,6 +21,7 @@ from rnncheck.pipeline.guard.user_frames import describe, display_path, is_user_
 from rnncheck.results.model import Source
 from rnncheck.spec.model import Component, Spec
 
+Offered = Mapping[str, Callable[[], Any]]  # what a factory may ask for, by name
 SHAPE = "`module:function`, for example `my_pipeline:make_env`"
 
 
@@ -155,7 +156,7 @@ def _is_own(value: object, module: ModuleType) -> bool:
 def call_factory(
     spec: Spec,
     component: Component,
-    available: Mapping[str, Callable[[], Any]],
+    available: Offered,
     *,
     optional: Mapping[str, Any] | None = None,
 ) -> Any:

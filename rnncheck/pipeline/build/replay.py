@@ -13,8 +13,8 @@ from torchrl.envs.transforms import BurnInTransform, Transform
 
 from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.build.factories import call_factory, wrong_type
-from rnncheck.pipeline.build.nested import Offered, build_nested, networks
+from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
+from rnncheck.pipeline.build.nested import build_nested, networks
 from rnncheck.pipeline.build.values import convert_arguments
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.subject.modes import InRecurrentMode

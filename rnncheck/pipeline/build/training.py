@@ -23,10 +23,9 @@ from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline.build import further
 from rnncheck.pipeline.build import replay as replaying
 from rnncheck.pipeline.build.advantage import build_estimator
-from rnncheck.pipeline.build.factories import call_factory, source_of, wrong_type
+from rnncheck.pipeline.build.factories import Offered, call_factory, source_of, wrong_type
 from rnncheck.pipeline.build.further import More, no_more
 from rnncheck.pipeline.build.loss import Kit, MakeNetwork, build_loss, build_updater
-from rnncheck.pipeline.build.nested import Offered
 from rnncheck.pipeline.build.refusals import explained
 from rnncheck.pipeline.build.steps import tag, tagged
 from rnncheck.pipeline.build.stored import contents
