@@ -166,7 +166,7 @@ def layer(module: str) -> str:
 
 
 def room(module: str) -> str:
-    """``build`` of ``rnncheck.pipeline.build.env``; an empty string for the layer's own package."""
+    """``build`` of ``rnncheck.pipeline.build.env_maker``; an empty string for the layer's own package."""
     return module.split(".")[2] if module.count(".") > 1 else ""
 
 

@@ -16,11 +16,12 @@ from typing import Any
 from rnncheck.errors import ComponentError, VersionError, did_you_mean
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.compat import lacks
-from rnncheck.pipeline.guard.user_frames import describe, display_path, is_user_file, read_frame
 from rnncheck.pipeline.guard.calling import guarded
+from rnncheck.pipeline.guard.user_frames import describe, display_path, is_user_file, read_frame
 from rnncheck.results.model import Source
 from rnncheck.spec.model import Component, Spec
 
+Offered = Mapping[str, Callable[[], Any]]  # what a factory may ask for, by name
 SHAPE = "`module:function`, for example `my_pipeline:make_env`"
 
 
@@ -155,7 +156,7 @@ def _is_own(value: object, module: ModuleType) -> bool:
 def call_factory(
     spec: Spec,
     component: Component,
-    available: Mapping[str, Callable[[], Any]],
+    available: Offered,
     *,
     optional: Mapping[str, Any] | None = None,
 ) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,18 +19,17 @@ from torch import Tensor, nn
 from rnncheck.errors import ComponentError, did_you_mean
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.build import sizes
-from rnncheck.pipeline.compat import unbatched_action_spec, without_implied
-from rnncheck.pipeline.build.env import INIT_KEY, build_any
-from rnncheck.pipeline.build.factories import call_factory, wrong_type
-from rnncheck.pipeline.keys import Key, as_key, declared, dotted, tensor_keys
+from rnncheck.pipeline.build.env_maker import INIT_KEY, build_any
+from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
 from rnncheck.pipeline.build.materialise import run_from_some_state
 from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.compat import unbatched_action_spec, without_implied
+from rnncheck.pipeline.keys import Key, as_key, declared, dotted, tensor_keys
 from rnncheck.spec.model import Component, NetworkSpec, Spec
 
 WRAPPED = ("in_keys", "out_keys")  # what makes a tensordict module of a plain one
 SCALED = ("loc", "scale")
 MODULE_LIKE = "a tensordict module: an nn.Module with in_keys and out_keys"
-Offered = dict[str, Callable[[], Any]]
 
 
 @dataclass

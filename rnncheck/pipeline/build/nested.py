@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
 
-from rnncheck.pipeline.build.env import build_any
-from rnncheck.pipeline.build.factories import call_factory
+from rnncheck.pipeline.build.env_maker import build_any
+from rnncheck.pipeline.build.factories import Offered, call_factory
 from rnncheck.pipeline.keys import declared
 from rnncheck.spec.model import Component, Spec
 
 VALUE = ("state_value",)
-Offered = Mapping[str, Callable[[], Any]]
 
 
 def build_nested(spec: Spec, component: Component, offered: Offered) -> Any:

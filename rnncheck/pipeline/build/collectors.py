@@ -9,7 +9,7 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +20,12 @@ from torchrl.envs import EnvBase
 
 from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.build.env import build_any
-from rnncheck.pipeline.build.factories import call_factory, load_factory, wrong_type
-from rnncheck.pipeline.guard.user_frames import describe, passed_through
+from rnncheck.pipeline.build.env_maker import build_any
+from rnncheck.pipeline.build.factories import Offered, call_factory, load_factory, wrong_type
 from rnncheck.pipeline.build.further import FACTOR
-from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.guard.calling import running
+from rnncheck.pipeline.guard.user_frames import describe, passed_through
 from rnncheck.spec.model import Component, Spec
 
 BATCHES = 2  # taken where the spec does not say how many
@@ -35,7 +35,6 @@ OURS = ("batches", "workers", "background")
 BUFFER = "replay_buffer"
 MOST_HELD = 64  # objects that are looked at in each holder of others
 HOLDERS = (tuple, list, dict, types.MethodType, types.FrameType)
-Offered = Mapping[str, Callable[[], Any]]
 ITERABLE = "an iterable of tensordicts (a Collector, a generator, a list) or one tensordict"
 TRACEBACK = re.compile(r"\n\s*Worker traceback")
 FROM_WORKER = re.compile(r"\n\s*Worker traceback|\bWorker \d+ failed")
@@ -303,7 +302,7 @@ def acting_env(collector: Any) -> EnvBase | None:
     return env if isinstance(env, EnvBase) else None
 
 
-def advice(caught: Iterable[warnings.WarningMessage]) -> list[str]:
+def transform_advice(caught: Iterable[warnings.WarningMessage]) -> list[str]:
     """The warnings that are about the pipeline; all others are TorchRL talking to itself."""
     texts = [str(one.message) for one in caught if MISSING_TRANSFORMS in str(one.message)]
     return [" ".join(text.split()) for text in dict.fromkeys(texts)]

@@ -1,0 +1,98 @@
+"""The collect stage: the collector is opened, and its batches are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensordict import TensorDictBase
+
+from rnncheck.errors import ComponentError
+from rnncheck.pipeline.build import collectors
+from rnncheck.pipeline.build.components import MULTI_PROCESS
+from rnncheck.pipeline.build.env_stage import EnvStage
+from rnncheck.pipeline.build.factories import Offered, source_of
+from rnncheck.pipeline.build.further import FACTOR, Stream
+from rnncheck.pipeline.build.stored import writing
+from rnncheck.pipeline.build.training import Training
+from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.plant.hooks import Hooks
+from rnncheck.results.model import Stage
+from rnncheck.spec.model import Component, Spec
+
+
+def has_env_workers(spec: Spec) -> bool:
+    """Whether the envs run in processes of their own."""
+    return spec.env.workers > 1 and spec.env.vectorize == "parallel"
+
+
+def has_collector_workers(spec: Spec) -> bool:
+    """Whether the collector runs in several processes."""
+    return spec.collect is not None and spec.collect.use in MULTI_PROCESS
+
+
+class CollectStage:
+    """Opens the spec's collector and takes its batches. ``training`` has the replay buffer."""
+
+    def __init__(self, spec: Spec, env: EnvStage, offered: Offered, training: Training) -> None:
+        self._spec, self._env, self._offered, self._training = spec, env, offered, training
+        self._collector: Any = None
+        self.hooks = Hooks()
+
+    def build(self, pipeline: Pipeline) -> str:
+        """Open the collector and take its batches."""
+        component = self._spec.collect
+        if component is None:
+            return ""
+        pipeline.sources[Stage.COLLECT] = source_of(self._spec, component)
+        buffered = collectors.declares_buffer(self._spec, component)
+        self._collector = self._open(component, buffered)
+        pipeline.collector = self._collector
+        pipeline.acting_env = collectors.acting_env(self._collector)
+        with writing(pipeline.random_frames if buffered else 0):
+            self._take(component, pipeline, buffered)
+        if buffered:
+            self._training.take_over(pipeline)
+        pipeline.batches[:] = map(self.hooks.batch, pipeline.batches)
+        frames = sum(batch.numel() for batch in pipeline.batches)
+        return f"{len(pipeline.batches)} batches, {frames} frames"
+
+    def closers(self) -> list[Any]:
+        """What shuts the collector down."""
+        return [getattr(self._collector, name, None) for name in ("shutdown", "close")]
+
+    def _open(self, component: Component, buffered: bool) -> Any:
+        maker = self._env.maker
+        offered: dict[str, Callable[[], Any]] = {**self._offered, "env": maker}
+        if buffered:
+            offered[collectors.BUFFER] = self._buffer
+        # worker processes take seconds to start: a Collector gets the ones that run already
+        ready = self._env.env if has_env_workers(self._spec) else maker
+        sources = collectors.Sources(ready, maker.for_worker(), maker.device)
+        with collectors.opening():
+            return collectors.open_collector(self._spec, component, offered, sources)
+
+    def _take(self, component: Component, pipeline: Pipeline, buffered: bool) -> None:
+        """Let the collector give its batches, or write them."""
+        limit = collectors.wanted_batches(self._spec, component)
+        if collectors.starts_in_background(self._spec, component):
+            frames = limit * component.args["frames_per_batch"]
+            collectors.run_in_background(self._collector, self._buffer(), frames)
+            return
+        source = collectors.stream_of(self._collector)
+        inner = collectors.collect(source, limit, pipeline.batches, into_buffer=buffered)
+        pipeline.collector = inner or pipeline.collector
+        alone = buffered or has_collector_workers(self._spec) or isinstance(source, TensorDictBase)
+        if not alone:
+            self._training.more = Stream(source, limit * (FACTOR - 1), self.hooks.batch)
+
+    def _buffer(self) -> Any:
+        """The replay buffer for a collector that writes into it."""
+        buffer = self._training.replay_buffer()
+        if buffer is None and self._spec.collect is not None:
+            raise ComponentError(
+                "the collector writes into a replay buffer, and the spec has no `replay`",
+                place=self._spec.locate((*self._spec.collect.at, collectors.BUFFER)),
+                hint="add a `replay` section",
+            )
+        return buffer
