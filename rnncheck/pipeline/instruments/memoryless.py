@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
+from torch.utils.weak import WeakIdKeyDictionary
 
 from rnncheck.pipeline.keys import declared
 from rnncheck.pipeline.subject.subject import next_key
@@ -24,7 +26,7 @@ class Forgetful:
 
     def __init__(self) -> None:
         self._whole: list[tuple[nn.Module, TensorDictBase | None]] = []
-        self._carries: dict[int, bool] = {}
+        self._carries: MutableMapping[nn.Module, bool] = WeakIdKeyDictionary()
 
     def __enter__(self) -> Forgetful:
         self._handles = [
@@ -38,10 +40,10 @@ class Forgetful:
             handle.remove()
 
     def _innermost(self, module: nn.Module) -> bool:
-        if id(module) not in self._carries:
+        if module not in self._carries:
             inner = (part for part in module.modules() if part is not module)
-            self._carries[id(module)] = bool(_states(module)) and not any(map(_states, inner))
-        return self._carries[id(module)]
+            self._carries[module] = bool(_states(module)) and not any(map(_states, inner))
+        return self._carries[module]
 
     def _cut(self, module: nn.Module, args: Any) -> Any:
         if not self._innermost(module):
