@@ -27,6 +27,7 @@ from rnncheck.results.cells import (
     Status,
     Timing,
 )
+from rnncheck.results.variant import Variant
 
 MIN_ROUNDS = 16
 SLOW, SLOW_ROUNDS = 0.5, 8  # seconds of a call from which so many rounds do
@@ -75,7 +76,7 @@ class Group:
     def __init__(
         self,
         cells: Sequence[Cell],
-        reference: str,
+        reference: Variant,
         limits: Limits,
         open_worker: OpenWorker,
         seed: int,

@@ -16,6 +16,7 @@ from rnncheck.bench.load import usage
 from rnncheck.bench.process import AnyWorker, WorkerProcess
 from rnncheck.errors import UserError
 from rnncheck.results.cells import Cell, CellResult
+from rnncheck.results.variant import Variant
 from rnncheck.spec.model import Spec
 
 START_UP = 120.0  # seconds that a worker may take to import and to build the pipeline, at least
@@ -53,10 +54,10 @@ class Opening:
 
 @dataclass(frozen=True)
 class Order:
-    """A group to be measured; ``reference`` is the label of its reference's variant."""
+    """A group to be measured; ``reference`` is what its speed-ups are over."""
 
     cells: Sequence[Cell]
-    reference: str
+    reference: Variant
     limits: Limits
     seed: int
 

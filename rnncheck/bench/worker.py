@@ -24,6 +24,7 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from rnncheck.results.cells import Cell, Status
+from rnncheck.results.plain import fields_of
 
 MIB = 2**20
 SLOW = 0.5  # seconds of a call from which its memory is measured once
@@ -149,7 +150,7 @@ def _cell(data: dict[str, Any]) -> Cell:
 
 def cell_fields(cell: Cell) -> dict[str, Any]:
     """What ``prepare`` takes."""
-    return asdict(cell)
+    return fields_of(cell)
 
 
 def _limit(size: int) -> None:

@@ -10,6 +10,7 @@ from rnncheck.bench.process import WorkerProcess
 from rnncheck.bench.sides import Side, open_command
 from rnncheck.bench.worker import cell_fields
 from rnncheck.results.cells import Cell, Phase
+from rnncheck.results.variant import OWN
 
 SPEC = """schema: 1
 name: small
@@ -40,7 +41,7 @@ def test_a_round_takes_as_many_calls_as_it_is_told(tmp_path: Path, repetitions: 
     (tmp_path / "mine.py").write_text(MINE)
     spec, calls = tmp_path / "spec.yaml", tmp_path / "calls"
     spec.write_text(SPEC)
-    cell = Cell(Phase.ACT, "own", 4, 1, 0.0)
+    cell = Cell(Phase.ACT, OWN, 4, 1, 0.0)
     worker = WorkerProcess()
     try:
         worker.ask("open", 100, **open_command(Side("here", "", str(spec)), None, 1))

@@ -15,8 +15,9 @@ from rnncheck.numerics.sequential import Measure
 from rnncheck.results.cells import Cell, Phase
 from rnncheck.results.gate import Ruling
 from rnncheck.results.model import CheckResult, Outcome, Severity, Stage
+from rnncheck.results.variant import OWN
 
-CELL = Cell(Phase.TRAIN, "own", 32, 64, 0.03)
+CELL = Cell(Phase.TRAIN, OWN, 32, 64, 0.03)
 RIGHT = {"output": 1e-7, "output_bound": 1e-6, "gradient": 1e-7, "gradient_bound": 1e-6}
 HERE, THERE = Side("here", "python", "spec.yaml"), Side("there", "other", "spec.yaml")
 
