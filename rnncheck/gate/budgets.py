@@ -179,8 +179,7 @@ def _of_accuracy(accuracy: Accuracy | None) -> Measured | None:
     """The larger of both errors; the same data give the same numbers, so that it is its own interval."""
     if accuracy is None:
         return None
-    worst = max(accuracy.output, accuracy.gradient or 0.0)
-    return Measured(worst, worst, worst)
+    return Measured(accuracy.error, accuracy.error, accuracy.error)
 
 
 def _reason(budget: Budget, rows: Rows) -> str:

@@ -133,6 +133,11 @@ class Accuracy:
     worst: str = ""  # the entry that decides
 
     @property
+    def error(self) -> float:
+        """The larger of both."""
+        return max(self.output, self.gradient or 0.0)
+
+    @property
     def right(self) -> bool:
         """Whether both are within their bounds."""
         outputs = self.output <= self.output_bound
