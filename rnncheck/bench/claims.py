@@ -11,11 +11,13 @@ from dataclasses import replace
 from rnncheck.bench.pairs import paired
 from rnncheck.results.cells import Cell, CellResult, Phase, Ratio, Status
 from rnncheck.results.claims import Answer, Claim
+from rnncheck.results.variant import parse_variant
 
-VARIANTS = (
+_LABELS = (
     "pad", "scan", "scan-recompute", "scan-compiled", "pad-compiled", "auto", "auto-compiled", "triton",
     "triton-ieee", "triton-tf32", "triton-tf32x3",
 )  # fmt: skip
+VARIANTS = tuple(map(parse_variant, _LABELS))
 SAME_SPEED = 1.03  # two variants within this ratio are equally fast
 NOISE = 0.05  # share of memory below which two peaks are the same
 
@@ -29,11 +31,11 @@ def claim_cells(cells: Sequence[Cell]) -> list[Cell]:
 
 
 class Rows:
-    """The measured rows by variant."""
+    """The measured rows by the label of their variant."""
 
     def __init__(self, results: Sequence[CellResult], cells: Sequence[Cell]) -> None:
         wanted = {cell.key for cell in cells}
-        self.all = {row.cell.variant: row for row in results if row.cell.key in wanted}
+        self.all = {row.cell.variant.label: row for row in results if row.cell.key in wanted}
 
     def counting(self, *variants: str) -> list[CellResult] | None:
         """The rows of ``variants``, None where one of them has no speed that counts."""
@@ -181,10 +183,10 @@ def _auto(text: str, rows: Rows, compiled: str) -> Claim:
     beaten = [(row, ratio) for row, ratio in pairs if ratio and ratio.low > SAME_SPEED]
     keys = (auto[0].cell.key, *(row.cell.key for row in rivals))
     if not beaten:
-        named = ", ".join(row.cell.variant for row in rivals)
+        named = ", ".join(row.cell.variant.label for row in rivals)
         return Claim(text, Answer.HOLDS, f"nothing of {named} beats auto{compiled}", keys)
     row, ratio = max(beaten, key=lambda pair: pair[1].value)
-    return Claim(text, Answer.FAILS, _said(row.cell.variant, ratio), keys)
+    return Claim(text, Answer.FAILS, _said(row.cell.variant.label, ratio), keys)
 
 
 JUDGES: tuple[Judge, ...] = (

@@ -12,16 +12,17 @@ import queue
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rnncheck.bench.host import DIED, HANGS, Host, Node
+from rnncheck.bench.host import Host, Node
 from rnncheck.bench.lane import Lane, Opening, Order, Outcome
 from rnncheck.bench.load import Usage
-from rnncheck.bench.process import AnyWorker, Reply, WorkerDied, WorkerHangs
+from rnncheck.bench.messages import Command, WorkerAnswer
+from rnncheck.bench.process import AnyWorker, WorkerDied, WorkerTrouble
 from rnncheck.errors import UserError
 from rnncheck.results.environment import current_environment
 
@@ -230,34 +231,32 @@ class RemoteWorker:
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
-        self._replies: list[Reply] = []
+        self._replies: list[WorkerAnswer | WorkerTrouble] = []
 
-    def send(self, do: str, **fields: Any) -> None:
+    def send(self, command: Command) -> None:
         """Give a command; that the process died is said by the next ``reply``."""
-        self._actor.tell.remote(do, fields)
+        self._actor.tell.remote(command)
 
-    def reply(self, timeout: float) -> Reply:
-        """The next answer. Raises WorkerHangs after ``timeout`` seconds, WorkerDied at the process's or the node's end."""
+    def reply(self, timeout: float) -> WorkerAnswer:
+        """The next answer, within ``timeout`` seconds.
+
+        Raises WorkerTrouble, also at the node's end.
+        """
         if not self._replies:
-            self._replies = self._relayed(lambda: self._actor.answers.remote(timeout))
+            self._replies = self._relayed(timeout)
         found = self._replies.pop(0)
-        if found["is"] == HANGS:
-            raise WorkerHangs
-        if found["is"] == DIED:
-            raise WorkerDied(found["code"], found["words"])
+        if isinstance(found, WorkerTrouble):
+            raise found
         return found
 
-    def _relayed(self, call: Callable[[], Any]) -> list[Reply]:
+    def _relayed(self, timeout: float) -> list[WorkerAnswer | WorkerTrouble]:
         try:
-            found: list[Reply] = self._ray.get(call())
+            found: list[WorkerAnswer | WorkerTrouble] = self._ray.get(
+                self._actor.answers.remote(timeout)
+            )
         except self._ray.exceptions.RayError as error:
             raise WorkerDied(None, f"the Ray actor: {_last_line(error)}") from error
         return found
-
-    def ask(self, do: str, timeout: float, **fields: Any) -> Reply:
-        """Give a command and wait for its one answer."""
-        self.send(do, **fields)
-        return self.reply(timeout)
 
     def close(self) -> None:
         """The same as ``kill``: it holds nothing that would have to be kept."""

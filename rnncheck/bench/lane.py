@@ -13,9 +13,11 @@ from typing import Protocol
 
 from rnncheck.bench.group import Group, Limits, Load
 from rnncheck.bench.load import usage
-from rnncheck.bench.process import AnyWorker, WorkerProcess
+from rnncheck.bench.messages import OpenPipeline, PipelineOpened, WorkerFailed
+from rnncheck.bench.process import AnyWorker, WorkerProcess, ask
 from rnncheck.errors import UserError
 from rnncheck.results.cells import Cell, CellResult
+from rnncheck.results.variant import Variant
 from rnncheck.spec.model import Spec
 
 START_UP = 120.0  # seconds that a worker may take to import and to build the pipeline, at least
@@ -33,30 +35,29 @@ class Opening:
 
         Raises UserError where it cannot be built; the worker is dead then.
         """
+        command = OpenPipeline(
+            spec=path,
+            overrides=tuple(self.overrides),
+            hash=self.spec.hash,
+            memory_limit=self.spec.bench.memory_limit,
+            threads=self.spec.bench.threads,
+        )
         try:
-            answer = worker.ask(
-                "open",
-                max(START_UP, self.spec.verify.timeout),
-                spec=path,
-                overrides=list(self.overrides),
-                hash=self.spec.hash,
-                memory_limit=self.spec.bench.memory_limit,
-                threads=self.spec.bench.threads,
-            )
+            answer = ask(worker, command, PipelineOpened, max(START_UP, self.spec.verify.timeout))
         except BaseException:
             worker.kill()
             raise
-        if answer["is"] == "failed":
+        if isinstance(answer, WorkerFailed):
             worker.kill()
-            raise UserError(f"the pipeline cannot be built: {answer['reason']}")
+            raise UserError(f"the pipeline cannot be built: {answer.reason}")
 
 
 @dataclass(frozen=True)
 class Order:
-    """A group to be measured; ``reference`` is the label of its reference's variant."""
+    """A group to be measured; ``reference`` is what its speed-ups are over."""
 
     cells: Sequence[Cell]
-    reference: str
+    reference: Variant
     limits: Limits
     seed: int
 

@@ -9,8 +9,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from rnncheck.errors import SpecError, UserError, did_you_mean
-from rnncheck.pipeline.backends.variant import OWN, Variant, parse
 from rnncheck.results.cells import Cell, Phase
+from rnncheck.results.variant import Own, Variant, parse_variant
 from rnncheck.spec.model import BenchSpec, OverrideSpec, Rule, ShapeSpec, Spec
 
 VARIANT_FIELDS = tuple(field.name for field in fields(Variant))
@@ -56,7 +56,7 @@ def _product(bench: BenchSpec, *, quick: bool) -> Iterator[Cell]:
             for variant in variants(bench):
                 yield Cell(
                     phase=Phase(phase),
-                    variant=variant.label,
+                    variant=variant,
                     batch=shape.batch,
                     steps=1 if phase == "act" else shape.steps,
                     resets=resets,
@@ -86,7 +86,7 @@ def variants(bench: BenchSpec) -> list[Variant]:
 def reference_of(spec: Spec) -> Variant:
     """What speed-ups are measured against."""
     try:
-        return parse(spec.bench.reference)
+        return parse_variant(spec.bench.reference)
     except UserError as error:
         raise SpecError(
             error.message,
@@ -98,8 +98,8 @@ def reference_of(spec: Spec) -> Variant:
 
 def with_references(cells: Sequence[Cell], spec: Spec) -> list[Cell]:
     """``cells`` and, where a group lacks it, the reference cell: without it there is no speed-up."""
-    label = reference_of(spec).label
-    wanted = [*cells, *(replace(cell, variant=label) for cell in cells)]
+    reference = reference_of(spec)
+    wanted = [*cells, *(replace(cell, variant=reference) for cell in cells)]
     order = list(dict.fromkeys(cell.group for cell in cells))
     return sorted(_unique(wanted), key=lambda cell: order.index(cell.group))
 
@@ -142,8 +142,8 @@ def _allowed(name: str, wanted: Any) -> list[Any]:
 
 def described(cell: Cell) -> dict[str, Any]:
     """All fields of a cell by name."""
-    variant = parse(cell.variant)
-    own = {name: getattr(variant, name) for name in VARIANT_FIELDS}
+    variant = cell.variant
+    own = {} if isinstance(variant, Own) else vars(variant)
     mine = {name: getattr(cell, name) for name in CELL_FIELDS}
     return {**own, **mine, "phase": str(cell.phase), **cell.overrides}
 
@@ -161,8 +161,8 @@ def groups(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 def estimate(cells: Sequence[Cell], budget: float) -> float:
     """Seconds that the sweep may take, roughly: starting, compiling, and measuring within the budget."""
-    named = [cell.variant for cell in cells if cell.variant != OWN]
-    compiled = sum(parse(variant).compile != "eager" for variant in named)
+    named = [cell.variant for cell in cells if isinstance(cell.variant, Variant)]
+    compiled = sum(variant.compile != "eager" for variant in named)
     starting = START * len(groups(cells)) + COMPILE * compiled
     return starting + min(budget, MEASURE * len(cells))
 

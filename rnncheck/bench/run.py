@@ -102,9 +102,9 @@ class Sweep:
         todo = [cell for cell in cells if cell.key not in self.done]
         if not todo:
             return None
-        label = reference_of(self.spec).label
-        again = [cell for cell in cells if cell.variant == label and cell not in todo]
-        return Order([*todo, *again], label, self._limits(len(todo), total), self.spec.seed)
+        reference = reference_of(self.spec)
+        again = [cell for cell in cells if cell.variant == reference and cell not in todo]
+        return Order([*todo, *again], reference, self._limits(len(todo), total), self.spec.seed)
 
     def _came(self, found: Outcome) -> Iterator[Event]:
         """Each result on the disk before it is told."""

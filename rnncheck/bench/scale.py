@@ -76,7 +76,7 @@ def scalings(results: Sequence[CellResult], axis: str) -> list[Scaling]:
     series: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for row in results:
         if row.counts and row.timing is not None:
-            name = (str(row.cell.phase), row.cell.variant, _at(row.cell, axis, 1).group)
+            name = (str(row.cell.phase), row.cell.variant.label, _at(row.cell, axis, 1).group)
             series.setdefault(name, []).append((_value(row.cell, axis), row.timing.median))
     return [
         _fitted(phase, variant, axis, sorted(points))

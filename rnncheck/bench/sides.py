@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from rnncheck.bench.messages import OpenPipeline
 from rnncheck.bench.process import WorkerProcess
 from rnncheck.errors import UserError
 
@@ -124,15 +124,9 @@ def scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="rnncheck-")
 
 
-def open_command(side: Side, memory_limit: int | None, threads: int) -> dict[str, Any]:
+def open_command(side: Side, memory_limit: int | None, threads: int) -> OpenPipeline:
     """What a worker of ``side`` is opened with."""
-    return {
-        "spec": side.spec,
-        "overrides": list(side.overrides),
-        "hash": None,
-        "memory_limit": memory_limit,
-        "threads": threads,
-    }
+    return OpenPipeline(side.spec, side.overrides, None, memory_limit, threads)
 
 
 def here(spec: str, overrides: Sequence[str]) -> Side:

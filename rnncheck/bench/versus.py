@@ -15,16 +15,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from pydantic import TypeAdapter
 
-from rnncheck.bench.process import Reply, WorkerDied, WorkerHangs, WorkerProcess
+from rnncheck.bench.messages import (
+    CellDropped,
+    CellPrepared,
+    DescribePipeline,
+    DropCell,
+    PipelineContents,
+    PipelineOpened,
+    PrepareCell,
+    RoundAnswer,
+    RoundEnded,
+    SampleTaken,
+    TimeRound,
+    WorkerFailed,
+)
+from rnncheck.bench.process import WorkerProcess, WorkerTrouble, ask, receive
 from rnncheck.bench.sides import Side, make_shelf, open_command, scratch
-from rnncheck.bench.worker import cell_fields
 from rnncheck.errors import UserError
 from rnncheck.numerics.sequential import MAX_PAIRS, MIN_PAIRS, Answer, Measure, answer
 from rnncheck.numerics.statistics import Interval, ratio_interval
 from rnncheck.results.cells import Cell
-from rnncheck.results.model import Environment
 
 START_UP = 120.0  # seconds that a process may take to import and to build the pipeline, at least
 ROUNDS = 12  # of a pair, at least
@@ -42,16 +53,8 @@ class Duel:
     ratios: dict[Measure, list[float]] = field(
         default_factory=lambda: {measure: [] for measure in Measure}
     )
-    told: dict[str, Reply] = field(default_factory=dict)  # by side, of the first pair
+    told: dict[str, CellPrepared] = field(default_factory=dict)  # by side, of the first pair
     end: dict[str, str] = field(default_factory=dict)  # by side: why it cannot be measured there
-
-
-@dataclass(frozen=True)
-class About:
-    """What a side runs: the user's own files that it imported, and the libraries."""
-
-    files: tuple[str, ...]
-    environment: Environment
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Versus:
         self.sides, self.rules = sides, rules
         self.duels = [Duel(cell) for cell in cells]
         self.pairs = 0
-        self.about: dict[str, About] = {}  # by side
+        self.about: dict[str, PipelineContents] = {}  # by side
         self._order = random.Random(rules.seed)
 
     def run(self) -> Iterator[str]:
@@ -135,24 +138,22 @@ class Versus:
         for i in order:
             rules = self.rules
             opening = open_command(self.sides[i], rules.memory_limit, rules.threads)
-            workers[i].send("open", **opening)
+            workers[i].send(opening)
         for side, worker in zip(self.sides, workers, strict=True):
             try:
-                found = worker.reply(max(START_UP, self.rules.timeout))
-            except (WorkerDied, WorkerHangs) as error:
+                found = receive(worker, PipelineOpened, max(START_UP, self.rules.timeout))
+            except WorkerTrouble as error:
                 raise UserError(f"{side.name}: the process did not start ({error})") from error
-            if found["is"] == "failed":
-                raise UserError(f"{side.name}: the pipeline cannot be built: {found['reason']}")
+            if isinstance(found, WorkerFailed):
+                raise UserError(f"{side.name}: the pipeline cannot be built: {found.reason}")
 
     def _ask_about(self, workers: Sequence[WorkerProcess]) -> None:
         for side, worker in zip(self.sides, workers, strict=True):
             if side.name not in self.about:
-                with suppress(WorkerDied, WorkerHangs):  # the next pair is asked
-                    found = worker.ask("about", self.rules.timeout)
-                    if found["is"] == "failed":
-                        continue
-                    environment = TypeAdapter(Environment).validate_python(found["environment"])
-                    self.about[side.name] = About(tuple(found["files"]), environment)
+                with suppress(WorkerTrouble):  # the next pair is asked
+                    found = ask(worker, DescribePipeline(), PipelineContents, self.rules.timeout)
+                    if not isinstance(found, WorkerFailed):
+                        self.about[side.name] = found
 
     def _prepare(self, duel: Duel, workers: Sequence[WorkerProcess]) -> int | None:
         """Both at once; the numbers are judged in the first pair alone.
@@ -164,13 +165,14 @@ class Versus:
         both = list(zip(self.sides, workers, strict=True))
         for side, worker in both if self.pairs % 2 else both[::-1]:
             with ending(duel, side):
-                worker.send("prepare", cell=cell_fields(duel.cell), judge=judge)
+                worker.send(PrepareCell(duel.cell, judge))
         for side, worker in zip(self.sides, workers, strict=True):
             with ending(duel, side):
-                found = worker.reply(self.rules.timeout)
-            if found["is"] == "failed":
-                duel.end[side.name] = found["reason"]
-            repetitions = max(repetitions, found.get("repetitions", 1))
+                found = receive(worker, CellPrepared, self.rules.timeout)
+            if isinstance(found, WorkerFailed):
+                duel.end[side.name] = found.reason
+                continue
+            repetitions = max(repetitions, found.repetitions)
             duel.told.setdefault(side.name, found)
         return None if duel.end else repetitions
 
@@ -192,7 +194,7 @@ class Versus:
         """Give its memory back: the next cell may need it."""
         for side, worker in zip(self.sides, workers, strict=True):
             with ending(duel, side):
-                worker.ask("drop", self.rules.timeout, key=duel.cell.key)
+                ask(worker, DropCell(duel.cell.key), CellDropped, self.rules.timeout)
 
 
 Sample = tuple[float, float]  # wall and CPU seconds of one call
@@ -231,24 +233,20 @@ def ending(duel: Duel, side: Side) -> Iterator[None]:
     """What happens to a worker inside ends the duel on that side, and the pair."""
     try:
         yield
-    except WorkerHangs as error:
-        duel.end[side.name] = "no answer within the time-out"
-        raise Broken from error
-    except CallFailed as error:
+    except (WorkerTrouble, CallFailed) as error:
         duel.end[side.name] = str(error)
-        raise Broken from error
-    except WorkerDied as error:
-        duel.end[side.name] = f"the process ended with {error}"
         raise Broken from error
 
 
 def _sample(worker: WorkerProcess, cell: Cell, repetitions: int, timeout: float) -> Sample:
-    """One sample. Raises CallFailed, WorkerDied and WorkerHangs."""
-    worker.send("round", keys=[cell.key], repetitions=repetitions)
-    wall, cpu = float("nan"), float("nan")
-    while (found := worker.reply(timeout))["is"] != "end":
-        if found["is"] == "failed":
-            raise CallFailed(found["reason"])
-        if found["is"] == "sample":
-            wall, cpu = found["wall"], found["cpu"]
-    return wall, cpu
+    """One sample. Raises CallFailed and WorkerTrouble."""
+    worker.send(TimeRound((cell.key,), repetitions))
+    taken = (float("nan"), float("nan"))
+    while True:
+        match receive(worker, RoundAnswer, timeout):
+            case SampleTaken(_, wall, cpu):
+                taken = (wall, cpu)
+            case RoundEnded():
+                return taken
+            case WorkerFailed(_, reason):
+                raise CallFailed(reason)

@@ -137,7 +137,7 @@ def _print_plan(spec: Spec, cells: Sequence[Cell]) -> None:
     for group in groups(everything):
         print(group[0].group)
         for cell in group:
-            print(f"  {cell.key}  {cell.variant}")
+            print(f"  {cell.key}  {cell.variant.label}")
     seconds = estimate(everything, spec.bench.budget)
     print(f"{len(everything)} cells, about {seconds:.0f} s; nothing was run")
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from rnncheck.bench.messages import CellPrepared
 from rnncheck.bench.sides import (
     Side,
     check_python,
@@ -262,25 +263,16 @@ def _numerics(duel: Duel, versus: Versus) -> str:
     return f"; error against float64 {errors[0]:.2g} here, {errors[1]:.2g} there"
 
 
-def _error(told: dict[str, Any]) -> float | None:
-    accuracy = told.get("accuracy")
-    if accuracy is None:
-        return None
-    return max(float(accuracy["output"]), float(accuracy["gradient"] or 0.0))
+def _error(told: CellPrepared) -> float | None:
+    return None if told.accuracy is None else told.accuracy.error
 
 
-def _wrong(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
+def _wrong(mine: CellPrepared, theirs: CellPrepared) -> str:
     """Why the numbers here are wrong where those of the other side are right."""
-    first, second = mine.get("accuracy"), theirs.get("accuracy")
-    if first is None or _right(first) or (second is not None and not _right(second)):
+    first, second = mine.accuracy, theirs.accuracy
+    if first is None or first.right or (second is not None and not second.right):
         return ""
-    return f"its numbers are wrong here and right there: error {_error(mine):.2g} against float64"
-
-
-def _right(accuracy: dict[str, Any]) -> bool:
-    gradient, bound = accuracy["gradient"], accuracy["gradient_bound"]
-    held = gradient is None or bound is None or float(gradient) <= float(bound)
-    return held and float(accuracy["output"]) <= float(accuracy["output_bound"])
+    return f"its numbers are wrong here and right there: error {first.error:.2g} against float64"
 
 
 def _item(name: str, ruling: Ruling, reason: str) -> GateItem:

@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 from rnncheck.errors import Place, UserError
 from rnncheck.gate.budgets import broken
-from rnncheck.results.cells import Cell, CellResult, Samples, cell_from_json, cell_to_json
+from rnncheck.results.cells import Cell, CellResult, Samples, cell_to_json, cells_from_json
 from rnncheck.results.compare import WIDE, by_speed_up, by_time, differing
 from rnncheck.results.gate import GateItem, Part, Ruling
 from rnncheck.results.model import CheckResult, Environment, Outcome, Run
@@ -53,48 +53,33 @@ def open_baseline(path: Path, spec: Spec, *, update: bool) -> Baseline | None:
 
     Raises UserError for a file that cannot be read or is no baseline of ``spec``.
     """
+    place = Place(str(path))
     if not path.exists():
         if update:
             return None
         hint = f"make it: rnncheck gate --baseline {path} --update-baseline"
-        raise UserError("there is no such baseline", place=Place(str(path)), hint=hint)
+        raise UserError("there is no such baseline", place=place, hint=hint)
     run = read_run(path)
     anew = "give another file, or delete this one and make it anew with --update-baseline"
     if run.command not in COMMANDS:
         raise UserError(
             f"a result of `rnncheck {run.command}` is no baseline",
-            place=Place(str(path)),
+            place=place,
             accepted=f"a result of rnncheck {', '.join(COMMANDS)}",
             hint=anew,
         )
     if run.spec.name != spec.name:
         raise UserError(
             f"this is the baseline of another spec: {run.spec.name!r}, not {spec.name!r}",
-            place=Place(str(path)),
+            place=place,
             hint=anew,
         )
-    return Baseline(run, {row.cell.key: row for row in _rows(run, path)})
-
-
-def _rows(run: Run, path: Path) -> Iterator[CellResult]:
-    from pydantic import ValidationError
-
-    for index, data in enumerate(run.cells):
-        try:
-            yield cell_from_json(data)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            at = ".".join(str(part) for part in first["loc"])
-            raise UserError(
-                f"cells[{index}].{at}: {first['msg'][:1].lower()}{first['msg'][1:]}",
-                place=Place(str(path)),
-                accepted="a result as rnncheck stored it",
-            ) from error
+    return Baseline(run, {row.cell.key: row for row in cells_from_json(run.cells, place)})
 
 
 def baseline_of(run: Run) -> Run:
     """What is committed: verdicts and numbers, without the single samples and what this gate decided."""
-    rows = (replace(cell_from_json(data), samples=Samples()) for data in run.cells)
+    rows = (replace(row, samples=Samples()) for row in cells_from_json(run.cells))
     return replace(run, cells=tuple(cell_to_json(row) for row in rows), gate=(), notices=())
 
 
@@ -188,7 +173,7 @@ def _gone(before: Baseline, now: Present) -> Iterator[GateItem]:
     lacking = [
         row.cell
         for key, row in before.rows.items()
-        if key not in now.rows and (row.cell.group, row.cell.variant) not in mere
+        if key not in now.rows and (row.cell.group, row.cell.variant.label) not in mere
     ]
     if before.run.command == "bench":
         if lacking:

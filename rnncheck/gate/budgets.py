@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from rnncheck.bench.pairs import paired
 from rnncheck.errors import Place
-from rnncheck.gate.cells import cell_of, label_of
+from rnncheck.gate.cells import cell_of, variant_at
 from rnncheck.results.cells import Accuracy, Cell, CellResult, Memory, Phase, Ratio, Timing
 from rnncheck.results.gate import GateItem, Part, Ruling
 from rnncheck.results.noise import widened
@@ -45,10 +45,10 @@ class Budget:
     @property
     def name(self) -> str:
         """In words."""
-        variant, group = self.cell.variant, self.cell.group
+        variant, group = self.cell.variant.label, self.cell.group
         match self.metric:
             case "speedup" if self.other is not None:
-                return f"speed-up of {variant} over {self.other.variant}, {group}"
+                return f"speed-up of {variant} over {self.other.variant.label}, {group}"
             case "overhead":
                 return f"time of {variant} over its bare module's, {group}"
             case "memory_mib":
@@ -80,7 +80,7 @@ def _budget(one: BudgetSpec, spec: Spec, at: Path) -> Budget:
     cell = cell_of(wanted, spec, here, phase)
     place = spec.locate(here)
     if isinstance(wanted, SpeedupLimit):
-        other = replace(cell, variant=label_of(wanted.over, spec, (*here, "over")))
+        other = replace(cell, variant=variant_at(wanted.over, spec, (*here, "over")))
         return Budget(metric, wanted.min, place, cell, other)
     if metric == "overhead":
         whole = replace(cell, target="policy")
@@ -179,8 +179,7 @@ def _of_accuracy(accuracy: Accuracy | None) -> Measured | None:
     """The larger of both errors; the same data give the same numbers, so that it is its own interval."""
     if accuracy is None:
         return None
-    worst = max(accuracy.output, accuracy.gradient or 0.0)
-    return Measured(worst, worst, worst)
+    return Measured(accuracy.error, accuracy.error, accuracy.error)
 
 
 def _reason(budget: Budget, rows: Rows) -> str:

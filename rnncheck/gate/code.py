@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rnncheck.bench.messages import PipelineContents
 from rnncheck.bench.sides import Side, inherited
-from rnncheck.bench.versus import About
 from rnncheck.results.compare import differing
 from rnncheck.results.gate import GateItem, Part, Ruling
 
@@ -37,7 +37,9 @@ class Other:
     must: bool = True
     told: str = ""
 
-    def items(self, mine: Side, here: About, there: About) -> Iterator[GateItem]:
+    def items(
+        self, mine: Side, here: PipelineContents, there: PipelineContents
+    ) -> Iterator[GateItem]:
         """What there is to say of what both sides ran, ``here`` on this one, which is ``mine``."""
         name = self.side.name
         others = differing(here.environment, there.environment)
@@ -62,7 +64,7 @@ def _item(name: str, ruling: Ruling, reason: str) -> GateItem:
     return GateItem(Part.AGAINST, name, ruling, reason)
 
 
-def _texts(side: Side, about: About) -> set[tuple[str, bytes]]:
+def _texts(side: Side, about: PipelineContents) -> set[tuple[str, bytes]]:
     """The spec and the user's files that a side ran, by name and content."""
     files = [Path(file) for file in (side.spec, *about.files)]
     return {(file.name, file.read_bytes()) for file in files if file.is_file()}

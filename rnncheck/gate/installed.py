@@ -85,21 +85,29 @@ def ask(python: str, name: str) -> Installed | None:
             [python, "-P", "-c", ASK, name], capture_output=True, text=True, timeout=ASKING, check=True,
             env={**os.environ, "PYTHONPATH": ""},
         )  # fmt: skip
-        found = json.loads(done.stdout.splitlines()[-1])  # what is imported at the start may print
+        # the last line: what is imported at the start may print
+        return _installed(json.loads(done.stdout.splitlines()[-1]))
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
         return None
-    if found is None:
-        return None
-    files = {one: Path(file).resolve() for one, file in found["files"].items()}
-    return Installed(_checkout(found["direct"]), files)
+
+
+def _installed(told: object) -> Installed | None:
+    """What the program answered. Raises ValueError where it is no answer of it."""
+    match told:
+        case None:
+            return None
+        case {"files": dict(files), "direct": None | str() as direct}:
+            found = {str(one): Path(str(file)).resolve() for one, file in files.items()}
+            return Installed(_checkout(direct), found)
+    raise ValueError("no answer of the program")
 
 
 def _checkout(direct: str | None) -> Path | None:
     """Of an editable installation (PEP 610)."""
-    told = json.loads(direct) if direct else {}
-    if not told.get("dir_info", {}).get("editable"):
-        return None
-    return Path(url2pathname(urlparse(told["url"]).path)).resolve()
+    match json.loads(direct or "null"):
+        case {"dir_info": {"editable": True}, "url": str(url)}:
+            return Path(url2pathname(urlparse(url).path)).resolve()
+    return None
 
 
 def _checked_out(plain: Other, name: str, checkout: Path, project: Path) -> Other:

@@ -95,7 +95,7 @@ def _row(result: CellResult) -> dict[str, Any]:
         "key": cell.key,
         "phase": str(cell.phase),
         "target": cell.target,
-        "variant": cell.variant,
+        "variant": cell.variant.label,
         "batch": cell.batch,
         "steps": cell.steps,
         "resets": cell.resets,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rnncheck.report import text
-from rnncheck.results.cells import CellResult, Memory, Ratio, Status, Timing, cell_from_json
+from rnncheck.results.cells import CellResult, Memory, Ratio, Status, Timing, cells_from_json
 from rnncheck.results.model import Run
 from rnncheck.results.recommendation import Recommendation
 
@@ -26,7 +26,7 @@ class Row:
 
 def results_of(run: Run) -> list[CellResult]:
     """The run's cells as objects again."""
-    return [cell_from_json(cell) for cell in run.cells]
+    return list(cells_from_json(run.cells))
 
 
 def grouped(run: Run) -> dict[str, list[Row]]:
@@ -47,7 +47,7 @@ def _rows(results: list[CellResult]) -> Iterator[Row]:
 def texts_of(result: CellResult) -> tuple[str, ...]:
     """The cells of a table's row; empty where nothing was measured."""
     return (
-        result.cell.variant,
+        result.cell.variant.label,
         duration(result.timing.median) if result.timing else str(result.status),
         _relative(result.timing),
         speed_up(result.ratio) if result.ratio else "",

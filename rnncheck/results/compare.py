@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rnncheck.results.cells import CellResult, Status, cell_from_json
+from rnncheck.results.cells import CellResult, Status, cells_from_json
 from rnncheck.results.model import CheckResult, Environment, Outcome, Run
 from rnncheck.results.noise import widened
 
@@ -101,8 +101,8 @@ def _check(old: CheckResult | None, new: CheckResult | None) -> RowChange:
 
 
 def _cells(first: Run, second: Run, allowed: float) -> Iterator[RowChange]:
-    old = {row.cell.key: row for row in map(cell_from_json, first.cells)}
-    new = {row.cell.key: row for row in map(cell_from_json, second.cells)}
+    old = {row.cell.key: row for row in cells_from_json(first.cells)}
+    new = {row.cell.key: row for row in cells_from_json(second.cells)}
     others = differing(first.environment, second.environment)
     for key in {**new, **old}:
         yield _cell(old.get(key), new.get(key), others, allowed)

@@ -8,6 +8,8 @@ from enum import Enum
 from numbers import Integral, Real
 from typing import Any
 
+from rnncheck.results.variant import Own, Variant
+
 
 def fields_of(item: Any) -> dict[str, Any]:
     """The fields of a dataclass, each plain."""
@@ -21,6 +23,8 @@ def plain(value: Any) -> Any:
             return value
         case Enum():
             return value.value
+        case Variant() | Own():
+            return value.label
         case str():
             return _text(value)
         case Integral():

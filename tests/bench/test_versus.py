@@ -9,6 +9,7 @@ from rnncheck.bench.sides import here
 from rnncheck.bench.versus import Rules, Versus
 from rnncheck.numerics.sequential import MIN_PAIRS, Answer, Measure
 from rnncheck.results.cells import Cell, Phase
+from rnncheck.results.variant import OWN
 
 SPEC = """schema: 1
 name: small
@@ -40,7 +41,7 @@ def test_a_cell_that_breaks_its_processes_leaves_the_others_their_pairs(tmp_path
     (tmp_path / "mine.py").write_text(MINE)
     spec = tmp_path / "spec.yaml"
     spec.write_text(SPEC)
-    cells = [Cell(Phase.ACT, "own", batch, 1, 0.0) for batch in (3, 5, 4)]
+    cells = [Cell(Phase.ACT, OWN, batch, 1, 0.0) for batch in (3, 5, 4)]
     side = here(str(spec), ())
     versus = Versus((side, replace(side, name="there")), cells, Rules(0.9, budget=0, timeout=100))
     list(versus.run())

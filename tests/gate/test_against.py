@@ -7,17 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from rnncheck.bench.messages import CellPrepared
 from rnncheck.bench.sides import Side, check_python, find_python, make_shelf
 from rnncheck.bench.versus import Duel, Rules, Versus
 from rnncheck.errors import UserError
 from rnncheck.gate.against import decided, held_against
 from rnncheck.numerics.sequential import Measure
-from rnncheck.results.cells import Cell, Phase
+from rnncheck.results.cells import Accuracy, Cell, Phase
 from rnncheck.results.gate import Ruling
 from rnncheck.results.model import CheckResult, Outcome, Severity, Stage
+from rnncheck.results.variant import OWN
 
-CELL = Cell(Phase.TRAIN, "own", 32, 64, 0.03)
-RIGHT = {"output": 1e-7, "output_bound": 1e-6, "gradient": 1e-7, "gradient_bound": 1e-6}
+CELL = Cell(Phase.TRAIN, OWN, 32, 64, 0.03)
+RIGHT = Accuracy(1e-7, 1e-6, gradient=1e-7, gradient_bound=1e-6)
 HERE, THERE = Side("here", "python", "spec.yaml"), Side("there", "other", "spec.yaml")
 
 
@@ -60,8 +62,12 @@ def ruled(duel: Duel, *others: Duel) -> tuple[Ruling, str]:
     return item.ruling, item.reason
 
 
+def prepared(accuracy: Accuracy) -> CellPrepared:
+    return CellPrepared(CELL.key, 0.1, None, 0.01, 3, True, accuracy, None, "kernels")
+
+
 def duel(wall: list[float], cpu: list[float] | None = None) -> Duel:
-    told = {"here": {"accuracy": RIGHT}, "there": {"accuracy": RIGHT}}
+    told = {"here": prepared(RIGHT), "there": prepared(RIGHT)}
     ratios = {Measure.WALL: wall, Measure.CPU: cpu or wall}
     return Duel(CELL, ratios, told)
 
@@ -84,7 +90,7 @@ def test_a_cell_that_is_missing_here_fails_and_one_that_is_missing_there_does_no
 
 
 def test_numbers_that_are_wrong_here_alone_fail() -> None:
-    wrong = {"accuracy": {**RIGHT, "output": 0.1}}
+    wrong = prepared(replace(RIGHT, output=0.1))
     fast = duel([0.5] * 4)
     fast.told["here"] = wrong
     assert ruled(fast)[0] is Ruling.FAILED

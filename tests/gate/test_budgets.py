@@ -12,6 +12,7 @@ from rnncheck.gate.budgets import Budget, Measured, budgets_of, decided, judged
 from rnncheck.gate.cells import asked_cells, with_reference
 from rnncheck.results.cells import Accuracy, CellResult, Memory, Samples, Status, Timing
 from rnncheck.results.gate import Ruling
+from rnncheck.results.variant import OWN, Variant
 from rnncheck.spec.load import spec_from_text
 from rnncheck.spec.model import Spec
 
@@ -130,7 +131,7 @@ def test_a_bare_module_is_measured_in_the_rounds_of_its_policy() -> None:
     found = budgets_of(spec("{overhead: {max: 2}}, {speedup: {variant: scan, min: 1}}"))
     cells = [cell for one in found for cell in one.cells]
     (group,) = groups(cells)
-    assert [(c.variant, c.target) for c in group] == [
+    assert [(c.variant.label, c.target) for c in group] == [
         ("own", "policy"),
         ("own", "module"),
         ("scan", "policy"),
@@ -141,7 +142,7 @@ def test_a_bare_module_is_measured_in_the_rounds_of_its_policy() -> None:
 def test_a_baseline_needs_the_reference_of_what_it_compares() -> None:
     asked = spec("")
     cells = with_reference(asked_cells(asked), asked)
-    assert [cell.variant for cell in cells] == ["own", "pad"]
+    assert [cell.variant for cell in cells] == [OWN, Variant()]
 
 
 @pytest.mark.parametrize(

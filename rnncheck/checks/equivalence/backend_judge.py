@@ -18,7 +18,7 @@ from rnncheck.pipeline.backends.facts import facts_of, is_plain, rnn_parameters
 from rnncheck.pipeline.backends.precise import rounding_dtype
 from rnncheck.pipeline.backends.swap import own_variant
 from rnncheck.pipeline.backends.trial import Outcome, Refused, from_weights, run
-from rnncheck.pipeline.backends.variant import Dtype, Variant
+from rnncheck.results.variant import Dtype, Variant
 
 FLOOR = 1e-3  # of the largest gradient of a run: a tensor below it is judged on that scale
 SAME = 1e-9  # two float64 computations of the same numbers, all of them at most 1

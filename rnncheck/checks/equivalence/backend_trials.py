@@ -30,11 +30,11 @@ from rnncheck.pipeline.backends.matrix import Ability, Verdict, this_machine, ve
 from rnncheck.pipeline.backends.process import Worker
 from rnncheck.pipeline.backends.swap import CannotSwap, recurrent_modules
 from rnncheck.pipeline.backends.trial import Refused, run
-from rnncheck.pipeline.backends.variant import Variant
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.module_inputs import module_inputs
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Stage
+from rnncheck.results.variant import Variant
 
 WORKER_SHARE = 0.7  # of verify.timeout: how long a worker process may take
 RECORDED = 32  # steps of recorded input that are run

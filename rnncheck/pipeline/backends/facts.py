@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torchrl.modules import GRUModule, LSTMModule
 
-from rnncheck.pipeline.backends.variant import Variant
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.stock import rnn_of
+from rnncheck.results.variant import Variant
 
 Kind = Literal["lstm", "gru"]
 TILED_FROM = 512  # hidden units, padded to a power of two: TorchRL's Triton backend then tiles them

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rnncheck.pipeline.backends.case import Case
 from rnncheck.pipeline.backends.facts import Facts, new_module, rnn_parameters
 from rnncheck.pipeline.backends.trial import Outcome, Refused, run
-from rnncheck.pipeline.backends.variant import Variant
+from rnncheck.results.variant import Variant
 
 Answer = Outcome | Refused
 REQUEST = "request.pt"

@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 
 from rnncheck.pipeline.backends.facts import Facts, knows_backends
-from rnncheck.pipeline.backends.variant import Variant
+from rnncheck.results.variant import Variant
 
 Vmap = Literal["none", "data", "parameters"]
 SCAN_NEEDS_TORCH = (2, 6)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rnncheck.pipeline.backends.facts import Facts
 from rnncheck.pipeline.backends.matrix import Vmap, verdict
 from rnncheck.pipeline.backends.precision import resolve, sources
-from rnncheck.pipeline.backends.variant import BACKENDS, COMPILES, PRECISIONS, Variant
+from rnncheck.results.variant import BACKENDS, COMPILES, MATMUL_PRECISIONS, Variant
 
 LSTM = Facts("lstm", 4, 16)
 GRU = Facts("gru", 4, 16)
@@ -36,7 +36,7 @@ OPTIONS: tuple[Row, ...] = (
     Row("compute bfloat16", variant=Variant(compute_dtype="bfloat16")),
     *(
         Row(f"precision {n}", variant=Variant(matmul_precision=n))
-        for n in PRECISIONS
+        for n in MATMUL_PRECISIONS
         if n != "auto"
     ),
     Row("float64", variant=Variant(dtype="float64")),

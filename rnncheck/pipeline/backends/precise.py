@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from rnncheck.pipeline.backends.facts import torch_dtype
-from rnncheck.pipeline.backends.variant import Variant
+from rnncheck.results.variant import Variant
 
 TF32 = torch.float16  # tf32 keeps the 10 bits of float16's mantissa
 

@@ -16,8 +16,8 @@ from rnncheck.pipeline.backends.facts import (
     torch_dtype,
     variant_of,
 )
-from rnncheck.pipeline.backends.variant import Backend, Dtype, Variant
 from rnncheck.pipeline.subject.stock import is_stock, rnn_of
+from rnncheck.results.variant import Backend, Dtype, Variant
 
 Module = TypeVar("Module", bound=nn.Module)
 

@@ -15,9 +15,9 @@ from rnncheck.numerics.rollout import rollout
 from rnncheck.pipeline.backends.case import SEED, Case
 from rnncheck.pipeline.backends.facts import facts_of, rnn_parameters, torch_dtype
 from rnncheck.pipeline.backends.swap import CannotSwap, convert, swapped
-from rnncheck.pipeline.backends.variant import Compile, Variant
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.results.variant import Compile, Variant
 
 COMPILE_OPTIONS: Mapping[Compile, dict[str, Any]] = {
     "default": {},

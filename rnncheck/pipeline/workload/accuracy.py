@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from rnncheck.numerics.difference import gap
 from rnncheck.numerics.tolerance import FACTOR, SLACK
-from rnncheck.pipeline.backends.variant import Variant
 from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.subject import Subject, call, cast, unroll
 from rnncheck.results.cells import Accuracy
+from rnncheck.results.variant import Variant
 
 REDUCED = {"tf32": 2.0**-10, "fast": 2.0**-10, "tf32x3": 2.0**-20}  # unit roundoff of the product
 REDUCED_SLACK = 16.0  # units: rounding that was asked for feeds back through the carry

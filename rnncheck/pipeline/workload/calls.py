@@ -14,10 +14,10 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import set_recurrent_mode
 
 from rnncheck.pipeline.backends.trial import COMPILE_OPTIONS
-from rnncheck.pipeline.backends.variant import Variant
 from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.results.cells import Accuracy, Memory
+from rnncheck.results.variant import Variant
 
 Call = Callable[[], object]
 COMPILATIONS = 64  # of one function: Dynamo counts those of all cells together and runs eagerly beyond its limit

@@ -22,7 +22,6 @@ from rnncheck.pipeline.backends.swap import (
     swapped,
     variant_inside,
 )
-from rnncheck.pipeline.backends.variant import OWN, Variant, parse
 from rnncheck.pipeline.build.builder import Builder
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.env_facts import look_at
@@ -43,6 +42,7 @@ from rnncheck.pipeline.workload.data import lay_inputs, resized_sample, starts_o
 from rnncheck.pipeline.workload.overriding import override_texts
 from rnncheck.results.cells import Accuracy, Cell, Phase
 from rnncheck.results.model import Stage
+from rnncheck.results.variant import Own, Variant
 from rnncheck.spec.load import load_spec
 from rnncheck.spec.model import Spec
 
@@ -81,11 +81,10 @@ class Ground:
         """The cell's call. Raises CannotRun with the reason, or whatever the user's code raises."""
         if cell.overrides:
             return self._overridden(cell)
-        if cell.variant == OWN:
+        if isinstance(cell.variant, Own):
             return _Preparation(self, cell, variant_inside(self.policy), own=True).made()
-        variant = parse(cell.variant)
-        self._check(variant)
-        return _Preparation(self, cell, variant).made()
+        self._check(cell.variant)
+        return _Preparation(self, cell, cell.variant).made()
 
     def _overridden(self, cell: Cell) -> Prepared:
         from dataclasses import replace

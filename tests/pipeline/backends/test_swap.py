@@ -17,7 +17,7 @@ from torchrl.modules import GRUModule, LSTMModule
 
 from rnncheck.pipeline.backends.facts import facts_of, is_python_based, variant_of
 from rnncheck.pipeline.backends.swap import CannotSwap, own_variant, recurrent_modules, swapped
-from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.results.variant import Variant, parse_variant
 
 
 class Own(nn.Module):
@@ -62,7 +62,7 @@ def policy() -> nn.Module:
 def test_every_module_runs_the_variant_with_its_weights(text: str) -> None:
     original = policy()
     before = copy.deepcopy(original.state_dict())
-    made = swapped(original, parse(text))
+    made = swapped(original, parse_variant(text))
     assert [variant_of(m).label for m in recurrent_modules(made).values()] == [text, text]
     assert type(made) is type(original)
     assert made.state_dict().keys() == before.keys()

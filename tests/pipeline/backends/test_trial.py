@@ -9,7 +9,7 @@ from rnncheck.numerics.rollout import rollout
 from rnncheck.pipeline.backends.case import Case, other_sizes, short_case, standard_cases
 from rnncheck.pipeline.backends.facts import Facts, new_module, rnn_parameters
 from rnncheck.pipeline.backends.trial import WAYS, Refused, from_weights, run
-from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.results.variant import Variant, parse_variant
 
 KINDS = {
     "lstm": Facts("lstm", 3, 5),
@@ -43,7 +43,10 @@ def test_the_equations_are_those_of_torch(name: str) -> None:
 def test_a_healthy_backend_is_the_equations(name: str, text: str) -> None:
     module = new_module(KINDS[name], Variant())
     for case in standard_cases(KINDS[name]):
-        gave, truth = run(module, parse(text), case), from_weights(rnn_parameters(module), case)
+        gave, truth = (
+            run(module, parse_variant(text), case),
+            from_weights(rnn_parameters(module), case),
+        )
         assert gave.values.keys() == truth.values.keys()
         assert gave.gradients.keys() == truth.gradients.keys()
         for name_, value in truth.values.items():

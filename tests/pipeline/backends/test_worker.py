@@ -18,7 +18,7 @@ from rnncheck.pipeline.backends.interpreter import Moved, adapt
 from rnncheck.pipeline.backends.job import Answer, Job, Request
 from rnncheck.pipeline.backends.process import NoAnswer, Worker
 from rnncheck.pipeline.backends.trial import Outcome, Refused, from_weights, run
-from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.results.variant import Variant, parse_variant
 
 ROOT = Path(__file__).parent.parent.parent.parent
 LSTM, GRU = Facts("lstm", 3, 6), Facts("gru", 3, 17)
@@ -31,7 +31,11 @@ needs_triton = pytest.mark.skipif(
 def job(facts: Facts, text: str, *, tiled: bool = False) -> Job:
     torch.manual_seed(0)
     return Job(
-        facts, parse(text), rnn_parameters(new_module(facts, Variant())), short_case(facts), tiled
+        facts,
+        parse_variant(text),
+        rnn_parameters(new_module(facts, Variant())),
+        short_case(facts),
+        tiled,
     )
 
 
@@ -187,7 +191,7 @@ def test_internals_that_have_moved_are_a_reason(tmp_path: Path) -> None:
 def test_the_real_kernels_are_the_equations(facts: Facts, text: str) -> None:
     module = new_module(facts, Variant())
     case = standard_cases(facts)[0]
-    answer = run(module, parse(text), case, device="cuda")
+    answer = run(module, parse_variant(text), case, device="cuda")
     truth = from_weights(rnn_parameters(module), case)
     for name, value in truth.values.items():
         assert torch.allclose(answer.values[name].double(), value, rtol=0, atol=2e-3), name
