@@ -1,0 +1,1 @@
+"""What makes the parts that a spec names."""
