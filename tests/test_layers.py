@@ -268,6 +268,11 @@ def test_no_module_imports_in_a_circle() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
+def test_every_folder_of_modules_is_a_package() -> None:
+    folders = {file.parent for file in PACKAGE.rglob("*.py")}
+    assert {folder for folder in folders if not (folder / "__init__.py").exists()} == set()
+
+
 def test_files_are_short() -> None:
     lengths = {
         file: len(file.read_text(encoding="utf-8").splitlines()) for file in modules().values()
