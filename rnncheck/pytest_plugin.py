@@ -147,11 +147,11 @@ class CheckItem(pytest.Item):
 
         strict = self.parent.verification.spec.verify.strict
         if result.fails(strict=strict) or result.outcome is Outcome.ERROR:
-            raise CheckFailed(described(result, self.parent.trouble()))
+            raise CheckFailed(failure_text(result, self.parent.trouble()))
         if result.accepted:
             pytest.xfail(f"accepted: {result.accepted}")
         if result.outcome is Outcome.FAILED:
-            warnings.warn(described(result), RnncheckWarning, stacklevel=1)
+            warnings.warn(failure_text(result), RnncheckWarning, stacklevel=1)
         if result.outcome in (Outcome.SKIPPED, Outcome.VACUOUS):
             if trouble := self.parent.trouble():  # a pipeline that broke must not look verified
                 raise CheckFailed(trouble)
@@ -172,7 +172,7 @@ def _told(excinfo: ExceptionInfo[BaseException]) -> str:
     return str(excinfo.value) if isinstance(excinfo.value, CheckFailed) else ""
 
 
-def described(result: CheckResult, trouble: str = "") -> str:
+def failure_text(result: CheckResult, trouble: str = "") -> str:
     """A check's findings as the console shows them, or why it crashed."""
     from rnncheck.report.console import render_check
 

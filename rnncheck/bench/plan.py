@@ -11,7 +11,7 @@ from typing import Any
 from rnncheck.errors import SpecError, UserError, did_you_mean
 from rnncheck.results.cells import Cell, Phase
 from rnncheck.results.variant import Own, Variant, parse_variant
-from rnncheck.spec.model import BenchSpec, OverrideSpec, Rule, ShapeSpec, Spec
+from rnncheck.spec.model import BenchSpec, CellFilter, OverrideSpec, ShapeSpec, Spec
 
 VARIANT_FIELDS = tuple(field.name for field in fields(Variant))
 CELL_FIELDS = ("phase", "batch", "steps", "resets", "target")
@@ -125,7 +125,7 @@ def _kept(cell: Cell, bench: BenchSpec) -> bool:
     return included and not any(matches(cell, rule) for rule in bench.exclude)
 
 
-def matches(cell: Cell, rule: Rule) -> bool:
+def matches(cell: Cell, rule: CellFilter) -> bool:
     """Whether every field that ``rule`` names has one of the values that it allows."""
     values = described(cell)
     return all(values.get(name) in _allowed(name, wanted) for name, wanted in rule.items())

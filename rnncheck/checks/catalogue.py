@@ -18,13 +18,13 @@ from pathlib import Path
 from rnncheck.errors import UserError, did_you_mean
 from rnncheck.results.model import Severity, Stage
 
-SECTIONS = ("Checks", "Why it matters", "Says nothing when", "Fix", "Example")
+DOCSTRING_SECTIONS = ("Checks", "Why it matters", "Says nothing when", "Fix", "Example")
 HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a check's file says about it; ``sections`` has the keys of ``SECTIONS``, in their order."""
+    """What a check's file says about it; ``sections`` has the keys of ``DOCSTRING_SECTIONS``, in their order."""
 
     code: str
     name: str
@@ -109,13 +109,13 @@ def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
     blocks = list(_blocks(inspect.cleandoc(text).splitlines()))
     summary = " ".join(line.strip() for line in blocks[0][1] if line.strip())
     found = {title: inspect.cleandoc("\n" + "\n".join(body)) for title, body in blocks[1:]}
-    return summary, {title: found.get(title, "") for title in SECTIONS}
+    return summary, {title: found.get(title, "") for title in DOCSTRING_SECTIONS}
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     title, body = "", list[str]()
     for line in lines:
-        if line.rstrip(" :") in SECTIONS:
+        if line.rstrip(" :") in DOCSTRING_SECTIONS:
             yield title, body
             title, body = line.rstrip(" :"), []
         else:

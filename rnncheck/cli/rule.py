@@ -55,10 +55,10 @@ def rule(
 
 
 def _catalogue(spec: Path | None) -> Catalogue:
-    from rnncheck.checks.engine.own_checks import catalogue_of, installed
+    from rnncheck.checks.engine.own_checks import catalogue_of, installed_catalogue
 
     if spec is None:
-        return installed()
+        return installed_catalogue()
     from rnncheck.spec.load import load_spec
 
     return catalogue_of(load_spec(spec))

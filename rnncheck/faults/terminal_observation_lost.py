@@ -15,7 +15,7 @@ from rnncheck.pipeline.plant.tamper import choose, present, shortened
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
-STEPS = 9  # of an episode
+_STEPS = 9  # of an episode
 DONE = ("next", "done")
 
 
@@ -34,7 +34,7 @@ def plant(parts: Parts) -> Hooks:
             batch.set(next_key(key), choose(ended, later, batch.get(next_key(key))))
         return batch
 
-    return Hooks(env=lambda env: shortened(env, STEPS), batch=from_reset)
+    return Hooks(env=lambda env: shortened(env, _STEPS), batch=from_reset)
 
 
 def _both(batch: TensorDictBase, keys: list[Key]) -> list[Key]:

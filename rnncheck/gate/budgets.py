@@ -16,7 +16,7 @@ from rnncheck.gate.cells import cell_of, variant_at
 from rnncheck.results.cells import Accuracy, Cell, CellResult, Memory, Phase, Ratio, Timing
 from rnncheck.results.gate import GateItem, Part, Ruling
 from rnncheck.results.noise import widened
-from rnncheck.spec.model import BudgetSpec, Path, Spec, SpeedupLimit
+from rnncheck.spec.model import BudgetSpec, KeyPath, Spec, SpeedupLimit
 
 MIB = 2**20
 Rows = Mapping[str, CellResult]  # by the key of their cell
@@ -72,7 +72,7 @@ def budgets_of(spec: Spec) -> list[Budget]:
     return [_budget(one, spec, ("gate", "budgets", i)) for i, one in enumerate(spec.gate.budgets)]
 
 
-def _budget(one: BudgetSpec, spec: Spec, at: Path) -> Budget:
+def _budget(one: BudgetSpec, spec: Spec, at: KeyPath) -> Budget:
     (metric,) = one.model_fields_set
     wanted, here = getattr(one, metric), (*at, metric)
     timed = metric.endswith("_ms")

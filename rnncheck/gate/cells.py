@@ -9,19 +9,19 @@ from rnncheck.bench.plan import reference_of
 from rnncheck.errors import SpecError
 from rnncheck.results.cells import Cell, Phase
 from rnncheck.results.variant import Own, Variant, parse_variant_or_own
-from rnncheck.spec.model import GateCellSpec, Path, Spec, TimeLimit
+from rnncheck.spec.model import GateCellSpec, KeyPath, Spec, TimeLimit
 
 
 def asked_cells(spec: Spec) -> list[Cell]:
     """The cells of ``gate.cells``. Raises SpecError for a variant that does not exist."""
     found = []
     for index, wanted in enumerate(spec.gate.cells):
-        at: Path = ("gate", "cells", index)
+        at: KeyPath = ("gate", "cells", index)
         found.append(cell_of(wanted, spec, at, Phase(wanted.phase)))
     return unique(found)
 
 
-def cell_of(wanted: GateCellSpec | TimeLimit, spec: Spec, at: Path, phase: Phase) -> Cell:
+def cell_of(wanted: GateCellSpec | TimeLimit, spec: Spec, at: KeyPath, phase: Phase) -> Cell:
     """One cell; what ``wanted`` leaves open is the sweep's first shape and its last share of resets."""
     if not spec.bench.shapes:
         raise SpecError("`bench.shapes` is empty", place=spec.locate(("bench", "shapes")))
@@ -39,7 +39,7 @@ def cell_of(wanted: GateCellSpec | TimeLimit, spec: Spec, at: Path, phase: Phase
     )
 
 
-def variant_at(text: str, spec: Spec, at: Path) -> Variant | Own:
+def variant_at(text: str, spec: Spec, at: KeyPath) -> Variant | Own:
     """The variant that ``text`` names, or the policy as it is. Raises SpecError at ``at``."""
     return parse_variant_or_own(text, spec.locate(at))
 

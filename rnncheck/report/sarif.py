@@ -46,7 +46,9 @@ def _run(run: Run, root: Path) -> Json:
     known = {info.code: info for info in run.rules}
     checks = {check.code: check for check in run.checks}.values()
     rules = [_rule(check, known.get(check.code)) for check in checks]
-    rules += [_gate_rule(part) for part in dict.fromkeys(item.part for item in gate.failing(run))]
+    rules += [
+        _gate_rule(part) for part in dict.fromkeys(item.part for item in gate.failing_items(run))
+    ]
     codes = [rule["id"] for rule in rules]
     return {
         "tool": {"driver": _driver(run, rules)},
@@ -152,7 +154,7 @@ def _suppressed(check: CheckResult) -> Json:
 def _gate_results(run: Run, codes: list[str], root: Path) -> list[Json]:
     seen: Counter[str] = Counter()
     results = []
-    for item in gate.failing(run):
+    for item in gate.failing_items(run):
         identity = _digest(item.part, item.name, Path(item.path).name)
         seen[identity] += 1
         results.append(
@@ -161,7 +163,7 @@ def _gate_results(run: Run, codes: list[str], root: Path) -> list[Json]:
                 "ruleIndex": codes.index(_gate_id(item.part)),
                 "level": "error",
                 "kind": "fail",
-                "message": {"text": f"{text.word(item)}: {gate.told(item)}"},
+                "message": {"text": f"{text.word(item)}: {gate.item_sentence(item)}"},
                 "locations": [_location(_asked_at(item), run, root)],
                 "partialFingerprints": {"rnncheckGate/v1": f"{identity}:{seen[identity]}"},
                 "properties": plain(item),

@@ -31,8 +31,8 @@ from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
-CAUSE = "the recurrent pass keeps (part of) the running state at a step whose start flag is true"
-FIX = "in recurrent mode, reset every carry key, layer and row wherever is_init is true"
+_CAUSE = "the recurrent pass keeps (part of) the running state at a step whose start flag is true"
+_FIX = "in recurrent mode, reset every carry key, layer and row wherever is_init is true"
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -40,13 +40,13 @@ def run(evidence: Evidence) -> Judgement:
     findings: list[Observation] = []
     watched = 0
     for subject in evidence.subjects:
-        found, steps = judge(evidence, subject)
+        found, steps = _judge(evidence, subject)
         findings += found
         watched += steps
     return Judgement(tuple(findings), watched, f"{watched} steps stayed the same to the bit")
 
 
-def judge(evidence: Evidence, subject: Subject) -> tuple[list[Observation], int]:
+def _judge(evidence: Evidence, subject: Subject) -> tuple[list[Observation], int]:
     """Findings of one subject and how many steps were watched."""
     made = constructed(evidence, subject)
     experiment = recurrent_experiment(evidence, subject, made)
@@ -63,8 +63,8 @@ def judge(evidence: Evidence, subject: Subject) -> tuple[list[Observation], int]
                 made,
                 leaks[0],
                 message=message,
-                cause=CAUSE,
-                fix=FIX,
+                cause=_CAUSE,
+                fix=_FIX,
             )
             return [build], made.starts.numel()
     if not alive:

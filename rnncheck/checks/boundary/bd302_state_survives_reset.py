@@ -33,10 +33,12 @@ from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, unroll
 from rnncheck.results.model import Severity, Stage
 
-CAUSE = (
+_CAUSE = (
     "state outlives the reset: the env does not reset it, or it lives in an attribute of the module"
 )
-FIX = "start from the initial state where is_init is true, and keep no state outside the tensordict"
+_FIX = (
+    "start from the initial state where is_init is true, and keep no state outside the tensordict"
+)
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -45,13 +47,13 @@ def run(evidence: Evidence) -> Judgement:
     watched = 0
     for subject in evidence.subjects:
         made = constructed(evidence, subject)
-        finding = judge(evidence, subject, made)
+        finding = _judge(evidence, subject, made)
         watched += int(made.starts.numel())
         findings += [finding] if finding else []
     return Judgement(tuple(findings), watched, f"{watched} steps stayed the same to the bit")
 
 
-def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
+def _judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
     """The finding of one subject, if its state survives."""
     surviving = carried_without_env(evidence, subject)
     experiment = Experiment(
@@ -71,8 +73,8 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observatio
                 made,
                 leaks[0],
                 message="sequential mode: what happened before a reset changes the steps after it",
-                cause=CAUSE,
-                fix=FIX,
+                cause=_CAUSE,
+                fix=_FIX,
             )
     if not alive:
         raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")

@@ -24,7 +24,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnncheck.checks.evidence.comparison import Change
+from rnncheck.checks.evidence.comparison import OutputChange
 from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
 from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.evidence.experiment import ROUNDING, alternating
@@ -39,10 +39,10 @@ from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, cast, run_recurrent
 from rnncheck.results.model import Severity, Stage
 
-CAUSE = (
+_CAUSE = (
     "a path leads from one segment's outputs back to another segment's inputs in the recurrent pass"
 )
-FIX = "cut the running state where is_init is true with torch.where, for every carry key and layer"
+_FIX = "cut the running state where is_init is true with torch.where, for every carry key and layer"
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -52,17 +52,17 @@ def run(evidence: Evidence) -> Judgement:
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
         made = constructed(evidence, subject)
-        finding = judge(evidence, subject, made)
+        finding = _judge(evidence, subject, made)
         compared += int(made.starts.sum())
         findings += [finding] if finding else []
     return Judgement(tuple(findings), compared, f"{compared} segments are exactly separate")
 
 
-def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
+def _judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
     """The finding of one subject."""
     alive = False
     for mask, others in alternating(made):
-        for key, grad in input_gradients(evidence, subject, made, mask).items():
+        for key, grad in _input_gradients(evidence, subject, made, mask).items():
             wide = mask.reshape(*mask.shape, *([1] * (grad.ndim - 2)))
             alive = alive or bool((grad * wide != 0).any())
             foreign = grad.abs().nan_to_num(nan=torch.inf) * _wide(others, grad)
@@ -70,14 +70,14 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observatio
             if difference is not None and not vanishes(
                 evidence, subject, made, (mask, others), key
             ):
-                change = Change(key, foreign.flatten(2).any(-1), difference)
+                change = OutputChange(key, foreign.flatten(2).any(-1), difference)
                 return change_observed(
                     subject,
                     made,
                     change,
                     message="the gradient of one segment's outputs reaches the inputs of another",
-                    cause=CAUSE,
-                    fix=FIX,
+                    cause=_CAUSE,
+                    fix=_FIX,
                 )
     if not alive:
         raise Vacuous(f"the {subject.stage}'s outputs have no gradient at its inputs")
@@ -94,7 +94,7 @@ def vanishes(
     """Whether the foreign gradient is rounding: float64 leaves nothing of it."""
     if not runs_in_double(evidence, subject, made.inputs[:1]):
         return False
-    grad = input_gradients(evidence, subject, made, masks[0], torch.float64)[key]
+    grad = _input_gradients(evidence, subject, made, masks[0], torch.float64)[key]
     foreign = grad.abs() * _wide(masks[1], grad)
     rounding = bool(foreign.max() <= ROUNDING * grad.abs().max())
     if rounding:
@@ -106,7 +106,7 @@ def _wide(mask: Tensor, value: Tensor) -> Tensor:
     return mask.reshape(*mask.shape, *([1] * (value.ndim - 2)))
 
 
-def input_gradients(
+def _input_gradients(
     evidence: Evidence,
     subject: Subject,
     made: Constructed,

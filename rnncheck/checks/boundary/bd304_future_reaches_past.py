@@ -34,8 +34,8 @@ from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
 MOST_CUTS = 4
-CAUSE = "the recurrent pass reads later steps: bidirectional, non-causal attention, or statistics over time"
-FIX = "make the recurrent pass causal"
+_CAUSE = "the recurrent pass reads later steps: bidirectional, non-causal attention, or statistics over time"
+_FIX = "make the recurrent pass causal"
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -44,13 +44,13 @@ def run(evidence: Evidence) -> Judgement:
     compared = 0
     for subject in evidence.subjects:
         made = constructed(evidence, subject)
-        finding, watched = judge(evidence, subject, made)
+        finding, watched = _judge(evidence, subject, made)
         compared += watched
         findings += [finding] if finding else []
     return Judgement(tuple(findings), compared, f"{compared} earlier steps stayed the same")
 
 
-def judge(
+def _judge(
     evidence: Evidence, subject: Subject, made: Constructed
 ) -> tuple[Observation | None, int]:
     """The finding of one subject, and how many steps were watched."""
@@ -72,8 +72,8 @@ def judge(
                 made,
                 leaks[0],
                 message=f"recurrent mode: a change from step {cut} on changes an earlier output",
-                cause=CAUSE,
-                fix=FIX,
+                cause=_CAUSE,
+                fix=_FIX,
             ), watched
     if not alive:
         raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")

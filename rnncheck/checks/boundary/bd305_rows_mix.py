@@ -32,8 +32,8 @@ from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, unroll
 from rnncheck.results.model import Severity, Stage
 
-CAUSE = "an operation mixes the rows: batch statistics, a reshaped state, recurrence over the batch dimension"
-FIX = "keep every operation inside its row"
+_CAUSE = "an operation mixes the rows: batch statistics, a reshaped state, recurrence over the batch dimension"
+_FIX = "keep every operation inside its row"
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -44,7 +44,7 @@ def run(evidence: Evidence) -> Judgement:
         made = constructed(evidence, subject, max(2, constructed(evidence, subject).rows))
         for mode in ("recurrent", "sequential"):
             try:
-                finding = judge(evidence, subject, made, mode)
+                finding = _judge(evidence, subject, made, mode)
             except (Skip, Vacuous) as why:
                 reason = reason or str(why)
                 continue
@@ -55,7 +55,9 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings[:1]), compared, "the other rows stayed the same to the bit")
 
 
-def judge(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> Observation | None:
+def _judge(
+    evidence: Evidence, subject: Subject, made: Constructed, mode: str
+) -> Observation | None:
     """The finding of one subject in one mode."""
     experiment = experiment_of(evidence, subject, made, mode)
     mask = torch.zeros_like(made.starts)
@@ -68,8 +70,8 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed, mode: str) ->
             made,
             leaks[0],
             message=f"{mode} mode: a change in row 0 changes other rows",
-            cause=CAUSE,
-            fix=FIX,
+            cause=_CAUSE,
+            fix=_FIX,
         )
     if not experiment.changed(after, mask):
         raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")

@@ -49,7 +49,7 @@ def run(evidence: Evidence) -> Judgement:
             except (Skip, Vacuous) as why:
                 reason = reason or str(why)
                 continue
-            compared += int(second_halves(made).sum())
+            compared += int(_second_halves(made).sum())
             findings += [_observed(subject, made, mode)] if dead else []
     if not compared:
         raise Vacuous(reason)
@@ -58,7 +58,7 @@ def run(evidence: Evidence) -> Judgement:
 
 def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> bool:
     """Whether nothing in the second halves changes."""
-    later = second_halves(made)
+    later = _second_halves(made)
     if not bool(later.any()):
         raise Vacuous("every episode of the env has a single step")
     if mode == "recurrent":
@@ -80,7 +80,7 @@ def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) 
     return True
 
 
-def second_halves(made: Constructed) -> Tensor:
+def _second_halves(made: Constructed) -> Tensor:
     """Steps in the second half of their segment; the only step of a segment is in its first."""
     mask = torch.zeros_like(made.starts)
     for row in range(made.rows):

@@ -40,7 +40,7 @@ from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
 from rnncheck.results.model import Severity, Stage, Where
 
-Part = tuple[Key, int | None]  # a carry key, and a layer of it
+_Part = tuple[Key, int | None]  # a carry key, and a layer of it
 MOST_PARTS = 6
 
 
@@ -50,7 +50,7 @@ def run(evidence: Evidence) -> Judgement:
     compared = 0
     for subject in evidence.subjects:
         try:
-            finding, count = in_recurrent_mode(evidence, subject)
+            finding, count = _in_recurrent_mode(evidence, subject)
         except Skip:
             continue
         findings += [finding] if finding else []
@@ -60,7 +60,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), compared + count, "resets are whole")
 
 
-def in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Observation | None, int]:
+def _in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Observation | None, int]:
     """Which parts of the state run over the first reset of row 0."""
     needs_recurrence(evidence, subject)
     made = constructed(evidence, subject)
@@ -77,16 +77,16 @@ def in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Observation
     return _observed(subject, made, step, min(fits, key=len)), 1
 
 
-def parts(subject: Subject) -> list[Part]:
+def parts(subject: Subject) -> list[_Part]:
     """Carry keys, and their layers where a state has several."""
-    found: list[Part] = []
+    found: list[_Part] = []
     for key, value in subject.fresh.items():
         layers = value.shape[1] if value.ndim >= 3 and 1 < value.shape[1] <= 4 else 1
         found += [(key, layer) for layer in range(layers)] if layers > 1 else [(key, None)]
     return found
 
 
-def choices(everything: list[Part]) -> list[tuple[Part, ...]]:
+def choices(everything: list[_Part]) -> list[tuple[_Part, ...]]:
     """Subsets of parts that may have been kept; single parts and their complements when there are many."""
     count = len(everything)
     sizes_tried = range(count + 1) if count <= MOST_PARTS else (0, 1, count - 1, count)
@@ -94,7 +94,7 @@ def choices(everything: list[Part]) -> list[tuple[Part, ...]]:
 
 
 def _with_kept(
-    subject: Subject, made: Constructed, step: int, kept: tuple[Part, ...]
+    subject: Subject, made: Constructed, step: int, kept: tuple[_Part, ...]
 ) -> TensorDictBase:
     state = {key: value[0, step : step + 1].clone() for key, value in made.stored.items()}
     for key, layer in kept:
@@ -118,7 +118,7 @@ def _near(left: Tensor, right: Tensor) -> bool:
 
 
 def _observed(
-    subject: Subject, made: Constructed, step: int, kept: tuple[Part, ...]
+    subject: Subject, made: Constructed, step: int, kept: tuple[_Part, ...]
 ) -> Observation:
     names = ", ".join(_name(part) for part in kept)
     others = ", ".join(_name(part) for part in parts(subject) if part not in kept)
@@ -136,7 +136,7 @@ def _observed(
     )
 
 
-def _name(part: Part) -> str:
+def _name(part: _Part) -> str:
     key, layer = part
     return dotted(key) if layer is None else f"{dotted(key)} layer {layer}"
 

@@ -28,7 +28,7 @@ from rnncheck.checks.evidence.trajectory_replay import (
     Replayed,
     acted_mismatch,
     compared_keys,
-    memoryless,
+    memoryless_replay,
     place,
     replayed,
 )
@@ -50,14 +50,16 @@ def run(evidence: Evidence) -> Judgement:
             raise Vacuous("memory makes no difference to any recorded output")
         return Judgement((), compared, f"{compared} recorded outputs are the sequential policy's")
     item, worst = found
-    if mismatches(item.recorded, memoryless(evidence, item), None, compared_keys(evidence, item)):
+    if mismatches(
+        item.recorded, memoryless_replay(evidence, item), None, compared_keys(evidence, item)
+    ):
         return Judgement((), compared, "the recorded outputs are not memoryless (but see CL406)")
     return Judgement((_observed(evidence, item, worst),), compared)
 
 
 def _memory_is_idle(evidence: Evidence, item: Replayed) -> bool:
     keys = compared_keys(evidence, item)
-    return not mismatches(memoryless(evidence, item), item.truth, item.oracle, keys)
+    return not mismatches(memoryless_replay(evidence, item), item.truth, item.oracle, keys)
 
 
 def _observed(evidence: Evidence, item: Replayed, worst: Mismatch) -> Observation:

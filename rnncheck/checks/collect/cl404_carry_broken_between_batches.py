@@ -28,13 +28,13 @@ from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.recording.recording import Joint, Recording
 from rnncheck.results.model import Severity, Stage, Where
 
-Place = tuple[int, int]  # batch, row
+_Place = tuple[int, int]  # batch, row
 
 
 def run(evidence: Evidence) -> Judgement:
     """First states of all later batches."""
     recording, compared = evidence.recording, 0
-    broken: list[tuple[Key, Place, float]] = []
+    broken: list[tuple[Key, _Place, float]] = []
     for number, row, before in continuing(recording):
         for key in evidence.policy.carry:
             here = recording.batches[number].data.get(key, None)
@@ -63,7 +63,7 @@ def continuing(recording: Recording) -> list[tuple[int, int, tuple[int, int, int
     return found
 
 
-def _observed(broken: list[tuple[Key, Place, float]], compared: int) -> Observation:
+def _observed(broken: list[tuple[Key, _Place, float]], compared: int) -> Observation:
     key, place, size = max(broken, key=lambda item: item[2])
     return Observation(
         message=f"{dotted(key)} at the first step of a batch is not the state that the batch before ended in, "

@@ -63,7 +63,7 @@ def run(evidence: Evidence) -> Judgement:
         flag = recording.flag(rows)
         if flag is not None:
             compared += int(rows.valid.sum())
-            wrong += judge(number, rows, flag, inside=_rows_inside(recording, rows))
+            wrong += _judge(number, rows, flag, inside=_rows_inside(recording, rows))
     if not compared:
         raise Vacuous("the data holds no start flag")
     findings = [
@@ -79,7 +79,7 @@ def _rows_inside(recording: Recording, rows: Rows) -> list[int]:
     return [row for (row, place), end in zip(places, ends, strict=True) if place[2] < int(end)]
 
 
-def judge(number: int, rows: Rows, flag: Tensor, inside: Sequence[int] = ()) -> Iterator[Wrong]:
+def _judge(number: int, rows: Rows, flag: Tensor, inside: Sequence[int] = ()) -> Iterator[Wrong]:
     """What is wrong with the flags of one batch; those of the rows ``inside`` may be marked."""
     masks = {
         "done": (rows.joints == Joint.AFTER_DONE) & ~flag,

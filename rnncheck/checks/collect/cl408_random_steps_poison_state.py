@@ -31,7 +31,7 @@ from rnncheck.pipeline.recording.recording import Joint, Recording
 from rnncheck.pipeline.subject.subject import next_key, unroll
 from rnncheck.results.model import Severity, Stage, Where
 
-NEAR = 1e-4  # a state that the policy would have had, up to float32 rounding
+_NEAR = 1e-4  # a state that the policy would have had, up to float32 rounding
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -82,7 +82,7 @@ def foreign(
     starts[:, 0] = True
     true = unroll(subject, subject.inputs_of(history), starts, fresh=fresh).get(next_key(key))
     size = float(gap(state, true[0, -1]).max())
-    return 0.0 if size <= NEAR * max(1.0, float(true.abs().max())) else size
+    return 0.0 if size <= _NEAR * max(1.0, float(true.abs().max())) else size
 
 
 def _observed(key: Key, place: tuple[int, int], size: float) -> Observation:
@@ -91,7 +91,7 @@ def _observed(key: Key, place: tuple[int, int], size: float) -> Observation:
         key=dotted(key),
         quantity=f"max abs difference of {dotted(key)} and the state after the same steps",
         measured=size,
-        bound=NEAR,
+        bound=_NEAR,
         bound_formula="the policy's own state after these steps",
         where=Where(place, 0, first_step=0),
         cause="a random step writes no state, so an older one stays",

@@ -40,7 +40,7 @@ def run(evidence: Evidence) -> Judgement:
             if not value.is_floating_point():
                 continue
             compared += 1
-            bad = broken(value, rows, finite=key in carry)
+            bad = _broken(value, rows, finite=key in carry)
             found += [(step, row, key) for row, step in bad.nonzero().tolist()[:1]]
         if found:
             step, row, key = min(found)
@@ -48,7 +48,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((), compared, f"{compared} entries hold numbers")
 
 
-def broken(value: Tensor, rows: Rows, *, finite: bool) -> Tensor:
+def _broken(value: Tensor, rows: Rows, *, finite: bool) -> Tensor:
     """Steps ``[rows, steps]`` that hold NaN (or, for states, an infinity)."""
     bad = ~value.isfinite() if finite else value.isnan()
     return (bad.flatten(2).any(-1) if bad.ndim > 2 else bad) & rows.valid

@@ -27,7 +27,7 @@ CODE = r"[A-Z]{2,6}\d{3}"
 NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 
 
-def installed() -> Catalogue:
+def installed_catalogue() -> Catalogue:
     """rnncheck's own checks and those of installed packages. Raises UserError for one that cannot be read."""
     found = [entry for point in entry_points(group=GROUP) for entry in _of_package(point)]
     return _joined(builtin().entries, found)
@@ -40,7 +40,7 @@ def catalogue_of(spec: Spec) -> Catalogue:
         for index, name in enumerate(spec.checks)
         for entry in _entries(name, spec.folder, spec.locate(("checks", index)))
     ]
-    return _joined(installed().entries, found)
+    return _joined(installed_catalogue().entries, found)
 
 
 def _of_package(point: EntryPoint) -> Iterator[Entry]:

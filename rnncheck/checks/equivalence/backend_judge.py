@@ -238,7 +238,7 @@ MISTAKES: Mapping[str, Callable[[Case], Case]] = {
 }
 
 
-def grouped(tried: list[Tried]) -> Iterator[tuple[str, list[Tried]]]:
+def by_variant(tried: list[Tried]) -> Iterator[tuple[str, list[Tried]]]:
     """Trials by stage, path and variant, in order."""
     groups: dict[tuple[str, str, str], list[Tried]] = {}
     for one in tried:

@@ -22,7 +22,7 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.equivalence.mode_comparison import disagreement, variants
+from rnncheck.checks.equivalence.mode_comparison import beginnings, disagreement
 from rnncheck.checks.evidence.comparison import Mismatch
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.observations import mismatch_observed
@@ -39,7 +39,7 @@ def run(evidence: Evidence) -> Judgement:
     compared = 0
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
-        for made, begins in variants(evidence, subject):
+        for made, begins in beginnings(evidence, subject):
             found, keys = disagreement(evidence, subject, made)
             compared += keys * made.starts.numel()
             if found:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from tensordict import TensorDictBase
 
-from rnncheck.checks.equivalence.mode_comparison import disagreement, variants
+from rnncheck.checks.equivalence.mode_comparison import beginnings, disagreement
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.observations import mismatch_observed
@@ -42,7 +42,7 @@ def run(evidence: Evidence) -> Judgement:
     compared = 0
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
-        for made, _ in variants(evidence, subject):
+        for made, _ in beginnings(evidence, subject):
             if disagreement(evidence, subject, made)[0] is not None:
                 raise Vacuous("the outputs differ already (EQ201)")
             out = recurrent_outputs(evidence, subject, made)

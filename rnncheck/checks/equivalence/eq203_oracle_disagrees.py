@@ -41,7 +41,7 @@ from rnncheck.results.model import Severity, Stage, Where
 
 
 @dataclass(frozen=True)
-class Judged:
+class _Judged:
     """One RNN over one head: what it read, and what the equations make of it; all ``[1, steps, ...]``."""
 
     inputs: TensorDictBase
@@ -57,10 +57,10 @@ def run(evidence: Evidence) -> Judgement:
             if not judgeable(carrier.module):
                 continue
             piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
-            item = judged(subject, carrier, piece)
+            item = _judged(subject, carrier, piece)
             compared += item.inputs.shape[1]
             for mode in ("sequential", "recurrent"):
-                found = wrong(carrier, item, mode)
+                found = _wrong(carrier, item, mode)
                 findings += [_observed(subject, carrier, found, mode)] if found else []
     if not compared:
         raise Skip("no LSTMModule or GRUModule whose equations could be asked")
@@ -75,7 +75,7 @@ def judgeable(module: nn.Module) -> bool:
     return not (getattr(rnn, "dropout", 0) and rnn.training and getattr(rnn, "num_layers", 1) > 1)
 
 
-def judged(subject: Subject, carrier: Carrier, piece: Piece) -> Judged:
+def _judged(subject: Subject, carrier: Carrier, piece: Piece) -> _Judged:
     """Replay a head, catching what the carrier reads at every step."""
     network = subject.copy()
     target = network.get_submodule(carrier.path) if carrier.path else network
@@ -100,9 +100,9 @@ def _catch(seen: list[Tensor], key: Key, rows: int, arguments: tuple[object, ...
         seen.append(td.get(key).detach().clone().reshape(rows, -1)[0])
 
 
-def _with_equations(carrier: Carrier, values: Tensor) -> Judged:
+def _with_equations(carrier: Carrier, values: Tensor) -> _Judged:
     """The inputs ``values`` ``[1, steps, features]`` as a batch of the carrier's own, from a zero state."""
-    steps, keys = values.shape[1], states_of(carrier)
+    steps, keys = values.shape[1], _states_of(carrier)
     rnn = rnn_of(carrier.module)
     assert rnn is not None
     zeros = [torch.zeros(shape) for shape in state_shapes(carrier.module, rnn)]
@@ -112,15 +112,15 @@ def _with_equations(carrier: Carrier, values: Tensor) -> Judged:
     for key, zero in zip(keys, zeros, strict=True):
         td.set(key, zero.to(values.dtype).expand(1, steps, *zero.shape).clone())
     out = declared(carrier.module, "out_keys")[0]
-    return Judged(td, TensorDict({out: outputs.unsqueeze(0)}, batch_size=[1, steps]))
+    return _Judged(td, TensorDict({out: outputs.unsqueeze(0)}, batch_size=[1, steps]))
 
 
-def states_of(carrier: Carrier) -> list[Key]:
+def _states_of(carrier: Carrier) -> list[Key]:
     """The carry keys of a stock module in its own order, h before c."""
     return [key for key in declared(carrier.module, "in_keys")[1:] if key != ("is_init",)]
 
 
-def wrong(carrier: Carrier, item: Judged, mode: str) -> Mismatch | None:
+def _wrong(carrier: Carrier, item: _Judged, mode: str) -> Mismatch | None:
     """The mismatch of one mode with the equations."""
     module = carrier.module
     key = declared(module, "out_keys")[0]
@@ -135,9 +135,9 @@ def wrong(carrier: Carrier, item: Judged, mode: str) -> Mismatch | None:
     return found[0] if found else None
 
 
-def _stepped(carrier: Carrier, item: Judged) -> TensorDictBase:
+def _stepped(carrier: Carrier, item: _Judged) -> TensorDictBase:
     steps, outputs = item.inputs.unbind(1), list[TensorDictBase]()
-    keys, nexts = states_of(carrier), declared(carrier.module, "out_keys")[1:]
+    keys, nexts = _states_of(carrier), declared(carrier.module, "out_keys")[1:]
     state = {key: steps[0].get(key) for key in keys}
     for step in steps:
         out = call(carrier.module, step.clone().update(state))

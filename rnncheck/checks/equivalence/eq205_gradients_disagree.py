@@ -46,7 +46,7 @@ from rnncheck.results.model import Severity, Stage
 FLOAT_LIMIT = 2e-3  # relative to the tensor's largest gradient, where only float32 can be run
 DOUBLE_LIMIT = 1e-7  # the same in float64: 1e8 times its rounding
 NUMERIC_LIMIT = 1e-4  # finite differences of step 1e-6 in float64
-STEP = 1e-6
+_STEP = 1e-6
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ def run(evidence: Evidence) -> Judgement:
     compared, notes = 0, list[str]()
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
-        found, count, note = judge(evidence, subject)
+        found, count, note = _judge(evidence, subject)
         findings += [found] if found else []
         compared += count
         notes.append(note)
     return Judgement(tuple(findings), compared, "; ".join(dict.fromkeys(notes)))
 
 
-def judge(evidence: Evidence, subject: Subject) -> tuple[Observation | None, int, str]:
+def _judge(evidence: Evidence, subject: Subject) -> tuple[Observation | None, int, str]:
     """The finding of one subject, the gradients compared, and a note."""
     if disagreement(evidence, subject, constructed(evidence, subject))[0] is not None:
         raise Vacuous("the values differ already (EQ201)")
@@ -176,10 +176,10 @@ def numeric_agrees(
     for seed in (1, 2, 3):
         direction = _direction(analytic, seed)
         slope = sum(float((analytic.values[n] * d).sum()) for n, d in direction.items())
-        up, down = (_shifted(evidence, subject, made, direction, s) for s in (STEP, -STEP))
+        up, down = (_shifted(evidence, subject, made, direction, s) for s in (_STEP, -_STEP))
         if up is None or down is None:
             return False
-        numeric = (up - down) / (2 * STEP)
+        numeric = (up - down) / (2 * _STEP)
         scale = max(abs(slope), abs(numeric), 1e-6 * analytic.largest())
         if not abs(slope - numeric) <= NUMERIC_LIMIT * scale:
             return False

@@ -27,7 +27,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from rnncheck.checks.evidence.comparison import Change, changes
+from rnncheck.checks.evidence.comparison import OutputChange, changes
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.hidden_state import hidden_state
@@ -131,7 +131,7 @@ def dropout_modules(module: nn.Module) -> list[str]:
 def _observed(
     subject: Subject,
     made: Constructed,
-    found: Change,
+    found: OutputChange,
     *,
     message: str,
     cause: str,

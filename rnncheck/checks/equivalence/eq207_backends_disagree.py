@@ -31,25 +31,25 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.equivalence.backend_findings import already_said, described, refuses, summary
-from rnncheck.checks.equivalence.backend_judge import Divergence, explain, grouped, values_wrong
-from rnncheck.checks.equivalence.backend_trials import Tried, measured
+from rnncheck.checks.equivalence.backend_findings import already_said, refuses, summary, trial_words
+from rnncheck.checks.equivalence.backend_judge import Divergence, by_variant, explain, values_wrong
+from rnncheck.checks.equivalence.backend_trials import Tried, tried_backends
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
 from rnncheck.numerics.tolerance import FORMULA
 from rnncheck.pipeline.backends.trial import Refused
 from rnncheck.results.model import Severity, Stage, Where
 
-ALREADY = ("EQ201", "EQ202", "EQ203", "BD301")  # what they name is not said again
+_ALREADY = ("EQ201", "EQ202", "EQ203", "BD301")  # what they name is not said again
 
 
 def run(evidence: Evidence) -> Judgement:
     """Every variant of every recurrent module."""
-    made = measured(evidence)
+    made = tried_backends(evidence)
     findings: list[Observation] = []
     right: list[str] = []
     compared = 0
-    for label, members in grouped(made.tried):
+    for label, members in by_variant(made.tried):
         wrong = [(one, found) for one in members if (found := values_wrong(one)) is not None]
         raised = [one for one in members if refuses(one)]
         compared += sum(not isinstance(one.answer, Refused) for one in members)
@@ -63,7 +63,7 @@ def run(evidence: Evidence) -> Judgement:
     if evidence.pipeline.spec.verify.backends:  # who names backends is told which of them ran
         evidence.remarks.append(f"backends: {note}")
     if findings and not evidence.pipeline.spec.verify.backends:
-        already_said(evidence, ALREADY)
+        already_said(evidence, _ALREADY)
     if not compared and not findings:
         raise Skip(note)
     agreeing = ", ".join(dict.fromkeys(right)) or "none"
@@ -79,7 +79,7 @@ def _observed(one: Tried, found: Divergence, wrong: int, cases: int) -> Observat
         key=found.quantity,
         quantity=f"max abs error of {found.quantity} at its first divergent step, against float64",
         measured=found.measured,
-        on=described(one) + f"; wrong in {wrong} of {cases} cases",
+        on=trial_words(one) + f"; wrong in {wrong} of {cases} cases",
         bound=found.bound,
         bound_formula=FORMULA,
         where=Where((found.row or 0,), found.step, found.feature, None, found.step),
@@ -93,7 +93,7 @@ def _raises(one: Tried) -> Observation:
     return Observation(
         stage=one.target.stage,
         message=f"{one.variant.label} raises on {one.target.name}: {one.answer}",
-        on=described(one),
+        on=trial_words(one),
         fix="run another backend",
     )
 

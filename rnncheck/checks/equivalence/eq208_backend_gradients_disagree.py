@@ -21,14 +21,14 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.equivalence.backend_findings import already_said, described, summary
+from rnncheck.checks.equivalence.backend_findings import already_said, summary, trial_words
 from rnncheck.checks.equivalence.backend_judge import (
     Divergence,
+    by_variant,
     gradients_wrong,
-    grouped,
     values_wrong,
 )
-from rnncheck.checks.equivalence.backend_trials import Tried, measured
+from rnncheck.checks.equivalence.backend_trials import Tried, tried_backends
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.backends.trial import Refused
@@ -36,15 +36,15 @@ from rnncheck.results.model import Severity, Stage, Where
 
 GRADIENT_FORMULA = "10 x the error of an honest computation in this dtype + 64 eps x scale"
 
-ALREADY = ("EQ205", "BD303")  # what they name is not said again
+_ALREADY = ("EQ205", "BD303")  # what they name is not said again
 
 
 def run(evidence: Evidence) -> Judgement:
     """Every variant whose values are right."""
-    made = measured(evidence)
+    made = tried_backends(evidence)
     findings: list[Observation] = []
     compared, differing, right = 0, 0, list[str]()
-    for label, members in grouped(made.tried):
+    for label, members in by_variant(made.tried):
         answered = [one for one in members if not isinstance(one.answer, Refused)]
         if any(values_wrong(one) is not None for one in answered):
             differing += 1
@@ -54,7 +54,7 @@ def run(evidence: Evidence) -> Judgement:
         findings += [_observed(*wrong[0], len(wrong), len(answered))] if wrong else []
         right += [] if wrong else [label]
     if findings and not evidence.pipeline.spec.verify.backends:
-        already_said(evidence, ALREADY)
+        already_said(evidence, _ALREADY)
     if not compared:
         _nothing(differing, summary(made))
     for finding in findings:
@@ -76,7 +76,7 @@ def _observed(one: Tried, found: Divergence, wrong: int, cases: int) -> Observat
         key=found.quantity,
         quantity=f"max abs error of the gradient of {found.quantity}, against float64",
         measured=found.measured,
-        on=described(one) + f"; wrong in {wrong} of {cases} cases",
+        on=trial_words(one) + f"; wrong in {wrong} of {cases} cases",
         bound=found.bound,
         bound_formula=GRADIENT_FORMULA,
         where=None if found.step is None else Where((found.row or 0,), found.step),

@@ -14,7 +14,7 @@ from rnncheck.pipeline.subject.subject import Subject
 MOST_SKIPPED = 3  # steps cut off the front to begin in the middle of a trajectory
 
 
-def variants(evidence: Evidence, subject: Subject) -> list[tuple[Constructed, str]]:
+def beginnings(evidence: Evidence, subject: Subject) -> list[tuple[Constructed, str]]:
     """The constructed batch as it is, and without its first steps."""
     made = constructed(evidence, subject)
     found = [(made, "from a trajectory's start")]

@@ -88,7 +88,7 @@ def _masked(gaps: Tensor, mask: Tensor | None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Change:
+class OutputChange:
     """Where outputs changed to the bit: ``[rows, steps]`` per key, and the largest change."""
 
     key: Key
@@ -98,7 +98,7 @@ class Change:
 
 def changes(
     before: TensorDictBase, after: TensorDictBase, keys: Iterable[Key], watch: Tensor
-) -> list[Change]:
+) -> list[OutputChange]:
     """Keys in which a step of ``watch`` ``[rows, steps]`` is not bit for bit what it was."""
     found = []
     for key in keys:
@@ -109,5 +109,5 @@ def changes(
             difference = locate(gaps, 0.0, old)
             steps = differ.flatten(2).any(-1) if differ.ndim > 2 else differ
             if difference is not None:
-                found.append(Change(key, steps, difference))
+                found.append(OutputChange(key, steps, difference))
     return sorted(found, key=lambda change: -change.difference.worst)

@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.comparison import Change, changes
+from rnncheck.checks.evidence.comparison import OutputChange, changes
 from rnncheck.checks.evidence.constructed_batches import runs_in_double
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
@@ -70,11 +70,11 @@ class Experiment:
             inputs.set(key, value)
         return self.run(inputs, dtype)
 
-    def changed(self, after: TensorDictBase, watch: Tensor) -> list[Change]:
+    def changed(self, after: TensorDictBase, watch: Tensor) -> list[OutputChange]:
         """What differs from the unperturbed result at ``watch``."""
         return changes(self.base, after, self.keys, watch)
 
-    def leaks(self, after: TensorDictBase, mask: Tensor, watch: Tensor) -> list[Change]:
+    def leaks(self, after: TensorDictBase, mask: Tensor, watch: Tensor) -> list[OutputChange]:
         """What changed at ``watch`` because of ``mask``, unless float64 shows it to be rounding alone.
 
         A leak is as large in float64 as it is in float32. What a sum over the whole row leaves in the last bits of

@@ -12,7 +12,7 @@ from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.results.model import Source, Stage
 
-WAYS: tuple[tuple[str, str, str], ...] = (
+_WAYS: tuple[tuple[str, str, str], ...] = (
     (
         r"__name___|1-dimensional\s+tensordict",  # the first is a slip in TorchRL's own message of the second
         "this loss takes flat batches only: [steps], not [rows, steps]",
@@ -87,7 +87,7 @@ UNKNOWN = (
 
 def way_out(message: str) -> tuple[str, str]:
     """Cause and fix for an error message."""
-    for pattern, cause, fix in WAYS:
+    for pattern, cause, fix in _WAYS:
         if re.search(pattern, message):
             return cause, fix
     return UNKNOWN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.comparison import Change, Mismatch
+from rnncheck.checks.evidence.comparison import Mismatch, OutputChange
 from rnncheck.checks.rule import Observation
 from rnncheck.numerics.difference import Difference
 from rnncheck.pipeline.keys import dotted
@@ -11,7 +11,7 @@ from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Where
 
 
-def place_of(made: Constructed, difference: Difference) -> Where:
+def _place_of(made: Constructed, difference: Difference) -> Where:
     """A difference's place in a constructed batch."""
     return Where(
         batch=(difference.row,),
@@ -48,7 +48,7 @@ def mismatch_observed(
         on=sizes(made),
         bound=found.bound,
         bound_formula=found.formula,
-        where=place_of(made, d),
+        where=_place_of(made, d),
         cause=cause,
         fix=fix,
         details={
@@ -61,7 +61,7 @@ def mismatch_observed(
 def change_observed(
     subject: Subject,
     made: Constructed,
-    found: Change,
+    found: OutputChange,
     *,
     message: str,
     cause: str,
@@ -77,7 +77,7 @@ def change_observed(
         measured=d.worst,
         on=sizes(made),
         bound_formula="isolation is bitwise",
-        where=place_of(made, d),
+        where=_place_of(made, d),
         cause=cause,
         fix=fix,
         details={"steps that changed": f"{int(found.changed.sum())} of {found.changed.numel()}"},

@@ -96,7 +96,7 @@ def compared_keys(evidence: Evidence, item: Replayed) -> list[Key]:
     return [*roots, *(next_key(key) for key in subject.carry if next_key(key) in known)]
 
 
-def memoryless(evidence: Evidence, item: Replayed) -> TensorDictBase:
+def memoryless_replay(evidence: Evidence, item: Replayed) -> TensorDictBase:
     """The same steps, each from a fresh state."""
     subject = evidence.policy
     row = item.trajectory.stretches[0].row % evidence.env.rows

@@ -32,7 +32,7 @@ from rnncheck.pipeline.subject.heads import lay_out
 from rnncheck.pipeline.subject.subject import run_recurrent
 from rnncheck.results.model import Severity, Stage
 
-HORIZON = 4  # steps back
+_HORIZON = 4  # steps back
 FRACTION = 1e-6  # of the local gradient
 
 
@@ -40,12 +40,12 @@ def run(evidence: Evidence) -> Judgement:
     """The policy's curve."""
     needs_recurrence(evidence, evidence.policy)
     curve = reach(evidence)
-    if len(curve) <= HORIZON:
-        raise Vacuous(f"no episode head is longer than {HORIZON} steps")
+    if len(curve) <= _HORIZON:
+        raise Vacuous(f"no episode head is longer than {_HORIZON} steps")
     if not curve[0]:
         raise Vacuous("the policy's outputs have no gradient at its inputs")
     note = "gradient n steps back: " + ", ".join(f"{value / curve[0]:.1e}" for value in curve)
-    if max(curve[HORIZON:]) > FRACTION * curve[0]:
+    if max(curve[_HORIZON:]) > FRACTION * curve[0]:
         return Judgement((), len(curve), note)
     return Judgement((_observed(curve),), len(curve), note)
 
@@ -79,12 +79,12 @@ def reach(evidence: Evidence) -> list[float]:
 def _observed(curve: list[float]) -> Observation:
     reached = max(n for n, value in enumerate(curve) if value > FRACTION * curve[0])
     return Observation(
-        message=f"the policy's gradient reaches {reached} steps back, not {HORIZON}",
+        message=f"the policy's gradient reaches {reached} steps back, not {_HORIZON}",
         quantity="steps back at which the gradient is above 1e-6 of its local size",
         measured=float(reached),
         on=f"an episode head of {len(curve)} steps",
-        bound=float(HORIZON),
-        bound_formula=f"at least {HORIZON} steps",
+        bound=float(_HORIZON),
+        bound_formula=f"at least {_HORIZON} steps",
         cause="gates that close, a short leak, or a graph that is cut on purpose",
         fix="check it against the task's horizon; open the forget gates if it is to remember longer",
         details={"relative gradient": ", ".join(f"{value / curve[0]:.1e}" for value in curve)},

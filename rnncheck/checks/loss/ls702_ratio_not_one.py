@@ -34,7 +34,7 @@ from rnncheck.pipeline.instruments.log_probs import log_prob_key, log_prob_now
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.results.model import Severity, Stage, Where
 
-LIMIT = 1e-3  # |log ratio|; float32 rounding of a log-probability stays below 1e-4
+_LIMIT = 1e-3  # |log ratio|; float32 rounding of a log-probability stays below 1e-4
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -48,7 +48,7 @@ def run(evidence: Evidence) -> Judgement:
             raise Vacuous(APPROXIMATED)
         gaps, mask = log_ratio(evidence, sample, key)
         compared += int(mask.sum())
-        if bool((gaps[mask] > LIMIT).any()):
+        if bool((gaps[mask] > _LIMIT).any()):
             return Judgement((_observed(evidence, number, gaps * mask, key),), compared)
     if not compared:
         raise Vacuous("no log-probability was recorded with the actions")
@@ -85,13 +85,13 @@ def _observed(evidence: Evidence, number: int, gaps: Tensor, key: Key) -> Observ
         quantity="|log ratio| of the recorded actions",
         measured=worst,
         on=f"training batch {number}",
-        bound=LIMIT,
+        bound=_LIMIT,
         bound_formula="|log pi_now - log pi_recorded| with the same weights",
-        where=Where((number, row), step, first_step=int((gaps > LIMIT).any(0).nonzero()[0])),
+        where=Where((number, row), step, first_step=int((gaps > _LIMIT).any(0).nonzero()[0])),
         cause="the batch is not the sequence that was acted on: steps shuffled, state or marks lost, another mode",
         fix="see the RP findings; replay slices in order, with their states and marks",
         source=Stage.REPLAY,
-        details={"steps beyond the bound": f"{int((gaps > LIMIT).sum())} of {gaps.numel()}"},
+        details={"steps beyond the bound": f"{int((gaps > _LIMIT).sum())} of {gaps.numel()}"},
     )
 
 

@@ -48,7 +48,7 @@ def run(evidence: Evidence) -> Judgement:
     """Change first halves, look at second halves."""
     loss, compared = loss_of(evidence), 0
     for number, sample in each_sample(evidence):
-        later = second_halves(sample, cropped(evidence, sample))
+        later = _second_halves(sample, cropped(evidence, sample))
         if not bool(later.any()):
             continue
         changed, watched = reaches_later(evidence, sample, loss, later)
@@ -62,7 +62,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((), compared, f"{compared} later steps depend on earlier ones")
 
 
-def second_halves(sample: Sample, skip: int = 0) -> Tensor:
+def _second_halves(sample: Sample, skip: int = 0) -> Tensor:
     """Steps in the second half of their segment, behind its first ``skip`` steps."""
     segments, mask = segments_of(sample), torch.zeros_like(sample.valid)
     for row in range(mask.shape[0]):

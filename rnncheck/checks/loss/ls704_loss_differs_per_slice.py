@@ -32,14 +32,20 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import segments_of
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, memoryless, run_loss
+from rnncheck.checks.evidence.loss_calls import (
+    copied,
+    each_sample,
+    loss_of,
+    memoryless_batch,
+    run_loss,
+)
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.results.model import Severity, Stage
 
-LIMIT = 1e-4  # relative: sums over other numbers of terms round differently
+_LIMIT = 1e-4  # relative: sums over other numbers of terms round differently
 NATURE = "the loss couples the samples of a batch by nature"
 
 
@@ -144,7 +150,7 @@ def _made_of(
         return None, "every slice counts alike, whatever its length"
     if not off(found.whole, found.total):
         return None, "the batch's loss is the sum of its slices' losses"
-    twin = losses(evidence, sample, memoryless(sample, sample.td))
+    twin = losses(evidence, sample, memoryless_batch(sample, sample.td))
     if all(off(twin.whole, one) for one in (twin.by_length, twin.mean, twin.total)):
         return None, NATURE
     finding = _observed(
@@ -179,7 +185,7 @@ def off(one: float, other: float) -> bool:
     """Whether the two differ by more than rounding."""
     if not (abs(one) < float("inf") and abs(other) < float("inf")):
         raise Skip("the loss is not finite (GR802)")
-    return abs(one - other) > LIMIT * max(abs(one), abs(other), 1e-6)
+    return abs(one - other) > _LIMIT * max(abs(one), abs(other), 1e-6)
 
 
 def _observed(
@@ -196,7 +202,7 @@ def _observed(
         quantity=quantity,
         measured=difference,
         on=f"training batch {number}",
-        bound=LIMIT * max(map(abs, sizes)),
+        bound=_LIMIT * max(map(abs, sizes)),
         bound_formula="1e-4 of the loss",
         cause=cause,
         fix="average over steps; see LS701 for state that passes between slices",

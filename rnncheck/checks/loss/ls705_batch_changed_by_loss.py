@@ -29,7 +29,7 @@ from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.results.model import Severity, Stage
 
-OWN = ("td_error", "priority", "_weight")  # what losses are meant to write
+_OWN = ("td_error", "priority", "_weight")  # what losses are meant to write
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -52,7 +52,7 @@ def changed(before: TensorDictBase, after: TensorDictBase) -> list[Key]:
     return [
         key
         for key in tensor_keys(before)
-        if key[-1] not in OWN
+        if key[-1] not in _OWN
         and key in tensor_keys(after)
         and (
             before.get(key).shape != after.get(key).shape

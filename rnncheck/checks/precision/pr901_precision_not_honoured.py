@@ -45,7 +45,7 @@ from rnncheck.results.model import Severity, Stage
 
 
 @dataclass(frozen=True)
-class Judged:
+class _Judged:
     """One mode of one module: what was asked of it, and the key whose error says most about it."""
 
     stream: Stream
@@ -66,7 +66,7 @@ class Judged:
 def run(evidence: Evidence) -> Judgement:
     """Every recurrent module, in both modes."""
     items = [
-        [judge(evidence, stream, one) for one in stream.passes] for stream in streams(evidence)
+        [_judge(evidence, stream, one) for one in stream.passes] for stream in streams(evidence)
     ]
     findings = [found for group in items if (found := _observed(evidence, group)) is not None]
     flat = [item for group in items for item in group]
@@ -80,28 +80,28 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), len(answered) * EARLY, note)
 
 
-def judge(evidence: Evidence, stream: Stream, one: Pass) -> Judged:
+def _judge(evidence: Evidence, stream: Stream, one: Pass) -> _Judged:
     """Measure one mode of one module against what was asked of it."""
     written = [value.dtype for value in stream.steps.wrote[0].values()]
     asked = ask(stream.carrier.module, written, stream.device, recurrent=one.recurrent)
     if asked.cannot:
-        return Judged(stream, one, asked, None)
-    found = [(level, wrong(asked, level)) for level in levels(stream, one) if level.explained]
+        return _Judged(stream, one, asked, None)
+    found = [(level, _wrong(asked, level)) for level in levels(stream, one) if level.explained]
     telling = [pair for pair in found if pair[1] is not None]
     if not telling:
-        return Judged(stream, one, asked, None)
+        return _Judged(stream, one, asked, None)
     level, verdict = max(telling, key=lambda pair: (pair[1] != "", pair[0].error / pair[0].tf32))
     if verdict != "coarse":
-        return Judged(stream, one, asked, level, verdict or "")
+        return _Judged(stream, one, asked, level, verdict or "")
     casts = watch(evidence, stream, recurrent=one.recurrent)
     if casts.autocast is not None and not asked.explicit:  # it is how torch is asked for less
         name = str(casts.autocast).removeprefix("torch.")
         excused = Ask(name, "an autocast region", False, BITS[casts.autocast])
-        return Judged(stream, one, excused, level)
-    return Judged(stream, one, asked, level, verdict, casts)
+        return _Judged(stream, one, excused, level)
+    return _Judged(stream, one, asked, level, verdict, casts)
 
 
-def wrong(asked: Ask, level: Level) -> str | None:
+def _wrong(asked: Ask, level: Level) -> str | None:
     """``coarse`` for fewer bits than asked, ``exact`` for more than a deliberate reduction, None: cannot be told."""
     if asked.explicit and asked.bits < FLOAT32_BITS:
         target = level.tf32 if asked.bits == TF32_BITS else level.bfloat16
@@ -123,7 +123,7 @@ def bits_of(level: Level) -> float:
     return min(max(bits, 1.0), float(FLOAT32_BITS))
 
 
-def _observed(evidence: Evidence, group: list[Judged]) -> Observation | None:
+def _observed(evidence: Evidence, group: list[_Judged]) -> Observation | None:
     """The finding of one module, from the modes in which it is wrong."""
     bad = [item for item in group if item.wrong]
     if not bad:
@@ -132,7 +132,7 @@ def _observed(evidence: Evidence, group: list[Judged]) -> Observation | None:
     return _found(bad[0], " and ".join(same))
 
 
-def _found(item: Judged, modes: str) -> Observation:
+def _found(item: _Judged, modes: str) -> Observation:
     stream, level, coarse = item.stream, item.level, item.casts is not None
     assert level is not None
     tf32 = item.ask.bits >= TF32_BITS
@@ -159,7 +159,7 @@ def _found(item: Judged, modes: str) -> Observation:
     )
 
 
-def _coarse(item: Judged, casts: Casts) -> tuple[str, str]:
+def _coarse(item: _Judged, casts: Casts) -> tuple[str, str]:
     if casts.autocast is not None:
         name = str(casts.autocast).removeprefix("torch.")
         return (
@@ -186,7 +186,7 @@ def _coarse(item: Judged, casts: Casts) -> tuple[str, str]:
     )
 
 
-def _exact(item: Judged) -> tuple[str, str]:
+def _exact(item: _Judged) -> tuple[str, str]:
     backend = getattr(item.stream.carrier.module, "recurrent_backend", "pad")
     if item.ask.bits == BITS[torch.bfloat16]:
         return (

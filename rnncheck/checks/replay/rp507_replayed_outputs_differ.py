@@ -51,9 +51,9 @@ def run(evidence: Evidence) -> Judgement:
             raise Vacuous("keys or states are lost in replay (RP503, RP504)")
         if approximated(evidence, sample):
             raise Vacuous(APPROXIMATED)
-        keys, mask = compared_keys(evidence, sample), judged(evidence, sample)
+        keys, mask = _compared_keys(evidence, sample), _judged(evidence, sample)
         compared += len(keys) * int(mask.sum())
-        found = differing(evidence, sample, keys, mask)
+        found = _differing(evidence, sample, keys, mask)
         if found:
             return Judgement((_observed(found, number),), compared)
     if not compared:
@@ -74,7 +74,7 @@ def _named_elsewhere(evidence: Evidence, sample: Sample, number: int) -> bool:
     return False
 
 
-def compared_keys(evidence: Evidence, sample: Sample) -> list[Key]:
+def _compared_keys(evidence: Evidence, sample: Sample) -> list[Key]:
     """Float outputs of the policy whose true values are known."""
     known = truth(evidence).outputs
     keys = comparable_outputs(
@@ -83,14 +83,16 @@ def compared_keys(evidence: Evidence, sample: Sample) -> list[Key]:
     return [key for key in keys if key in known and known[key].is_floating_point()]
 
 
-def judged(evidence: Evidence, sample: Sample) -> Tensor:
+def _judged(evidence: Evidence, sample: Sample) -> Tensor:
     """Steps that were traced back to a replayed trajectory, behind the burn-in of their slice."""
     mask = sample.known & truth(evidence).has[sample.ids.clamp_min(0)]
     skip = burn_in(evidence, sample)
     return mask & (positions(sample) >= skip) if skip else mask
 
 
-def differing(evidence: Evidence, sample: Sample, keys: list[Key], mask: Tensor) -> Mismatch | None:
+def _differing(
+    evidence: Evidence, sample: Sample, keys: list[Key], mask: Tensor
+) -> Mismatch | None:
     """The worst output of the replayed batch that is not the trajectory's."""
     if not keys or not bool(mask.any()):
         return None

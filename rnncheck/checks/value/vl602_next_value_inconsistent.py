@@ -29,7 +29,7 @@ from rnncheck.checks.value.estimates import VALUE, batches, dropped, ended, esti
 from rnncheck.numerics.difference import Difference, gap, locate
 from rnncheck.results.model import Severity, Stage, Where
 
-LIMIT = 1e-4  # relative to the largest value: two float32 passes over the same history
+_LIMIT = 1e-4  # relative to the largest value: two float32 passes over the same history
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -58,7 +58,7 @@ def inconsistent(evidence: Evidence, sample: Sample) -> tuple[Difference | None,
     gaps = gap(following[:, :-1], value[:, 1:])
     wide = inside.reshape(*inside.shape, *([1] * (gaps.ndim - 2)))
     gaps = torch.where(wide, gaps, torch.zeros_like(gaps))
-    return locate(gaps, LIMIT * scale, value), int(inside.sum()), scale
+    return locate(gaps, _LIMIT * scale, value), int(inside.sum()), scale
 
 
 def _observed(number: int, d: Difference, scale: float) -> Observation:
@@ -68,7 +68,7 @@ def _observed(number: int, d: Difference, scale: float) -> Observation:
         quantity="max abs difference of next.state_value at t and state_value at t+1",
         measured=d.worst,
         on=f"batch {number}",
-        bound=LIMIT * scale,
+        bound=_LIMIT * scale,
         bound_formula="1e-4 of the largest value",
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
         cause="the two passes of the critic had different states: no recurrent mode, or a next pass from zero",

@@ -41,7 +41,7 @@ from rnncheck.pipeline.recording.recording import Joint
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Severity, Stage, Where
 
-ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
+_ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
 REWARD = ("next", "reward")
 TARGETS = ("value_target", "advantage")
 
@@ -123,7 +123,7 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> tuple[floa
         answers.append(totals[0] - totals[1])
         scale = max(scale, *map(abs, totals))
     size = abs(answers[0] - answers[1])
-    return (size if size > ROUNDING * scale else 0.0), answers[0] != 0
+    return (size if size > _ROUNDING * scale else 0.0), answers[0] != 0
 
 
 def _batches(evidence: Evidence) -> list[Sample]:
@@ -174,7 +174,7 @@ def looks_over(
                 continue
             if _normalised(base[name], after[name], asked | behind):
                 continue
-            limit = ROUNDING * float(base[name].abs().max())
+            limit = _ROUNDING * float(base[name].abs().max())
             differ = (gap(base[name], after[name]).flatten(2).amax(-1) > limit) & asked
             if bool(differ.any()):
                 row, step = differ.nonzero()[0].tolist()
@@ -197,7 +197,7 @@ def _changed_behind(
 
 def _normalised(old: Tensor, new: Tensor, near: Tensor) -> bool:
     """What lies later than all changes changed too: the entry is normalised over the batch."""
-    limit = ROUNDING * float(old.abs().max())
+    limit = _ROUNDING * float(old.abs().max())
     moved = gap(old, new).flatten(2).amax(-1) > limit
     later = ~(near.flip(1).cumsum(1).flip(1) > 0)
     watch = later if bool(later.any()) else ~near

@@ -37,7 +37,7 @@ from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
-from rnncheck.checks.evidence.loss_passes import started
+from rnncheck.checks.evidence.loss_passes import from_true_states
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.checks.value.estimates import (
@@ -57,10 +57,10 @@ from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key
 from rnncheck.results.model import Severity, Stage, Where
 
-LIMIT = 1e-4  # relative to the largest value
-INSIDE = 1e-3  # relative to the largest output of the recurrent module
+_LIMIT = 1e-4  # relative to the largest value
+_INSIDE = 1e-3  # relative to the largest output of the recurrent module
 LASTING = 0.5  # of the largest difference: a burn-in on purpose leaves less behind than that
-NAMES = ("chosen_action_value", VALUE)
+_NAMES = ("chosen_action_value", VALUE)
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -98,7 +98,7 @@ def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
             mask &= ~dropped(evidence, sample)
             gaps = gaps * mask
             compared += int(mask.sum())
-            if bool((gaps > LIMIT * scale).any()):
+            if bool((gaps > _LIMIT * scale).any()):
                 stage = Stage.ADVANTAGE
                 return _observed(stage, sample, number, name, gaps, scale), compared
     return None, compared
@@ -116,7 +116,7 @@ def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
             mask = one.mask & since_start(evidence, sample, one.key, following=one.following)
             gaps = one.gaps * (mask & ~ended(sample, "done") if one.following else mask)
             compared += int(mask.sum())
-            if bool((gaps > INSIDE * one.scale).any()):
+            if bool((gaps > _INSIDE * one.scale).any()):
                 stage, scale = Stage.ADVANTAGE, one.scale
                 return _observed(stage, sample, number, one.name, gaps, scale), compared
     if not compared:
@@ -164,7 +164,7 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         mask &= positions(sample) >= burn_in(evidence, sample)
         gaps = gaps * mask
         compared += int(mask.sum())
-        if bool((gaps > LIMIT * scale).any()):
+        if bool((gaps > _LIMIT * scale).any()):
             name = "next value"
             return _observed(Stage.LOSS, sample, number, name, gaps, scale), compared
     return None, compared
@@ -178,12 +178,12 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
             raise Vacuous("the loss crosses segments already (LS701)")
         if approximated(evidence, sample):
             raise Vacuous(APPROXIMATED)
-        for one in started(evidence, sample):
+        for one in from_true_states(evidence, sample):
             counted = one.mask & (positions(sample) >= burn_in(evidence, sample))
             compared += int(counted.sum())
             seen = one.gaps * counted
             worst = float(seen.max())
-            if worst > INSIDE * one.scale and worst > LASTING * float(one.gaps.max()):
+            if worst > _INSIDE * one.scale and worst > LASTING * float(one.gaps.max()):
                 name, scale = one.name, one.scale
                 return _observed(Stage.LOSS, sample, number, name, seen, scale), compared
     if not compared:
@@ -192,7 +192,7 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
 
 
 def _values(evidence: Evidence) -> Values:
-    for name in NAMES:
+    for name in _NAMES:
         try:
             return true_values(evidence, name)
         except Skip:
@@ -237,7 +237,7 @@ def _observed(
 ) -> Observation:
     row, step = divmod(int(gaps.argmax()), gaps.shape[1])
     worst = float(gaps.max())
-    beyond = gaps > LIMIT * scale
+    beyond = gaps > _LIMIT * scale
     return Observation(
         stage=stage,
         message=f"the {name} is not the one of the sequential run with the true states",
@@ -245,7 +245,7 @@ def _observed(
         quantity=f"max abs difference of the {name} and the sequential run's",
         measured=worst,
         on=f"batch {number}, {int(beyond.sum())} of {beyond.numel()} steps beyond the bound",
-        bound=LIMIT * scale,
+        bound=_LIMIT * scale,
         bound_formula="1e-4 of the largest value",
         where=Where((number, row), step, first_step=int(beyond.any(0).nonzero()[0])),
         cause="the root pass overwrites the collected ('next', state) before the next pass reads it, or the next pass "

@@ -32,7 +32,7 @@ from rnncheck.results.model import Severity, Stage
 
 def run(evidence: Evidence) -> Judgement:
     """Count the carry keys of policy and critic."""
-    subjects = [s for s in (evidence.policy, critic_of(evidence)) if s is not None]
+    subjects = [s for s in (evidence.policy, _critic_of(evidence)) if s is not None]
     keys = [dotted(key) for subject in subjects for key in subject.carry]
     if keys:
         return Judgement((), len(keys), f"carry: {', '.join(keys)}")
@@ -43,7 +43,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((_observed(),), len(subjects))
 
 
-def critic_of(evidence: Evidence) -> Subject | None:
+def _critic_of(evidence: Evidence) -> Subject | None:
     """The critic, or None also where it cannot run."""
     try:
         return evidence.critic

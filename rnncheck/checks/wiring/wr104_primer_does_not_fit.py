@@ -78,7 +78,7 @@ def form(value: Tensor) -> tuple[object, ...]:
     return tuple(value.shape), value.dtype, value.device
 
 
-def describe(value: Tensor) -> str:
+def _describe(value: Tensor) -> str:
     """A tensor's form in words."""
     return f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')} on {value.device}"
 
@@ -86,7 +86,7 @@ def describe(value: Tensor) -> str:
 def _misfit(key: Key, given: Tensor, written: Tensor) -> Observation:
     return _observed(
         key,
-        f"the primer gives {dotted(key)} as {describe(given)}, the module writes {describe(written)}",
+        f"the primer gives {dotted(key)} as {_describe(given)}, the module writes {_describe(written)}",
         "the primer was written for another module or size",
     )  # fmt: skip
 

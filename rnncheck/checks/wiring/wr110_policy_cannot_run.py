@@ -26,8 +26,8 @@ from rnncheck.pipeline.guard.user_frames import describe
 from rnncheck.pipeline.subject.introspect import CannotStep, part_that_raised
 from rnncheck.results.model import Severity, Stage
 
-OWN = "make policy(env.reset()) run on its own first: the part and the line are named here"
-ALREADY = ("WR102", "WR103", "WR104")  # what they name is not said again
+_OWN = "make policy(env.reset()) run on its own first: the part and the line are named here"
+_ALREADY = ("WR102", "WR103", "WR104")  # what they name is not said again
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -37,7 +37,7 @@ def run(evidence: Evidence) -> Judgement:
         return Judgement((), 1, "the policy runs one step on the env's reset")
     if evidence.pipeline.batches:
         raise Vacuous("the collector acts with it all the same")
-    if any(map(evidence.finds, ALREADY)):
+    if any(map(evidence.finds, _ALREADY)):
         raise Vacuous("another finding of the wiring names the reason")
     return Judgement((_observed(evidence, error),), 1)
 
@@ -56,7 +56,7 @@ def _observed(evidence: Evidence, error: Exception) -> Observation:
     pipeline = evidence.pipeline
     cause, fix = way_out(str(error))
     if (cause, fix) == UNKNOWN:
-        cause, fix = "the policy's own code does not take what the env's reset gives", OWN
+        cause, fix = "the policy's own code does not take what the env's reset gives", _OWN
     part = part_that_raised(error)
     return Observation(
         message=f"the policy raises on the env's reset: {first_line(error)}",

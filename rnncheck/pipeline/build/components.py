@@ -14,7 +14,7 @@ from rnncheck.errors import ComponentError, Place, VersionError, did_you_mean, n
 from rnncheck.pipeline.compat import lacks, lacks_argument, lacks_class, other_name
 from rnncheck.pipeline.guard.calling import guarded
 from rnncheck.pipeline.guard.user_frames import describe
-from rnncheck.spec.model import Component, Path, Spec
+from rnncheck.spec.model import Component, KeyPath, Spec
 
 SHOWN = 14  # accepted names listed in a message before it is cut
 KEY_LISTS = {
@@ -103,7 +103,7 @@ def _as_type(value: object) -> type:
     return value
 
 
-def nested(value: object, at: Path) -> Component | None:
+def nested(value: object, at: KeyPath) -> Component | None:
     """The component that a mapping with ``use`` or ``factory`` stands for, else None."""
     if isinstance(value, Component):
         return value
@@ -120,7 +120,7 @@ def shorten(names: Iterable[str]) -> str:
     return ", ".join(listed[:SHOWN]) + more
 
 
-def find_class(spec: Spec, name: str, kind: Kind, at: Path) -> type:
+def find_class(spec: Spec, name: str, kind: Kind, at: KeyPath) -> type:
     """The public TorchRL class of that name, or a ComponentError with the nearest one."""
     modules = [importlib.import_module(path) for path in kind.namespaces]
     for candidate in filter(None, (name, other_name(name))):
@@ -139,7 +139,7 @@ def find_class(spec: Spec, name: str, kind: Kind, at: Path) -> type:
     )
 
 
-def _of_kind(spec: Spec, found: type, kind: Kind, at: Path) -> type:
+def _of_kind(spec: Spec, found: type, kind: Kind, at: KeyPath) -> type:
     if issubclass(found, kind.base_class()):
         return found
     raise ComponentError(
@@ -319,7 +319,7 @@ def _mentioned(component: Component, message: str) -> str:
 
 
 def bad_value(
-    spec: Spec, at: Path, value: object, what: str, known: Iterable[str] = ()
+    spec: Spec, at: KeyPath, value: object, what: str, known: Iterable[str] = ()
 ) -> ComponentError:
     """The error for a value that does not name what its argument asks for."""
     names = list(known)
