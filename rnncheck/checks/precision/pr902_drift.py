@@ -38,8 +38,8 @@ from rnncheck.checks.evidence.compare import source_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.streams import STEPS, Stream, Written, errors, rerun, streams
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, Precision
-from rnncheck.pipeline.backends.precision import TENSOR_CORES, ask
+from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, ProductPrecision
+from rnncheck.pipeline.backends.precision import TENSOR_CORES, asked_precision
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.results.model import Finding, Severity, Stage
 
@@ -49,7 +49,7 @@ HORIZON = (
     4 * STEPS
 )  # to which exponential growth is continued, or to the longest recorded trajectory
 SHOWN = (1, 4, 8, 16, 32, 64)  # steps at which a curve is shown
-EMULATED: tuple[Precision, ...] = (IEEE, TF32X3, TF32)
+EMULATED: tuple[ProductPrecision, ...] = (IEEE, TF32X3, TF32)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def curves(stream: Stream) -> Iterator[Curve]:
     if stream.whole is not None:
         again = rerun(stream, stream.whole.read, chained=True)
         yield from _curve(stream, "in recurrent mode", stream.whole.wrote, again, judged=True)
-    asked = ask(stream.carrier.module, (), stream.device, recurrent=True).name
+    asked = asked_precision(stream.carrier.module, (), stream.device, recurrent=True).name
     wanted = (*EMULATED, BFLOAT16) if asked == BFLOAT16.name else EMULATED
     for precision in wanted:
         rounded = rerun(stream, stream.steps.read, precision=precision, chained=True)
