@@ -51,7 +51,7 @@ SLOW, SLOW_ROUNDS = 0.5, 8  # seconds of a call from which so many rounds do
 SETTLED = (
     3.0  # seconds of rounds before which no interval is believed: the machine drifts over seconds
 )
-LOOK = 4  # rounds between two looks at the intervals
+_ROUNDS_BETWEEN_LOOKS = 4  # rounds between two looks at the intervals
 REACHED, SPENT = "interval reached", "budget spent"
 
 OpenWorker = Callable[[], AnyWorker]
@@ -68,7 +68,7 @@ class Limits:
 
 
 @dataclass
-class Measured:
+class CellInProgress:
     """A cell on its way: what its preparation said, and its samples so far."""
 
     cell: Cell
@@ -114,7 +114,7 @@ class Group:
         worker: AnyWorker | None = None,
         load: Load = usage,
     ) -> None:
-        self._cells = [Measured(cell) for cell in cells]
+        self._cells = [CellInProgress(cell) for cell in cells]
         self._reference, self._limits, self._open = reference, limits, open_worker
         self._load = load
         self.worker = worker  # the living process, also after the run
@@ -153,7 +153,7 @@ class Group:
 
     # --- one process after another -------------------------------------------------------------
 
-    def _prepare(self, one: Measured) -> None:
+    def _prepare(self, one: CellInProgress) -> None:
         """Bring a cell into the worker, or note why it cannot be."""
         try:
             worker = self._alive_worker()
@@ -187,22 +187,22 @@ class Group:
                 break
             self._one_round([one for one in self._cells if one in wide or self._leads(one)])
             wide = [one for one in wide if one.alive]
-            if self._round % LOOK == 0:
+            if self._round % _ROUNDS_BETWEEN_LOOKS == 0:
                 living = [one for one in self._cells if one.alive]
                 wide = [one for one in living if not self._narrow(one)]
                 yield f"{len(living) - len(wide)} of {len(living)} intervals are narrow enough"
         self._after = self._load()
 
-    def _leads(self, one: Measured) -> bool:
+    def _leads(self, one: CellInProgress) -> bool:
         return one.alive and one.cell.variant == self._reference
 
-    def _narrow(self, one: Measured) -> bool:
+    def _narrow(self, one: CellInProgress) -> bool:
         slow = one.told is not None and one.told.seconds >= SLOW
         least = SLOW_ROUNDS if slow else MIN_ROUNDS
         seen = len(one.wall) >= least and self._spent >= min(SETTLED, self._limits.budget)
         return seen and one.interval().relative <= self._limits.interval
 
-    def _one_round(self, living: list[Measured]) -> None:
+    def _one_round(self, living: list[CellInProgress]) -> None:
         order = list(living)
         self._order.shuffle(order)
         self._round += 1
@@ -210,7 +210,7 @@ class Group:
         self._collect(order)
         self._spent += time.perf_counter() - begin
 
-    def _collect(self, order: Sequence[Measured]) -> None:
+    def _collect(self, order: Sequence[CellInProgress]) -> None:
         """Keep the samples of one round; what goes wrong is the end of the cell that was timed."""
         by_key = {one.cell.key: one for one in order}
         current = order[0]
@@ -235,7 +235,7 @@ class Group:
         except WorkerTrouble as trouble:
             current.end, self.worker = _ending(trouble), None
 
-    def _keep(self, one: Measured, sample: SampleTaken) -> None:
+    def _keep(self, one: CellInProgress, sample: SampleTaken) -> None:
         one.rounds.append(self._round)
         one.wall.append(sample.wall)
         one.cpu.append(sample.cpu)
@@ -253,7 +253,7 @@ class Group:
         references = {one.cell.target: one for one in leading}
         return [_compared(result, references.get(result.cell.target)) for result in found]
 
-    def _result(self, one: Measured, others: float | None) -> CellResult:
+    def _result(self, one: CellInProgress, others: float | None) -> CellResult:
         if one.end is not None:
             return CellResult(one.cell, *one.end, samples=one.samples())
         if one.told is None or not one.wall:

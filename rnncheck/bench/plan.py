@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -17,7 +16,7 @@ VARIANT_FIELDS = tuple(field.name for field in fields(Variant))
 CELL_FIELDS = ("phase", "batch", "steps", "resets", "target")
 OVERRIDES = tuple(OverrideSpec.model_fields)
 RULE_FIELDS = (*VARIANT_FIELDS, *CELL_FIELDS, *OVERRIDES)
-COMPILING: dict[bool, str] = {False: "eager", True: "default"}
+_COMPILE_MODES: dict[bool, str] = {False: "eager", True: "default"}
 START, COMPILE, MEASURE = (
     6.0,
     8.0,
@@ -53,7 +52,7 @@ def _product(bench: BenchSpec, *, quick: bool) -> Iterator[Cell]:
     overrides = bench.overrides[:1] if quick else bench.overrides
     for phase, shape, override in itertools.product(bench.phases, shapes, overrides):
         for resets in _resets(bench, shape, Phase(phase), quick=quick):
-            for variant in variants(bench):
+            for variant in swept_variants(bench):
                 yield Cell(
                     phase=Phase(phase),
                     variant=variant,
@@ -73,9 +72,9 @@ def _resets(bench: BenchSpec, shape: ShapeSpec, phase: Phase, *, quick: bool) ->
     return own[-1:] if quick else own
 
 
-def variants(bench: BenchSpec) -> list[Variant]:
+def swept_variants(bench: BenchSpec) -> list[Variant]:
     """The product of what concerns the recurrent modules."""
-    compiling = [COMPILING.get(c, c) if isinstance(c, bool) else c for c in bench.compile]
+    compiling = [_COMPILE_MODES.get(c, c) if isinstance(c, bool) else c for c in bench.compile]
     lists: list[Sequence[Any]] = [
         bench.backend, bench.recompute, bench.compute_dtype, bench.matmul_precision,
         bench.dtype, bench.python_based, compiling,
@@ -127,7 +126,7 @@ def _kept(cell: Cell, bench: BenchSpec) -> bool:
 
 def matches(cell: Cell, rule: CellFilter) -> bool:
     """Whether every field that ``rule`` names has one of the values that it allows."""
-    values = described(cell)
+    values = fields_by_name(cell)
     return all(values.get(name) in _allowed(name, wanted) for name, wanted in rule.items())
 
 
@@ -135,12 +134,13 @@ def _allowed(name: str, wanted: Any) -> list[Any]:
     values = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
     if name == "compile":
         return [
-            COMPILING.get(value, value) if isinstance(value, bool) else value for value in values
+            _COMPILE_MODES.get(value, value) if isinstance(value, bool) else value
+            for value in values
         ]
     return values
 
 
-def described(cell: Cell) -> dict[str, Any]:
+def fields_by_name(cell: Cell) -> dict[str, Any]:
     """All fields of a cell by name."""
     variant = cell.variant
     own = {} if isinstance(variant, Own) else vars(variant)
@@ -165,10 +165,3 @@ def estimate(cells: Sequence[Cell], budget: float) -> float:
     compiled = sum(variant.compile != "eager" for variant in named)
     starting = START * len(groups(cells)) + COMPILE * compiled
     return starting + min(budget, MEASURE * len(cells))
-
-
-def shuffled(cells: Sequence[Cell], seed: int) -> list[Cell]:
-    """One round's order."""
-    order = list(cells)
-    random.Random(seed).shuffle(order)
-    return order

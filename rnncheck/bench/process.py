@@ -22,7 +22,8 @@ from rnncheck.bench.messages import (
     encode_command,
 )
 
-LAST_WORDS = 2000  # characters of the worker's standard error that are kept
+_STDERR_KEPT = 2000  # characters of the worker's standard error that are kept
+START_UP = 120.0  # seconds that a worker may take to import and to build the pipeline, at least
 PATIENCE = 5.0  # seconds that a worker gets to end by itself
 # Inductor's pool of compilers would load the machine while the first cells are timed.
 QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
@@ -167,7 +168,7 @@ class WorkerProcess:
     def last_words(self) -> str:
         """The end of what it wrote to standard error."""
         size = os.fstat(self._log.fileno()).st_size
-        text = os.pread(self._log.fileno(), LAST_WORDS, max(0, size - LAST_WORDS))
+        text = os.pread(self._log.fileno(), _STDERR_KEPT, max(0, size - _STDERR_KEPT))
         return text.decode("utf-8", errors="replace").strip()
 
     def close(self) -> None:

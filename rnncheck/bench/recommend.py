@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 
-from rnncheck.results.cells import CellResult, Phase
+from rnncheck.results.cells import MIB, CellResult, Phase
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.variant import Variant
 from rnncheck.spec.model import BenchSpec
 
-MIB = 2**20
-ARGUMENTS = {  # field of a variant: argument of LSTMModule and GRUModule
+_MODULE_ARGUMENTS = {  # field of a variant: argument of LSTMModule and GRUModule
     "backend": "recurrent_backend",
     "recompute": "recurrent_recompute",
     "compute_dtype": "recurrent_compute_dtype",
@@ -103,9 +102,9 @@ def _changes(
 def arguments_of(variant: Variant) -> dict[str, str]:
     """The arguments of LSTMModule and GRUModule that make ``variant``: those that are not the defaults, and the backend."""
     default = Variant()
-    names = [field.name for field in fields(Variant) if field.name in ARGUMENTS]
+    names = [field.name for field in fields(Variant) if field.name in _MODULE_ARGUMENTS]
     return {
-        ARGUMENTS[name]: str(getattr(variant, name))
+        _MODULE_ARGUMENTS[name]: str(getattr(variant, name))
         for name in names
         if name == "backend" or getattr(variant, name) != getattr(default, name)
     }

@@ -33,19 +33,18 @@ from rnncheck.bench.messages import (
     encode_answer,
 )
 from rnncheck.errors import RnncheckError
-from rnncheck.results.cells import Status
+from rnncheck.results.cells import MIB, Status
 
-MIB = 2**20
 SLOW = 0.5  # seconds of a call from which its memory is measured once
 
 
-class Worker:
+class CellWorker:
     """Holds the prepared cells of one process."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
         self._scope = ExitStack()
-        self._ground: Any = None
+        self._pipeline: Any = None
         self._prepared: dict[str, Any] = {}
         self._warm: dict[str, Any] = {}
 
@@ -81,24 +80,24 @@ class Worker:
 
         from rnncheck.errors import SpecError
         from rnncheck.pipeline.guard.process import calm
-        from rnncheck.pipeline.workload.ground import Ground
+        from rnncheck.pipeline.workload.prepared_pipeline import PreparedPipeline
         from rnncheck.spec.load import load_spec
 
         loaded = load_spec(Path(command.spec), list(command.overrides))
         if command.hash is not None and loaded.hash != command.hash:
             raise SpecError("the spec file was changed while the sweep ran")
         self._scope.enter_context(calm(checking=False, threads=command.threads))
-        self._ground = self._scope.enter_context(Ground(loaded))
+        self._pipeline = self._scope.enter_context(PreparedPipeline(loaded))
         if command.memory_limit is not None:
             _limit(command.memory_limit * MIB)
-        self._say(PipelineOpened(self._ground.threads))
+        self._say(PipelineOpened(self._pipeline.threads))
 
     def _prepare(self, command: PrepareCell) -> None:
         from rnncheck.bench.memory import TIMES, cpu_memory
         from rnncheck.bench.timer import warm_up
 
         key, judge = command.cell.key, command.judge
-        prepared = self._ground.prepare(command.cell)
+        prepared = self._pipeline.prepare(command.cell)
         warm = warm_up(prepared.call)
         self._prepared[key], self._warm[key] = prepared, warm
         times = 1 if warm.seconds >= SLOW else TIMES
@@ -144,7 +143,7 @@ class Worker:
         # not getattr: what stands in sys.modules may import or raise when it is asked
         about = [getattr(module, "__dict__", {}) for module in list(sys.modules.values())]
         files = {file for one in about if isinstance(file := one.get("__file__"), str)}
-        environment = current_environment(self._ground.spec.device)
+        environment = current_environment(self._pipeline.spec.device)
         self._say(PipelineContents(tuple(sorted(filter(is_user_file, files))), environment))
 
 
@@ -181,7 +180,7 @@ def main() -> None:
     """Keep the answers apart from what anything else prints."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    Worker(answers).serve(sys.stdin)
+    CellWorker(answers).serve(sys.stdin)
 
 
 if __name__ == "__main__":

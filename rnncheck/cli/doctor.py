@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rnncheck.pipeline.backends.overview import Combination, Precision
+    from rnncheck.pipeline.backends.overview import Combination, ProcessPrecision
     from rnncheck.pipeline.doctor import Capability, Diagnosis, Package
 
 _Row = tuple[str, ...]
@@ -77,7 +77,7 @@ def _cell(one: Combination, reasons: list[str]) -> str:
     return f"{one.ability} {reasons.index(one.reason) + 1}" if one.reason else one.ability
 
 
-def _precision(found: Precision) -> Iterable[_Row]:
+def _precision(found: ProcessPrecision) -> Iterable[_Row]:
     said = f" ({found.setting})" if found.setting != found.auto else ""
     yield "auto", f"{found.auto}, through {found.source}{said}"
     yield "fast", found.fast

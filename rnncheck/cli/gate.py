@@ -119,10 +119,10 @@ def gate(
     prepare_store(path)
 
     def events() -> Iterator[Event]:
-        from rnncheck.gate.session import Asked, Gate
+        from rnncheck.gate.session import Gate, GateRequest
 
         rules, left_out = _selected(loaded, select, ignore, stage)
-        asked = Asked(
+        asked = GateRequest(
             rules=None if no_verify else rules, left_out=left_out, overrides=overrides,
             strict=strict or loaded.verify.strict, thorough=thorough, baseline=before,
             update=update_baseline, python=against, ref=against_ref, allowed=allowed,

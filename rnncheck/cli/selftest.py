@@ -236,8 +236,8 @@ def _write(outcome: SelftestState, target: str) -> None:
 
 def _as_json(outcome: SelftestState) -> dict[str, Any]:
     from rnncheck import __version__
-    from rnncheck.results.encode import to_json
-    from rnncheck.results.plain import plain
+    from rnncheck.results.encode import run_to_json
+    from rnncheck.results.plain import plain_value
 
     spec = outcome.spec
     return {
@@ -249,6 +249,6 @@ def _as_json(outcome: SelftestState) -> dict[str, Any]:
         "seconds": outcome.seconds,
         "exit_code": int(outcome.exit_code),
         "interrupted": outcome.interrupted,
-        "healthy": None if outcome.healthy is None else to_json(outcome.healthy),
-        "faults": [plain(attempt) for attempt in outcome.attempts],
+        "healthy": None if outcome.healthy is None else run_to_json(outcome.healthy),
+        "faults": [plain_value(attempt) for attempt in outcome.attempts],
     }

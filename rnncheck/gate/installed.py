@@ -15,10 +15,10 @@ from urllib.request import url2pathname
 
 from rnncheck.bench.sides import ASKING, Side, inherited
 from rnncheck.errors import UserError
-from rnncheck.gate.code import Other, copies, importable_from, same, sources
+from rnncheck.gate.code import Other, copies, importable_from, same, source_folders
 from rnncheck.gate.venv import project_of
 
-ASK = """
+_ASK_DISTRIBUTION = """
 import json, sys
 from importlib.metadata import PackageNotFoundError, distribution
 try:
@@ -52,10 +52,10 @@ def side_of_python(python: str, spec: Path, overrides: tuple[str, ...]) -> Other
     plain = Other(Side(python, python, str(spec), overrides, None, inherited()))
     project = project_of(spec, Path(spec.anchor))
     name = _name(project / "pyproject.toml")
-    there = None if name is None else ask(python, name)
+    there = None if name is None else distribution_of(python, name)
     if name is None or there is None:
         return plain
-    here = ask(sys.executable, name)
+    here = distribution_of(sys.executable, name)
     if there.checkout is not None:
         known = [project, here.checkout if here else None]
         return (
@@ -78,11 +78,11 @@ def _name(pyproject: Path) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def ask(python: str, name: str) -> Installed | None:
+def distribution_of(python: str, name: str) -> Installed | None:
     """The distribution ``name`` of an interpreter; None where it has none or cannot say."""
     try:
         done = subprocess.run(
-            [python, "-P", "-c", ASK, name], capture_output=True, text=True, timeout=ASKING, check=True,
+            [python, "-P", "-c", _ASK_DISTRIBUTION, name], capture_output=True, text=True, timeout=ASKING, check=True,
             env={**os.environ, "PYTHONPATH": ""},
         )  # fmt: skip
         # the last line: what is imported at the start may print
@@ -137,7 +137,9 @@ def _changed(files: Mapping[str, Path], project: Path) -> dict[str, Path]:
 
 def _mine(one: str, project: Path) -> Path | None:
     """The source of an installed file."""
-    found = (folder / one for folder in (project / "src", project, *sources(project, sys.path)))
+    found = (
+        folder / one for folder in (project / "src", project, *source_folders(project, sys.path))
+    )
     return next((file.resolve() for file in found if file.is_file()), None)
 
 

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from rnncheck.report import text
 from rnncheck.report.layout import hanging, paragraph
-from rnncheck.results.compare import Change, RowChange, differing
+from rnncheck.results.compare import Change, RowChange, environment_differences
 from rnncheck.results.model import Run
-from rnncheck.results.plain import plain
+from rnncheck.results.plain import plain_value
 
 LABEL_AT = 17  # cells before a row's label
 _STYLES = {
@@ -30,7 +30,9 @@ _STYLES = {
 
 def as_json(changes: Sequence[RowChange]) -> str:
     """A list of objects."""
-    return json.dumps([plain(change) for change in changes], indent=2, ensure_ascii=False) + "\n"
+    return (
+        json.dumps([plain_value(change) for change in changes], indent=2, ensure_ascii=False) + "\n"
+    )
 
 
 def show_comparison(
@@ -53,7 +55,7 @@ def show_comparison(
 
 
 def _machines(first: Run, second: Run, console: Console) -> list[Text]:
-    others = differing(first.environment, second.environment)
+    others = environment_differences(first.environment, second.environment)
     if not others:
         return []
     said = f"another machine or other libraries: {'; '.join(others)}"

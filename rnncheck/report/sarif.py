@@ -26,7 +26,7 @@ from rnncheck.results.model import (
     Source,
     Verdict,
 )
-from rnncheck.results.plain import plain
+from rnncheck.results.plain import plain_value
 from rnncheck.results.verdict import fails
 
 SCHEMA = (
@@ -59,10 +59,10 @@ def _run(run: Run, root: Path) -> Json:
         "properties": {
             "verdict": str(run.verdict),
             "seed": run.seed,
-            "spec": plain(run.spec),
-            "environment": plain(run.environment),
+            "spec": plain_value(run.spec),
+            "environment": plain_value(run.environment),
             "checks": [_outcome(check) for check in run.checks],
-            "gate": [plain(item) for item in run.gate],
+            "gate": [plain_value(item) for item in run.gate],
         },
     }
 
@@ -140,7 +140,7 @@ def _results(run: Run, codes: list[str], root: Path) -> list[Json]:
                     "locations": [_location(finding.source, run, root)],
                     "partialFingerprints": {"rnncheckFinding/v1": f"{identity}:{seen[identity]}"},
                     **_suppressed(check),
-                    "properties": plain(finding),
+                    "properties": plain_value(finding),
                 }
             )
     return results
@@ -166,7 +166,7 @@ def _gate_results(run: Run, codes: list[str], root: Path) -> list[Json]:
                 "message": {"text": f"{text.word(item)}: {gate.item_sentence(item)}"},
                 "locations": [_location(_asked_at(item), run, root)],
                 "partialFingerprints": {"rnncheckGate/v1": f"{identity}:{seen[identity]}"},
-                "properties": plain(item),
+                "properties": plain_value(item),
             }
         )
     return results

@@ -11,11 +11,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rnncheck.errors import Place, UserError
-from rnncheck.results.plain import fields_of, plain
+from rnncheck.results.plain import fields_of, plain_value
 from rnncheck.results.variant import CellVariant
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+
+MIB = 2**20  # bytes
 
 
 class Status(StrEnum):
@@ -183,7 +186,7 @@ class CellResult:
 
 def cell_to_json(result: CellResult) -> dict[str, Any]:
     """The stored form; ``key``, ``group`` and ``label`` are written for readers without this package."""
-    stored: dict[str, Any] = plain(result)
+    stored: dict[str, Any] = plain_value(result)
     cell = result.cell
     return {"key": cell.key, "label": cell.label, "group": cell.group, **stored}
 

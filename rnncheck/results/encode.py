@@ -16,7 +16,7 @@ from rnncheck.results.plain import fields_of
 NON_FINITE = ("nan", "inf", "-inf")
 
 
-def to_json(run: Run) -> dict[str, Any]:
+def run_to_json(run: Run) -> dict[str, Any]:
     """The run as the JSON object that is stored."""
     return fields_of(run)
 

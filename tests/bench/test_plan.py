@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rnncheck.bench.plan import groups, plan_cells, variants, with_references
+from rnncheck.bench.plan import groups, plan_cells, swept_variants, with_references
 from rnncheck.errors import SpecError
 from rnncheck.results.cells import Phase
 from rnncheck.results.variant import Variant
@@ -74,4 +74,4 @@ def test_overrides_and_shapes_make_groups_of_their_own() -> None:
 
 
 def test_the_default_variants_are_pad_and_scan() -> None:
-    assert [variant.label for variant in variants(spec_with().bench)] == ["pad", "scan"]
+    assert [variant.label for variant in swept_variants(spec_with().bench)] == ["pad", "scan"]

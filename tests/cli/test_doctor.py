@@ -13,12 +13,12 @@ import pytest
 from packaging.requirements import Requirement
 
 from rnncheck.pipeline.doctor import (
-    BACKENDS,
     Package,
     complaints,
     pins,
     required_packages,
 )
+from rnncheck.results.variant import BACKENDS
 
 ROOT = Path(__file__).parent.parent.parent
 

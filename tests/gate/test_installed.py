@@ -15,7 +15,7 @@ from rnncheck.bench.messages import PipelineContents
 from rnncheck.bench.sides import Side
 from rnncheck.errors import UserError
 from rnncheck.gate.code import Other, copies, importable_from
-from rnncheck.gate.installed import ask, side_of_python
+from rnncheck.gate.installed import distribution_of, side_of_python
 from rnncheck.results.gate import Ruling
 from rnncheck.results.model import Environment
 
@@ -143,9 +143,9 @@ def test_a_package_in_a_folder_that_only_the_path_names(
 
 def test_an_interpreter_is_asked_for_what_it_has(environment: Path) -> None:
     python = str(next(environment.parents[2].glob("bin/python")))
-    assert ask(python, "my-agent") is None
+    assert distribution_of(python, "my-agent") is None
     install(environment, code=THERE)
-    found = ask(python, "my_agent")
+    found = distribution_of(python, "my_agent")
     assert found is not None
     assert found.checkout is None
     assert found.files == {
@@ -158,9 +158,9 @@ def test_an_interpreter_that_cannot_say_has_none(tmp_path: Path, answer: str) ->
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\n{answer}\n")
     python.chmod(0o755)
-    assert ask(str(python), "my-agent") is None
+    assert distribution_of(str(python), "my-agent") is None
     python.write_text(f'#!/bin/sh\necho loaded\nexec {sys.executable} "$@"\n')
-    assert ask(str(python), "pytest") is not None
+    assert distribution_of(str(python), "pytest") is not None
 
 
 @pytest.mark.parametrize("text", ["project = 1\n", "[project", "[tool.ruff]\n"])

@@ -19,17 +19,17 @@ from rnncheck.pipeline.backends.asked import expand, factory_modules, is_named
 from rnncheck.pipeline.backends.case import Case, other_sizes, short_case, standard_cases
 from rnncheck.pipeline.backends.facts import (
     Facts,
-    facts_of,
     new_module,
+    rnn_facts_of,
     rnn_parameters,
     standin,
     takes_tiled_path,
 )
-from rnncheck.pipeline.backends.job import Answer, Job, Request
-from rnncheck.pipeline.backends.matrix import Ability, Verdict, this_machine, verdict
-from rnncheck.pipeline.backends.process import Worker
+from rnncheck.pipeline.backends.job import Job, Request, TrialAnswer
+from rnncheck.pipeline.backends.matrix import Ability, BackendVerdict, backend_verdict, this_machine
+from rnncheck.pipeline.backends.process import TrialWorker
 from rnncheck.pipeline.backends.swap import CannotSwap, recurrent_modules
-from rnncheck.pipeline.backends.trial import Refused, run
+from rnncheck.pipeline.backends.trial import Refused, run_trial
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.module_inputs import module_inputs
 from rnncheck.pipeline.subject.subject import Subject
@@ -67,7 +67,7 @@ class Tried:
     variant: Variant
     case: Case
     weights: Mapping[str, Tensor]
-    answer: Answer
+    answer: TrialAnswer
     how: str
     way: str = "call"
     own: bool = True  # the user's own weights
@@ -108,7 +108,7 @@ def _measure(evidence: Evidence) -> BackendTrials:
     plans = [(target, *_choice(evidence, target)) for target in found]
     with ExitStack() as stack:
         waiting = [
-            (pending, stack.enter_context(Worker(pending.request(evidence))))
+            (pending, stack.enter_context(TrialWorker(pending.request(evidence))))
             for pending in _pending(plans, made)
             if pending.jobs
         ]
@@ -136,7 +136,7 @@ def _targets(evidence: Evidence) -> list[_Target]:
     for stage, network in parts.items():
         modules = {} if network is None else recurrent_modules(network)
         for path, module in modules.items():
-            target = _Target(stage, path, module, facts_of(module))
+            target = _Target(stage, path, module, rnn_facts_of(module))
             if not any(_same(target, other) for other in found):
                 found.append(replace(target, recorded=_recorded(evidence, stage, path)))
     if not found:
@@ -177,7 +177,7 @@ def _seen(evidence: Evidence, subject: Subject, path: str) -> TensorDictBase | N
 
 def _as_case(seen: TensorDictBase, subject: Subject, path: str) -> Case:
     rows = seen.reshape(-1, seen.shape[-1])[:RECORDED_ROWS, :RECORDED]
-    facts = facts_of(subject.module.get_submodule(path))
+    facts = rnn_facts_of(subject.module.get_submodule(path))
     stored = [rows.get(key) for key in sorted(tensor_keys(rows)) if key[0].startswith("stored")]
     zeros = [torch.zeros(*rows.shape, *shape) for shape in facts.state_shapes]
     return Case(
@@ -197,7 +197,7 @@ def _device(target: _Target, variant: Variant) -> str:
 
 def _in_process(target: _Target, variant: Variant, named: bool, made: BackendTrials) -> None:
     device = _device(target, variant)
-    answer = verdict(target.facts, variant, device)
+    answer = backend_verdict(target.facts, variant, device)
     if not answer.runs:
         made.omitted[variant.label] = answer.reason
         return
@@ -209,7 +209,7 @@ def _in_process(target: _Target, variant: Variant, named: bool, made: BackendTri
         tried = Tried(target, target.facts, variant, case, weights, Refused(), how, way)
         made.tried.append(replace(tried, answer=_run(target.module, variant, case, way, device)))
     for facts in other_sizes(target.facts) if named else ():
-        if verdict(facts, variant, device).ability is not Ability.RUNS:
+        if backend_verdict(facts, variant, device).ability is not Ability.RUNS:
             continue  # what TorchRL hands to the pad backend for this module alone
         module = new_module(facts, Variant(dtype=variant.dtype))
         case, own = standard_cases(facts)[0], rnn_parameters(module)
@@ -227,20 +227,20 @@ def _cases(
     cheap = variant.backend == "pad"  # scan traces anew at every call
     ways = _WAYS if cheap else ()
     yield from ((cases[-1], way) for way in ways)
-    if named and verdict(target.facts, variant, device, vmap="data").runs:
+    if named and backend_verdict(target.facts, variant, device, vmap="data").runs:
         yield cases[1], "vmap"
 
 
-def _run(module: nn.Module, variant: Variant, case: Case, way: str, device: str) -> Answer:
+def _run(module: nn.Module, variant: Variant, case: Case, way: str, device: str) -> TrialAnswer:
     try:
-        return run(module, variant, case, way, device=device)
+        return run_trial(module, variant, case, way, device=device)
     except CannotSwap as error:
         return Refused(str(error))
     except Refused as error:
         return error
 
 
-def _needs_worker(variant: Variant, answer: Verdict) -> bool:
+def _needs_worker(variant: Variant, answer: BackendVerdict) -> bool:
     return answer.ability is Ability.INTERPRETED or variant.compile != "eager"
 
 
@@ -287,7 +287,7 @@ class Pending:
             Tried(target, facts, variant, case, weights, Refused(), how, own=own, rebuilt=True)
         )
 
-    def collect(self, answers: list[Answer], made: BackendTrials) -> None:
+    def collect(self, answers: list[TrialAnswer], made: BackendTrials) -> None:
         """Put the answers where they belong."""
         for one, answer in zip(self.tried, answers, strict=True):
             made.tried.append(replace(one, answer=answer))
@@ -300,7 +300,7 @@ def _pending(
     interpreted, compiled = Pending(interpret=True), Pending(interpret=False)
     for target, variants, named in plans:
         for variant in variants:
-            answer = verdict(target.facts, variant, _device(target, variant))
+            answer = backend_verdict(target.facts, variant, _device(target, variant))
             if answer.runs and _needs_worker(variant, answer):
                 is_compiled = variant.compile != "eager"
                 (compiled if is_compiled else interpreted).add(target, variant, named)

@@ -31,7 +31,7 @@ from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import replayed_heads
 from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
-from rnncheck.numerics import cells
+from rnncheck.numerics import recurrence
 from rnncheck.pipeline.keys import Key, declared, dotted
 from rnncheck.pipeline.subject.heads import Piece
 from rnncheck.pipeline.subject.modes import measuring
@@ -106,7 +106,7 @@ def _with_equations(carrier: Carrier, values: Tensor) -> _Judged:
     rnn = rnn_of(carrier.module)
     assert rnn is not None
     zeros = [torch.zeros(shape) for shape in state_shapes(carrier.module, rnn)]
-    outputs, _ = cells.unroll(cells.weights(rnn), values[0], tuple(zeros))
+    outputs, _ = recurrence.unroll_equations(recurrence.weights(rnn), values[0], tuple(zeros))
     td = TensorDict({declared(carrier.module, "in_keys")[0]: values}, batch_size=[1, steps])
     td.set("is_init", (torch.arange(steps) == 0).reshape(1, steps, 1))
     for key, zero in zip(keys, zeros, strict=True):

@@ -38,7 +38,7 @@ from rnncheck.checks.precision.levels import Level, levels
 from rnncheck.checks.precision.streams import EARLY, Pass, Stream, streams, watch
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.numerics.rounding import BITS, FLOAT32_BITS, TF32_BITS
-from rnncheck.pipeline.backends.precision import Ask, ask, parameter_dtypes
+from rnncheck.pipeline.backends.precision import AskedPrecision, asked_precision, parameter_dtypes
 from rnncheck.pipeline.instruments.casts import Casts
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Severity, Stage
@@ -50,7 +50,7 @@ class _Judged:
 
     stream: Stream
     one: Pass
-    ask: Ask
+    ask: AskedPrecision
     level: Level | None
     wrong: str = ""  # "coarse", "exact" or nothing
     casts: Casts | None = None  # what takes the bits away, where they are missing
@@ -83,7 +83,7 @@ def run(evidence: Evidence) -> Judgement:
 def _judge(evidence: Evidence, stream: Stream, one: Pass) -> _Judged:
     """Measure one mode of one module against what was asked of it."""
     written = [value.dtype for value in stream.steps.wrote[0].values()]
-    asked = ask(stream.carrier.module, written, stream.device, recurrent=one.recurrent)
+    asked = asked_precision(stream.carrier.module, written, stream.device, recurrent=one.recurrent)
     if asked.cannot:
         return _Judged(stream, one, asked, None)
     found = [(level, _wrong(asked, level)) for level in levels(stream, one) if level.explained]
@@ -96,12 +96,12 @@ def _judge(evidence: Evidence, stream: Stream, one: Pass) -> _Judged:
     casts = watch(evidence, stream, recurrent=one.recurrent)
     if casts.autocast is not None and not asked.explicit:  # it is how torch is asked for less
         name = str(casts.autocast).removeprefix("torch.")
-        excused = Ask(name, "an autocast region", False, BITS[casts.autocast])
+        excused = AskedPrecision(name, "an autocast region", False, BITS[casts.autocast])
         return _Judged(stream, one, excused, level)
     return _Judged(stream, one, asked, level, verdict, casts)
 
 
-def _wrong(asked: Ask, level: Level) -> str | None:
+def _wrong(asked: AskedPrecision, level: Level) -> str | None:
     """``coarse`` for fewer bits than asked, ``exact`` for more than a deliberate reduction, None: cannot be told."""
     if asked.explicit and asked.bits < FLOAT32_BITS:
         target = level.tf32 if asked.bits == TF32_BITS else level.bfloat16

@@ -37,8 +37,8 @@ from torch import Tensor
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.streams import STREAM_STEPS, Stream, Written, errors, rerun, streams
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
-from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, Precision
-from rnncheck.pipeline.backends.precision import TENSOR_CORES, ask
+from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, ProductPrecision
+from rnncheck.pipeline.backends.precision import TENSOR_CORES, asked_precision
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.results.model import Severity, Stage
 
@@ -48,7 +48,7 @@ _HORIZON = (
     4 * STREAM_STEPS
 )  # to which exponential growth is continued, or to the longest recorded trajectory
 _SHOWN = (1, 4, 8, 16, 32, 64)  # steps at which a curve is shown
-EMULATED: tuple[Precision, ...] = (IEEE, TF32X3, TF32)
+EMULATED: tuple[ProductPrecision, ...] = (IEEE, TF32X3, TF32)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def curves(stream: Stream) -> Iterator[Curve]:
     if stream.whole is not None:
         again = rerun(stream, stream.whole.read, chained=True)
         yield from _curve(stream, "in recurrent mode", stream.whole.wrote, again, judged=True)
-    asked = ask(stream.carrier.module, (), stream.device, recurrent=True).name
+    asked = asked_precision(stream.carrier.module, (), stream.device, recurrent=True).name
     wanted = (*EMULATED, BFLOAT16) if asked == BFLOAT16.name else EMULATED
     for precision in wanted:
         rounded = rerun(stream, stream.steps.read, precision=precision, chained=True)

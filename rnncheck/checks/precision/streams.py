@@ -22,7 +22,7 @@ from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, steps_only
 from rnncheck.checks.rule import Skip
 from rnncheck.numerics.emulate import Computing
-from rnncheck.numerics.rounding import Precision
+from rnncheck.numerics.rounding import ProductPrecision
 from rnncheck.pipeline.instruments.casts import Casts
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
@@ -231,7 +231,7 @@ def rerun(
     stream: Stream,
     reads: Sequence[TensorDictBase],
     dtype: torch.dtype = torch.float64,
-    precision: Precision | None = None,
+    precision: ProductPrecision | None = None,
     *,
     chained: bool = False,
 ) -> list[Written]:
