@@ -28,7 +28,8 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, unroll
+from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Finding, Severity, Stage
 
 CAUSE = "an operation mixes the rows: batch statistics, a reshaped state, recurrence over the batch dimension"
@@ -81,7 +82,9 @@ def experiment_of(evidence: Evidence, subject: Subject, made: Constructed, mode:
         evidence,
         subject,
         made,
-        lambda inputs, dtype: unroll(subject, inputs, made.starts, dtype=dtype),
+        lambda inputs, dtype: unroll_subject(
+            subject, inputs, made.starts, settings=RunSettings(dtype=dtype)
+        ),
     )
 
 

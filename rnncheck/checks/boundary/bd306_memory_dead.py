@@ -32,7 +32,8 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, unroll
+from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Finding, Severity, Stage
 
 
@@ -67,7 +68,9 @@ def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) 
             evidence,
             subject,
             made,
-            lambda inputs, dtype: unroll(subject, inputs, made.starts, dtype=dtype),
+            lambda inputs, dtype: unroll_subject(
+                subject, inputs, made.starts, settings=RunSettings(dtype=dtype)
+            ),
         )
     for scale in (1.0, 10.0):
         after = experiment.perturb(~later, scale)

@@ -14,7 +14,8 @@ from torchrl.envs import EnvBase
 
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.modes import SEED, measuring
-from rnncheck.pipeline.subject.subject import Subject, call, next_key
+from rnncheck.pipeline.subject.passes import call
+from rnncheck.pipeline.subject.subject import Subject, next_key
 
 PATTERN = (7, 3, 10, 1, 6, 5)  # steps per head: short, long, and a single step
 MAX_ROWS = 4  # envs of a batch that are looked at
