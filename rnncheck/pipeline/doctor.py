@@ -30,7 +30,7 @@ from rnncheck.pipeline.backends.overview import (
 from rnncheck.pipeline.backends.precision import ignored_variable
 from rnncheck.pipeline.compat import lacks_argument, without_implied
 
-BACKENDS = ("pad", "scan", "triton", "auto")
+TRIED_BACKENDS = ("pad", "scan", "triton", "auto")
 SHORT_END = 2  # the last step of the shortest segment that the backends are tried on
 LOST_END = "; the end state of a trajectory shorter than the longest is 0, see rnncheck rule EQ202"
 OPTIONAL = {
@@ -67,7 +67,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Device:
+class SeenDevice:
     """A device that torch sees."""
 
     name: str
@@ -94,7 +94,7 @@ class Diagnosis:
     optional: tuple[Package, ...]
     torch_build: str
     threads: int
-    devices: tuple[Device, ...]
+    devices: tuple[SeenDevice, ...]
     environments: tuple[Capability, ...]
     collector: Capability
     backends: tuple[Capability, ...]
@@ -121,7 +121,9 @@ def diagnose() -> Diagnosis:
         devices=devices,
         environments=(_try("CartPole-v1", _step_env), _try("pixels", _render)),
         collector=_collector(),
-        backends=tuple(_backend(name, device.name) for device in devices for name in BACKENDS),
+        backends=tuple(
+            _backend(name, device.name) for device in devices for name in TRIED_BACKENDS
+        ),
         combinations=tuple(one for kind in kinds for one in combinations(kind)),
         precision=precision(),
         warnings=(*complaints(packages), *filter(None, [ignored_variable()])),
@@ -190,10 +192,10 @@ def _torch_build() -> str:
     return cuda + (f", cuDNN {cudnn}" if cudnn else "")
 
 
-def _devices() -> tuple[Device, ...]:
-    cpu = Device("cpu", f"{platform.machine()}, {os.cpu_count()} cores")
+def _devices() -> tuple[SeenDevice, ...]:
+    cpu = SeenDevice("cpu", f"{platform.machine()}, {os.cpu_count()} cores")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    cards = [Device(f"cuda:{index}", _card(index)) for index in range(count)]
+    cards = [SeenDevice(f"cuda:{index}", _card(index)) for index in range(count)]
     return (cpu, *cards)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rnncheck.errors import Place, SpecError, did_you_mean
-from rnncheck.spec.problems import Path, dotted, listing, shown
+from rnncheck.spec.problems import Path, dotted_path, listing, shown
 from rnncheck.spec.read import Document, parse
 from rnncheck.spec.shape import (
     COMPONENT_PARTS,
@@ -50,12 +50,12 @@ def _part(holder: Any, key: str, at: Path, place: Place) -> str | int:
     if isinstance(holder, dict):
         return key
     if not isinstance(holder, list):
-        what = dotted(at) or "the spec"
+        what = dotted_path(at) or "the spec"
         raise SpecError(f"{what} is {shown(holder)}, which has no key {key!r}", place=place)
     if key.isascii() and key.isdigit() and int(key) < len(holder):
         return int(key)
     accepted = f"an index from 0 to {len(holder) - 1}" if holder else "nothing: the list is empty"
-    raise SpecError(f"{dotted(at)} has no entry {key!r}", place=place, accepted=accepted)
+    raise SpecError(f"{dotted_path(at)} has no entry {key!r}", place=place, accepted=accepted)
 
 
 def _enter(holder: Any, key: str, at: Path, place: Place) -> tuple[Any, Path]:
@@ -84,5 +84,5 @@ def _can_be_made(at: Path) -> bool:
 
 def _unknown(holder: dict[str, Any], key: str, at: Path, place: Place) -> SpecError:
     known = list(TOP_KEYS) if not at else list(holder)
-    message = f"there is no {dotted((*at, key))!r} in the spec"
+    message = f"there is no {dotted_path((*at, key))!r} in the spec"
     return SpecError(message, place=place, accepted=listing(known), hint=did_you_mean(key, known))

@@ -55,7 +55,7 @@ def _position(error: SpecError) -> tuple[bool, int, int]:
     return (place.line == 0, place.line, place.column)  # what --set brought comes last
 
 
-def dotted(at: Path) -> str:
+def dotted_path(at: Path) -> str:
     """A path as ``--set`` takes it: ``policy.modules.1.hidden_size``."""
     return ".".join(str(part) for part in at)
 
@@ -91,11 +91,13 @@ def translate(
     for detail in details:
         at = tuple(detail["loc"])
         if detail["type"] == "extra_forbidden":
-            problems.add(at, f"unknown key {dotted(at)!r}", **_offer(at, known_keys(at[:-1])))
+            problems.add(at, f"unknown key {dotted_path(at)!r}", **_offer(at, known_keys(at[:-1])))
         elif detail["type"] == "missing":
             if not _is_misspelt(at, unknown, known_keys):
                 problems.add(
-                    at[:-1], f"the key {dotted(at)!r} is missing", hint=MISSING_HINTS.get(at, "")
+                    at[:-1],
+                    f"the key {dotted_path(at)!r} is missing",
+                    hint=MISSING_HINTS.get(at, ""),
                 )
         else:
             _bad_value(at, detail, problems)
@@ -114,7 +116,7 @@ def _is_misspelt(at: Path, unknown: list[Path], known_keys: Callable[[Path], lis
 def _bad_value(at: Path, detail: ErrorDetails, problems: Problems) -> None:
     context: dict[str, Any] = detail.get("ctx", {})
     if detail["type"] == "value_error":  # a sentence of the models' own
-        problems.add(at, f"{dotted(at)}: {context['error']}")
+        problems.add(at, f"{dotted_path(at)}: {context['error']}")
         return
     wanted = _wanted(at, detail["type"], context)
     given, hint = detail["input"], ""
@@ -122,7 +124,7 @@ def _bad_value(at: Path, detail: ErrorDetails, problems: Problems) -> None:
         hint = did_you_mean(given, re.split(", | or ", wanted))
     elif wanted == "a list" and not isinstance(given, dict):
         hint = f"write [{given}]"
-    problems.add(at, f"{dotted(at)} must be {wanted}, not {shown(given)}", hint=hint)
+    problems.add(at, f"{dotted_path(at)} must be {wanted}, not {shown(given)}", hint=hint)
 
 
 _TYPES = {

@@ -16,7 +16,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from rnncheck.errors import Place, SpecError
-from rnncheck.spec.problems import Path, Problems, dotted, shown
+from rnncheck.spec.problems import Path, Problems, dotted_path, shown
 
 MAX_BYTES = 2**20
 MAX_VALUES = 20_000  # after every alias has been unfolded
@@ -255,7 +255,7 @@ class _Unfolding:
             self.reported.add(id(node))
             line = self.place_of(first.start_mark).line
             before = f", first on line {line}" if line else ""
-            message = f"the key {dotted(at)!r} is given twice{before}"
+            message = f"the key {dotted_path(at)!r} is given twice{before}"
             self.problems.found.append(self._error(node, message))
 
     def _key(self, node: Node) -> str:

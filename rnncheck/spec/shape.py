@@ -26,7 +26,7 @@ from rnncheck.spec.names import (
     check_factory,
     check_use,
 )
-from rnncheck.spec.problems import Path, Problems, dotted, listing, shown
+from rnncheck.spec.problems import Path, Problems, dotted_path, listing, shown
 from rnncheck.spec.read import Document
 
 SECTIONS: dict[str, type[Component]] = {
@@ -122,7 +122,7 @@ class _Shaper:
         at = (*at, complaint.key) if complaint.key else at
         self.problems.add(
             at,
-            f"{dotted(at)}: {complaint.message}",
+            f"{dotted_path(at)}: {complaint.message}",
             accepted=complaint.accepted,
             hint=complaint.hint,
         )
@@ -144,7 +144,7 @@ class _Shaper:
         return self._split(raw, at, model)
 
     def _with_default(self, raw: dict[str, Any], at: Path) -> dict[str, Any]:
-        default = DEFAULT_USE.get(dotted(at))
+        default = DEFAULT_USE.get(dotted_path(at))
         named = raw.get("use") is not None or raw.get("factory") is not None
         return raw if default is None or named else {"use": default, **raw}
 
@@ -186,7 +186,7 @@ class _Shaper:
             if close:
                 here = (*at, key)
                 hint = f"did you mean {close[0]!r}?"
-                message = f"unknown key {dotted(here)!r}"
+                message = f"unknown key {dotted_path(here)!r}"
                 self.problems.add(here, message, accepted=listing(("use", *own)), hint=hint)
 
     def _split(self, raw: dict[str, Any], at: Path, model: type[Component]) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class _Shaper:
         empty: dict[str, Any] = {"modules": [], "at": at}
         if not isinstance(raw, dict):
             message = f"expected modules or a factory, not {shown(raw)}"
-            hint = f"write {dotted(at)}: [{raw}]" if isinstance(raw, str) else ""
+            hint = f"write {dotted_path(at)}: [{raw}]" if isinstance(raw, str) else ""
             self.complain(at, Complaint(message, NETWORK_FORMS, hint))
             return empty
         raw = {key: value for key, value in raw.items() if value is not None}
@@ -254,6 +254,6 @@ class _Shaper:
         here = (*at, key)
         hint = did_you_mean(key, NETWORK_KEYS)
         if not hint and key == "use":
-            hint = f"a {dotted(at)} is a list: write {dotted(at)}: [{USE_FORM}]"
-        message = f"unknown key {dotted(here)!r}"
+            hint = f"a {dotted_path(at)} is a list: write {dotted_path(at)}: [{USE_FORM}]"
+        message = f"unknown key {dotted_path(here)!r}"
         self.problems.add(here, message, accepted=listing(NETWORK_KEYS), hint=hint)

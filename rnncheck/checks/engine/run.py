@@ -11,7 +11,7 @@ from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
 from rnncheck.errors import Place, StageError
 from rnncheck.pipeline.guard.timeout import time_limit
-from rnncheck.pipeline.guard.user_frames import describe
+from rnncheck.pipeline.guard.user_frames import describe_trouble
 from rnncheck.results.events import CheckFinished, CheckStarted, Event
 from rnncheck.results.model import CheckResult, Finding, Outcome, Stage
 
@@ -68,7 +68,7 @@ def skip_rules(rules: Iterable[Rule], reason: str) -> Iterator[Event]:
 
 def _raised(error: Exception) -> str:
     """Whose exception it is: the user's pipeline raised where their frames are on the stack."""
-    trouble = describe(error)
+    trouble = describe_trouble(error)
     if trouble.place is None:
         return f"the check itself crashed: {first_line(error)}"
     return _said(f"the pipeline raised {trouble.message}", trouble.place, trouble.frames)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.evidence.known_errors import UNKNOWN, raised_at, way_out
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.pipeline.guard.user_frames import describe
+from rnncheck.pipeline.guard.user_frames import describe_trouble
 from rnncheck.pipeline.subject.introspect import CannotStep, part_that_raised
 from rnncheck.results.model import Finding, Severity, Stage
 
@@ -70,7 +70,7 @@ def _finding(evidence: Evidence, error: Exception) -> Finding:
         passing_bound=1.0,
         cause=cause,
         fix=fix,
-        source=raised_at(pipeline, Stage.POLICY, describe(error).place),
+        source=raised_at(pipeline, Stage.POLICY, describe_trouble(error).place),
         details={"part": part} if part else {},
     )
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torchrl.envs import EnvBase
 
 from rnncheck.pipeline.keys import Key, tensor_keys
-from rnncheck.pipeline.subject.modes import SEED, measuring
+from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 from rnncheck.pipeline.subject.passes import call
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
@@ -64,7 +64,7 @@ def _play(subject: Subject, env: EnvBase, length: int, number: int) -> TensorDic
     state = dict(subject.fresh)
     rows = max(1, torch.Size(subject.batch_shape).numel())
     keys = done_keys(env)
-    with measuring(recurrent=False, explore=True, seed=SEED + number):
+    with measuring(recurrent=False, explore=True, seed=MEASURING_SEED + number):
         td = env.reset()
         for t in range(length):
             taken.append(subject.inputs_of(td.clone()).reshape(rows)[: max(MAX_ROWS, subject.tile)])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rnncheck.numerics.emulate import Computing
 from rnncheck.pipeline.keys import Key, declared, tensor_items
-from rnncheck.pipeline.subject.modes import SEED, measuring
+from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 from rnncheck.pipeline.subject.stock import scans
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
@@ -69,7 +69,7 @@ class RunSettings:
     dtype: torch.dtype | None = None  # None: the module's own
     grad: bool = False
     explore: bool = False
-    seed: int = SEED
+    seed: int = MEASURING_SEED
 
 
 IN_DOUBLE = RunSettings(dtype=torch.float64)
