@@ -43,7 +43,7 @@ _COLLECTORS = "Collector MultiSyncCollector MultiAsyncCollector"
 _ESTIMATORS = "GAE TD0Estimator TD1Estimator TDLambdaEstimator VTrace"
 _BUFFERS = "ReplayBuffer TensorDictReplayBuffer"
 _PPO = "PPOLoss ClipPPOLoss KLPENPPOLoss"
-ARGUMENTS: Final = (
+_NEW_ARGUMENTS: Final = (
     (
         "0.13",
         "GRUModule LSTMModule",
@@ -115,7 +115,7 @@ def lacks_class(name: str) -> str:
 def lacks_argument(owner: str, argument: str) -> str:
     """A sentence where a newer TorchRL's ``owner`` takes the argument, else nothing."""
     known = (owner, RENAMED.get(owner, owner))
-    for since, owners, arguments in ARGUMENTS:
+    for since, owners, arguments in _NEW_ARGUMENTS:
         if any(name in owners.split() for name in known) and _newer(since, argument, arguments):
             return _sentence(f"argument {argument!r} of {owner}", since)
     return ""

@@ -67,7 +67,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Device:
+class SeenDevice:
     """A device that torch sees."""
 
     name: str
@@ -94,7 +94,7 @@ class Diagnosis:
     optional: tuple[Package, ...]
     torch_build: str
     threads: int
-    devices: tuple[Device, ...]
+    devices: tuple[SeenDevice, ...]
     environments: tuple[Capability, ...]
     collector: Capability
     backends: tuple[Capability, ...]
@@ -190,10 +190,10 @@ def _torch_build() -> str:
     return cuda + (f", cuDNN {cudnn}" if cudnn else "")
 
 
-def _devices() -> tuple[Device, ...]:
-    cpu = Device("cpu", f"{platform.machine()}, {os.cpu_count()} cores")
+def _devices() -> tuple[SeenDevice, ...]:
+    cpu = SeenDevice("cpu", f"{platform.machine()}, {os.cpu_count()} cores")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    cards = [Device(f"cuda:{index}", _card(index)) for index in range(count)]
+    cards = [SeenDevice(f"cuda:{index}", _card(index)) for index in range(count)]
     return (cpu, *cards)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 Key = tuple[str, ...]
 
 # Number of a collected step from 1 on: batch-major, then row, then time; 0 and -1 are padding.
-STEP: Key = ("rnncheck", "step")
+STEP_KEY: Key = ("rnncheck", "step")
 
 
 def as_key(key: Any) -> Key:

@@ -24,7 +24,7 @@ class Pipeline:
     ``pristine_policy`` and ``pristine_critic`` are copies taken before anything ran. ``batches`` are the collected
     tensordicts, as the collector gave them. ``failures`` holds the stages that raised while they ran. ``samples`` are
     training batches: sampled from the replay buffer, made by the user's ``batch`` factory, or the estimated batches
-    themselves; each of their steps holds its ``STEP`` number where the user's code kept it.
+    themselves; each of their steps holds its ``STEP_KEY`` number where the user's code kept it.
     """
 
     spec: Spec

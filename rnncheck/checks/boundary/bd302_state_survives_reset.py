@@ -30,7 +30,8 @@ from rnncheck.checks.evidence.observations import change_observed
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, unroll
+from rnncheck.pipeline.subject.passes import RunSettings, StartStates, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
 _CAUSE = (
@@ -55,12 +56,14 @@ def run(evidence: Evidence) -> Judgement:
 
 def _judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
     """The finding of one subject, if its state survives."""
-    surviving = carried_without_env(evidence, subject)
+    states = StartStates(kept=carried_without_env(evidence, subject))
     experiment = Experiment(
         evidence,
         subject,
         made,
-        lambda inputs, dtype: unroll(subject, inputs, made.starts, keep=surviving, dtype=dtype),
+        lambda inputs, dtype: unroll_subject(
+            subject, inputs, made.starts, states, settings=RunSettings(dtype=dtype)
+        ),
     )
     alive = False
     for mask, others in alternating(made):

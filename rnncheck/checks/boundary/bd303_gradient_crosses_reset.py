@@ -36,7 +36,8 @@ from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.numerics.difference import locate
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, cast, run_recurrent
+from rnncheck.pipeline.subject.passes import RunSettings, cast, run_recurrent
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
 _CAUSE = (
@@ -119,7 +120,11 @@ def _input_gradients(
     leaves = {key: batch.get(key).clone().requires_grad_() for key in keys}
     batch.update(leaves)
     try:
-        out = run_recurrent(subject, as_collected(evidence, subject, batch), grad=True, dtype=dtype)
+        out = run_recurrent(
+            subject,
+            as_collected(evidence, subject, batch),
+            settings=RunSettings(grad=True, dtype=dtype),
+        )
     except Exception as error:
         raise Skip(f"recurrent mode raises on the {subject.stage} ({first_line(error)})") from error
     rows = as_rows(out, batch.shape)

@@ -29,7 +29,8 @@ from rnncheck.checks.evidence.experiment import Experiment, recurrent_experiment
 from rnncheck.checks.evidence.observations import change_observed
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, unroll
+from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
 _CAUSE = "an operation mixes the rows: batch statistics, a reshaped state, recurrence over the batch dimension"
@@ -88,7 +89,9 @@ def experiment_of(evidence: Evidence, subject: Subject, made: Constructed, mode:
         evidence,
         subject,
         made,
-        lambda inputs, dtype: unroll(subject, inputs, made.starts, dtype=dtype),
+        lambda inputs, dtype: unroll_subject(
+            subject, inputs, made.starts, settings=RunSettings(dtype=dtype)
+        ),
     )
 
 

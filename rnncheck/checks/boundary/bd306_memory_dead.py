@@ -33,7 +33,8 @@ from rnncheck.checks.evidence.experiment import Experiment, recurrent_experiment
 from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, unroll
+from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
 
@@ -68,7 +69,9 @@ def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) 
             evidence,
             subject,
             made,
-            lambda inputs, dtype: unroll(subject, inputs, made.starts, dtype=dtype),
+            lambda inputs, dtype: unroll_subject(
+                subject, inputs, made.starts, settings=RunSettings(dtype=dtype)
+            ),
         )
     for scale in (1.0, 10.0):
         after = experiment.perturb(~later, scale)

@@ -37,7 +37,8 @@ from rnncheck.checks.evidence.trajectory_replay import Unreset, unreset
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
+from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Severity, Stage, Where
 
 _Part = tuple[Key, int | None]  # a carry key, and a layer of it
@@ -104,7 +105,9 @@ def _with_kept(
         else:
             state[key][:, layer] = old[:, layer]
     never = torch.zeros(1, 1, dtype=torch.bool)
-    return unroll(subject, made.inputs[:1, step : step + 1], never, state=state)[0, 0]
+    return unroll_subject(
+        subject, made.inputs[:1, step : step + 1], never, StartStates(first=state)
+    )[0, 0]
 
 
 def _agree(evidence: Evidence, subject: Subject, seen: TensorDictBase, out: TensorDictBase) -> bool:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
 from tensordict import TensorDict, TensorDictBase
 
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
@@ -34,7 +33,8 @@ from rnncheck.checks.evidence.recurrent_pass import as_rows
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
-from rnncheck.pipeline.subject.subject import Subject, run_recurrent
+from rnncheck.pipeline.subject.passes import IN_DOUBLE, run_recurrent
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage, Where
 
 MOST_BATCHES = 4  # without --thorough, unless they hold fewer than QUICK_STEPS
@@ -83,7 +83,7 @@ def replay(evidence: Evidence, subject: Subject, rows: Rows, keys: list[Key]) ->
         out = as_rows(run_recurrent(subject, batch), rows.data.shape)
         exact = None
         if runs_in_double(evidence, subject, subject.inputs_of(rows.data[:1])):
-            exact = as_rows(run_recurrent(subject, batch, dtype=torch.float64), rows.data.shape)
+            exact = as_rows(run_recurrent(subject, batch, settings=IN_DOUBLE), rows.data.shape)
     except Exception as error:
         raise Skip(f"recurrent mode raises on the collected data ({first_line(error)})") from error
     found = mismatches(rows.data.select(*keys), out, exact, keys, rows.valid)

@@ -28,7 +28,8 @@ from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.recording.recording import Joint, Recording
-from rnncheck.pipeline.subject.subject import next_key, unroll
+from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
+from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Severity, Stage, Where
 
 _NEAR = 1e-4  # a state that the policy would have had, up to float32 rounding
@@ -80,7 +81,9 @@ def foreign(
     fresh = {name: value[env_row : env_row + 1] for name, value in subject.fresh.items()}
     starts = torch.zeros(1, history.shape[1], dtype=torch.bool)
     starts[:, 0] = True
-    true = unroll(subject, subject.inputs_of(history), starts, fresh=fresh).get(next_key(key))
+    true = unroll_subject(
+        subject, subject.inputs_of(history), starts, StartStates(fresh=fresh)
+    ).get(next_key(key))
     size = float(gap(state, true[0, -1]).max())
     return 0.0 if size <= _NEAR * max(1.0, float(true.abs().max())) else size
 

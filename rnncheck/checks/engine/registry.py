@@ -10,7 +10,7 @@ from rnncheck.checks.catalogue import Entry, entries
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Place, UserError
 from rnncheck.pipeline.build.factories import importable
-from rnncheck.pipeline.guard.user_frames import describe
+from rnncheck.pipeline.guard.user_frames import describe_trouble
 from rnncheck.spec.model import Spec
 
 
@@ -31,7 +31,7 @@ def _own(entry: Entry) -> Rule:
     try:
         rule = import_module(entry.module).RULE
     except Exception as error:  # the user's module may raise anything
-        trouble = describe(error)
+        trouble = describe_trouble(error)
         place = trouble.place or Place(str(entry.file))
         raise UserError(
             f"the check {entry.code} cannot be imported: {trouble.message}", place=place

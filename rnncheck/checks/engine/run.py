@@ -12,7 +12,7 @@ from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.errors import Place, StageError
 from rnncheck.pipeline.guard.timeout import time_limit
-from rnncheck.pipeline.guard.user_frames import describe, display_path
+from rnncheck.pipeline.guard.user_frames import describe_trouble, display_path
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.results.events import CheckFinished, CheckStarted, Event
 from rnncheck.results.model import CheckResult, Finding, Outcome, Source, Stage
@@ -71,7 +71,7 @@ def skip_rules(rules: Iterable[Rule], reason: str) -> Iterator[Event]:
 
 def _raised(rule: Rule, error: Exception) -> str:
     """Whose exception it is: the user's pipeline raised where their frames are on the stack, but for their check."""
-    trouble = describe(error)
+    trouble = describe_trouble(error)
     if trouble.place is None:
         return f"the check itself crashed: {first_line(error)}"
     if trouble.place.path == display_path(inspect.getfile(rule.run)):

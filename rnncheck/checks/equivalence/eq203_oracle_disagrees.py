@@ -35,8 +35,9 @@ from rnncheck.numerics import recurrence
 from rnncheck.pipeline.keys import Key, declared, dotted
 from rnncheck.pipeline.subject.heads import Piece
 from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.pipeline.subject.passes import StartStates, call, unroll_subject
 from rnncheck.pipeline.subject.stock import rnn_of, state_shapes
-from rnncheck.pipeline.subject.subject import Carrier, Subject, call, unroll
+from rnncheck.pipeline.subject.subject import Carrier, Subject
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -88,7 +89,7 @@ def _judged(subject: Subject, carrier: Carrier, piece: Piece) -> _Judged:
     starts[:, 0] = True
     state = {name: value[:, 0] for name, value in piece.stored.items()}
     try:
-        unroll(subject, piece.inputs, starts, state=state, fresh=state, module=network)
+        unroll_subject(subject, piece.inputs, starts, StartStates(fresh=state), module=network)
     finally:
         handle.remove()
     return _with_equations(carrier, torch.stack(seen).unsqueeze(0))

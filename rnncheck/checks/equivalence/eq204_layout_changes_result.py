@@ -35,8 +35,9 @@ from rnncheck.checks.evidence.recurrent_pass import as_rows, needs_recurrence, r
 from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
+from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.stock import is_stock
-from rnncheck.pipeline.subject.subject import Subject, run_recurrent
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
 

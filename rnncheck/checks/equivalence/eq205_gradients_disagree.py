@@ -40,7 +40,8 @@ from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.heads import Constructed, lay_out
-from rnncheck.pipeline.subject.subject import Subject, run_recurrent, unroll
+from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
 FLOAT_LIMIT = 2e-3  # relative to the tensor's largest gradient, where only float32 can be run
@@ -142,16 +143,20 @@ def _objective(
     if recurrent:
         batch = as_collected(evidence, subject, made.batch(subject, inputs))
         try:
-            out = run_recurrent(subject, batch, module=network, dtype=dtype, grad=True)
+            out = run_recurrent(
+                subject, batch, module=network, settings=RunSettings(dtype=dtype, grad=True)
+            )
         except Exception as error:
             raise Skip(
                 f"recurrent mode raises on the {subject.stage} ({first_line(error)})"
             ) from error
         rows: TensorDictBase = as_rows(out, made.starts.shape)
     else:
-        rows = unroll(subject, inputs, made.starts, module=network, dtype=dtype, grad=True,
-                      state={k: v[:, 0] for k, v in made.stored.items()},
-                      fresh={k: v[:, 0] for k, v in made.stored.items()})  # fmt: skip
+        states = StartStates(fresh={k: v[:, 0] for k, v in made.stored.items()})
+        settings = RunSettings(dtype=dtype, grad=True)
+        rows = unroll_subject(
+            subject, inputs, made.starts, states, module=network, settings=settings
+        )
     keys = comparable_outputs(evidence, subject, rows)
     return mixed(rows, keys, torch.ones_like(made.starts))
 
@@ -258,11 +263,14 @@ def _step_gradients(
     )
     if recurrent:
         batch = as_collected(evidence, subject, made.batch(subject, inputs))
-        out = run_recurrent(subject, batch, module=network, grad=True)
+        out = run_recurrent(subject, batch, module=network, settings=RunSettings(grad=True))
         total = select(as_rows(out, made.starts.shape))
     else:
-        fresh = {k: v[:, 0] for k, v in made.stored.items()}
-        total = select(unroll(subject, inputs, made.starts, fresh=fresh, module=network, grad=True))
+        states = StartStates(fresh={k: v[:, 0] for k, v in made.stored.items()})
+        settings = RunSettings(grad=True)
+        total = select(
+            unroll_subject(subject, inputs, made.starts, states, module=network, settings=settings)
+        )
     leaves = [inputs.get(key) for key in _float_keys(subject, inputs)]
     if total is None or not leaves:
         return []

@@ -36,7 +36,8 @@ from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
+from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Severity, Stage
 
 RANDOM_STATE = (
@@ -96,11 +97,11 @@ def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Ob
         return None
     names = dropout_modules(subject.module)
     with DropoutCalls() as calls:
-        one = unroll(subject, made.inputs, made.starts)
+        one = unroll_subject(subject, made.inputs, made.starts)
     dropout = bool(names or calls.active)
     carry = {next_key(key) for key in subject.carry}
     blamed = noisy if dropout else noisy & carry
-    two = unroll(subject, made.inputs, made.starts, seed=1)
+    two = unroll_subject(subject, made.inputs, made.starts, settings=RunSettings(seed=1))
     found = changes(one, two, sorted(blamed), torch.ones_like(made.starts))
     if not found:
         return None

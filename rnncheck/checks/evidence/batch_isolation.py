@@ -14,7 +14,7 @@ from rnncheck.checks.evidence.loss_calls import changed_batch
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Skip
 from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
-from rnncheck.pipeline.instruments.memoryless import Forgetful
+from rnncheck.pipeline.instruments.memoryless import Memoryless
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
 
@@ -68,7 +68,7 @@ def without_memory(elements: Elements) -> Elements:
 
     def twin(td: TensorDictBase) -> dict[str, Tensor]:
         try:
-            with Forgetful():
+            with Memoryless():
                 return elements(td)
         except Skip:  # a module that takes no rows of one step: the batch's marks alone have to do
             return elements(td)

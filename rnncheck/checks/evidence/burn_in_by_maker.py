@@ -19,7 +19,8 @@ from rnncheck.checks.evidence.training_batches import Sample, make_sample, stale
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.recording.batch_makers import Maker, Runs
-from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
+from rnncheck.pipeline.subject.passes import unroll_subject
+from rnncheck.pipeline.subject.subject import Subject, next_key
 
 APPROXIMATED = "the slices open with states that a burn-in approximates (RP508 judges it)"
 TRIED = 4  # openings on which the policy is asked what its state depends on
@@ -194,7 +195,7 @@ def _ended(
     rows = td.reshape(given.rows.shape)[one.row : one.row + 1, one.begin : one.start]
     starts = torch.zeros(rows.shape, dtype=torch.bool)
     starts[:, 0] = True
-    return unroll(subject, subject.inputs_of(rows), starts)[:, -1]
+    return unroll_subject(subject, subject.inputs_of(rows), starts)[:, -1]
 
 
 def _differ(one: TensorDictBase, other: TensorDictBase, key: Key) -> bool:

@@ -9,7 +9,8 @@ from torch import Tensor
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed, Piece, lay_out
-from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
+from rnncheck.pipeline.subject.passes import IN_DOUBLE, StartStates, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Stage
 
 
@@ -52,7 +53,8 @@ def _runs_in_double(subject: Subject, inputs: TensorDictBase) -> bool:
     some = inputs[:1, :3]  # several steps: the state that comes back must fit as well
     starts = torch.arange(some.shape[1]).unsqueeze(0) == 0
     try:
-        out = unroll(subject, some, starts, dtype=torch.float64, fresh=_row(subject, 0))
+        states = StartStates(fresh=_row(subject, 0))
+        out = unroll_subject(subject, some, starts, states, settings=IN_DOUBLE)
     except Exception:  # a module may create float32 tensors of its own
         return False
     kinds = {out.get(key).dtype for key in tensor_keys(out)}
@@ -67,8 +69,9 @@ def _replay_alone(subject: Subject, head: TensorDictBase, row: int, double: bool
     starts = torch.zeros(1, head.shape[1], dtype=torch.bool)
     starts[:, 0] = True
     fresh = _row(subject, row)
-    truth = unroll(subject, head, starts, fresh=fresh)
-    oracle = unroll(subject, head, starts, fresh=fresh, dtype=torch.float64) if double else None
+    states = StartStates(fresh=fresh)
+    truth = unroll_subject(subject, head, starts, states)
+    oracle = unroll_subject(subject, head, starts, states, settings=IN_DOUBLE) if double else None
     stored = {
         key: torch.cat([fresh[key].unsqueeze(1), truth.get(next_key(key))[:, :-1]], 1)
         for key in fresh

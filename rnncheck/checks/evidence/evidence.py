@@ -17,7 +17,8 @@ from rnncheck.pipeline.recording.recording import Recording
 from rnncheck.pipeline.subject.env_facts import Env, EnvFacts, close_env, look_at
 from rnncheck.pipeline.subject.heads import Heads, take_heads
 from rnncheck.pipeline.subject.introspect import CannotStep, carry_keys, make_subject
-from rnncheck.pipeline.subject.subject import Subject, unroll
+from rnncheck.pipeline.subject.passes import unroll_subject
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Stage
 
 QUICK_STEPS = 512  # recorded steps that are replayed one by one without --thorough
@@ -112,7 +113,7 @@ class Evidence(Memo):
         subject, first = self.policy, self.env.first
         rows = self.env.rows
         inputs = subject.inputs_of(first).reshape(rows).unsqueeze(1)
-        out = unroll(subject, inputs, torch.ones(rows, 1, dtype=torch.bool))[:, 0]
+        out = unroll_subject(subject, inputs, torch.ones(rows, 1, dtype=torch.bool))[:, 0]
         return out.exclude("next").reshape(first.batch_size)
 
     @property

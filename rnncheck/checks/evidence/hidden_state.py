@@ -14,7 +14,8 @@ from rnncheck.checks.evidence.recurrent_pass import as_collected
 from rnncheck.checks.rule import Skip
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, run_recurrent, unroll
+from rnncheck.pipeline.subject.passes import run_recurrent, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ def twice(
 ) -> list[OutputChange]:
     """What differs between two runs of the same copy."""
     if mode == "sequential":
-        one, two = (unroll(subject, made.inputs, made.starts, module=module) for _ in range(2))
+        one, two = (
+            unroll_subject(subject, made.inputs, made.starts, module=module) for _ in range(2)
+        )
     else:
         batch = as_collected(evidence, subject, made.batch(subject))
         try:

@@ -7,7 +7,7 @@ import re
 from rnncheck.checks.rule import Observation
 from rnncheck.errors import Place, StageError
 from rnncheck.pipeline.guard.user_frames import passed_through, read_frame
-from rnncheck.pipeline.instruments.module_calls import states_in
+from rnncheck.pipeline.instruments.module_calls import state_keys_in
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.results.model import Source, Stage
@@ -116,7 +116,7 @@ def _held_back(pipeline: Pipeline, stage: Stage, message: str) -> tuple[str, str
         return None
     key = named[1]
     if (key,) not in tensor_keys(pipeline.samples[0]):
-        return _NO_STATE if (key,) in states_in(pipeline.loss) else None
+        return _NO_STATE if (key,) in state_keys_in(pipeline.loss) else None
     return (
         f"the loss hands a network only what another one reads, and that leaves out {key!r}, which is in the batch",
         f"let the other networks read {key!r} too (in_keys), or leave out the network that the loss can do without "

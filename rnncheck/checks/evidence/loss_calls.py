@@ -19,7 +19,7 @@ from rnncheck.numerics.perturb import changeable, perturbed
 from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.instruments.value_targets import Targets, unreduced
 from rnncheck.pipeline.keys import Key, tensor_keys
-from rnncheck.pipeline.subject.modes import SEED, measuring
+from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 from rnncheck.results.model import Stage
 
 UNREAD = ("rnncheck", "collector")  # bookkeeping that no loss reads
@@ -65,7 +65,7 @@ def run_loss(
     *,
     loss: Loss | None = None,
     per_element: bool = True,
-    seed: int = SEED,
+    seed: int = MEASURING_SEED,
 ) -> LossRun:
     """Call the loss on ``td`` (default: the training batch itself), seeded, in the ambient mode.
 
@@ -92,7 +92,7 @@ def run_loss(
     return run
 
 
-def ambient(seed: int = SEED) -> AbstractContextManager[None]:
+def ambient(seed: int = MEASURING_SEED) -> AbstractContextManager[None]:
     """Seeded, with gradients, exploring as while training, in no recurrent mode of ours."""
     return measuring(recurrent=None, explore=True, grad=True, seed=seed)
 

@@ -26,7 +26,8 @@ from rnncheck.checks.evidence.loss_calls import (
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.pipeline.subject.subject import next_key, run_recurrent
+from rnncheck.pipeline.subject.passes import run_recurrent
+from rnncheck.pipeline.subject.subject import next_key
 
 
 def policy_leaks(evidence: Evidence, sample: Sample) -> bool:

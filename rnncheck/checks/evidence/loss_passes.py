@@ -13,7 +13,13 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
 from rnncheck.checks.evidence.training_batches import Sample, truth
 from rnncheck.numerics.difference import bits_differ, gap
-from rnncheck.pipeline.instruments.module_calls import Inside, OtherStates, Pass, State, states_of
+from rnncheck.pipeline.instruments.module_calls import (
+    CarryState,
+    ModuleCall,
+    ModuleCalls,
+    OtherStates,
+    state_keys,
+)
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
 
@@ -36,9 +42,9 @@ def from_true_states(evidence: Evidence, sample: Sample) -> list[Started]:
     kinds = _kinds(evidence, sample)
     states = {True: _true(evidence, sample), False: _stored(evidence, sample)}
 
-    def others(number: int, module: nn.Module, given: TensorDictBase) -> State | None:
+    def others(number: int, module: nn.Module, given: TensorDictBase) -> CarryState | None:
         blocks = kinds.get(number)
-        return None if blocks is None else _fitting(states, blocks, states_of(module), given)
+        return None if blocks is None else _fitting(states, blocks, state_keys(module), given)
 
     passes = _passes(evidence, sample, sample.td, others)
     mask = {True: _goes_on(evidence, sample), False: sample.known}
@@ -51,7 +57,7 @@ def from_true_states(evidence: Evidence, sample: Sample) -> list[Started]:
     ]
 
 
-def blocks_of(one: Pass, sample: Sample) -> int:
+def blocks_of(one: ModuleCall, sample: Sample) -> int:
     """How many copies of the batch the pass ran on, laid one behind the other or stacked; 0 for another layout."""
     shape, own = one.shape, sample.td.shape
     if shape == own:
@@ -69,8 +75,8 @@ def blocked(value: Tensor, count: int, sample: Sample) -> Tensor:
 
 def _passes(
     evidence: Evidence, sample: Sample, td: TensorDictBase, others: OtherStates | None = None
-) -> list[Pass]:
-    with Inside(others) as inside:
+) -> list[ModuleCall]:
+    with ModuleCalls(others) as inside:
         run_loss(evidence, sample, td, loss=copied(loss_of(evidence)), per_element=False)
     return inside.passes
 
@@ -97,7 +103,7 @@ def _kinds(evidence: Evidence, sample: Sample) -> dict[int, list[bool | None]]:
 
 
 def _kind(
-    x: Tensor, by_next: Tensor, by_root: Tensor, passes: list[Pass], sample: Sample
+    x: Tensor, by_next: Tensor, by_root: Tensor, passes: list[ModuleCall], sample: Sample
 ) -> bool | None:
     """Whether inputs ``[rows, steps, ...]`` are those of the next steps, by which entries of the batch move them."""
     of_next, of_root = (bool(bits_differ(x, other).any()) for other in (by_next, by_root))
@@ -106,7 +112,7 @@ def _kind(
     return True if _shifted(x, passes, sample) else None
 
 
-def _shifted(x: Tensor, passes: list[Pass], sample: Sample) -> bool:
+def _shifted(x: Tensor, passes: list[ModuleCall], sample: Sample) -> bool:
     """The inputs at t are what a pass over the batch read at t+1, inside segments."""
     inside = sample.follows[:, 1:]
     for other in passes:
@@ -121,14 +127,14 @@ def _shifted(x: Tensor, passes: list[Pass], sample: Sample) -> bool:
     return False
 
 
-def _true(evidence: Evidence, sample: Sample) -> State:
+def _true(evidence: Evidence, sample: Sample) -> CarryState:
     """The state before each step's next step, as the sequential run has it."""
     known, ids = truth(evidence), sample.ids.clamp_min(0)
     pairs = ((key, known.outputs.get(next_key(key))) for key in evidence.policy.carry)
     return {key: value[ids] for key, value in pairs if value is not None}
 
 
-def _stored(evidence: Evidence, sample: Sample) -> State:
+def _stored(evidence: Evidence, sample: Sample) -> CarryState:
     """The state before each step as the batch has it: whether that one is right is asked of the batch (RP504)."""
     pairs = ((key, sample.rows.get(key, None)) for key in evidence.policy.carry)
     return {key: value for key, value in pairs if isinstance(value, Tensor)}
@@ -144,11 +150,11 @@ def _goes_on(evidence: Evidence, sample: Sample) -> Tensor:
 
 
 def _fitting(
-    states: dict[bool, State],
+    states: dict[bool, CarryState],
     blocks: list[bool | None],
     mine: tuple[Key, ...],
     given: TensorDictBase,
-) -> State | None:
+) -> CarryState | None:
     """The states that the module reads, block by block; None unless all of them are known and fit."""
     found, count = {}, len(blocks)
     for key in mine:
@@ -169,13 +175,15 @@ def _fitting(
     return found
 
 
-def _joins_steps(one: Pass, sample: Sample) -> bool:
+def _joins_steps(one: ModuleCall, sample: Sample) -> bool:
     """The pass runs over stretches: not every step of it begins anew (that is a loss without memory, LS703)."""
     keys = [key for key in sample.steps.recording.subject.flags if key in tensor_keys(one.given)]
     return not any(bool(one.given.get(key).all()) for key in keys)
 
 
-def _compared(sample: Sample, one: Pass, block: int, *, following: bool, mask: Tensor) -> Started:
+def _compared(
+    sample: Sample, one: ModuleCall, block: int, *, following: bool, mask: Tensor
+) -> Started:
     assert one.again is not None
     count = blocks_of(one, sample)
     seen, want = (blocked(v, count, sample)[block] for v in (one.y.detach(), one.again))

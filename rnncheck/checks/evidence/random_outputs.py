@@ -9,7 +9,8 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
+from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject, next_key
 
 
 def random_outputs(
@@ -41,8 +42,10 @@ def comparable_outputs(evidence: Evidence, subject: Subject, td: TensorDictBase)
 
 
 def _explored(subject: Subject, made: Constructed, salt: int) -> TensorDictBase:
-    return unroll(subject, made.inputs, made.starts, explore=True, seed=salt)
+    return unroll_subject(
+        subject, made.inputs, made.starts, settings=RunSettings(explore=True, seed=salt)
+    )
 
 
 def _seeded(subject: Subject, made: Constructed, salt: int) -> TensorDictBase:
-    return unroll(subject, made.inputs, made.starts, seed=salt)
+    return unroll_subject(subject, made.inputs, made.starts, settings=RunSettings(seed=salt))

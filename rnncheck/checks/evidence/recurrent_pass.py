@@ -13,7 +13,8 @@ from rnncheck.checks.rule import Skip
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.modes import ModeQueries
-from rnncheck.pipeline.subject.subject import Subject, all_reads, run_recurrent, unroll
+from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject, all_reads
 
 
 def as_collected(evidence: Evidence, subject: Subject, batch: TensorDictBase) -> TensorDictBase:
@@ -37,7 +38,9 @@ def recurrent_rows(
 ) -> TensorDictBase:
     """Recurrent mode on any ``[rows, steps]`` batch, as ``[rows, steps]``."""
     try:
-        out = run_recurrent(subject, as_collected(evidence, subject, batch), dtype=dtype)
+        out = run_recurrent(
+            subject, as_collected(evidence, subject, batch), settings=RunSettings(dtype=dtype)
+        )
     except Exception as error:
         raise Skip(f"recurrent mode raises on the {subject.stage} ({first_line(error)})") from error
     return as_rows(out, batch.shape)
@@ -84,7 +87,9 @@ def unroll_one(subject: Subject, step: TensorDictBase) -> TensorDict:
     flags = [step.get(key).reshape(1, -1).any(-1) for key in subject.flags]
     starts = flags[0] if flags else torch.zeros(1, dtype=torch.bool)
     state = {key: step.get(key) for key in subject.carry}
-    return unroll(subject, inputs, starts.unsqueeze(1), state=state, keep=subject.carry)[:, 0]
+    return unroll_subject(
+        subject, inputs, starts.unsqueeze(1), StartStates(first=state, kept=subject.carry)
+    )[:, 0]
 
 
 def as_rows(td: TensorDictBase, shape: torch.Size) -> TensorDict:

@@ -14,7 +14,8 @@ from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.recording.recording import Joint, Rows
-from rnncheck.pipeline.subject.subject import next_key, unroll
+from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
+from rnncheck.pipeline.subject.subject import next_key
 
 SAMPLED = 32  # steps per batch whose next state is computed again
 
@@ -116,5 +117,9 @@ def written_again(evidence: Evidence, rows: Rows) -> TensorDict:
         starts = torch.zeros(step.shape, dtype=torch.bool) if flag is None else flag[:, t : t + 1]
         state = {key: step.get(key)[:, 0] for key in subject.carry}
         inputs = subject.inputs_of(step)
-        outputs.append(unroll(subject, inputs, starts, state, state, keep=subject.carry)[:, 0])
+        outputs.append(
+            unroll_subject(subject, inputs, starts, StartStates(fresh=state, kept=subject.carry))[
+                :, 0
+            ]
+        )
     return TensorDict.stack(outputs, 1)

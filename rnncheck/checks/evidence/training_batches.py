@@ -14,7 +14,7 @@ from rnncheck.checks.evidence.trajectory_replay import Replayed, replayed
 from rnncheck.checks.rule import Skip
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.numerics.tolerance import SLACK, epsilon
-from rnncheck.pipeline.keys import STEP, Key, tensor_keys
+from rnncheck.pipeline.keys import STEP_KEY, Key, tensor_keys
 from rnncheck.pipeline.recording.recording import MASK, Joint, Recording
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
@@ -160,7 +160,7 @@ def _mask(rows: TensorDictBase, shape: torch.Size) -> tuple[Tensor, bool]:
 
 def _ids(rows: TensorDictBase, shape: torch.Size, steps: Steps) -> Tensor:
     """The tag where it was kept; elsewhere steps are recognised by their steady entries."""
-    tag: Tensor | None = rows.get(STEP, None)
+    tag: Tensor | None = rows.get(STEP_KEY, None)
     if tag is not None and tag.numel() == shape.numel():
         return tag.reshape(shape).long() - 1
     return _recognised(rows, shape, steps)

@@ -19,7 +19,8 @@ from rnncheck.checks.rule import Skip
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.recording.recording import Joint, Recording, Rows, Trajectory
-from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
+from rnncheck.pipeline.subject.passes import IN_DOUBLE, StartStates, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Where
 
 
@@ -75,10 +76,11 @@ def _replay(
     starts = torch.zeros(1, recorded.shape[1], dtype=torch.bool)
     starts[:, 0] = trajectory.fresh
     double = runs_in_double(evidence, subject, inputs)
-    truth = unroll(subject, inputs, starts, state=state, fresh=state)
+    states = StartStates(fresh=state)
+    truth = unroll_subject(subject, inputs, starts, states)
     oracle = None
     if double:
-        oracle = unroll(subject, inputs, starts, state=state, fresh=state, dtype=torch.float64)
+        oracle = unroll_subject(subject, inputs, starts, states, settings=IN_DOUBLE)
     return Replayed(trajectory, recorded, truth, oracle, state)
 
 
@@ -102,7 +104,9 @@ def memoryless_replay(evidence: Evidence, item: Replayed) -> TensorDictBase:
     row = item.trajectory.stretches[0].row % evidence.env.rows
     fresh = {key: value[row : row + 1] for key, value in subject.fresh.items()}
     starts = torch.ones(1, item.recorded.shape[1], dtype=torch.bool)
-    return unroll(subject, subject.inputs_of(item.recorded), starts, fresh=fresh, memory=False)
+    return unroll_subject(
+        subject, subject.inputs_of(item.recorded), starts, StartStates(fresh=fresh)
+    )
 
 
 def acted_mismatch(evidence: Evidence) -> tuple[Replayed, Mismatch] | None:
@@ -216,7 +220,7 @@ def _one_start(evidence: Evidence, recorded: TensorDictBase) -> TensorDictBase:
     subject = evidence.policy
     state = {k: recorded.get(k)[:, 0] for k in subject.carry if recorded.get(k, None) is not None}
     starts = torch.ones(1, 1, dtype=torch.bool)
-    return unroll(subject, subject.inputs_of(recorded), starts, state, state)
+    return unroll_subject(subject, subject.inputs_of(recorded), starts, StartStates(fresh=state))
 
 
 def _one_start_recurrent(evidence: Evidence, recorded: TensorDictBase) -> TensorDictBase:

@@ -11,10 +11,10 @@ from torch import Tensor
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, make_sample, samples
 from rnncheck.errors import StageError
-from rnncheck.pipeline.keys import STEP, tensor_keys
+from rnncheck.pipeline.keys import STEP_KEY, tensor_keys
 from rnncheck.pipeline.recording.buffer_order import seam
 from rnncheck.pipeline.recording.sampling import draw_samples
-from rnncheck.pipeline.subject.modes import SEED, measuring
+from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 from rnncheck.results.model import Where
 
 MORE_STEPS = 1024  # drawn beyond the training batches where these join nothing
@@ -63,9 +63,9 @@ def _further(evidence: Evidence) -> Iterator[Sample]:
     section, first = pipeline.spec.replay, next(iter(samples(evidence)), None)
     if section is None or pipeline.replay is None or pipeline.spec.batch is not None:
         return
-    while first is not None and STEP in tensor_keys(first.rows) and steps < MORE_STEPS:
+    while first is not None and STEP_KEY in tensor_keys(first.rows) and steps < MORE_STEPS:
         try:
-            with measuring(recurrent=None, seed=SEED + steps):
+            with measuring(recurrent=None, seed=MEASURING_SEED + steps):
                 (drawn,) = draw_samples(section, pipeline.replay, 1)
         except StageError:  # a sampler that has no more to give
             return

@@ -32,7 +32,7 @@ from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, ru
 from rnncheck.checks.evidence.loss_passes import blocked, blocks_of
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
-from rnncheck.pipeline.instruments.module_calls import Inside, Pass
+from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
 from rnncheck.results.model import Severity, Stage
 
 
@@ -56,7 +56,7 @@ def run(evidence: Evidence) -> Judgement:
 
 def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
     """Whether any pass has a gradient one step back; None where none has a gradient at the step itself."""
-    with Inside(probing=True) as inside:
+    with ModuleCalls(probing=True) as inside:
         run_loss(evidence, sample, loss=copied(loss_of(evidence)), per_element=False)
     odd = (positions(sample) % 2 == 1) & sample.valid & sample.follows
     even = torch.zeros_like(odd)
@@ -70,7 +70,7 @@ def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
     return earlier if local else None
 
 
-def _gradient(found: Pass, sample: Sample, at: Tensor) -> Tensor | None:
+def _gradient(found: ModuleCall, sample: Sample, at: Tensor) -> Tensor | None:
     """The gradient of the pass's outputs at ``at`` with respect to its inputs, ``[blocks, rows, steps, features]``."""
     y, probe, count = found.y, found.probe, blocks_of(found, sample)
     if probe is None or not y.requires_grad or not count:

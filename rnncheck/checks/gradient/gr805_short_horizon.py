@@ -29,7 +29,7 @@ from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.subject.heads import lay_out
-from rnncheck.pipeline.subject.subject import run_recurrent
+from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
 from rnncheck.results.model import Severity, Stage
 
 _HORIZON = 4  # steps back
@@ -60,7 +60,10 @@ def reach(evidence: Evidence) -> list[float]:
     leaves = [batch.get(key).clone().requires_grad_() for key in keys]
     batch.update(dict(zip(keys, leaves, strict=True)))
     out = as_rows(
-        run_recurrent(subject, as_collected(evidence, subject, batch), grad=True), batch.shape
+        run_recurrent(
+            subject, as_collected(evidence, subject, batch), settings=RunSettings(grad=True)
+        ),
+        batch.shape,
     )
     sums: list[list[float]] = [[] for _ in range(made.steps)]
     for step in range(made.steps):

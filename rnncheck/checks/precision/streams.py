@@ -26,17 +26,15 @@ from rnncheck.numerics.rounding import ProductPrecision
 from rnncheck.pipeline.instruments.casts import Casts
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
-from rnncheck.pipeline.subject.subject import (
-    Carrier,
-    Subject,
+from rnncheck.pipeline.subject.passes import (
     Wide,
     call,
     cast,
     default_dtype,
-    next_key,
     run_recurrent,
-    unroll,
+    unroll_subject,
 )
+from rnncheck.pipeline.subject.subject import Carrier, Subject, next_key
 
 STREAM_STEPS = 64  # of the stream: heads of episodes end to end, without a reset between them
 EARLY = 12  # steps from which the size of a single step's rounding is taken
@@ -132,7 +130,7 @@ def _starts() -> Tensor:
 def _sequential(subject: Subject, inputs: TensorDictBase) -> dict[str, Pass]:
     network = subject.copy()
     with Tap(network, subject.carriers, recurrent=False) as tap:
-        out = unroll(subject, inputs, _starts(), module=network)
+        out = unroll_subject(subject, inputs, _starts(), module=network)
     for carrier in subject.carriers:
         one = tap.passes[carrier.path]
         for t, wrote in enumerate(one.wrote):
@@ -288,5 +286,5 @@ def watch(evidence: Evidence, stream: Stream, *, recurrent: bool) -> Casts:
                 subject, as_collected(evidence, subject, _batch(subject, inputs)), module=network
             )
         else:
-            unroll(subject, inputs, _starts()[:, :2], module=network)
+            unroll_subject(subject, inputs, _starts()[:, :2], module=network)
     return casts

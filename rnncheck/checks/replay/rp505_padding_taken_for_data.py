@@ -33,7 +33,7 @@ from rnncheck.checks.evidence.loss_calls import (
 )
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
-from rnncheck.pipeline.keys import STEP
+from rnncheck.pipeline.keys import STEP_KEY
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -62,7 +62,7 @@ def run(evidence: Evidence) -> Judgement:
 
 def padding(sample: Sample) -> Tensor:
     """Steps that count as data and were never collected, at the ends of rows: ``[rows, steps]``."""
-    tag = sample.rows.get(STEP, None)
+    tag = sample.rows.get(STEP_KEY, None)
     if tag is None or tag.numel() != sample.valid.numel():
         return torch.zeros_like(sample.valid)
     invented = (sample.ids < 0) & sample.valid

@@ -36,7 +36,7 @@ from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.replay.start_flags import lost_start
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
-from rnncheck.pipeline.subject.subject import run_recurrent
+from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.results.model import Severity, Stage, Where
 
 

@@ -18,7 +18,8 @@ from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.keys import Key, as_key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Joint
-from rnncheck.pipeline.subject.subject import Subject, next_key, unroll
+from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Stage
 
 VALUE = "state_value"
@@ -149,7 +150,9 @@ def _true_values(evidence: Evidence, name: str | Key) -> Values:
         fresh = {key: state[row : row + 1] for key, state in subject.fresh.items()}
         starts = torch.zeros(1, recorded.shape[1], dtype=torch.bool)
         starts[:, 0] = True
-        out = unroll(subject, subject.inputs_of(recorded), starts, fresh, fresh).get(as_key(name))
+        out = unroll_subject(
+            subject, subject.inputs_of(recorded), starts, StartStates(fresh=fresh)
+        ).get(as_key(name))
         numbers = torch.tensor(
             [
                 steps.numbers[(s.batch, s.row, t)]

@@ -14,7 +14,7 @@ from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Skip
 from rnncheck.checks.value.estimates import estimated, true_values
 from rnncheck.numerics.difference import gap
-from rnncheck.pipeline.instruments.module_calls import Inside, Pass
+from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
@@ -37,13 +37,13 @@ class Inner:
 
 def inner_passes(evidence: Evidence, sample: Sample) -> list[Inner]:
     """The estimator's passes of which it is known which steps they ran over and what these give."""
-    with Inside() as inside:
+    with ModuleCalls() as inside:
         estimated(evidence, sample.td)
     found = (_compared(evidence, sample, one) for one in inside.passes)
     return [one for one in found if one is not None]
 
 
-def _compared(evidence: Evidence, sample: Sample, one: Pass) -> Inner | None:
+def _compared(evidence: Evidence, sample: Sample, one: ModuleCall) -> Inner | None:
     subject, following = _owner(evidence, one), _following(one, sample.td)
     if subject is None or following is None or one.output in random_outputs(evidence, subject):
         return None
@@ -62,7 +62,7 @@ def _compared(evidence: Evidence, sample: Sample, one: Pass) -> Inner | None:
     return Inner(one.output, following, gaps, mask, max(float(want.abs().max()), 1e-6))
 
 
-def _owner(evidence: Evidence, one: Pass) -> Subject | None:
+def _owner(evidence: Evidence, one: ModuleCall) -> Subject | None:
     """The network whose carrier this is, or a copy of it with the same weights."""
     for subject in (evidence.critic, evidence.policy):
         carriers = () if subject is None else subject.carriers
@@ -78,7 +78,7 @@ def _same_weights(left: nn.Module, right: nn.Module) -> bool:
     )
 
 
-def _following(one: Pass, batch: TensorDictBase) -> bool | None:
+def _following(one: ModuleCall, batch: TensorDictBase) -> bool | None:
     """Whether the pass read what the batch holds under ``next``; None where it read neither that nor the steps."""
     for key in one.given.keys(True, True):
         name = key if isinstance(key, tuple) else (key,)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.evidence.known_errors import UNKNOWN, raised_at, way_out
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
-from rnncheck.pipeline.guard.user_frames import describe
+from rnncheck.pipeline.guard.user_frames import describe_trouble
 from rnncheck.pipeline.subject.introspect import CannotStep, part_that_raised
 from rnncheck.results.model import Severity, Stage
 
@@ -65,7 +65,7 @@ def _observed(evidence: Evidence, error: Exception) -> Observation:
         on="one step from the env's reset",
         cause=cause,
         fix=fix,
-        source=raised_at(pipeline, Stage.POLICY, describe(error).place),
+        source=raised_at(pipeline, Stage.POLICY, describe_trouble(error).place),
         details={"part": part} if part else {},
     )
 

@@ -10,12 +10,12 @@ from torch import nn
 from rnncheck.errors import ComponentError
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
-from rnncheck.pipeline.build.nested import build_nested, critic_of
+from rnncheck.pipeline.build.nested import build_nested, offered_critic
 from rnncheck.pipeline.build.values import convert_arguments
 from rnncheck.spec.model import AdvantageSpec, Spec
 
-CALLABLE = "a value estimator, or any callable that takes a tensordict"
-NETWORKS = ("value_network", "actor_network")
+_ESTIMATOR_LIKE = "a value estimator, or any callable that takes a tensordict"
+_NETWORK_ARGUMENTS = ("value_network", "actor_network")
 
 
 def build_estimator(
@@ -26,7 +26,7 @@ def build_estimator(
         made = call_factory(spec, component, offered)
         if callable(made) and not isinstance(made, type):
             return made
-        raise wrong_type(spec, component, made, CALLABLE)
+        raise wrong_type(spec, component, made, _ESTIMATOR_LIKE)
     target = _class_of(spec, component)
     args = convert_arguments(spec, component, lambda inner: build_nested(spec, inner, offered))
     wired = _networks(spec, component, target, offered)
@@ -52,14 +52,14 @@ def _networks(
     spec: Spec, component: AdvantageSpec, target: type, offered: Offered
 ) -> dict[str, Any]:
     """The critic and the policy under the names that the estimator's class gives them."""
-    taken = [name for name in NETWORKS if name in c.accepts(target).names]
+    taken = [name for name in _NETWORK_ARGUMENTS if name in c.accepts(target).names]
     makers = {"value_network": lambda: _value_network(spec, component, offered)}
     makers["actor_network"] = offered["policy"]
     return {name: makers[name]() for name in taken if name not in component.args}
 
 
 def _value_network(spec: Spec, component: AdvantageSpec, offered: Offered) -> nn.Module:
-    network = critic_of(offered)
+    network = offered_critic(offered)
     if network is None:
         raise ComponentError(
             f"{component.use} needs a value network, and the spec has no critic",

@@ -11,8 +11,8 @@ from rnncheck.errors import ComponentError
 from rnncheck.pipeline.build import collectors
 from rnncheck.pipeline.build.components import MULTI_PROCESS
 from rnncheck.pipeline.build.env_stage import EnvStage
-from rnncheck.pipeline.build.factories import Offered, source_of
-from rnncheck.pipeline.build.further import FACTOR, Stream
+from rnncheck.pipeline.build.factories import Offered, component_source
+from rnncheck.pipeline.build.further import MOST_ROUNDS, FurtherBatches
 from rnncheck.pipeline.build.stored import writing
 from rnncheck.pipeline.build.training import Training
 from rnncheck.pipeline.model import Pipeline
@@ -44,7 +44,7 @@ class CollectStage:
         component = self._spec.collect
         if component is None:
             return ""
-        pipeline.sources[Stage.COLLECT] = source_of(self._spec, component)
+        pipeline.sources[Stage.COLLECT] = component_source(self._spec, component)
         buffered = collectors.declares_buffer(self._spec, component)
         self._collector = self._open(component, buffered)
         pipeline.collector = self._collector
@@ -65,7 +65,7 @@ class CollectStage:
         maker = self._env.maker
         offered: dict[str, Callable[[], Any]] = {**self._offered, "env": maker}
         if buffered:
-            offered[collectors.BUFFER] = self._buffer
+            offered[collectors.BUFFER_ARGUMENT] = self._buffer
         # worker processes take seconds to start: a Collector gets the ones that run already
         ready = self._env.env if has_env_workers(self._spec) else maker
         sources = collectors.Sources(ready, maker.for_worker(), maker.device)
@@ -84,7 +84,9 @@ class CollectStage:
         pipeline.collector = inner or pipeline.collector
         alone = buffered or has_collector_workers(self._spec) or isinstance(source, TensorDictBase)
         if not alone:
-            self._training.more = Stream(source, limit * (FACTOR - 1), self.hooks.batch)
+            self._training.more = FurtherBatches(
+                source, limit * (MOST_ROUNDS - 1), self.hooks.batch
+            )
 
     def _buffer(self) -> Any:
         """The replay buffer for a collector that writes into it."""
@@ -92,7 +94,7 @@ class CollectStage:
         if buffer is None and self._spec.collect is not None:
             raise ComponentError(
                 "the collector writes into a replay buffer, and the spec has no `replay`",
-                place=self._spec.locate((*self._spec.collect.at, collectors.BUFFER)),
+                place=self._spec.locate((*self._spec.collect.at, collectors.BUFFER_ARGUMENT)),
                 hint="add a `replay` section",
             )
         return buffer

@@ -22,21 +22,21 @@ from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.build.env_maker import build_any
 from rnncheck.pipeline.build.factories import Offered, call_factory, load_factory, wrong_type
-from rnncheck.pipeline.build.further import FACTOR
+from rnncheck.pipeline.build.further import MOST_ROUNDS
 from rnncheck.pipeline.build.values import convert_arguments
 from rnncheck.pipeline.guard.calling import running
-from rnncheck.pipeline.guard.user_frames import describe, passed_through
+from rnncheck.pipeline.guard.user_frames import describe_trouble, passed_through
 from rnncheck.spec.model import Component, Spec
 
 BATCHES = 2  # taken where the spec does not say how many
 POLL = 0.02  # seconds between two looks at a buffer that is filled in the background
 WORKERS = 2  # processes of a multi-process collector where the spec does not say how many
-OURS = ("batches", "workers", "background")
-BUFFER = "replay_buffer"
+_OWN_ARGUMENTS = ("batches", "workers", "background")
+BUFFER_ARGUMENT = "replay_buffer"
 MOST_HELD = 64  # objects that are looked at in each holder of others
 HOLDERS = (tuple, list, dict, types.MethodType, types.FrameType)
 ITERABLE = "an iterable of tensordicts (a Collector, a generator, a list) or one tensordict"
-TRACEBACK = re.compile(r"\n\s*Worker traceback")
+_WORKER_TRACEBACK = re.compile(r"\n\s*Worker traceback")
 FROM_WORKER = re.compile(r"\n\s*Worker traceback|\bWorker \d+ failed")
 # files that are on the stack only while a policy or an env runs
 RUNNING = ("torch/nn/modules/module.py", "tensordict/nn/", "torchrl/envs/")
@@ -69,8 +69,8 @@ def open_collector(spec: Spec, component: Component, offered: Offered, sources: 
 def declares_buffer(spec: Spec, component: Component) -> bool:
     """Whether the spec's replay buffer is handed to the collector."""
     if component.factory is None:
-        return component.args.get(BUFFER) is True
-    return BUFFER in c.accepts(load_factory(spec, component)).names
+        return component.args.get(BUFFER_ARGUMENT) is True
+    return BUFFER_ARGUMENT in c.accepts(load_factory(spec, component)).names
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def opening() -> Iterator[None]:
             raise _in_worker(error) from error
         if error.__cause__ is None or not passed_through(error.__cause__, RUNNING):
             raise
-        trouble = describe(error.__cause__)
+        trouble = describe_trouble(error.__cause__)
         raise StageError(
             "collect", trouble.message, place=trouble.place, frames=trouble.frames
         ) from error
@@ -92,7 +92,7 @@ def opening() -> Iterator[None]:
 
 def _in_worker(error: ComponentError) -> StageError:
     """A worker process failed while it started: TorchRL hands its error on with its whole traceback as text."""
-    said = TRACEBACK.split(error.message)[0].strip()
+    said = _WORKER_TRACEBACK.split(error.message)[0].strip()
     message, _, frames = said.partition("\n")
     return StageError("collect", message, place=error.place, frames=frames.rstrip())
 
@@ -115,8 +115,8 @@ def _torchrl_collector(spec: Spec, component: Component, offered: Offered, sourc
         "create_env_fn": [sources.make] * count if several else sources.ready,
         "policy": offered["policy"](),
     }
-    if component.args.get(BUFFER) is True:
-        wired[BUFFER] = offered[BUFFER]()
+    if component.args.get(BUFFER_ARGUMENT) is True:
+        wired[BUFFER_ARGUMENT] = offered[BUFFER_ARGUMENT]()
     args = _collector_arguments(spec, component, target, wired, sources.device)
     made = c.construct(spec, _plain(component, wired), target, {**wired, **args})
     if (
@@ -129,7 +129,9 @@ def _torchrl_collector(spec: Spec, component: Component, offered: Offered, sourc
 
 def _plain(component: Component, wired: Iterable[str]) -> Component:
     """The component with the arguments that are the class's own."""
-    return component.model_copy(update={"args": _without(component.args, (*OURS, *wired))})
+    return component.model_copy(
+        update={"args": _without(component.args, (*_OWN_ARGUMENTS, *wired))}
+    )
 
 
 def _collector_class(spec: Spec, component: Component) -> type:
@@ -152,7 +154,9 @@ def _collector_arguments(
     spec: Spec, component: Component, target: type, wired: dict[str, Any], device: torch.device
 ) -> dict[str, Any]:
     several = target.__name__ in c.MULTI_PROCESS
-    ours = OURS if several else tuple(name for name in OURS if name != "workers")
+    ours = (
+        _OWN_ARGUMENTS if several else tuple(name for name in _OWN_ARGUMENTS if name != "workers")
+    )
     if "workers" in component.args and not several:
         raise ComponentError(
             f"{component.use} takes no argument 'workers'",
@@ -179,7 +183,7 @@ def _set_total_frames(spec: Spec, component: Component, args: dict[str, Any]) ->
         at = (*component.at, "frames_per_batch")
         raise c.bad_value(spec, at, frames, "a whole number of at least 1")
     # a sampler that can draw nothing yet is given more; a collector that writes itself stops where it is told to
-    rounds = FACTOR if spec.replay is not None and BUFFER not in component.args else 1
+    rounds = MOST_ROUNDS if spec.replay is not None and BUFFER_ARGUMENT not in component.args else 1
     args.setdefault("total_frames", frames * wanted_batches(spec, component) * rounds)
 
 
@@ -259,7 +263,7 @@ def starts_in_background(spec: Spec, component: Component) -> bool:
     chosen = component.args.get("background", False)
     if component.factory is not None or chosen is False:
         return False
-    if chosen is not True or component.args.get(BUFFER) is not True:
+    if chosen is not True or component.args.get(BUFFER_ARGUMENT) is not True:
         raise ComponentError(
             f"background: {chosen} needs a collector that writes into the replay buffer",
             place=spec.locate((*component.at, "background")),

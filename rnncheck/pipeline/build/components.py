@@ -12,11 +12,11 @@ from typing import Any
 
 from rnncheck.errors import ComponentError, Place, VersionError, did_you_mean, nearest
 from rnncheck.pipeline.compat import lacks, lacks_argument, lacks_class, other_name
-from rnncheck.pipeline.guard.calling import guarded
-from rnncheck.pipeline.guard.user_frames import describe
+from rnncheck.pipeline.guard.calling import raising_as
+from rnncheck.pipeline.guard.user_frames import describe_trouble
 from rnncheck.spec.model import Component, KeyPath, Spec
 
-SHOWN = 14  # accepted names listed in a message before it is cut
+_MOST_LISTED = 14  # accepted names listed in a message before it is cut
 KEY_LISTS = {
     "in_keys",
     "out_keys",
@@ -29,7 +29,7 @@ KEY_LISTS = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class ComponentKind:
     """A sort of component: how it is called, where its classes live and what they derive from."""
 
     what: str
@@ -42,37 +42,43 @@ class Kind:
         return _as_type(getattr(importlib.import_module(module), name))
 
 
-ENV = Kind("an environment", ("torchrl.envs",), "torchrl.envs:EnvBase")
-TRANSFORM = Kind(
+ENV = ComponentKind("an environment", ("torchrl.envs",), "torchrl.envs:EnvBase")
+TRANSFORM = ComponentKind(
     "a transform", ("torchrl.envs.transforms", "torchrl.envs"), "torchrl.envs.transforms:Transform"
 )
-MODULE = Kind("a module", ("torchrl.modules", "tensordict.nn", "torch.nn"), "torch.nn:Module")
-COLLECTOR = Kind("a collector", ("torchrl.collectors",), "torchrl.collectors:BaseCollector")
-DISTRIBUTION = Kind(
+NN_MODULE = ComponentKind(
+    "a module", ("torchrl.modules", "tensordict.nn", "torch.nn"), "torch.nn:Module"
+)
+COLLECTOR = ComponentKind(
+    "a collector", ("torchrl.collectors",), "torchrl.collectors:BaseCollector"
+)
+DISTRIBUTION = ComponentKind(
     "a distribution",
     ("torchrl.modules", "tensordict.nn", "tensordict.nn.distributions", "torch.distributions"),
 )
-REPLAY = Kind(
+REPLAY = ComponentKind(
     "a replay buffer", ("torchrl.data", "torchrl.data.replay_buffers"), "torchrl.data:ReplayBuffer"
 )
-STORAGE = Kind("a storage", REPLAY.namespaces, "torchrl.data.replay_buffers:Storage")
-SAMPLER = Kind(
+STORAGE = ComponentKind("a storage", REPLAY.namespaces, "torchrl.data.replay_buffers:Storage")
+SAMPLER = ComponentKind(
     "a sampler",
     (*REPLAY.namespaces, "torchrl.data.replay_buffers.samplers"),
     "torchrl.data.replay_buffers.samplers:Sampler",
 )
-WRITER = Kind(
+WRITER = ComponentKind(
     "a writer",
     (*REPLAY.namespaces, "torchrl.data.replay_buffers.writers"),
     "torchrl.data.replay_buffers.writers:Writer",
 )
-ESTIMATOR = Kind(
+ESTIMATOR = ComponentKind(
     "a value estimator",
     ("torchrl.objectives.value",),
     "torchrl.objectives.value:ValueEstimatorBase",
 )
-LOSS = Kind("a loss", ("torchrl.objectives",), "torchrl.objectives:LossModule")
-UPDATER = Kind("a target updater", ("torchrl.objectives",), "torchrl.objectives:TargetNetUpdater")
+LOSS = ComponentKind("a loss", ("torchrl.objectives",), "torchrl.objectives:LossModule")
+UPDATER = ComponentKind(
+    "a target updater", ("torchrl.objectives",), "torchrl.objectives:TargetNetUpdater"
+)
 SINGLE_PROCESS = ("Collector", "SyncDataCollector")
 MULTI_PROCESS = (
     "MultiSyncCollector",
@@ -80,7 +86,7 @@ MULTI_PROCESS = (
     "MultiSyncDataCollector",
     "MultiaSyncDataCollector",
 )
-ANY = Kind(
+ANY = ComponentKind(
     "a TorchRL class",
     (
         "torchrl.modules",
@@ -113,14 +119,14 @@ def nested(value: object, at: KeyPath) -> Component | None:
     return Component(use=value.get("use"), factory=value.get("factory"), args=args, at=at)
 
 
-def shorten(names: Iterable[str]) -> str:
+def listed_names(names: Iterable[str]) -> str:
     """The first names, separated by commas."""
     listed = list(names)
-    more = f", ... ({len(listed) - SHOWN} more)" if len(listed) > SHOWN else ""
-    return ", ".join(listed[:SHOWN]) + more
+    more = f", ... ({len(listed) - _MOST_LISTED} more)" if len(listed) > _MOST_LISTED else ""
+    return ", ".join(listed[:_MOST_LISTED]) + more
 
 
-def find_class(spec: Spec, name: str, kind: Kind, at: KeyPath) -> type:
+def find_class(spec: Spec, name: str, kind: ComponentKind, at: KeyPath) -> type:
     """The public TorchRL class of that name, or a ComponentError with the nearest one."""
     modules = [importlib.import_module(path) for path in kind.namespaces]
     for candidate in filter(None, (name, other_name(name))):
@@ -139,7 +145,7 @@ def find_class(spec: Spec, name: str, kind: Kind, at: KeyPath) -> type:
     )
 
 
-def _of_kind(spec: Spec, found: type, kind: Kind, at: KeyPath) -> type:
+def _of_kind(spec: Spec, found: type, kind: ComponentKind, at: KeyPath) -> type:
     if issubclass(found, kind.base_class()):
         return found
     raise ComponentError(
@@ -149,15 +155,15 @@ def _of_kind(spec: Spec, found: type, kind: Kind, at: KeyPath) -> type:
     )
 
 
-def _owner(kind: Kind) -> str:
+def _owner(kind: ComponentKind) -> str:
     return "TorchRL" if len(kind.namespaces) == 1 else f"TorchRL ({', '.join(kind.namespaces)})"
 
 
-def _noun(kind: Kind) -> str:
+def _noun(kind: ComponentKind) -> str:
     return kind.what.partition(" ")[2]
 
 
-def class_names(kind: Kind) -> list[str]:
+def class_names(kind: ComponentKind) -> list[str]:
     """The public names of all classes of this kind."""
     base, names = kind.base_class(), []
     for path in kind.namespaces:
@@ -242,7 +248,7 @@ def check_arguments(
         raise ComponentError(
             f"{name} needs {' and '.join(repr(n) for n in missing)}",
             place=spec.locate(component.at),
-            accepted=shorten([*missing, *free]) if component.use else "",
+            accepted=listed_names([*missing, *free]) if component.use else "",
             hint=_handed_over(missing[0], ready) if component.factory else "",
         )
 
@@ -250,7 +256,7 @@ def check_arguments(
 def _handed_over(name: str, offered: set[str]) -> str:
     """What a factory's parameters can be filled with."""
     match = nearest(name, offered)
-    said = f"rnncheck hands over {shorten(sorted(offered))}; " if offered else ""
+    said = f"rnncheck hands over {listed_names(sorted(offered))}; " if offered else ""
     guess = f"did you mean {match!r}? " if match else ""
     return f"{guess}{said}any other parameter comes from a key of that name beside `factory`"
 
@@ -270,7 +276,7 @@ def unknown_argument(
     return ComponentError(
         f"{called(component)} takes no argument {argument!r}",
         place=place,
-        accepted=shorten(names),
+        accepted=listed_names(names),
         hint=did_you_mean(argument, names),
     )
 
@@ -291,7 +297,7 @@ def constructing(spec: Spec, component: Component, target: Any) -> Iterator[None
     def convert(error: BaseException) -> ComponentError:
         return _refused(spec, component, target, error)
 
-    with guarded(convert):
+    with raising_as(convert):
         yield
 
 
@@ -301,7 +307,7 @@ def _refused(spec: Spec, component: Component, target: Any, error: BaseException
     if argument in component.args:
         names = [name for name in accepts(target).names if name not in ("args", "kwargs")]
         return unknown_argument(spec, component, argument, names)
-    trouble = describe(error)
+    trouble = describe_trouble(error)
     place = spec.locate((*component.at, _mentioned(component, str(error))))
     if newer := lacks(error):
         return VersionError(newer, place=trouble.place or place)
@@ -326,7 +332,7 @@ def bad_value(
     return ComponentError(
         f"{value!r} is not {what}",
         place=spec.locate(at),
-        accepted=shorten(names),
+        accepted=listed_names(names),
         hint=did_you_mean(str(value), names),
     )
 
@@ -348,7 +354,7 @@ def is_key_argument(name: str) -> bool:
     return name.endswith("_key")
 
 
-def place_of(spec: Spec, component: Component) -> Place:
+def component_place(spec: Spec, component: Component) -> Place:
     """Where the component stands in the spec."""
     return spec.locate(component.at)
 

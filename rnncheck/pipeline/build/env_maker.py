@@ -169,7 +169,7 @@ def _check_in_keys(spec: Spec, env: EnvBase, component: Component) -> None:
             message = f"{component.use} reads {dotted(as_key(key))!r}, which the env does not write"
             place = spec.locate((*component.at, "in_keys"))
             hint = did_you_mean(dotted(as_key(key)), names)
-            raise ComponentError(message, place=place, accepted=c.shorten(names), hint=hint)
+            raise ComponentError(message, place=place, accepted=c.listed_names(names), hint=hint)
 
 
 def _output_specs(env: EnvBase) -> tuple[Any, ...]:

@@ -16,8 +16,13 @@ from typing import Any
 from rnncheck.errors import ComponentError, VersionError, did_you_mean
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.compat import lacks
-from rnncheck.pipeline.guard.calling import guarded
-from rnncheck.pipeline.guard.user_frames import describe, display_path, is_user_file, read_frame
+from rnncheck.pipeline.guard.calling import raising_as
+from rnncheck.pipeline.guard.user_frames import (
+    describe_trouble,
+    display_path,
+    is_user_file,
+    read_frame,
+)
 from rnncheck.results.model import Source
 from rnncheck.spec.model import Component, Spec
 
@@ -80,7 +85,7 @@ def _import(spec: Spec, component: Component, name: str) -> ModuleType:
     def convert(error: BaseException) -> ComponentError:
         return _not_importable(spec, component, name, error)
 
-    with guarded(convert):
+    with raising_as(convert):
         return importlib.import_module(name)
 
 
@@ -116,7 +121,7 @@ def _not_importable(
             f"there is no module {missing!r} in {display_path(str(folder))}",
             hint=did_you_mean(missing, [path.stem for path in folder.glob("*.py")]),
         )
-    trouble = describe(error)
+    trouble = describe_trouble(error)
     place = trouble.place or spec.locate((*component.at, "factory"))
     if newer := lacks(error):
         return VersionError(newer, place=place)
@@ -138,7 +143,7 @@ def _attribute(
                 spec,
                 component,
                 f"{module.__name__} has no function {part!r}",
-                accepted=c.shorten(n for n in known if _is_own(vars(found)[n], module)),
+                accepted=c.listed_names(n for n in known if _is_own(vars(found)[n], module)),
                 hint=did_you_mean(part, known),
             )
         found = getattr(found, part)
@@ -175,7 +180,7 @@ def call_factory(
     def convert(error: BaseException) -> ComponentError:
         return _raised(spec, component, error)
 
-    with guarded(convert):
+    with raising_as(convert):
         return _call(function, {**wanted, **given})
 
 
@@ -189,7 +194,7 @@ def _call(function: Callable[..., Any], values: dict[str, Any]) -> Any:
 
 
 def _raised(spec: Spec, component: Component, error: BaseException) -> ComponentError:
-    trouble = describe(error)
+    trouble = describe_trouble(error)
     place = trouble.place or spec.locate((*component.at, "factory"))
     if newer := lacks(error):
         return VersionError(newer, place=place)
@@ -205,7 +210,7 @@ def _raised(spec: Spec, component: Component, error: BaseException) -> Component
 
 def wrong_type(spec: Spec, component: Component, value: object, accepted: str) -> ComponentError:
     """The error for a factory that returned something else than its stage needs."""
-    source = source_of(spec, component)
+    source = component_source(spec, component)
     kind = "None" if value is None else f"an object of type {type(value).__name__}"
     hint = "does it end without a `return`?" if value is None else _return_hint(value)
     place = spec.locate((*component.at, "factory"))
@@ -229,7 +234,7 @@ def _return_hint(value: object) -> str:
     return ""
 
 
-def source_of(spec: Spec, component: Component) -> Source:
+def component_source(spec: Spec, component: Component) -> Source:
     """Where a factory is defined, with the lines around it; the spec's line where Python does not say."""
     if component.factory is None:
         return spec_source(spec, component)

@@ -11,7 +11,7 @@ from tensordict import TensorDictBase
 from rnncheck.errors import StageError
 from rnncheck.pipeline.guard.calling import running
 
-FACTOR = 8  # times the batches that the spec asks for, which is where collecting ends
+MOST_ROUNDS = 8  # times the batches that the spec asks for, which is where collecting ends
 SCARCE = re.compile(
     r"sufficient length|empty storage|No logical trajectory|larger (sample )?than (the )?population"
     r"|not enough (data|steps|trajector|episodes|samples)",
@@ -31,7 +31,7 @@ def said(first: int, batches: int) -> str:
     return f"{batches - first} more batches were collected: the sampler could draw nothing from the first {first}"
 
 
-class Stream:
+class FurtherBatches:
     """The collector's batches one after the other; taken up again where more of them are wanted."""
 
     def __init__(

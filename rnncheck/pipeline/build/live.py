@@ -24,7 +24,7 @@ from rnncheck.spec.model import (
     VerifySpec,
 )
 
-SECTIONS: dict[str, type[Component]] = {
+_SECTION_TYPES: dict[str, type[Component]] = {
     "env": EnvSpec,
     "collect": Component,
     "replay": ReplaySpec,
@@ -32,8 +32,8 @@ SECTIONS: dict[str, type[Component]] = {
     "advantage": AdvantageSpec,
     "loss": LossSpec,
 }
-NETWORKS = ("policy", "critic")
-NEEDED = ("env", "policy")
+_NETWORKS = ("policy", "critic")
+_NEEDED = ("env", "policy")
 FRAMES = 256  # per batch of the Collector that runs where none is given
 
 
@@ -52,7 +52,7 @@ def spec_of(
     ``collect`` TorchRL's Collector runs, unless it is False.
     """
     given = {section: part for section, part in parts.items() if part is not None}
-    for section in NEEDED:
+    for section in _NEEDED:
         if section not in given:
             hint = "both may be an object or a function that makes it"
             raise UserError(f"verify() needs {section}=...", place=place, hint=hint)
@@ -70,10 +70,10 @@ def spec_of(
 def _section(section: str, part: Any) -> Component | NetworkSpec | None:
     if part is False and section == "collect":
         return None
-    if section in NETWORKS:
+    if section in _NETWORKS:
         inner = _component(Component, section, part)
         return NetworkSpec(factory=inner, at=(section,))
-    return _component(SECTIONS[section], section, part)
+    return _component(_SECTION_TYPES[section], section, part)
 
 
 def _component(model: type[Component], section: str, part: Any) -> Component:

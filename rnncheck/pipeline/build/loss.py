@@ -13,13 +13,13 @@ from rnncheck.errors import ComponentError, did_you_mean
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.build import sizes
 from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
-from rnncheck.pipeline.build.nested import build_nested, critic_of, reads_action
+from rnncheck.pipeline.build.nested import build_nested, offered_critic, reads_action
 from rnncheck.pipeline.build.values import convert_arguments
 from rnncheck.pipeline.compat import unbatched_action_spec
 from rnncheck.spec.model import Component, KeyPath, LossSpec, NetworkSpec, Spec
 
 MakeNetwork = Callable[[NetworkSpec], nn.Module]
-CALLABLE = "a LossModule, or any callable that takes a tensordict"
+_LOSS_LIKE = "a LossModule, or any callable that takes a tensordict"
 ACTOR = "actor_network"
 Q_POLICY = (
     "value_network",
@@ -44,7 +44,7 @@ def build_loss(spec: Spec, component: LossSpec, kit: Kit) -> Any:
     if component.factory is not None:
         loss = call_factory(spec, component, kit.offered)
         if not callable(loss) or isinstance(loss, type):
-            raise wrong_type(spec, component, loss, CALLABLE)
+            raise wrong_type(spec, component, loss, _LOSS_LIKE)
     else:
         loss = _from_class(spec, component, kit)
     if isinstance(loss, nn.Module):
@@ -131,7 +131,7 @@ def _networks(
         wired[ACTOR] = _actor(offered)
     slots = [n for n in CRITICS if n in taken.names and n not in given]
     needed = [n for n in slots if n in taken.required or n == "critic_network"]
-    critic = critic_of(offered)
+    critic = offered_critic(offered)
     if needed and critic is not None:
         wired[_slot(needed, critic)] = critic
     _check_critic(spec, component, needed, critic, taken.required)

@@ -63,7 +63,7 @@ class NetworkBuilder:
     def _element(self, component: Component) -> nn.Module:
         if component.factory is not None:
             return self._from_factory(component)
-        target = c.find_class(self.spec, component.use or "", c.MODULE, (*component.at, "use"))
+        target = c.find_class(self.spec, component.use or "", c.NN_MODULE, (*component.at, "use"))
         if target.__name__ == "ProbabilisticActor":
             return self._probabilistic(self._without_module(component), target)
         if issubclass(target, TensorDictModuleBase):
@@ -92,7 +92,7 @@ class NetworkBuilder:
             raise ComponentError(
                 f"{component.use} needs {' and '.join(missing)}: the entries that it reads and writes",
                 place=self.spec.locate(component.at),
-                hint=f"entries to read: {c.shorten(dotted(key) for key in self._available())}",
+                hint=f"entries to read: {c.listed_names(dotted(key) for key in self._available())}",
             )
         rest = {k: v for k, v in keyed.args.items() if k not in WRAPPED}
         plain = keyed.model_copy(update={"args": rest})
@@ -192,7 +192,8 @@ class NetworkBuilder:
         given = {"hidden_size", *sizes.WRAPS_LAYER} & set(component.args)
         if "hidden_size" in c.accepts(target).names and not given:
             raise ComponentError(
-                f"{component.use} needs 'hidden_size'", place=c.place_of(self.spec, component)
+                f"{component.use} needs 'hidden_size'",
+                place=c.component_place(self.spec, component),
             )
 
     def _without_module(self, component: Component) -> Component:
@@ -210,7 +211,7 @@ class NetworkBuilder:
         if not self.built:
             raise ComponentError(
                 "ProbabilisticActor has nothing before it that writes the distribution's parameters",
-                place=c.place_of(self.spec, component),
+                place=c.component_place(self.spec, component),
                 hint="put the modules that write them before it, or give it a `module`",
             )
         self._check_actor(component)
@@ -231,7 +232,7 @@ class NetworkBuilder:
         if "distribution_class" not in component.args:
             raise ComponentError(
                 "ProbabilisticActor needs 'distribution_class'",
-                place=c.place_of(self.spec, component),
+                place=c.component_place(self.spec, component),
                 accepted="TanhNormal, OneHotCategorical, Categorical, ...",
             )
 
@@ -309,7 +310,7 @@ class NetworkBuilder:
                 f"{c.called(component)} reads {dotted(key)!r}, "
                 "which neither the env nor an earlier module writes",
                 place=self.spec.locate((*component.at, argument)),
-                accepted=c.shorten(names),
+                accepted=c.listed_names(names),
                 hint=did_you_mean(dotted(key), names),
             )
 
@@ -346,7 +347,7 @@ class NetworkBuilder:
         if given != wanted:
             raise ComponentError(
                 f"QValueModule reads {given} values in {dotted(key)!r}, the env has {wanted} actions",
-                place=c.place_of(self.spec, component),
+                place=c.component_place(self.spec, component),
                 hint="give the layer before it `out_features: auto`",
             )
 

@@ -11,7 +11,7 @@ from rnncheck.pipeline.build.factories import Offered, call_factory
 from rnncheck.pipeline.keys import declared
 from rnncheck.spec.model import Component, Spec
 
-VALUE = ("state_value",)
+_STATE_VALUE = ("state_value",)
 
 
 def build_nested(spec: Spec, component: Component, offered: Offered) -> Any:
@@ -21,17 +21,17 @@ def build_nested(spec: Spec, component: Component, offered: Offered) -> Any:
     return build_any(spec, component)
 
 
-def networks(offered: Offered) -> list[nn.Module]:
+def offered_networks(offered: Offered) -> list[nn.Module]:
     """The policy, and the critic where there is one."""
     return [network for name in ("policy", "critic") if (network := offered[name]()) is not None]
 
 
-def critic_of(offered: Offered) -> nn.Module | None:
+def offered_critic(offered: Offered) -> nn.Module | None:
     """The critic; without one, the value head of a policy that has one."""
     critic, policy = offered["critic"](), offered["policy"]()
     if critic is None and hasattr(policy, "get_value_operator"):
         critic = policy.get_value_operator()
-    if critic is None and VALUE in declared(policy, "out_keys"):
+    if critic is None and _STATE_VALUE in declared(policy, "out_keys"):
         critic = policy
     found: nn.Module | None = critic
     return found

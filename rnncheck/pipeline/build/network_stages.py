@@ -11,7 +11,7 @@ from torch import nn
 
 from rnncheck.errors import StageError
 from rnncheck.pipeline.build.env_stage import EnvStage
-from rnncheck.pipeline.build.factories import Offered, source_of
+from rnncheck.pipeline.build.factories import Offered, component_source
 from rnncheck.pipeline.build.materialise import run_once
 from rnncheck.pipeline.build.networks import Assembly
 from rnncheck.pipeline.build.notes import BuildNotes
@@ -77,7 +77,7 @@ class NetworkStages:
 
     def _network(self, stage: Stage, network: NetworkSpec, offered: Offered) -> nn.Module:
         place = network.factory or Component(at=network.at or (str(stage),))
-        self._notes.sources[stage] = source_of(self._spec, place)
+        self._notes.sources[stage] = component_source(self._spec, place)
         assembly = self._assembly(stage, network, offered)
         with running(str(stage)):
             module = assembly.make()

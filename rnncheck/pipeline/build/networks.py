@@ -18,7 +18,7 @@ from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
 from rnncheck.pipeline.build.materialise import is_unfinished, run_once
 from rnncheck.pipeline.build.module_list import MODULE_LIKE, NetworkBuilder
 from rnncheck.pipeline.build.weights import load_weights
-from rnncheck.pipeline.guard.calling import guarded, running
+from rnncheck.pipeline.guard.calling import raising_as, running
 from rnncheck.pipeline.keys import as_key, declared, dotted
 from rnncheck.results.model import Stage
 from rnncheck.spec.model import Component, NetworkSpec, Spec
@@ -73,7 +73,7 @@ class Assembly:
         def convert(error: BaseException) -> ComponentError:
             return wrong_type(self.spec, component, made, MODULE_LIKE)
 
-        with guarded(convert):
+        with raising_as(convert):
             if not isinstance(run_once(copy.deepcopy(made), self.first()), TensorDictBase):
                 raise TypeError("no tensordict")
 
@@ -84,6 +84,6 @@ class Assembly:
                 raise ComponentError(
                     f"the policy never writes {dotted(as_key(key))!r}, the env's action",
                     place=self.spec.locate((*self.network.at, "modules")),
-                    accepted=f"it writes {c.shorten(dotted(one) for one in written)}",
+                    accepted=f"it writes {c.listed_names(dotted(one) for one in written)}",
                     hint="end it with QValueModule or ProbabilisticActor, or name it in out_keys",
                 )

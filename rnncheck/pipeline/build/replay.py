@@ -14,20 +14,20 @@ from torchrl.envs.transforms import BurnInTransform, Transform
 from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
-from rnncheck.pipeline.build.nested import build_nested, networks
+from rnncheck.pipeline.build.nested import build_nested, offered_networks
 from rnncheck.pipeline.build.values import convert_arguments
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.subject.modes import InRecurrentMode
 from rnncheck.spec.model import Component, ReplaySpec, Spec
 
 RECURRENT = "recurrent_mode"
-BUFFER = "a replay buffer, with `extend` and `sample`"
+_BUFFER_LIKE = "a replay buffer, with `extend` and `sample`"
 COMPILED = "SegmentTree"  # the classes that prioritized samplers need from TorchRL's compiled part
 NO_EXTENSION = (
     "a prioritized sampler needs TorchRL's compiled extension, which does not load with this torch; "
     "install the torch version that this torchrl was built with"
 )
-PARTS = {"storage": c.STORAGE, "sampler": c.SAMPLER, "writer": c.WRITER}
+_BUFFER_PARTS = {"storage": c.STORAGE, "sampler": c.SAMPLER, "writer": c.WRITER}
 
 
 def build_replay(spec: Spec, section: ReplaySpec, offered: Offered, scratch: FilePath) -> Any:
@@ -53,7 +53,7 @@ def _build(spec: Spec, section: ReplaySpec, offered: Offered, scratch: FilePath)
 
 
 def _from_factory(spec: Spec, section: ReplaySpec, offered: Offered) -> Any:
-    for name in PARTS:
+    for name in _BUFFER_PARTS:
         part = getattr(section, name)
         if part is not None:
             raise ComponentError(
@@ -65,7 +65,7 @@ def _from_factory(spec: Spec, section: ReplaySpec, offered: Offered) -> Any:
     made = call_factory(spec, section, offered, optional=optional)
     if all(callable(getattr(made, name, None)) for name in ("extend", "sample")):
         return made
-    raise wrong_type(spec, section, made, BUFFER)
+    raise wrong_type(spec, section, made, _BUFFER_LIKE)
 
 
 def _from_parts(spec: Spec, section: ReplaySpec, offered: Offered, scratch: FilePath) -> Any:
@@ -91,7 +91,7 @@ def _refuse_ensembles(spec: Spec, component: Component, target: type) -> None:
 
 def _parts(spec: Spec, section: ReplaySpec, offered: Offered, scratch: FilePath) -> dict[str, Any]:
     parts: dict[str, Any] = {}
-    for name, kind in PARTS.items():
+    for name, kind in _BUFFER_PARTS.items():
         component = getattr(section, name)
         if component is not None:
             more = _provided(name, component, parts.get("storage"), scratch)
@@ -110,7 +110,7 @@ def _provided(name: str, component: Component, storage: Any, scratch: FilePath) 
 
 
 def _part(
-    spec: Spec, component: Component, kind: c.Kind, more: dict[str, Any], offered: Offered
+    spec: Spec, component: Component, kind: c.ComponentKind, more: dict[str, Any], offered: Offered
 ) -> Any:
     if component.factory is not None:
         made = call_factory(spec, component, offered)
@@ -146,7 +146,7 @@ def _burned_in(spec: Spec, component: Component, offered: Offered) -> list[nn.Mo
     chosen = component.args.get(RECURRENT, True)
     if not isinstance(chosen, bool):
         raise c.bad_value(spec, (*component.at, RECURRENT), chosen, "true or false")
-    found = networks(offered)
+    found = offered_networks(offered)
     return [InRecurrentMode(network) for network in found] if chosen else found
 
 
@@ -183,7 +183,7 @@ def _is_flat(section: ReplaySpec, buffer: Any) -> bool:
     return int(getattr(getattr(buffer, "storage", None), "ndim", 1)) == 1
 
 
-def close(buffer: Any) -> None:
+def stop_prefetching(buffer: Any) -> None:
     """Join the threads of a buffer that prefetches."""
     executor = getattr(buffer, "_prefetch_executor", None)
     with suppress(Exception):

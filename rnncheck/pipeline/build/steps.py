@@ -8,9 +8,9 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.pipeline.keys import STEP
+from rnncheck.pipeline.keys import STEP_KEY
 
-MASKS = (("collector", "mask"), ("mask",))  # what split_trajs and padding transforms write
+_MASK_KEYS = (("collector", "mask"), ("mask",))  # what split_trajs and padding transforms write
 
 
 def tagged(batches: Iterable[TensorDictBase]) -> list[TensorDictBase]:
@@ -29,12 +29,12 @@ def tag(batch: TensorDictBase, offset: int = 0) -> TensorDictBase:
     mask = _mask(batch)
     if mask is not None:
         numbers = numbers.masked_fill(~mask, -1)
-    batch.set(STEP, numbers.unsqueeze(-1))
+    batch.set(STEP_KEY, numbers.unsqueeze(-1))
     return batch
 
 
 def _mask(batch: TensorDictBase) -> Tensor | None:
-    for key in MASKS:
+    for key in _MASK_KEYS:
         found = batch.get(key, None)
         if isinstance(found, Tensor) and found.dtype is torch.bool:
             if found.shape == batch.shape:

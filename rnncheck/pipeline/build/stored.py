@@ -18,7 +18,7 @@ from torch import Tensor
 from rnncheck.errors import StageError
 from rnncheck.pipeline.build.steps import tag
 from rnncheck.pipeline.guard.calling import running
-from rnncheck.pipeline.keys import STEP
+from rnncheck.pipeline.keys import STEP_KEY
 from rnncheck.pipeline.recording.buffer_order import begin
 
 TRAJ, DONE = ("collector", "traj_ids"), ("next", "done")
@@ -95,20 +95,20 @@ def _pieces(plain: TensorDictBase, first: int, by_turns: bool) -> Iterator[Tenso
 def _numbers(pieces: list[TensorDictBase]) -> Tensor:
     offsets = itertools.accumulate((piece.numel() for piece in pieces), initial=0)
     tagged = [tag(piece.clone(), offset) for piece, offset in zip(pieces, offsets, strict=False)]
-    return torch.cat([piece.get(STEP) for piece in tagged], -2)
+    return torch.cat([piece.get(STEP_KEY) for piece in tagged], -2)
 
 
 def _write_numbers(buffer: Any, order: Tensor, numbers: Tensor) -> None:
     inner = buffer.storage._storage
     if isinstance(inner, list):
         for index, number in zip(order.tolist(), numbers, strict=True):
-            inner[index].set(STEP, number)
+            inner[index].set(STEP_KEY, number)
         return
     room = numbers.new_full((*inner.shape, 1), -1)
     filled = room[tuple(slice(size) for size in numbers.shape)]  # a view
     filled[order] = numbers
     with inner.unlock_():
-        inner.set(STEP, room)
+        inner.set(STEP_KEY, room)
 
 
 @contextmanager

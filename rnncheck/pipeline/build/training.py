@@ -23,7 +23,7 @@ from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline.build import further
 from rnncheck.pipeline.build import replay as replaying
 from rnncheck.pipeline.build.advantage import build_estimator
-from rnncheck.pipeline.build.factories import Offered, call_factory, source_of, wrong_type
+from rnncheck.pipeline.build.factories import Offered, call_factory, component_source, wrong_type
 from rnncheck.pipeline.build.further import More, no_more
 from rnncheck.pipeline.build.loss import Kit, MakeNetwork, build_loss, build_updater
 from rnncheck.pipeline.build.refusals import explained
@@ -31,11 +31,11 @@ from rnncheck.pipeline.build.steps import tag, tagged
 from rnncheck.pipeline.build.stored import contents
 from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.guard.calling import running
-from rnncheck.pipeline.instruments.call_loss import Parts, form_loss
+from rnncheck.pipeline.instruments.call_loss import LossParts, form_loss
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.plant.hooks import Hooks
-from rnncheck.pipeline.recording.batch_makers import Maker, Noting
+from rnncheck.pipeline.recording.batch_makers import Maker, NotedInputs
 from rnncheck.pipeline.recording.sampling import draw_samples
 from rnncheck.results.model import Stage
 from rnncheck.spec.model import Component, LossSpec, ReplaySpec, Spec
@@ -122,7 +122,7 @@ class Training:
         section = self.spec.advantage
         if section is None:
             return ""
-        pipeline.sources[Stage.ADVANTAGE] = source_of(self.spec, section)
+        pipeline.sources[Stage.ADVANTAGE] = component_source(self.spec, section)
         made = build_estimator(self.spec, section, self.offered, self.device)
         pipeline.estimator = self.hooks.estimator(made)
         before = runs_on(self.spec) == COLLECTED
@@ -147,11 +147,11 @@ class Training:
         section = self.spec.replay
         if section is None:
             return ""
-        pipeline.sources[Stage.REPLAY] = source_of(self.spec, section)
+        pipeline.sources[Stage.REPLAY] = component_source(self.spec, section)
         pipeline.replay = self.replay_buffer()
         if not self.filled:
             self._fill(pipeline, section, batches)
-        with Noting(pipeline.replay) as noted:
+        with NotedInputs(pipeline.replay) as noted:
             pipeline.samples = self._drawn(pipeline, section)
         pipeline.makers.extend(noted.makers())
         name = type(pipeline.replay).__name__
@@ -194,7 +194,7 @@ class Training:
         component = self.spec.batch
         if component is None:
             return ""
-        pipeline.sources.setdefault(Stage.REPLAY, source_of(self.spec, component))
+        pipeline.sources.setdefault(Stage.REPLAY, component_source(self.spec, component))
         given = pipeline.samples[0].clone()
         pipeline.makers.append(Maker("batch", given, lambda data: self._made(component, data)))
         made = [self._made(component, sample.clone()) for sample in pipeline.samples]
@@ -219,7 +219,7 @@ class Training:
         section = self.spec.loss
         if section is None:
             return ""
-        pipeline.sources[Stage.LOSS] = source_of(self.spec, section)
+        pipeline.sources[Stage.LOSS] = component_source(self.spec, section)
         pipeline.samples = [self.hooks.trained(sample) for sample in pipeline.samples]
         pipeline.loss = self.hooks.loss(self.make_loss(pipeline, section, {}))
         if section.target_update is not None:
@@ -246,14 +246,14 @@ class Training:
         named = f" ({', '.join(parts)})" if len(parts) > 1 else ""
         return f"{float(total.detach()):.4g}{named}"
 
-    def _formed(self, pipeline: Pipeline, number: int) -> tuple[Tensor, Parts]:
+    def _formed(self, pipeline: Pipeline, number: int) -> tuple[Tensor, LossParts]:
         trial = _copied(pipeline.loss)  # some losses adapt themselves with every call
         with running("loss"), torch.enable_grad():
             return form_loss(trial, pipeline.samples[number])
 
     def close(self) -> None:
         """Stop prefetching and remove what was written."""
-        replaying.close(self.buffer)
+        replaying.stop_prefetching(self.buffer)
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
 

@@ -16,18 +16,18 @@ EXPLORATION = {"exploration_type", "default_interaction_type"}
 def convert_arguments(spec: Spec, component: Component, build: Build) -> dict[str, Any]:
     """All arguments of a component, converted by their names."""
     return {
-        name: convert(spec, name, value, (*component.at, name), build)
+        name: convert_argument(spec, name, value, (*component.at, name), build)
         for name, value in component.args.items()
     }
 
 
-def convert(spec: Spec, name: str, value: Any, at: KeyPath, build: Build) -> Any:
+def convert_argument(spec: Spec, name: str, value: Any, at: KeyPath, build: Build) -> Any:
     """One argument. Its name says what a string or a list in it stands for."""
     inner = c.nested(value, at)
     if inner is not None:
         return build(inner)
     if isinstance(value, dict):
-        return {k: convert(spec, str(k), v, (*at, k), build) for k, v in value.items()}
+        return {k: convert_argument(spec, str(k), v, (*at, k), build) for k, v in value.items()}
     if isinstance(value, list):
         return _convert_list(spec, name, value, at, build)
     if isinstance(value, str):
@@ -42,7 +42,7 @@ def _convert_list(spec: Spec, name: str, value: list[Any], at: KeyPath, build: B
         return c.one_key(value)
     if name in TENSORS:
         return _tensor(spec, value, at)
-    return [convert(spec, name, item, (*at, i), build) for i, item in enumerate(value)]
+    return [convert_argument(spec, name, item, (*at, i), build) for i, item in enumerate(value)]
 
 
 def _convert_name(spec: Spec, name: str, value: str, at: KeyPath) -> Any:
@@ -51,7 +51,7 @@ def _convert_name(spec: Spec, name: str, value: str, at: KeyPath) -> Any:
     if name == "distribution_class":
         return c.find_class(spec, value, c.DISTRIBUTION, at)
     if name.endswith("_class"):
-        return c.find_class(spec, value, c.MODULE, at)
+        return c.find_class(spec, value, c.NN_MODULE, at)
     if "dtype" in name:
         return _dtype(spec, value, at)
     if name in EXPLORATION:

@@ -9,10 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from rnncheck.errors import ComponentError, Place, nearest
-from rnncheck.pipeline.build.components import shorten
+from rnncheck.pipeline.build.components import listed_names
 from rnncheck.spec.model import NetworkSpec, Spec
 
-INSIDE = ("state_dict", "policy", "model")  # keys under which checkpoints keep the state_dict
+_STATE_DICT_KEYS = (
+    "state_dict",
+    "policy",
+    "model",
+)  # keys under which checkpoints keep the state_dict
 
 
 def load_weights(spec: Spec, network: NetworkSpec, module: nn.Module) -> None:
@@ -53,13 +57,15 @@ def _unsafe(name: str, place: Place) -> ComponentError:
 
 def _state_dict(loaded: Any, name: str, place: Place) -> dict[str, Tensor]:
     if isinstance(loaded, dict):
-        found = next((loaded[k] for k in INSIDE if isinstance(loaded.get(k), dict)), loaded)
+        found = next(
+            (loaded[k] for k in _STATE_DICT_KEYS if isinstance(loaded.get(k), dict)), loaded
+        )
         if found and all(isinstance(value, Tensor) for value in found.values()):
             return dict(found)
     raise ComponentError(
         f"{name} holds no state_dict",
         place=place,
-        accepted=f"a state_dict, or a dict with one under {', '.join(INSIDE)}",
+        accepted=f"a state_dict, or a dict with one under {', '.join(_STATE_DICT_KEYS)}",
     )
 
 
@@ -69,9 +75,9 @@ def _check_names(state: dict[str, Tensor], own: dict[str, Any], name: str, place
     if not missing and not foreign:
         return
     parts = (("missing", missing), ("not in the network", foreign))
-    said = "; ".join(f"{what}: {shorten(keys)}" for what, keys in parts if keys)
+    said = "; ".join(f"{what}: {listed_names(keys)}" for what, keys in parts if keys)
     raise ComponentError(
-        f"{name} is not of this network: {said}", place=place, accepted=shorten(own)
+        f"{name} is not of this network: {said}", place=place, accepted=listed_names(own)
     )
 
 
@@ -82,4 +88,4 @@ def _check_shapes(state: dict[str, Tensor], own: dict[str, Any], name: str, plac
         if isinstance(value, Tensor) and state[key].shape != value.shape
     ]
     if wrong:
-        raise ComponentError(f"{name} has other shapes: {shorten(wrong)}", place=place)
+        raise ComponentError(f"{name} has other shapes: {listed_names(wrong)}", place=place)

@@ -11,18 +11,18 @@ from pathlib import Path
 
 from rnncheck.errors import RnncheckError, StageError
 from rnncheck.pipeline.guard.timeout import Expired
-from rnncheck.pipeline.guard.user_frames import describe
+from rnncheck.pipeline.guard.user_frames import describe_trouble
 
-OURS = (RnncheckError, KeyboardInterrupt, GeneratorExit, Expired)
+_PASSED_ON = (RnncheckError, KeyboardInterrupt, GeneratorExit, Expired)
 
 
 @contextmanager
-def guarded(convert: Callable[[BaseException], RnncheckError]) -> Iterator[None]:
+def raising_as(convert: Callable[[BaseException], RnncheckError]) -> Iterator[None]:
     """Turn whatever the body raises, ``sys.exit()`` too, into the error that ``convert`` makes of it."""
     with _no_terminal():
         try:
             yield
-        except OURS:
+        except _PASSED_ON:
             raise
         except BaseException as error:
             raise convert(error) from error
@@ -33,10 +33,10 @@ def running(stage: str) -> Iterator[None]:
     """The user's pipeline runs: what it raises is a StageError with their own frames."""
 
     def convert(error: BaseException) -> StageError:
-        trouble = describe(error)
+        trouble = describe_trouble(error)
         return StageError(stage, trouble.message, place=trouble.place, frames=trouble.frames)
 
-    with guarded(convert):
+    with raising_as(convert):
         yield
 
 

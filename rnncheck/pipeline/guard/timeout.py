@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from types import FrameType
 
 from rnncheck.errors import StageTimeout
-from rnncheck.pipeline.guard.user_frames import describe
+from rnncheck.pipeline.guard.user_frames import describe_trouble
 
-AGAIN = 1.0  # seconds after which the interruption is repeated, should user code have swallowed it
+_REPEAT_AFTER = (
+    1.0  # seconds after which the interruption is repeated, should user code have swallowed it
+)
 
 
 class Expired(BaseException):
@@ -40,7 +42,7 @@ def time_limit(stage: str, seconds: float) -> Iterator[None]:
 
 
 def _timeout(stage: str, seconds: float, error: BaseException) -> StageTimeout:
-    trouble = describe(error)
+    trouble = describe_trouble(error)
     message = (
         f"did not finish within {seconds:g} s; "
         "if it needs longer, raise `verify.timeout` (in seconds) in the spec"
@@ -61,7 +63,7 @@ def _signal_alarm(seconds: float, fired: threading.Event) -> Iterator[None]:
 
     begin = time.monotonic()
     handler = signal.signal(signal.SIGALRM, expire)
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_AFTER)
     try:
         yield
     finally:

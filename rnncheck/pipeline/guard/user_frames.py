@@ -112,7 +112,7 @@ def sentence(error: BaseException) -> str:
     return f"{name}: {short}" if short else name
 
 
-def describe(error: BaseException) -> Trouble:
+def describe_trouble(error: BaseException) -> Trouble:
     """What the user should read of ``error``."""
     if isinstance(error, SyntaxError) and error.filename:
         place = Place(display_path(error.filename), error.lineno or 0, error.offset or 0)

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from rnncheck.errors import StageError
 
-Parts = dict[str, Tensor]
+LossParts = dict[str, Tensor]
 
 
-def form_loss(loss: Callable[[TensorDictBase], Any], td: TensorDictBase) -> tuple[Tensor, Parts]:
+def form_loss(
+    loss: Callable[[TensorDictBase], Any], td: TensorDictBase
+) -> tuple[Tensor, LossParts]:
     """Call ``loss`` on a copy of ``td``: the scalar that a user would call ``backward`` on, and its parts.
 
     The total is the sum of all entries whose name starts with ``loss``, each averaged where it is not reduced. A
@@ -23,7 +25,7 @@ def form_loss(loss: Callable[[TensorDictBase], Any], td: TensorDictBase) -> tupl
     return total_of(loss(td.clone()))
 
 
-def total_of(result: Any) -> tuple[Tensor, Parts]:
+def total_of(result: Any) -> tuple[Tensor, LossParts]:
     """The total and the parts of what a loss returned."""
     parts = _parts(result[0] if isinstance(result, tuple) and result else result)
     if not parts:
@@ -31,7 +33,7 @@ def total_of(result: Any) -> tuple[Tensor, Parts]:
     return torch.stack([part.mean() for part in parts.values()]).sum(), parts
 
 
-def _parts(result: Any) -> Parts:
+def _parts(result: Any) -> LossParts:
     if isinstance(result, Tensor):
         return {"loss": result}
     entries = result.items() if isinstance(result, (TensorDictBase, Mapping)) else ()

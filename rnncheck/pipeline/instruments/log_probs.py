@@ -12,7 +12,7 @@ from rnncheck.pipeline.keys import Key, as_key, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.subject import Subject
 
-NAMES = ("action_log_prob", "sample_log_prob")
+_USUAL_NAMES = ("action_log_prob", "sample_log_prob")
 
 
 def log_prob_key(policy: Any, loss: Any, td: TensorDictBase) -> Key | None:
@@ -23,7 +23,7 @@ def log_prob_key(policy: Any, loss: Any, td: TensorDictBase) -> Key | None:
             candidates += list(getattr(part, "log_prob_keys", None) or [])
     candidates.append(getattr(getattr(loss, "tensor_keys", None), "sample_log_prob", None))
     known = set(tensor_keys(td))
-    for name in [*candidates, *NAMES]:
+    for name in [*candidates, *_USUAL_NAMES]:
         if name is not None and as_key(name) in known:
             return as_key(name)
     return None

@@ -17,7 +17,7 @@ from rnncheck.pipeline.subject.subject import next_key
 FUNCTORCH = torch._C._functorch
 
 
-class Forgetful:
+class Memoryless:
     """While the context is open, a batch reaches a carrying module as rows of one step, from zeros and marked.
 
     The hooks are global, so that a network is found wherever a loss keeps it, and whatever the loss did to the marks
@@ -28,7 +28,7 @@ class Forgetful:
         self._whole: list[tuple[nn.Module, TensorDictBase | None]] = []
         self._carries: MutableMapping[nn.Module, bool] = WeakIdKeyDictionary()
 
-    def __enter__(self) -> Forgetful:
+    def __enter__(self) -> Memoryless:
         self._handles = [
             hooks.register_module_forward_pre_hook(self._cut),
             hooks.register_module_forward_hook(self._joined, always_call=True),

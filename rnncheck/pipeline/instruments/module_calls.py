@@ -16,11 +16,11 @@ from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.subject import next_key
 
 FUNCTORCH = torch._C._functorch
-State = dict[Key, Tensor]
+CarryState = dict[Key, Tensor]
 
 
 @dataclass(frozen=True)
-class Pass:
+class ModuleCall:
     """One forward pass of a recurrent module inside a loss: what it is fed and what it gives, as in its batch."""
 
     module: nn.Module
@@ -46,10 +46,10 @@ class _Open:
     probe: Tensor | None
 
 
-OtherStates = Callable[[int, nn.Module, TensorDictBase], State | None]
+OtherStates = Callable[[int, nn.Module, TensorDictBase], CarryState | None]
 
 
-class Inside:
+class ModuleCalls:
     """Notes every pass of a carrying module while the context is open.
 
     The hooks are global: a network is seen wherever the loss keeps it. Passes under vmap are not noted.
@@ -59,13 +59,13 @@ class Inside:
     """
 
     def __init__(self, other: OtherStates | None = None, *, probing: bool = False) -> None:
-        self.passes: list[Pass] = []
+        self.passes: list[ModuleCall] = []
         self._other, self._probing = other, probing
         self._open: list[_Open] = []
         self._again = False
         self._known: MutableMapping[nn.Module, bool] = WeakIdKeyDictionary()
 
-    def __enter__(self) -> Inside:
+    def __enter__(self) -> ModuleCalls:
         self._handles = [
             hooks.register_module_forward_pre_hook(self._reads),
             hooks.register_module_forward_hook(self._wrote, always_call=True),
@@ -80,7 +80,7 @@ class Inside:
         """The module has states, and no part of it has."""
         if module not in self._known:
             inner = (part for part in module.modules() if part is not module)
-            self._known[module] = bool(states_of(module)) and not any(map(states_of, inner))
+            self._known[module] = bool(state_keys(module)) and not any(map(state_keys, inner))
         return self._known[module]
 
     def _reads(self, module: nn.Module, args: Any) -> None:
@@ -121,7 +121,7 @@ class Inside:
         again = self._from_others(module, one.given, key, one.random)
         shape = td.batch_size
         self.passes.append(
-            Pass(module, states_of(module), key, x, y, one.given, shape, again, one.probe)
+            ModuleCall(module, state_keys(module), key, x, y, one.given, shape, again, one.probe)
         )
 
     def _from_others(
@@ -149,7 +149,7 @@ def _tensordict(args: Any) -> TensorDictBase | None:
 
 def _fed(module: nn.Module, td: TensorDictBase) -> tuple[Key, Tensor] | None:
     """The module's first floating input that is no state."""
-    states = states_of(module)
+    states = state_keys(module)
     found = ((key, td.get(key, None)) for key in declared(module, "in_keys") if key not in states)
     dense = ((k, v) for k, v in found if isinstance(v, Tensor) and v.is_floating_point())
     return next(dense, None)
@@ -162,14 +162,14 @@ def _gave(module: nn.Module, td: TensorDictBase) -> tuple[Key, Tensor | None]:
     return keys[0], value if isinstance(value, Tensor) else None
 
 
-def states_of(module: nn.Module) -> tuple[Key, ...]:
+def state_keys(module: nn.Module) -> tuple[Key, ...]:
     """The keys that the module reads and writes back under ``next``."""
     reads, writes = declared(module, "in_keys"), declared(module, "out_keys")
     return tuple(key for key in reads if next_key(key) in writes)
 
 
-def states_in(loss: Any) -> set[Key]:
+def state_keys_in(loss: Any) -> set[Key]:
     """The state keys of every network of a loss, also of those that TorchRL keeps without their parameters."""
     roots = [loss, *(vars(loss).values() if hasattr(loss, "__dict__") else ())]
     modules = (part for root in roots if isinstance(root, nn.Module) for part in root.modules())
-    return {key for part in modules for key in states_of(part)}
+    return {key for part in modules for key in state_keys(part)}

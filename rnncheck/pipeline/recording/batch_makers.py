@@ -36,7 +36,7 @@ class Maker:
     again: Make
 
 
-class Noting:
+class NotedInputs:
     """Keeps what the transforms of a TorchRL buffer are given first, inside the context."""
 
     def __init__(self, buffer: Any) -> None:
@@ -46,7 +46,7 @@ class Noting:
         self._transform = transform if has else None
         self._handle: RemovableHandle | None = None
 
-    def __enter__(self) -> Noting:
+    def __enter__(self) -> NotedInputs:
         if self._transform is not None:
             self._handle = self._transform.register_forward_pre_hook(self._note)
         return self

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from torchrl.data.replay_buffers import RoundRobinWriter, SliceSampler
 
-from rnncheck.pipeline.keys import STEP, Key, as_key
+from rnncheck.pipeline.keys import STEP_KEY, Key, as_key
 
 
 def begin(buffer: Any) -> int:
@@ -28,7 +28,7 @@ def seam(buffer: Any) -> list[tuple[int, int]]:
 
 
 def _numbers(buffer: Any, at: int) -> list[int]:
-    found: Tensor = buffer.storage[at].get(STEP)
+    found: Tensor = buffer.storage[at].get(STEP_KEY)
     return [int(number) - 1 for number in found.flatten()]
 
 

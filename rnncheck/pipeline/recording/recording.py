@@ -23,7 +23,7 @@ from rnncheck.pipeline.subject.subject import Subject, next_key
 MASK = ("collector", "mask")
 LONGEST_RETURN = 12  # n-step returns that are recognised
 TRAJ = (("collector", "traj_ids"), ("traj_ids",))
-Place = tuple[int, int, int]  # batch, row, step
+StepPlace = tuple[int, int, int]  # batch, row, step
 
 
 class Joint(IntEnum):
@@ -45,7 +45,7 @@ class Rows:
     done: Tensor
     joints: Tensor
     random: bool  # collected by a random policy, so that outputs and states are not the module's
-    where_before: list[Place | None]  # per row: the step that its first step follows
+    where_before: list[StepPlace | None]  # per row: the step that its first step follows
 
     @property
     def starts(self) -> Tensor:
@@ -213,7 +213,7 @@ class Recording:
             return Joint.CONTINUES
         return Joint.AFTER_DONE if ended else Joint.CONTINUES
 
-    def _goes_on(self, before: Place, rows: Rows, row: int) -> bool:
+    def _goes_on(self, before: StepPlace, rows: Rows, row: int) -> bool:
         """A batch's last step is marked as truncated, but nothing was reset (``set_truncated``)."""
         flag, ids = self.flag(rows), self.traj_ids(rows)
         earlier = self.traj_ids(self.batches[before[0]])
@@ -222,7 +222,7 @@ class Recording:
         same = bool(ids[row, 0] == earlier[before[1], before[2]])
         return same and self._follows(before, rows, row) is True
 
-    def _predecessor(self, number: int, row: int) -> Place | None:
+    def _predecessor(self, number: int, row: int) -> StepPlace | None:
         """The step that this row's first step follows: same trajectory number, or same row of the batch before."""
         if number == 0:
             return None
@@ -247,17 +247,17 @@ class Recording:
             follows = flag is None or not bool(flag[row, 0])
         return place if follows and ids is None else None
 
-    def _of_trajectory(self, number: int, row: int, step: int = 0) -> list[Place]:
+    def _of_trajectory(self, number: int, row: int, step: int = 0) -> list[StepPlace]:
         """The last steps, in the batches before ``number``, of trajectories with the number that the step has."""
         ids = self.traj_ids(self.batches[number])
         known = [] if ids is None else self._seen.get(int(ids[row, step]), [])
         return [place for place in reversed(known) if place[0] < number]
 
-    def _last_places(self) -> dict[int, list[Place]]:
+    def _last_places(self) -> dict[int, list[StepPlace]]:
         """By trajectory number, the last step in each batch that holds some of it."""
-        seen: dict[int, list[Place]] = {}
+        seen: dict[int, list[StepPlace]] = {}
         for number, rows in enumerate(self.batches):
-            ids, last = self.traj_ids(rows), dict[int, Place]()
+            ids, last = self.traj_ids(rows), dict[int, StepPlace]()
             if ids is None:
                 continue
             for step, row in rows.valid.T.nonzero().tolist():
@@ -272,7 +272,7 @@ class Recording:
         place = next((one for one in places if self._follows(one, rows, 0)), None)
         return place is not None and place[0] < number - 1
 
-    def _follows(self, place: Place, rows: Rows, row: int, step: int = 0) -> bool | None:
+    def _follows(self, place: StepPlace, rows: Rows, row: int, step: int = 0) -> bool | None:
         """Whether a step of ``row``, the first, holds what ``place`` handed on; None when nothing tells."""
         earlier = self.batches[place[0]].data[place[1], place[2]]
         first, verdicts = rows.data[row, step], []
@@ -324,7 +324,7 @@ class Recording:
 
     def trajectories(self) -> Iterator[Trajectory]:
         """Every trajectory of policy steps, the longest history first; random steps are left out."""
-        chains: dict[Place, list[Stretch]] = {}
+        chains: dict[StepPlace, list[Stretch]] = {}
         begun: list[tuple[list[Stretch], bool]] = []  # with whether it starts from a fresh state
         for number, rows in enumerate(self.batches):
             if rows.random:

@@ -61,7 +61,7 @@ def look_at(env: EnvBase) -> EnvFacts:
         first = env.reset().clone()
         second = env.reset().clone()
         after = _one_step(env, second.clone())
-    return facts_of(env, first, second, after)
+    return env_facts_of(env, first, second, after)
 
 
 def _one_step(env: EnvBase, td: TensorDictBase) -> TensorDictBase | None:
@@ -73,7 +73,7 @@ def _one_step(env: EnvBase, td: TensorDictBase) -> TensorDictBase | None:
     return None if ended else env.step_mdp(stepped)
 
 
-def facts_of(
+def env_facts_of(
     env: EnvBase, first: TensorDictBase, second: TensorDictBase, after: TensorDictBase | None
 ) -> EnvFacts:
     """The facts of an env that was reset twice and stepped once."""

@@ -13,8 +13,9 @@ from torch import Tensor
 from torchrl.envs import EnvBase
 
 from rnncheck.pipeline.keys import Key, tensor_keys
-from rnncheck.pipeline.subject.modes import SEED, measuring
-from rnncheck.pipeline.subject.subject import Subject, call, next_key
+from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
+from rnncheck.pipeline.subject.passes import call
+from rnncheck.pipeline.subject.subject import Subject, next_key
 
 PATTERN = (7, 3, 10, 1, 6, 5)  # steps per head: short, long, and a single step
 MAX_ROWS = 4  # envs of a batch that are looked at
@@ -63,7 +64,7 @@ def _play(subject: Subject, env: EnvBase, length: int, number: int) -> TensorDic
     state = dict(subject.fresh)
     rows = max(1, torch.Size(subject.batch_shape).numel())
     keys = done_keys(env)
-    with measuring(recurrent=False, explore=True, seed=SEED + number):
+    with measuring(recurrent=False, explore=True, seed=MEASURING_SEED + number):
         td = env.reset()
         for t in range(length):
             taken.append(subject.inputs_of(td.clone()).reshape(rows)[: max(MAX_ROWS, subject.tile)])

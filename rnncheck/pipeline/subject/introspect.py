@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.pipeline.subject.passes import call, unroll_subject
 from rnncheck.pipeline.subject.stock import rnn_of, state_shapes
-from rnncheck.pipeline.subject.subject import Carrier, Subject, call, carriers, next_key, unroll
+from rnncheck.pipeline.subject.subject import Carrier, Subject, carriers, next_key
 from rnncheck.results.model import Stage
 
 FLAG = "is_init"
@@ -75,7 +76,7 @@ def make_subject(
 def _takes_one_row(subject: Subject, base: TensorDictBase) -> bool:
     inputs = subject.inputs_of(base).reshape(-1)[:1].unsqueeze(1)
     try:
-        unroll(subject, inputs, torch.ones(1, 1, dtype=torch.bool))
+        unroll_subject(subject, inputs, torch.ones(1, 1, dtype=torch.bool))
     except Exception:  # batch statistics of one row, buffers of the batch's size
         return False
     return True

@@ -17,12 +17,12 @@ from torchrl.modules.tensordict_module import rnn
 
 from rnncheck.pipeline.keys import Key, declared
 
-SEED = 2**20 + 7  # any fixed number: two runs that must agree draw the same noise
+MEASURING_SEED = 2**20 + 7  # any fixed number: two runs that must agree draw the same noise
 
 
 @contextmanager
 def measuring(
-    *, recurrent: bool | None, explore: bool = False, grad: bool = False, seed: int = SEED
+    *, recurrent: bool | None, explore: bool = False, grad: bool = False, seed: int = MEASURING_SEED
 ) -> Iterator[None]:
     """Run a module in one mode (None: the ambient one), reproducibly, and leave the random state as it was.
 

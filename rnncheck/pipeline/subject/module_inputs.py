@@ -7,7 +7,8 @@ from typing import Any
 from tensordict import TensorDict, TensorDictBase
 
 from rnncheck.pipeline.keys import declared
-from rnncheck.pipeline.subject.subject import Subject, run_recurrent
+from rnncheck.pipeline.subject.passes import run_recurrent
+from rnncheck.pipeline.subject.subject import Subject
 
 
 def module_inputs(subject: Subject, path: str, batch: TensorDictBase) -> TensorDictBase | None:

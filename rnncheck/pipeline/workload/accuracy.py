@@ -19,7 +19,8 @@ from rnncheck.numerics.difference import gap
 from rnncheck.numerics.tolerance import REFERENCE_FACTOR, SLACK
 from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
-from rnncheck.pipeline.subject.subject import Subject, call, cast, unroll
+from rnncheck.pipeline.subject.passes import RunSettings, call, cast, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.cells import Accuracy
 from rnncheck.results.variant import Variant
 
@@ -41,7 +42,9 @@ def stepwise(
 ) -> Numbers:
     """The unroll in sequential mode, in eval mode, of ``inputs`` ``[rows, steps]``."""
     module = subject.copy(dtype).eval()
-    out = unroll(subject, inputs, starts, module=module, dtype=dtype, grad=grad)
+    out = unroll_subject(
+        subject, inputs, starts, module=module, settings=RunSettings(dtype=dtype, grad=grad)
+    )
     return numbers_of(module, out.exclude(*subject.carry), grad=grad)
 
 

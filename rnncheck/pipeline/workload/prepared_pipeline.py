@@ -27,7 +27,8 @@ from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.env_facts import look_at
 from rnncheck.pipeline.subject.heads import take_heads
 from rnncheck.pipeline.subject.introspect import CannotStep, make_subject
-from rnncheck.pipeline.subject.subject import Subject, cast
+from rnncheck.pipeline.subject.passes import cast
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.pipeline.workload import CannotRun
 from rnncheck.pipeline.workload import accuracy as judging
 from rnncheck.pipeline.workload.calls import (

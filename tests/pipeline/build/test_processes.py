@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rnncheck.errors import ComponentError
-from rnncheck.pipeline.keys import STEP
+from rnncheck.pipeline.keys import STEP_KEY
 from rnncheck.results.model import Stage
 
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ def test_two_workers_give_two_rows(bench, dqn_text):
     assert [batch.shape for batch in pipeline.batches] == [(2, 20), (2, 20)]
     first, second = pipeline.batches[0]["observation"]
     assert not torch.equal(first, second)  # each worker has a seed of its own
-    assert pipeline.samples[0].get(STEP).max() <= 80
+    assert pipeline.samples[0].get(STEP_KEY).max() <= 80
     bench.builders[-1].close()
     assert not multiprocessing.active_children()
 

@@ -7,7 +7,7 @@ from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, ListStorage, TensorDictReplayBuffer
 
 from rnncheck.pipeline.build.stored import contents
-from rnncheck.pipeline.keys import STEP
+from rnncheck.pipeline.keys import STEP_KEY
 
 
 def steps(trajectory: int, *values: int, done: bool = False) -> TensorDict:
@@ -58,7 +58,7 @@ def test_steps_are_numbered_in_the_order_in_which_they_are_read() -> None:
     made = buffer(4, steps(0, 1, 2, 3), steps(0, 4, 5, 6))
     contents(made)
     held = made.storage[:]
-    numbers = dict(zip(held["x"].tolist(), held[STEP].flatten().tolist(), strict=True))
+    numbers = dict(zip(held["x"].tolist(), held[STEP_KEY].flatten().tolist(), strict=True))
     assert numbers == {3: 1, 4: 2, 5: 3, 6: 4}
 
 
@@ -78,11 +78,11 @@ def test_rows_and_steps_of_all_envs_are_read_with_time_last() -> None:
     assert values(buffer(20, rows, ndim=2)) == [[[1, 2, 3], [10, 11, 12]]]
     by_step = buffer(20, rows.transpose(0, 1).contiguous())
     assert values(by_step, by_step=True) == [[[1, 2, 3], [10, 11, 12]]]
-    assert by_step.storage[:][STEP].flatten(1).tolist() == [[1, 4], [2, 5], [3, 6]]
+    assert by_step.storage[:][STEP_KEY].flatten(1).tolist() == [[1, 4], [2, 5], [3, 6]]
 
 
 def test_a_list_of_steps_is_read_too() -> None:
     made = TensorDictReplayBuffer(storage=ListStorage(20), batch_size=4)
     made.extend(steps(0, 1, 2, 3))
     assert values(made) == [[1, 2, 3]]
-    assert made.storage[1][STEP].tolist() == [2]
+    assert made.storage[1][STEP_KEY].tolist() == [2]

@@ -15,7 +15,7 @@ from torchrl.objectives.value import GAE
 
 from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline.instruments.call_loss import form_loss
-from rnncheck.pipeline.keys import STEP
+from rnncheck.pipeline.keys import STEP_KEY
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.results.model import Outcome, Stage
 
@@ -74,7 +74,7 @@ def user_module(bench, tmp_path: Path) -> None:
 
 
 def numbers(td: TensorDictBase) -> torch.Tensor:
-    return td.get(STEP).reshape(-1)
+    return td.get(STEP_KEY).reshape(-1)
 
 
 def assert_traced(pipeline: Pipeline) -> None:
@@ -100,7 +100,7 @@ def test_flat_slices_reach_the_loss(bench, flat):
     assert type(pipeline.replay) is TensorDictReplayBuffer
     assert len(pipeline.samples) == 3
     assert isinstance(pipeline.loss, DQNLoss)
-    assert STEP not in list(pipeline.batches[0].keys(True))
+    assert STEP_KEY not in list(pipeline.batches[0].keys(True))
     assert_traced(pipeline)
 
 

@@ -7,7 +7,7 @@ import torch
 from tensordict import TensorDict
 from torchrl.modules import LSTMModule, set_recurrent_mode
 
-from rnncheck.pipeline.instruments.memoryless import Forgetful
+from rnncheck.pipeline.instruments.memoryless import Memoryless
 
 
 def batch() -> TensorDict:
@@ -21,7 +21,7 @@ def test_every_step_is_alone_inside_and_as_before_outside() -> None:
     module, td = LSTMModule(4, 3, in_key="x", out_key="y"), batch()
     with set_recurrent_mode(True):
         whole = module(td.clone())
-        with Forgetful():
+        with Memoryless():
             alone = module(td.clone())
         after = module(td.clone())
     fresh = td.clone().zero_().set("x", td["x"]).reshape(-1)
@@ -35,7 +35,7 @@ def test_every_step_is_alone_inside_and_as_before_outside() -> None:
 def test_gradients_stay_at_their_step() -> None:
     module, td = LSTMModule(4, 3, in_key="x", out_key="y"), batch()
     x = td["x"].clone().requires_grad_()
-    with set_recurrent_mode(True), Forgetful():
+    with set_recurrent_mode(True), Memoryless():
         out = module(td.set("x", x))["y"]
     (grad,) = torch.autograd.grad(out[:, 2].sum(), x)
     assert set(grad.abs().sum((0, 2)).nonzero().flatten().tolist()) == {2}
@@ -43,7 +43,7 @@ def test_gradients_stay_at_their_step() -> None:
 
 def test_a_module_that_raises_leaves_the_context_in_order() -> None:
     module, td = LSTMModule(4, 3, in_key="x", out_key="y"), batch()
-    with set_recurrent_mode(True), Forgetful() as twin:
+    with set_recurrent_mode(True), Memoryless() as twin:
         with pytest.raises(KeyError):
             module(td.exclude("x"))
         assert module(td.clone())["y"].shape == (2, 5, 3)
