@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -165,10 +164,3 @@ def estimate(cells: Sequence[Cell], budget: float) -> float:
     compiled = sum(parse(variant).compile != "eager" for variant in named)
     starting = START * len(groups(cells)) + COMPILE * compiled
     return starting + min(budget, MEASURE * len(cells))
-
-
-def shuffled(cells: Sequence[Cell], seed: int) -> list[Cell]:
-    """One round's order."""
-    order = list(cells)
-    random.Random(seed).shuffle(order)
-    return order

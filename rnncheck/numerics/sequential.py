@@ -78,13 +78,6 @@ def corrected(comparisons: int, level: float = LEVEL) -> float:
     return 1 - (1 - level) / max(1, comparisons)
 
 
-def last_answer(found: Over, allowed: float) -> Answer:
-    """The verdict on one ratio that comes from no pairs: slower only where its interval is clear of no change."""
-    if found.value > 1 + allowed and found.low > 1:
-        return Answer.SLOWER
-    return Answer.WITHIN if found.value <= 1 + allowed else Answer.OPEN
-
-
 def answer(ratios: Ratios, allowed: float, *, comparisons: int = 1, last: bool = False) -> Answer:
     """What the pairs so far say of a cell, one of so many ``comparisons``. ``allowed`` is a share, e.g. 0.03.
 

@@ -10,11 +10,16 @@ from torch import Tensor, nn
 
 from rnncheck.numerics import cells
 from rnncheck.numerics.emulate import Computing
-from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, Precision, narrow, round_bits
+from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, Precision, round_bits
 
 from .strategies import tensors
 
 ROWS, STEPS = 32, 48
+
+
+def narrow(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """``values`` as a tensor of ``dtype`` holds them, in their own dtype."""
+    return values.to(dtype).to(values.dtype)
 
 
 @given(tensors(torch.float32))
