@@ -23,6 +23,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from typing import IO, Any
 
+from rnncheck.errors import first_line
 from rnncheck.results.cells import Cell, Status
 
 MIB = 2**20
@@ -57,7 +58,7 @@ class Worker:
 
     def _fail(self, error: Exception) -> None:
         traceback.print_exc()
-        self._say("failed", status=_status(error), reason=_reason(error))
+        self._say("failed", status=_status(error), reason=first_line(error))
 
     def do_open(
         self,
@@ -173,14 +174,6 @@ def _status(error: Exception) -> Status:
     text = f"{type(error).__name__}: {error}"
     full = isinstance(error, MemoryError) or any(part in text for part in OUT_OF_MEMORY)
     return Status.OOM if full else Status.FAILED
-
-
-def _reason(error: Exception) -> str:
-    from rnncheck.errors import RnncheckError
-
-    first = str(error).strip().splitlines()[:1]
-    said = first[0] if first else ""
-    return said if isinstance(error, RnncheckError) else f"{type(error).__name__}: {said}"
 
 
 def main() -> None:

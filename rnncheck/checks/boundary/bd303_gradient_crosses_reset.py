@@ -26,11 +26,12 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.compare import ROUNDING, Change, alternating, change_finding
 from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
-from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.errors import first_line
 from rnncheck.numerics.difference import locate
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed

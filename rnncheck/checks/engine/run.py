@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.errors import Place, StageError
+from rnncheck.errors import Place, StageError, first_line
 from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.guard.user_frames import describe
 from rnncheck.results.events import CheckFinished, CheckStarted, Event

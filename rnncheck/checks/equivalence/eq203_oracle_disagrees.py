@@ -29,8 +29,9 @@ from torch import Tensor, nn
 
 from rnncheck.checks.evidence.compare import Mismatch, mismatches, source_of
 from rnncheck.checks.evidence.constructed_batches import replayed_heads
-from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Rule, Skip
+from rnncheck.errors import first_line
 from rnncheck.numerics import cells
 from rnncheck.pipeline.keys import Key, declared, dotted
 from rnncheck.pipeline.subject.heads import Piece
