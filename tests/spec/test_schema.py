@@ -26,6 +26,12 @@ def test_it_is_a_schema() -> None:
     Draft202012Validator.check_schema(json_schema())
 
 
+def test_descriptions_are_markdown() -> None:
+    text = str(json_schema())
+    assert "``" not in text
+    assert "`" in text
+
+
 @pytest.mark.parametrize("template", Template)
 def test_the_templates_are_valid(template: Template) -> None:
     text = next(iter(template_files(template, "s.yaml").values()))
