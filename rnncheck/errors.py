@@ -110,6 +110,16 @@ class FindingsError(RnncheckError):
         super().__init__(message)
 
 
+def first_line(error: BaseException) -> str:
+    """``TypeName: text`` in one line; what rnncheck itself raises is a sentence and needs no name."""
+    lines = str(error).strip().splitlines()
+    name = type(error).__name__
+    if not lines:
+        return name
+    own = type(error).__module__.partition(".")[0] == __package__
+    return lines[0] if own else f"{name}: {lines[0]}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to ``name``, or None when none is close."""
     pool = sorted(set(known))

@@ -13,20 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from rnncheck.results.families import BY_FOLDER
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "rnncheck"
 
-FAMILIES = (
-    "wiring",
-    "equivalence",
-    "boundary",
-    "collect",
-    "replay",
-    "value",
-    "loss",
-    "gradient",
-    "precision",
-)
+FAMILIES = tuple(BY_FOLDER)
 MAY_IMPORT = {
     "errors": set[str](),
     "results": {"errors"},

@@ -32,7 +32,7 @@ from rnncheck.bench.messages import (
     decode_command,
     encode_answer,
 )
-from rnncheck.errors import RnncheckError
+from rnncheck.errors import RnncheckError, first_line
 from rnncheck.results.cells import MIB, Status
 
 SLOW = 0.5  # seconds of a call from which its memory is measured once
@@ -56,7 +56,7 @@ class CellWorker:
                     self._obey(decode_command(line))
                 except Exception as error:
                     traceback.print_exc()
-                    self._say(WorkerFailed(_status(error), _reason(error)))
+                    self._say(WorkerFailed(_status(error), first_line(error)))
 
     def _obey(self, command: Command) -> None:
         match command:
@@ -168,12 +168,6 @@ def _status(error: Exception) -> Status:
     text = f"{type(error).__name__}: {error}"
     full = isinstance(error, MemoryError) or any(part in text for part in OUT_OF_MEMORY)
     return Status.OOM if full else Status.FAILED
-
-
-def _reason(error: Exception) -> str:
-    first = str(error).strip().splitlines()[:1]
-    said = first[0] if first else ""
-    return said if isinstance(error, RnncheckError) else f"{type(error).__name__}: {said}"
 
 
 def main() -> None:

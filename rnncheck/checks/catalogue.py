@@ -105,8 +105,11 @@ def read(file: Path, module: str, family: str) -> Entry:
 
 
 def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The first sentence and the named sections. A section's lines keep their own indentation."""
-    blocks = list(_blocks(inspect.cleandoc(text).splitlines()))
+    """The first sentence and the named sections, code in single backticks.
+
+    A section's lines keep their own indentation.
+    """
+    blocks = list(_blocks(inspect.cleandoc(text.replace("``", "`")).splitlines()))
     summary = " ".join(line.strip() for line in blocks[0][1] if line.strip())
     found = {title: inspect.cleandoc("\n" + "\n".join(body)) for title, body in blocks[1:]}
     return summary, {title: found.get(title, "") for title in DOCSTRING_SECTIONS}

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-
-class Template(StrEnum):
-    """The pipelines that there is a template for."""
-
-    DQN = "dqn"
-    PPO = "ppo"
-    CUSTOM = "custom"
+from rnncheck.spec.scaffold import Template
 
 
 def init(
@@ -36,7 +29,7 @@ def init(
     from rnncheck.spec.scaffold import template_files
 
     spec = path / "rnncheck.yaml" if path.is_dir() else path
-    texts = template_files(template.value, spec.name)
+    texts = template_files(template, spec.name)
     targets = {spec.parent / name: text for name, text in texts.items()}
     for target in targets:
         _refuse(target, force)  # before anything is written: a refusal leaves nothing half done

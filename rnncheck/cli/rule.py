@@ -13,14 +13,6 @@ import typer
 if TYPE_CHECKING:
     from rnncheck.checks.catalogue import Catalogue, Entry
 
-FAMILIES = {
-    "wiring": "read from specs and modules, one reset",
-    "equivalence": "the same numbers step by step and all at once",
-    "boundary": "nothing crosses where nothing may",
-    "collect": "what the collector recorded",
-    "precision": "in how many bits the recurrence is computed and kept",
-}
-
 
 class Format(StrEnum):
     """How ``rule`` prints."""
@@ -91,13 +83,16 @@ def _text_table(chosen: Sequence[Entry]) -> str:
     return "\n".join([*lines[1:], "", "rnncheck rule CODE explains one of them."])
 
 
-def _heading(family: str) -> str:
-    return f"{family}: {FAMILIES[family]}" if family in FAMILIES else family
+def _heading(folder: str) -> str:
+    from rnncheck.results.families import BY_FOLDER
+
+    family = BY_FOLDER[folder]
+    return f"{family.title}: {family.about}"
 
 
 def _row(entry: Entry, width: int) -> str:
     mark = "W" if entry.severity == "warning" else "E"
-    return f"  {entry.code}  {mark}  {entry.name:<{width}}  {entry.summary}"
+    return f"  {entry.code}  {mark}  {entry.name:<{width}}  {_styled(entry.summary)}"
 
 
 def _text_page(entry: Entry) -> str:
@@ -105,11 +100,22 @@ def _text_page(entry: Entry) -> str:
 
     from rnncheck.checks.catalogue import prose
 
-    parts = [_title(entry), "", *textwrap.wrap(entry.summary, 88)]
+    parts = [_title(entry), "", _styled(textwrap.fill(entry.summary, 88))]
     for title, body in entry.sections.items():
-        text = body if title == "Example" else _wrap(prose(body))
+        text = body if title == "Example" else _styled(_wrap(prose(body)))
         parts += ["", title, textwrap.indent(text, "    ")]
     return "\n".join(parts)
+
+
+def _styled(text: str) -> str:
+    """On a terminal with colours, `code` in the style of code; elsewhere the backticks stay."""
+    import os
+    import re
+    import sys
+
+    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+        return text
+    return re.sub("`([^`]+)`", lambda found: typer.style(found[1], fg="cyan"), text)
 
 
 def _wrap(text: str) -> str:

@@ -30,11 +30,6 @@ def round_bits(values: Tensor, bits: int) -> Tensor:
     return torch.where(values.isfinite(), rounded, values)
 
 
-def narrow(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """``values`` as a tensor of ``dtype`` would hold them, in their own dtype."""
-    return values.to(dtype).to(values.dtype)
-
-
 @dataclass(frozen=True)
 class ProductPrecision:
     """How a matrix product is computed: operands of ``bits``, in one part or, compensated, in two."""
@@ -67,4 +62,3 @@ IEEE = ProductPrecision("ieee", FLOAT32_BITS)
 TF32 = ProductPrecision("tf32", TF32_BITS)
 TF32X3 = ProductPrecision("tf32x3", TF32_BITS, parts=2)
 BFLOAT16 = ProductPrecision("bfloat16", BITS[torch.bfloat16])
-PRECISIONS = {one.name: one for one in (IEEE, TF32, TF32X3, BFLOAT16)}

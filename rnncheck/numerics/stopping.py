@@ -80,13 +80,6 @@ def corrected(comparisons: int, level: float = _SHOWN_LEVEL) -> float:
     return 1 - (1 - level) / max(1, comparisons)
 
 
-def last_answer(found: RatioOverPairs, allowed: float) -> PairsAnswer:
-    """The verdict on one ratio that comes from no pairs: slower only where its interval is clear of no change."""
-    if found.value > 1 + allowed and found.low > 1:
-        return PairsAnswer.SLOWER
-    return PairsAnswer.WITHIN if found.value <= 1 + allowed else PairsAnswer.OPEN
-
-
 def answer_of_pairs(
     ratios: PairRatios, allowed: float, *, comparisons: int = 1, last: bool = False
 ) -> PairsAnswer:

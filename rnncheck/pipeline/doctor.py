@@ -21,6 +21,7 @@ from torchrl.envs import GymEnv
 from torchrl.modules import LSTMModule, set_recurrent_mode
 
 from rnncheck import __version__
+from rnncheck.errors import first_line
 from rnncheck.pipeline.backends.overview import (
     Combination,
     ProcessPrecision,
@@ -216,8 +217,7 @@ def _try(name: str, attempt: Callable[[], str]) -> Capability:
             warnings.simplefilter("ignore")
             return Capability(name, True, attempt())
     except Exception as error:  # whatever a backend or a driver raises is the answer
-        lines = str(error).strip().splitlines()
-        return Capability(name, False, lines[0] if lines else type(error).__name__)
+        return Capability(name, False, first_line(error))
 
 
 def _step_env() -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from rnncheck.results.exit_codes import ExitCode
+from rnncheck.results.families import BY_PREFIX, FAMILIES
 from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import (
     NOT_IN_SPEC,
@@ -24,17 +25,6 @@ from rnncheck.results.model import (
 )
 from rnncheck.results.verdict import fails
 
-FAMILIES = {
-    "WR": "wiring",
-    "EQ": "equivalence",
-    "BD": "boundary",
-    "CL": "collect",
-    "RP": "replay",
-    "VL": "value",
-    "LS": "loss",
-    "GR": "gradient and training",
-    "PR": "precision",
-}
 VERDICTS = {
     Verdict.VERIFIED: "verified",
     Verdict.FAILED: "failed",
@@ -173,13 +163,14 @@ def title(check: CheckResult) -> str:
 
 
 def family(code: str) -> str:
-    """The name of a code's family."""
-    return FAMILIES.get(code[:2], clean(code[:2]) or "other")
+    """The title of a code's family."""
+    known = BY_PREFIX.get(code[:2])
+    return known.title if known else clean(code[:2]) or "other"
 
 
 def by_family(checks: Iterable[CheckResult]) -> dict[str, list[CheckResult]]:
-    """The checks under their family's name, by code; families in the order of the catalogue."""
-    order = list(FAMILIES.values())
+    """The checks under their family's title, by code; families in the order of the catalogue."""
+    order = [family.title for family in FAMILIES]
     groups: dict[str, list[CheckResult]] = defaultdict(list)
     for check in sorted(checks, key=lambda check: check.code):
         groups[family(check.code)].append(check)

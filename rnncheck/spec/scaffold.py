@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from enum import StrEnum
 
-TEMPLATES = ("dqn", "ppo", "custom")
-BESIDE = {"custom": ("custom_pipeline.py",)}  # the Python files that a template's spec names
+
+class Template(StrEnum):
+    """The pipelines that there is a template for."""
+
+    DQN = "dqn"
+    PPO = "ppo"
+    CUSTOM = "custom"
+
+
+BESIDE = {Template.CUSTOM: ("custom_pipeline.py",)}  # the Python files that a template's spec names
 AS_DATA = ".txt"  # ... packaged as text, since they are the user's code and none of ours
 
 
-def template_files(template: str, spec_name: str) -> dict[str, str]:
+def template_files(template: Template, spec_name: str) -> dict[str, str]:
     """File names and texts of a template; the spec comes first and is called ``spec_name``."""
+    from importlib.resources import files
+
     beside = {name: name + AS_DATA for name in BESIDE.get(template, ())}
     named = {spec_name: f"{template}.yaml"} | beside
     folder = files("rnncheck.spec") / "templates"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from rnncheck.spec.model import Component, Spec
@@ -25,7 +26,8 @@ _COMPONENT = {"$ref": "#/$defs/Component"}
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of a spec file."""
-    schema = Spec.model_json_schema(by_alias=True)
+    told = json.dumps(Spec.model_json_schema(by_alias=True))
+    schema = json.loads(told.replace("``", "`"))  # descriptions: editors read them as Markdown
     definitions: dict[str, Any] = schema.pop("$defs")
     nameless = {SECTIONS[section] for section in DEFAULT_USE}
     models: set[type[Component]] = {*SECTIONS.values(), Component}

@@ -9,19 +9,8 @@ import pytest
 
 from rnncheck.checks import catalogue
 from rnncheck.errors import UserError
+from rnncheck.results.families import BY_FOLDER, FAMILIES
 from rnncheck.results.model import Severity, Stage
-
-FAMILIES = {
-    "wiring": "WR",
-    "equivalence": "EQ",
-    "boundary": "BD",
-    "collect": "CL",
-    "replay": "RP",
-    "value": "VL",
-    "loss": "LS",
-    "gradient": "GR",
-    "precision": "PR",
-}
 
 WRITTEN = '''"""The state after a reset depends on
 what came before it.
@@ -65,7 +54,19 @@ def test_every_check_explains_itself(entry: catalogue.Entry) -> None:
 def test_a_check_is_named_as_its_file(entry: catalogue.Entry) -> None:
     assert entry.file.stem == f"{entry.code.lower()}_{entry.name.replace('-', '_')}"
     assert re.fullmatch(r"[A-Z]{2}\d{3}", entry.code)
-    assert entry.code.startswith(FAMILIES[entry.family])
+    assert entry.code.startswith(BY_FOLDER[entry.family].prefix)
+
+
+def test_every_family_has_a_folder_with_checks_and_every_folder_a_family() -> None:
+    assert {entry.family for entry in catalogue.entries()} == {one.folder for one in FAMILIES}
+    assert len({one.prefix for one in FAMILIES}) == len(FAMILIES)
+
+
+@pytest.mark.parametrize("entry", catalogue.entries(), ids=lambda entry: entry.code)
+def test_code_is_marked_as_markdown_does(entry: catalogue.Entry) -> None:
+    for text in (entry.summary, *entry.sections.values()):
+        assert "``" not in text
+        assert text.count("`") % 2 == 0
 
 
 def test_there_are_checks_and_no_code_or_name_is_used_twice() -> None:

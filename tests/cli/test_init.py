@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from rnncheck.cli.app import app
 from rnncheck.spec.load import load_spec
-from rnncheck.spec.scaffold import TEMPLATES
+from rnncheck.spec.scaffold import Template
 
 
 def run(*args: str) -> Result:
@@ -30,7 +30,7 @@ def test_it_writes_a_spec_and_names_the_next_command() -> None:
     assert load_spec("rnncheck.yaml").name == "cartpole-drqn"
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("template", Template)
 def test_every_template_is_a_valid_spec(template: str) -> None:
     done = run("init", "--template", template, "my spec.yaml")
     assert done.exit_code == 0
@@ -38,7 +38,7 @@ def test_every_template_is_a_valid_spec(template: str) -> None:
     assert run("spec", "validate", "my spec.yaml").exit_code == 0
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("template", Template)
 def test_what_is_commented_out_is_valid_too(template: str) -> None:
     run("init", "--template", template)
     text = Path("rnncheck.yaml").read_text()
@@ -104,7 +104,7 @@ def test_what_cannot_be_written_is_a_usage_error(args: list[str], said: str) -> 
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("template", Template)
 def test_every_template_verifies(template: str, here: Path, rnncheck: Any) -> None:
     rnncheck("init", "--template", template, cwd=here)
     done = rnncheck("verify", cwd=here)

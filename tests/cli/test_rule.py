@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rnncheck.checks.catalogue import DOCSTRING_SECTIONS, entries
+from rnncheck.results.families import FAMILIES
+from tests.small import START
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def test_it_lists_every_check_by_family(rnncheck: Any) -> None:
@@ -16,9 +26,8 @@ def test_it_lists_every_check_by_family(rnncheck: Any) -> None:
     lines = done.stdout.splitlines()
     for entry in entries():
         assert any(entry.code in line and entry.name in line for line in lines)
-    assert [line.split(":")[0] for line in lines if line and line[0].isalpha()][:-1] == list(
-        dict.fromkeys(entry.family for entry in entries())
-    )
+    headings = [line for line in lines if line and line[0].isalpha()][:-1]
+    assert headings == [f"{one.title}: {one.about}" for one in FAMILIES]
 
 
 @pytest.mark.parametrize("how", ["code", "name"])
@@ -50,6 +59,36 @@ def test_markdown_fences_the_example(rnncheck: Any) -> None:
     text = rnncheck("rule", entry.code, "--format", "markdown").stdout
     assert text.startswith(f"# {entry.code} {entry.name}")
     assert f"## Example\n\n```\n{entry.sections['Example']}\n```" in text
+
+
+def test_code_in_a_text_has_single_backticks(rnncheck: Any) -> None:
+    for args in ((), ("BD303",), ("BD303", "--format", "markdown")):
+        text = rnncheck("rule", *args).stdout.replace("```", "")
+        assert "``" not in text
+        assert "`is_init`" in text or "`torch.where`" in text
+
+
+@pytest.mark.parametrize(("more", "styled"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_code_is_styled_on_a_terminal_with_colours(more: dict[str, str], styled: bool) -> None:
+    text = on_a_terminal("rule", "BD303", **more)
+    assert ("`torch.where`" not in text) is styled
+    assert ("\x1b[36mtorch.where\x1b[0m" in text) is styled
+
+
+def on_a_terminal(*args: str, **more: str) -> str:
+    """What the command line writes to a pseudo-terminal."""
+    env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", START, *args]
+    running = subprocess.Popen(command, stdout=theirs, env=env | {"PYTHONPATH": str(ROOT)} | more)
+    os.close(theirs)
+    text = b""
+    with contextlib.suppress(OSError):  # Linux ends a pseudo-terminal with EIO
+        while part := os.read(ours, 4096):
+            text += part
+    os.close(ours)
+    assert running.wait() == 0
+    return text.decode()
 
 
 def test_an_unknown_code_names_the_nearest_and_exits_2(rnncheck: Any) -> None:

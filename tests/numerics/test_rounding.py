@@ -16,13 +16,17 @@ from rnncheck.numerics.rounding import (
     TF32,
     TF32X3,
     ProductPrecision,
-    narrow,
     round_bits,
 )
 
 from .strategies import tensors
 
 ROWS, STEPS = 32, 48
+
+
+def narrow(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """``values`` as a tensor of ``dtype`` holds them, in their own dtype."""
+    return values.to(dtype).to(values.dtype)
 
 
 @given(tensors(torch.float32))

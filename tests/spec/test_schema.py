@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from rnncheck.spec.load import spec_from_text
 from rnncheck.spec.read import parse
-from rnncheck.spec.scaffold import TEMPLATES, template_files
+from rnncheck.spec.scaffold import Template, template_files
 from rnncheck.spec.schema import json_schema
 
 FULL = (Path(__file__).parent / "full.yaml").read_text()
@@ -26,15 +26,21 @@ def test_it_is_a_schema() -> None:
     Draft202012Validator.check_schema(json_schema())
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_the_templates_are_valid(template: str) -> None:
+def test_descriptions_are_markdown() -> None:
+    text = str(json_schema())
+    assert "``" not in text
+    assert "`" in text
+
+
+@pytest.mark.parametrize("template", Template)
+def test_the_templates_are_valid(template: Template) -> None:
     text = next(iter(template_files(template, "s.yaml").values()))
     spec_from_text(text, "s.yaml")
     assert accepts(text)
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_what_a_template_shows_commented_out_is_valid_too(template: str) -> None:
+@pytest.mark.parametrize("template", Template)
+def test_what_a_template_shows_commented_out_is_valid_too(template: Template) -> None:
     text = next(iter(template_files(template, "s.yaml").values()))
     lines = text.splitlines()
     shown = [uncomment(line) for line in lines[lines.index("schema: 1") :]]

@@ -26,13 +26,14 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.comparison import OutputChange
 from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
-from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.experiment import ROUNDING, alternating
 from rnncheck.checks.evidence.observations import change_observed
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.errors import first_line
 from rnncheck.numerics.difference import locate
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed

@@ -27,10 +27,11 @@ from tensordict import TensorDict, TensorDictBase
 
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
-from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence, first_line
+from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_rows
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.errors import first_line
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, run_recurrent

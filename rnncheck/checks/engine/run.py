@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
-from rnncheck.errors import Place, StageError
+from rnncheck.errors import Place, StageError, first_line
 from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.guard.user_frames import describe_trouble, display_path
 from rnncheck.pipeline.model import Pipeline

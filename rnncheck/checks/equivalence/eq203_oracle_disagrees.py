@@ -29,8 +29,9 @@ from torch import Tensor, nn
 
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import replayed_heads
-from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
+from rnncheck.errors import first_line
 from rnncheck.numerics import recurrence
 from rnncheck.pipeline.keys import Key, declared, dotted
 from rnncheck.pipeline.subject.heads import Piece

@@ -32,12 +32,13 @@ from torch import Tensor, nn
 
 from rnncheck.checks.equivalence.mode_comparison import disagreement
 from rnncheck.checks.evidence.constructed_batches import constructed, replayed_heads
-from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.errors import first_line
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.heads import Constructed, lay_out
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject

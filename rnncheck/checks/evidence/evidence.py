@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.memo import Memo
 from rnncheck.checks.rule import Rule, Skip, Vacuous
-from rnncheck.errors import StageError
+from rnncheck.errors import StageError, first_line
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.recording.recording import Recording
@@ -157,12 +157,6 @@ class Evidence(Memo):
             return take_heads(self.policy, self.probe_env, steps)
         except Exception as error:  # the user's env or policy may raise anything
             raise Skip(f"the policy cannot play the env ({first_line(error)})") from error
-
-
-def first_line(error: BaseException) -> str:
-    """An exception in one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _finds(rule: Rule, evidence: Evidence) -> bool:

@@ -12,9 +12,10 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, samples
 from rnncheck.checks.rule import Skip
+from rnncheck.errors import first_line
 from rnncheck.numerics.perturb import changeable, perturbed
 from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.instruments.value_targets import Targets, unreduced

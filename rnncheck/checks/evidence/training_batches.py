@@ -16,7 +16,6 @@ from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.numerics.tolerance import SLACK, epsilon
 from rnncheck.pipeline.keys import STEP_KEY, Key, tensor_keys
 from rnncheck.pipeline.recording.recording import MASK, Joint, Recording
-from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
 _MASKS = (MASK, ("mask",), ("valid",), ("padding_mask",), ("validity_mask",))
@@ -223,24 +222,6 @@ def _numbers(steps: Steps, item: Replayed) -> Tensor:
         for t in range(s.begin, s.end)
     ]
     return torch.tensor(found[: item.truth.shape[1]])
-
-
-def true_state(evidence: Evidence, key: Key) -> tuple[Tensor, Tensor]:
-    """The true state before every collected step ``[steps, ...]`` and where it is known."""
-    steps, known = collected(evidence), truth(evidence)
-    after = known.outputs.get(next_key(key))
-    if after is None:
-        raise Skip("the policy's next state is not known")
-    state, has = torch.zeros_like(after), torch.zeros_like(known.has)
-    follows = steps.successor >= 0
-    target = steps.successor[follows]
-    state[target] = after[follows]
-    has[target] = known.has[follows]
-    for item in replayed(evidence):
-        first = _numbers(steps, item)[0]
-        state[first] = item.state[key][0]
-        has[first] = True
-    return state, has
 
 
 def same_values(left: Tensor, right: Tensor) -> Tensor:

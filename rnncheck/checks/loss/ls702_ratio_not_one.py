@@ -26,10 +26,11 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
-from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.errors import first_line
 from rnncheck.pipeline.instruments.log_probs import log_prob_key, log_prob_now
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.results.model import Severity, Stage, Where

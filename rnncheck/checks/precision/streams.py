@@ -17,10 +17,11 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.checks.evidence.constructed_batches import replayed_heads
-from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, steps_only
 from rnncheck.checks.rule import Skip
+from rnncheck.errors import first_line
 from rnncheck.numerics.emulate import Computing
 from rnncheck.numerics.rounding import ProductPrecision
 from rnncheck.pipeline.instruments.casts import Casts

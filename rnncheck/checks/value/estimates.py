@@ -10,14 +10,14 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import ambient
 from rnncheck.checks.evidence.training_batches import Sample, collected, make_sample
 from rnncheck.checks.rule import Skip
+from rnncheck.errors import first_line
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.keys import Key, as_key, dotted, tensor_keys
-from rnncheck.pipeline.recording.recording import Joint
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Stage
@@ -182,8 +182,3 @@ def ended(sample: Sample, key: str) -> Tensor:
     if flag is None:
         return torch.zeros_like(sample.valid)
     return flag.reshape(*sample.rows.shape, -1).any(-1) & sample.valid
-
-
-def after_done(evidence: Evidence) -> bool:
-    """Whether any collected step follows an episode's end."""
-    return any(bool((rows.joints == Joint.AFTER_DONE).any()) for rows in evidence.recording.batches)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torchrl.modules import GRUModule, LSTMModule
 
-from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.stock import rnn_of
 from rnncheck.results.variant import Variant
 
@@ -94,11 +93,6 @@ def rnn_parameters(module: nn.Module) -> dict[str, Tensor]:
     """Parameters of the RNN inside, by ``torch.nn``'s names."""
     rnn = rnn_of(module)
     return {} if rnn is None else dict(rnn.named_parameters())
-
-
-def output_key(module: nn.Module) -> Key:
-    """Where the module writes its output."""
-    return declared(module, "out_keys")[0]
 
 
 def takes_tiled_path(facts: Facts) -> bool:

@@ -11,6 +11,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.errors import first_line
 from rnncheck.numerics.rollout import rollout
 from rnncheck.pipeline.backends.case import CASE_SEED, Case
 from rnncheck.pipeline.backends.facts import rnn_facts_of, rnn_parameters, torch_dtype
@@ -59,8 +60,7 @@ def run_trial(
     except CannotSwap as error:
         raise Refused(str(error)) from error
     except Exception as error:  # whatever a backend raises is its answer
-        lines = str(error).strip().splitlines()
-        raise Refused(f"{type(error).__name__}: {lines[0] if lines else ''}") from error
+        raise Refused(first_line(error)) from error
 
 
 def _measured(

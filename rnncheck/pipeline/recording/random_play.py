@@ -12,6 +12,7 @@ from torchrl._utils import logger
 from torchrl.envs import EnvBase
 from torchrl.envs.utils import check_env_specs
 
+from rnncheck.errors import first_line
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.heads import rows_done
@@ -52,8 +53,7 @@ def complaint(env: EnvBase) -> str | None:
         with measuring(recurrent=False, explore=True):
             check_env_specs(env)
     except Exception as error:  # the checker asserts, the env may raise anything
-        lines = str(error).strip().splitlines()
-        return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+        return first_line(error)
     finally:
         logger.setLevel(level)
     return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.errors import first_line
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.modes import measuring
@@ -22,15 +22,15 @@ from rnncheck.results.model import Stage
 FLAG = "is_init"
 
 
-@dataclass(frozen=True)
 class CannotStep(Exception):
     """The module cannot run one sequential step on what the env gives; ``error`` is what it raised."""
 
-    error: Exception
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(error)
 
     def __str__(self) -> str:
-        text = str(self.error).strip().splitlines()
-        return f"{type(self.error).__name__}: {text[0] if text else ''}"
+        return first_line(self.error)
 
 
 def part_that_raised(error: Exception) -> str:

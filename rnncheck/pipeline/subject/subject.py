@@ -22,7 +22,6 @@ class Carrier:
     path: str
     module: nn.Module
     keys: tuple[Key, ...]
-    at_root: tuple[Key, ...] = ()  # keys that it reads and writes back to the root
 
 
 def innermost(module: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -17,7 +17,7 @@ from torchrl.modules import (
 )
 
 from rnncheck.numerics.emulate import Computing
-from rnncheck.numerics.rounding import IEEE, PRECISIONS, TF32, TF32X3
+from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3
 from rnncheck.pipeline.backends.overview import combinations, precision
 from rnncheck.pipeline.backends.precision import (
     asked_precision,
@@ -27,6 +27,7 @@ from rnncheck.pipeline.backends.precision import (
 )
 
 FLOATS = [torch.float32]
+EMULATED = {one.name: one for one in (IEEE, TF32, TF32X3, BFLOAT16)}
 CPU = pytest.mark.skipif(torch.cuda.is_available(), reason="presets depend on the GPU")
 
 
@@ -110,7 +111,7 @@ def test_the_overview_names_every_reason() -> None:
     found = list(combinations("cpu"))
     assert len({(one.option, one.backend) for one in found}) == len(found)
     assert all(one.reason for one in found if one.ability == "cannot")
-    assert precision().auto in PRECISIONS
+    assert precision().auto in EMULATED
 
 
 # --- with a GPU: the real kernels beside the emulation ------------------------------------------
@@ -138,7 +139,7 @@ def kernels(module: LSTMModule, mode: str) -> Tensor:
 def emulated(module: LSTMModule, mode: str) -> Tensor:
     rnn = nn.LSTM(4, module.lstm.hidden_size, batch_first=True).double()
     rnn.load_state_dict({k: v.cpu().double() for k, v in module.lstm.state_dict().items()})
-    with Computing(torch.float64, PRECISIONS.get(mode)):
+    with Computing(torch.float64, EMULATED.get(mode)):
         out: Tensor = rnn(batch(module.lstm.hidden_size, "cpu")["x"].double())[0]
     return out
 

@@ -1,0 +1,32 @@
+"""The families of checks: the one table of their code prefixes, folders and titles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Family:
+    """Checks that look at one thing; ``prefix`` begins their codes, ``folder`` holds their files."""
+
+    prefix: str
+    folder: str
+    title: str
+    about: str
+
+
+FAMILIES = (
+    Family("WR", "wiring", "wiring", "read from specs and modules, one reset"),
+    Family("EQ", "equivalence", "equivalence", "the same numbers step by step and all at once"),
+    Family("BD", "boundary", "boundary", "nothing crosses where nothing may"),
+    Family("CL", "collect", "collect", "what the collector recorded"),
+    Family("RP", "replay", "replay", "what the loss is called on, whatever made it"),
+    Family("VL", "value", "value", "advantages and targets"),
+    Family("LS", "loss", "loss", "what the loss makes of a training batch"),
+    Family(
+        "GR", "gradient", "gradient and training", "what reaches the weights, and what they learn"
+    ),
+    Family("PR", "precision", "precision", "in how many bits the recurrence is computed and kept"),
+)
+BY_PREFIX = {family.prefix: family for family in FAMILIES}
+BY_FOLDER = {family.folder: family for family in FAMILIES}
