@@ -166,9 +166,10 @@ OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "Cannot allocate memo
 
 
 def _status(error: Exception) -> Status:
+    from rnncheck.numerics.kernels import missing_kernel
     from rnncheck.pipeline.workload import CannotRun
 
-    if isinstance(error, CannotRun):
+    if isinstance(error, CannotRun) or missing_kernel(str(error)):
         return Status.CANNOT
     text = f"{type(error).__name__}: {error}"
     full = isinstance(error, MemoryError) or any(part in text for part in OUT_OF_MEMORY)
@@ -177,7 +178,10 @@ def _status(error: Exception) -> Status:
 
 def _reason(error: Exception) -> str:
     from rnncheck.errors import RnncheckError
+    from rnncheck.numerics.kernels import missing_kernel
 
+    if missing := missing_kernel(str(error)):
+        return missing
     first = str(error).strip().splitlines()[:1]
     said = first[0] if first else ""
     return said if isinstance(error, RnncheckError) else f"{type(error).__name__}: {said}"

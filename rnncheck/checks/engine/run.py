@@ -9,7 +9,8 @@ import torch
 
 from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.errors import Place, StageError
+from rnncheck.errors import Lacking, Place, StageError
+from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.guard.user_frames import describe
 from rnncheck.results.events import CheckFinished, CheckStarted, Event
@@ -45,10 +46,12 @@ def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
         reason = str(skip)
     except Vacuous as vacuous:
         outcome, reason = Outcome.VACUOUS, str(vacuous)
+    except Lacking as error:
+        reason = error.reason
     except StageError as error:
         outcome, reason = Outcome.ERROR, _said(error.message, error.place, error.frames)
     except Exception as error:
-        outcome, reason = Outcome.ERROR, _raised(error)
+        outcome, reason = _raised(error)
     if outcome is Outcome.PASSED and evidence.rounded:
         reason += f"; rounding alone, up to {evidence.rounded:.1g}"
     seconds = time.perf_counter() - begin
@@ -66,12 +69,18 @@ def skip_rules(rules: Iterable[Rule], reason: str) -> Iterator[Event]:
         )
 
 
-def _raised(error: Exception) -> str:
-    """Whose exception it is: the user's pipeline raised where their frames are on the stack."""
+def _raised(error: Exception) -> tuple[Outcome, str]:
+    """Whose exception it is: the user's pipeline raised where their frames are on the stack.
+
+    A kernel that this processor lacks is nobody's fault: the check could not look.
+    """
     trouble = describe(error)
+    if missing := missing_kernel(trouble.message):
+        return Outcome.SKIPPED, _said(missing, trouble.place, trouble.frames)
     if trouble.place is None:
-        return f"the check itself crashed: {first_line(error)}"
-    return _said(f"the pipeline raised {trouble.message}", trouble.place, trouble.frames)
+        return Outcome.ERROR, f"the check itself crashed: {first_line(error)}"
+    said = f"the pipeline raised {trouble.message}"
+    return Outcome.ERROR, _said(said, trouble.place, trouble.frames)
 
 
 def _said(message: str, place: Place | None, frames: str) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.memo import Memo
 from rnncheck.checks.rule import Rule, Skip, Vacuous
 from rnncheck.errors import StageError
+from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.recording.recording import Recording
@@ -41,11 +42,16 @@ class Evidence(Memo):
         return self.once("findings of", lambda: _finds(self._rules[code], self), code)
 
     def absent(self, stage: Stage) -> str:
-        """Why there is nothing of this stage: the spec leaves it out, or a stage before it failed."""
+        """Why there is nothing of this stage.
+
+        It is not in the spec, it cannot run on this machine, or a stage before it failed.
+        """
         spec, failures = self.pipeline.spec, self.pipeline.failures
         written = getattr(spec, str(stage)) or (stage is Stage.REPLAY and spec.batch)
         if not written:
             return f"the spec has no {stage}"
+        if stage in self.pipeline.lacking:
+            return self.pipeline.lacking[stage]
         failed = next((one for one in failures if one is not stage), stage)
         return f"the {stage} did not run: the {failed} stage failed"
 
@@ -130,7 +136,7 @@ class Evidence(Memo):
         if failure is not None and not self.pipeline.batches:
             raise Skip(f"nothing was collected ({failure.message})")
         if not self.pipeline.batches:
-            raise Skip("the spec has no collect stage")
+            raise Skip(self.pipeline.lacking.get(Stage.COLLECT) or "the spec has no collect stage")
         recording = Recording(
             self.pipeline.batches,
             self.policy,
@@ -155,7 +161,9 @@ class Evidence(Memo):
 
 
 def first_line(error: BaseException) -> str:
-    """An exception in one line."""
+    """An exception in one line; a sentence where it is a kernel that this processor lacks."""
+    if missing := missing_kernel(str(error)):
+        return missing
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

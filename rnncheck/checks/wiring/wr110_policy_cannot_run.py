@@ -7,8 +7,9 @@ Why it matters
     Nothing behind it can be judged. The error's last line rarely says which part of the policy it is about.
 
 Says nothing when
-    the collector acts with it all the same, or another finding of the wiring names the reason (a state or a start
-    flag that the env does not give, or not in the shape that is read).
+    the collector acts with it all the same, this processor has no kernel for what it computes, or
+    another finding of the wiring names the reason (a state or a start flag that the env does not
+    give, or not in the shape that is read).
 
 Fix
     Follow the way out that is named with the finding.
@@ -22,6 +23,7 @@ from __future__ import annotations
 from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.evidence.known_errors import UNKNOWN, raised_at, way_out
 from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.guard.user_frames import describe
 from rnncheck.pipeline.subject.introspect import CannotStep, part_that_raised
 from rnncheck.results.model import Finding, Severity, Stage
@@ -37,6 +39,8 @@ def run(evidence: Evidence) -> Judgement:
         return Judgement((), 1, "the policy runs one step on the env's reset")
     if evidence.pipeline.batches:
         raise Vacuous("the collector acts with it all the same")
+    if missing := missing_kernel(str(error)):
+        raise Skip(missing)
     if any(map(evidence.finds, ALREADY)):
         raise Vacuous("another finding of the wiring names the reason")
     return Judgement((_finding(evidence, error),), 1)

@@ -27,7 +27,7 @@ from tensordict import TensorDictBase
 from torch import nn
 from torchrl.envs import EnvBase
 
-from rnncheck.errors import ComponentError, StageError, StageTimeout, VersionError
+from rnncheck.errors import ComponentError, Lacking, StageError, StageTimeout, VersionError
 from rnncheck.pipeline.build import collect as collecting
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.build.networks import Assembly
@@ -40,7 +40,7 @@ from rnncheck.pipeline.build.env import (
 )
 from rnncheck.pipeline.build.factories import importable, source_of, spec_source
 from rnncheck.pipeline.build.further import FACTOR, Stream
-from rnncheck.pipeline.guard.calling import release, running
+from rnncheck.pipeline.guard.calling import release, running, stage_error
 from rnncheck.pipeline.plant.hooks import Hooks, Parts, Plant
 from rnncheck.pipeline.build.materialise import pristine_copy, run_once
 from rnncheck.pipeline.model import Pipeline
@@ -110,17 +110,29 @@ class Builder:
             return Outcome.SKIPPED, why
         try:
             detail = self._limited(stage)
+        except Lacking as error:
+            return self._without(stage, error)
         except StageError as error:
-            self.failures[stage] = self._from_worker(error)
-        except VersionError as error:
-            if self.pipeline is None:
-                raise  # nothing can be verified
-            self.pipeline.lacking[stage] = error.reason
-            return Outcome.SKIPPED, error.reason
+            found = self._from_worker(error)
+            if isinstance(found, Lacking):
+                return self._without(stage, found)
+            self.failures[stage] = found
         if stage in self.failures:
             failure = self.failures[stage]
             return Outcome.ERROR, "\n".join(p for p in (failure.message, failure.frames) if p)
         return (Outcome.PASSED, detail) if detail else (Outcome.SKIPPED, NOT_IN_SPEC)
+
+    def _without(self, stage: Stage, error: Lacking) -> tuple[Outcome, str]:
+        """Note why the stage is not there; without env, policy or critic nothing can be verified.
+
+        What needs a newer TorchRL is left out. What this processor cannot compute is in the spec,
+        and nobody could look into it.
+        """
+        if self.pipeline is None:
+            raise error
+        self.pipeline.lacking[stage] = error.reason
+        left_out = isinstance(error, VersionError)
+        return Outcome.SKIPPED if left_out else Outcome.VACUOUS, error.reason
 
     def _limited(self, stage: Stage) -> str:
         """Run the stage's own method: seeded, within its time limit, its warnings sorted."""
@@ -139,7 +151,7 @@ class Builder:
         trouble = self._log.trouble() if self._log is not None else None
         if trouble is None or isinstance(error, StageTimeout):
             return error
-        return StageError(error.stage, trouble.message, place=trouble.place, frames=trouble.frames)
+        return stage_error(error.stage, trouble)
 
     def _tell(self, notices: list[str]) -> None:
         self.notices.extend(text for text in notices if text not in self.notices)
@@ -280,7 +292,9 @@ class Builder:
             module = assembly.make()
         try:
             assembly.finish(module)
-        except StageError as error:  # the module exists; what it lacks is for the checks to say
+        except Lacking:
+            raise
+        except StageError as error:  # the module exists; what is wrong is for the checks to say
             self.failures[stage] = error
         return module
 

@@ -11,6 +11,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.modes import measuring
@@ -28,6 +29,8 @@ class CannotStep(Exception):
     error: Exception
 
     def __str__(self) -> str:
+        if missing := missing_kernel(str(self.error)):
+            return missing
         text = str(self.error).strip().splitlines()
         return f"{type(self.error).__name__}: {text[0] if text else ''}"
 

@@ -13,6 +13,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import nn
 
+from rnncheck.errors import Lacking
 from rnncheck.pipeline.backends.facts import facts_of, torch_dtype
 from rnncheck.pipeline.backends.matrix import Ability, verdict
 from rnncheck.pipeline.backends.swap import (
@@ -57,6 +58,7 @@ class Ground:
         self.spec = spec
         self._overrides = overrides
         self._scope = ExitStack()
+        self._lacking = ""  # why no cell of this pipeline can run on this machine
         self._others: dict[str, Ground] = {}
         self._oracles: dict[tuple[Any, ...], judging.Numbers] = {}
         self._batches: dict[tuple[int, int, float], tuple[TensorDictBase, TensorDict]] = {}
@@ -64,8 +66,11 @@ class Ground:
     def __enter__(self) -> Ground:
         torch.manual_seed(self.spec.seed)
         self._builder = self._scope.enter_context(Builder(self.spec))
-        for stage in NETWORKS:
-            self._builder.run(stage)
+        try:
+            for stage in NETWORKS:
+                self._builder.run(stage)
+        except Lacking as error:
+            self._lacking = error.reason
         self._raise_failures()
         return self
 
@@ -81,6 +86,8 @@ class Ground:
         """The cell's call. Raises CannotRun with the reason, or whatever the user's code raises."""
         if cell.overrides:
             return self._overridden(cell)
+        if self._lacking:
+            raise CannotRun(self._lacking)
         if cell.variant == OWN:
             return _Preparation(self, cell, variant_inside(self.policy), own=True).made()
         variant = parse(cell.variant)
@@ -114,6 +121,9 @@ class Ground:
     def _raise_failures(self) -> None:
         for failure in self._builder.failures.values():
             raise CannotRun(f"the {failure.stage} stage failed: {failure.message}")
+        if self._builder.pipeline is not None:
+            for stage, reason in self._builder.pipeline.lacking.items():
+                raise CannotRun(f"the {stage} stage cannot run: {reason}")
 
     # --- parts -----------------------------------------------------------------------------------
 
