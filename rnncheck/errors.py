@@ -4,11 +4,15 @@
     ├── UserError            exit 2: one sentence, a place, what is accepted, what to do
     │   ├── SpecError        the spec file itself
     │   ├── ComponentError   a class, an argument or a factory that the spec names
-    │   │   └── VersionError the installed TorchRL lacks it, a newer one has it: verify skips what needs it
+    │   │   ├── VersionError the installed TorchRL lacks it, a newer one has it: it is skipped
+    │   │   └── KernelError  this processor lacks what it computes with: it is skipped
     │   └── OutputError      a report or result that cannot be written
     ├── FindingsError        what ``Run.raise_for_findings`` raises
-    ├── StageError           the user's pipeline raised while it ran: an outcome, never a crash
-    └── StageTimeout         a stage outlived its time-out (a StageError)
+    └── StageError           the user's pipeline raised while it ran: an outcome, never a crash
+        ├── StageTimeout     a stage outlived its time-out
+        └── StageLacking     this processor lacks what the stage computes with: it is skipped
+
+VersionError, KernelError and StageLacking are Lacking: nothing is known of what they prevent.
 
 Library code raises these and never prints; ``rnncheck.cli`` prints and exits.
 """
@@ -72,13 +76,24 @@ class ComponentError(UserError):
     """A component that the spec names does not exist, does not take an argument or failed to build."""
 
 
-class VersionError(ComponentError):
-    """What a component names is not in the installed TorchRL, but in a newer one that is supported."""
+class Lacking(RnncheckError):
+    """What is needed is missing on this machine: nothing is known of what needs it."""
+
+    message: str
+    place: Place | None
 
     @property
     def reason(self) -> str:
         """The sentence and its place on one line, for what is skipped."""
         return f"{self.message} ({self.place})" if self.place else self.message
+
+
+class VersionError(ComponentError, Lacking):
+    """What a component names is not in the installed TorchRL, but in a newer supported one."""
+
+
+class KernelError(ComponentError, Lacking):
+    """This processor has no kernel for what a component computes."""
 
 
 class OutputError(UserError):
@@ -100,6 +115,10 @@ class StageError(RnncheckError):
 
 class StageTimeout(StageError):
     """A stage did not finish within its time-out."""
+
+
+class StageLacking(StageError, Lacking):
+    """This processor has no kernel for what a stage computes."""
 
 
 class FindingsError(RnncheckError):

@@ -32,7 +32,8 @@ from rnncheck.bench.messages import (
     decode_command,
     encode_answer,
 )
-from rnncheck.errors import RnncheckError, first_line
+from rnncheck.errors import RnncheckError
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.results.cells import MIB, Status
 
 SLOW = 0.5  # seconds of a call from which its memory is measured once
@@ -56,7 +57,7 @@ class CellWorker:
                     self._obey(decode_command(line))
                 except Exception as error:
                     traceback.print_exc()
-                    self._say(WorkerFailed(_status(error), first_line(error)))
+                    self._say(WorkerFailed(_status(error), reason_of(error)))
 
     def _obey(self, command: Command) -> None:
         match command:
@@ -161,9 +162,10 @@ OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "Cannot allocate memo
 
 
 def _status(error: Exception) -> Status:
+    from rnncheck.numerics.kernels import missing_kernel
     from rnncheck.pipeline.workload import CannotRun
 
-    if isinstance(error, CannotRun):
+    if isinstance(error, CannotRun) or missing_kernel(str(error)):
         return Status.CANNOT
     text = f"{type(error).__name__}: {error}"
     full = isinstance(error, MemoryError) or any(part in text for part in OUT_OF_MEMORY)

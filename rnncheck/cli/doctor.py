@@ -49,6 +49,7 @@ def _print(found: Diagnosis, console: Console) -> None:
     _table(console, "Environments", map(_tried, found.environments))
     _table(console, "Collector", [_tried(found.collector)])
     _table(console, "Recurrent backends", map(_tried, found.backends))
+    _table(console, "Recurrent layers in fewer bits, on the CPU", map(_tried, found.narrow))
     for device in dict.fromkeys(one.device for one in found.combinations):
         _combinations(console, [one for one in found.combinations if one.device == device])
     _table(console, "Precision of recurrent products", _precision(found.precision))

@@ -22,6 +22,7 @@ from torchrl.modules import LSTMModule, set_recurrent_mode
 
 from rnncheck import __version__
 from rnncheck.errors import first_line
+from rnncheck.numerics.kernels import LAYER_TRIALS, LayerTrial, cannot_run
 from rnncheck.pipeline.backends.overview import (
     Combination,
     ProcessPrecision,
@@ -99,6 +100,7 @@ class Diagnosis:
     environments: tuple[Capability, ...]
     collector: Capability
     backends: tuple[Capability, ...]
+    narrow: tuple[Capability, ...]  # recurrent layers in bfloat16 and float16 on the CPU
     combinations: tuple[Combination, ...]
     precision: ProcessPrecision
     warnings: tuple[str, ...]
@@ -123,6 +125,7 @@ def diagnose() -> Diagnosis:
         environments=(_try("CartPole-v1", _step_env), _try("pixels", _render)),
         collector=_collector(),
         backends=tuple(_backend(name, device.name) for device in devices for name in BACKENDS),
+        narrow=tuple(map(_narrow, LAYER_TRIALS)),
         combinations=tuple(one for kind in kinds for one in combinations(kind)),
         precision=precision(),
         warnings=(*complaints(packages), *filter(None, [ignored_variable()])),
@@ -208,6 +211,11 @@ def _collector() -> Capability:
         if hasattr(torchrl.collectors, name):
             return Capability(name, True, "the single-process collector of this TorchRL")
     return Capability("Collector", False, "this TorchRL has no single-process collector")
+
+
+def _narrow(trial: LayerTrial) -> Capability:
+    missing = cannot_run(trial)
+    return Capability(trial.label, not missing, missing or "forward and backward ran")
 
 
 def _try(name: str, attempt: Callable[[], str]) -> Capability:

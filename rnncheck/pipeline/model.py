@@ -55,7 +55,7 @@ class Pipeline:
     failures: dict[Stage, StageError] = field(default_factory=dict)
     lacking: dict[Stage, str] = field(
         default_factory=dict
-    )  # skipped: the installed TorchRL lacks what they name
+    )  # skipped: TorchRL or the processor here lacks what they need
     notices: list[str] = field(default_factory=list)
 
     def make_acting_env(self) -> EnvBase:

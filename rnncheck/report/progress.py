@@ -117,6 +117,7 @@ def _stage(result: StageResult) -> str:
     words = {
         Outcome.PASSED: f"{result.detail or 'ok'} ({result.seconds:.1f} s)",
         Outcome.SKIPPED: result.detail or NOT_IN_SPEC,
+        Outcome.VACUOUS: result.detail,
         Outcome.ERROR: f"raised: {result.detail}",
     }
     return f"{result.stage + ':':<11}{words.get(result.outcome, str(result.outcome))}"

@@ -210,10 +210,10 @@ def crashed(run: Run) -> list[str]:
 
 
 def unchecked(run: Run) -> str:
-    """Which stages the spec leaves out, and which never ran and why."""
+    """Which stages the spec leaves out, and which were not looked into and why."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for stage in run.stages:
-        if stage.outcome is Outcome.SKIPPED:
+        if stage.outcome in (Outcome.SKIPPED, Outcome.VACUOUS):
             absent = stage.detail in ("", NOT_IN_SPEC)
             reasons["the spec leaves them out" if absent else clean(stage.detail)].append(
                 str(stage.stage)

@@ -26,8 +26,8 @@ def judge(
 ) -> tuple[Verdict, ExitCode]:
     """Verdict and exit code of a run.
 
-    An interruption wins, then failures, then checks or stages that raised; a run in which no check passed verified
-    nothing.
+    An interruption wins, then failures, then checks or stages that raised. A run in which no check
+    passed verified nothing, nor did one with a stage that nobody could look into.
     """
     results = list(checks)
     failed = {check.code for check in results if fails(check, strict=strict)}
@@ -37,11 +37,11 @@ def judge(
         return Verdict.FAILED, ExitCode.FAILED
     if failed:
         return Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED
-    raised = any(stage.outcome is Outcome.ERROR for stage in stages)
-    if raised or any(check.outcome is Outcome.ERROR for check in results):
+    ends = {stage.outcome for stage in stages}
+    if Outcome.ERROR in ends or any(check.outcome is Outcome.ERROR for check in results):
         return Verdict.ERROR, ExitCode.INTERNAL
     decided = (Outcome.PASSED, Outcome.FAILED)  # a failed warning was verified too
-    if not any(check.outcome in decided for check in results):
+    if Outcome.VACUOUS in ends or not any(check.outcome in decided for check in results):
         return Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED
     return Verdict.VERIFIED, ExitCode.VERIFIED
 

@@ -33,8 +33,8 @@ from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
-from rnncheck.errors import first_line
 from rnncheck.numerics.difference import locate
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, cast, run_recurrent
@@ -127,7 +127,7 @@ def _input_gradients(
             settings=RunSettings(grad=True, dtype=dtype),
         )
     except Exception as error:
-        raise Skip(f"recurrent mode raises on the {subject.stage} ({first_line(error)})") from error
+        raise Skip(f"recurrent mode raises on the {subject.stage} ({reason_of(error)})") from error
     rows = as_rows(out, batch.shape)
     total = mixed(rows.exclude("next"), comparable_outputs(evidence, subject, rows), mask)
     if total is None or not leaves:

@@ -31,7 +31,7 @@ from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_rows
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
-from rnncheck.errors import first_line
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, run_recurrent
@@ -86,7 +86,7 @@ def replay(evidence: Evidence, subject: Subject, rows: Rows, keys: list[Key]) ->
         if runs_in_double(evidence, subject, subject.inputs_of(rows.data[:1])):
             exact = as_rows(run_recurrent(subject, batch, settings=IN_DOUBLE), rows.data.shape)
     except Exception as error:
-        raise Skip(f"recurrent mode raises on the collected data ({first_line(error)})") from error
+        raise Skip(f"recurrent mode raises on the collected data ({reason_of(error)})") from error
     found = mismatches(rows.data.select(*keys), out, exact, keys, rows.valid)
     return found[0] if found else None
 

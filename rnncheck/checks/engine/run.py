@@ -10,7 +10,8 @@ import torch
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
-from rnncheck.errors import Place, StageError, first_line
+from rnncheck.errors import Lacking, Place, StageError, first_line
+from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.guard.user_frames import describe_trouble, display_path
 from rnncheck.pipeline.model import Pipeline
@@ -48,10 +49,12 @@ def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
         reason = str(skip)
     except Vacuous as vacuous:
         outcome, reason = Outcome.VACUOUS, str(vacuous)
+    except Lacking as error:
+        reason = error.reason
     except StageError as error:
         outcome, reason = Outcome.ERROR, _said(error.message, error.place, error.frames)
     except Exception as error:
-        outcome, reason = Outcome.ERROR, _raised(rule, error)
+        outcome, reason = _raised(rule, error)
     if outcome is Outcome.PASSED and evidence.rounded:
         reason += f"; rounding alone, up to {evidence.rounded:.1g}"
     seconds = time.perf_counter() - begin
@@ -69,14 +72,23 @@ def skip_rules(rules: Iterable[Rule], reason: str) -> Iterator[Event]:
         )
 
 
-def _raised(rule: Rule, error: Exception) -> str:
-    """Whose exception it is: the user's pipeline raised where their frames are on the stack, but for their check."""
+def _raised(rule: Rule, error: Exception) -> tuple[Outcome, str]:
+    """Whose exception it is: the user's pipeline raised where their frames are on the stack.
+
+    A check of the user's is no pipeline. A kernel that this processor lacks is nobody's fault: the
+    check could not look.
+    """
     trouble = describe_trouble(error)
+    if missing := missing_kernel(trouble.message):
+        return Outcome.SKIPPED, _said(missing, trouble.place, trouble.frames)
     if trouble.place is None:
-        return f"the check itself crashed: {first_line(error)}"
+        return Outcome.ERROR, f"the check itself crashed: {first_line(error)}"
     if trouble.place.path == display_path(inspect.getfile(rule.run)):
-        return _said(f"the check itself crashed: {trouble.message}", trouble.place, "")
-    return _said(f"the pipeline raised {trouble.message}", trouble.place, trouble.frames)
+        return Outcome.ERROR, _said(
+            f"the check itself crashed: {trouble.message}", trouble.place, ""
+        )
+    said = f"the pipeline raised {trouble.message}"
+    return Outcome.ERROR, _said(said, trouble.place, trouble.frames)
 
 
 def _said(message: str, place: Place | None, frames: str) -> str:

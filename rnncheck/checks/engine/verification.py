@@ -16,7 +16,7 @@ from rnncheck.checks.engine.accept import Acceptances
 from rnncheck.checks.engine.run import run_rules, skip_rules
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Rule
-from rnncheck.errors import StageError, VersionError
+from rnncheck.errors import Lacking, StageError
 from rnncheck.pipeline.backends.asked import check_asked
 from rnncheck.pipeline.backends.precision import settings_kept
 from rnncheck.pipeline.build.builder import Builder
@@ -30,9 +30,10 @@ from rnncheck.spec.model import Spec
 class Verification:
     """Inside the context the pipeline of ``spec`` lives; the process's settings and random numbers end with it.
 
-    ``plant`` changes the parts before anything runs. ``lacking`` says why nothing can be verified where the installed
-    TorchRL is too old for env, policy or critic. Every step may raise a UserError where the spec or a factory is at
-    fault. The user's prints go to standard error, and warnings are kept down, only while a step is under way.
+    ``plant`` changes the parts before anything runs. ``lacking`` says why nothing can be verified
+    where the installed TorchRL is too old for env, policy or critic, or this processor has no
+    kernel for them. Every step may raise a UserError where the spec or a factory is at fault. The
+    user's prints go to standard error, and warnings are kept down, only while a step is under way.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Verification:
         return self._builder.pipeline is not None
 
     def build(self) -> Iterator[Event]:
-        """Build and run the stages, up to one for which the installed TorchRL is too old."""
+        """Build and run the stages, up to one without which nothing can be verified here."""
         with calm():
             for stage in self._builder.stages:
                 yield StageStarted(stage)
@@ -98,7 +99,7 @@ class Verification:
     def _built(self, stage: Stage) -> StageResult:
         try:
             return self._builder.run(stage)
-        except VersionError as error:
+        except Lacking as error:
             self.lacking = error.reason
             return StageResult(stage, Outcome.SKIPPED, error.reason)
 

@@ -31,8 +31,8 @@ from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import replayed_heads
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
-from rnncheck.errors import first_line
 from rnncheck.numerics import recurrence
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, declared, dotted
 from rnncheck.pipeline.subject.heads import Piece
 from rnncheck.pipeline.subject.modes import measuring
@@ -131,7 +131,7 @@ def _wrong(carrier: Carrier, item: _Judged, mode: str) -> Mismatch | None:
             whole = mode == "recurrent"
             out = call(module, item.inputs.clone()) if whole else _stepped(carrier, item)
     except Exception as error:
-        raise Skip(f"{mode} mode raises ({first_line(error)})") from error
+        raise Skip(f"{mode} mode raises ({reason_of(error)})") from error
     reference = item.exact.to(out.get(key).dtype)
     found = mismatches(out, reference, item.exact, [key])
     return found[0] if found else None

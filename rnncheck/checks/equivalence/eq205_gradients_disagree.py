@@ -38,7 +38,7 @@ from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
-from rnncheck.errors import first_line
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.heads import Constructed, lay_out
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
@@ -149,7 +149,7 @@ def _objective(
             )
         except Exception as error:
             raise Skip(
-                f"recurrent mode raises on the {subject.stage} ({first_line(error)})"
+                f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
             ) from error
         rows: TensorDictBase = as_rows(out, made.starts.shape)
     else:

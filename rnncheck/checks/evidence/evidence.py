@@ -10,7 +10,8 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.memo import Memo
 from rnncheck.checks.rule import Rule, Skip, Vacuous
-from rnncheck.errors import StageError, first_line
+from rnncheck.errors import StageError
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.recording.recording import Recording
@@ -46,11 +47,16 @@ class Evidence(Memo):
         return self.once("findings of", lambda: _finds(self._rules[code], self), code)
 
     def absent(self, stage: Stage) -> str:
-        """Why there is nothing of this stage: the spec leaves it out, or a stage before it failed."""
+        """Why there is nothing of this stage.
+
+        It is not in the spec, it cannot run on this machine, or a stage before it failed.
+        """
         spec, failures = self.pipeline.spec, self.pipeline.failures
         written = getattr(spec, str(stage)) or (stage is Stage.REPLAY and spec.batch)
         if not written:
             return f"the spec has no {stage}"
+        if stage in self.pipeline.lacking:
+            return self.pipeline.lacking[stage]
         failed = next((one for one in failures if one is not stage), stage)
         return f"the {stage} did not run: the {failed} stage failed"
 
@@ -135,7 +141,7 @@ class Evidence(Memo):
         if failure is not None and not self.pipeline.batches:
             raise Skip(f"nothing was collected ({failure.message})")
         if not self.pipeline.batches:
-            raise Skip("the spec has no collect stage")
+            raise Skip(self.pipeline.lacking.get(Stage.COLLECT) or "the spec has no collect stage")
         recording = Recording(
             self.pipeline.batches,
             self.policy,
@@ -156,7 +162,7 @@ class Evidence(Memo):
         try:
             return take_heads(self.policy, self.probe_env, steps)
         except Exception as error:  # the user's env or policy may raise anything
-            raise Skip(f"the policy cannot play the env ({first_line(error)})") from error
+            raise Skip(f"the policy cannot play the env ({reason_of(error)})") from error
 
 
 def _finds(rule: Rule, evidence: Evidence) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, samples
 from rnncheck.checks.rule import Skip
-from rnncheck.errors import first_line
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import changeable, perturbed
 from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.instruments.value_targets import Targets, unreduced
@@ -80,7 +80,7 @@ def run_loss(
         with ambient(seed), Targets(network) as targets, unreduced(network, per_element) as parted:
             total, parts = total_of(network(batch))
     except Exception as error:
-        raise Skip(f"the loss raises on the training batch ({first_line(error)})") from error
+        raise Skip(f"the loss raises on the training batch ({reason_of(error)})") from error
     run = LossRun(total, parts, before=before, after=batch)
     shape = sample.rows.shape
     for key in tensor_keys(batch):

@@ -10,7 +10,7 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.rule import Skip
-from rnncheck.errors import first_line
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.modes import ModeQueries
@@ -43,7 +43,7 @@ def recurrent_rows(
             subject, as_collected(evidence, subject, batch), settings=RunSettings(dtype=dtype)
         )
     except Exception as error:
-        raise Skip(f"recurrent mode raises on the {subject.stage} ({first_line(error)})") from error
+        raise Skip(f"recurrent mode raises on the {subject.stage} ({reason_of(error)})") from error
     return as_rows(out, batch.shape)
 
 

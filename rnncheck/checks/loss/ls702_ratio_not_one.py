@@ -30,7 +30,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
-from rnncheck.errors import first_line
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.instruments.log_probs import log_prob_key, log_prob_now
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.results.model import Severity, Stage, Where
@@ -63,7 +63,7 @@ def log_ratio(evidence: Evidence, sample: Sample, key: Key) -> tuple[Tensor, Ten
         now = log_prob_now(subject, sample.td, sample.td.get(key))
     except Exception as error:
         raise Skip(
-            f"the policy gives no log-probability on the batch ({first_line(error)})"
+            f"the policy gives no log-probability on the batch ({reason_of(error)})"
         ) from error
     if now is None:
         raise Vacuous("the policy gives no distribution to ask for log-probabilities")

@@ -21,8 +21,8 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, steps_only
 from rnncheck.checks.rule import Skip
-from rnncheck.errors import first_line
 from rnncheck.numerics.emulate import Computing
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.rounding import ProductPrecision
 from rnncheck.pipeline.instruments.casts import Casts
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
@@ -157,7 +157,7 @@ def _recurrent(
             run_recurrent(subject, as_collected(evidence, subject, batch), module=network)
         except Exception as error:
             raise Skip(
-                f"recurrent mode raises on the {subject.stage} ({first_line(error)})"
+                f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
             ) from error
     return {path: _by_steps(one) for path, one in tap.passes.items()}
 
@@ -254,7 +254,7 @@ def rerun(
                 if chained:
                     state = {key: out.get(next_key(key)) for key in carrier.keys}
     except Exception as error:  # the user's module may raise anything
-        raise Skip(f"{stream.name} cannot be run alone ({first_line(error)})") from error
+        raise Skip(f"{stream.name} cannot be run alone ({reason_of(error)})") from error
     return written
 
 

@@ -14,8 +14,8 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import ambient
 from rnncheck.checks.evidence.training_batches import Sample, collected, make_sample
 from rnncheck.checks.rule import Skip
-from rnncheck.errors import first_line
 from rnncheck.numerics.difference import bits_differ
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.keys import Key, as_key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
@@ -62,7 +62,7 @@ def estimated(evidence: Evidence, td: TensorDictBase) -> dict[str, Tensor]:
         try:
             out = run_estimator(spec, estimator, td.clone())
         except Exception as error:
-            raise Skip(f"the estimator raises ({first_line(error)})") from error
+            raise Skip(f"the estimator raises ({reason_of(error)})") from error
     before = {key: td.get(key) for key in tensor_keys(td)}
     found = {}
     for key in tensor_keys(out):

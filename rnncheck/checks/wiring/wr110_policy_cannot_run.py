@@ -7,8 +7,9 @@ Why it matters
     Nothing behind it can be judged. The error's last line rarely says which part of the policy it is about.
 
 Says nothing when
-    the collector acts with it all the same, or another finding of the wiring names the reason (a state or a start
-    flag that the env does not give, or not in the shape that is read).
+    the collector acts with it all the same, this processor has no kernel for what it computes, or
+    another finding of the wiring names the reason (a state or a start flag that the env does not
+    give, or not in the shape that is read).
 
 Fix
     Follow the way out that is named with the finding.
@@ -22,7 +23,7 @@ from __future__ import annotations
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.known_errors import UNKNOWN, raised_at, way_out
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
-from rnncheck.errors import first_line
+from rnncheck.numerics.kernels import missing_kernel, reason_of
 from rnncheck.pipeline.guard.user_frames import describe_trouble
 from rnncheck.pipeline.subject.introspect import CannotStep, part_that_raised
 from rnncheck.results.model import Severity, Stage
@@ -38,6 +39,8 @@ def run(evidence: Evidence) -> Judgement:
         return Judgement((), 1, "the policy runs one step on the env's reset")
     if evidence.pipeline.batches:
         raise Vacuous("the collector acts with it all the same")
+    if missing := missing_kernel(str(error)):
+        raise Skip(missing)
     if any(map(evidence.finds, _ALREADY)):
         raise Vacuous("another finding of the wiring names the reason")
     return Judgement((_observed(evidence, error),), 1)
@@ -60,7 +63,7 @@ def _observed(evidence: Evidence, error: Exception) -> Observation:
         cause, fix = "the policy's own code does not take what the env's reset gives", _OWN
     part = part_that_raised(error)
     return Observation(
-        message=f"the policy raises on the env's reset: {first_line(error)}",
+        message=f"the policy raises on the env's reset: {reason_of(error)}",
         quantity="steps that raise",
         measured=1.0,
         on="one step from the env's reset",

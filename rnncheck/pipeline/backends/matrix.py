@@ -16,7 +16,8 @@ from typing import Literal
 
 import torch
 
-from rnncheck.pipeline.backends.facts import Facts, knows_backends
+from rnncheck.numerics.kernels import NARROW_DTYPES, LayerTrial, cannot_run
+from rnncheck.pipeline.backends.facts import Facts, knows_backends, torch_dtype
 from rnncheck.results.variant import Variant
 
 Vmap = Literal["none", "data", "parameters"]
@@ -58,6 +59,7 @@ class Machine:
     numpy: str
     compiler: bool  # a C++ compiler, which torch.compile needs on the CPU
     settings: bool = True  # TorchRL's modules know recurrent_backend
+    missing: Callable[[LayerTrial], str] = cannot_run  # why its processor cannot run a layer
 
 
 @cache
@@ -216,6 +218,17 @@ def _recompute(asked: _Question) -> str:
     return "recompute is for scan and triton alone: cuDNN manages the memory of pad's backward pass"
 
 
+def _kernels(asked: _Question) -> str:
+    """What the processor cannot compute where torch.nn's own layer runs."""
+    dtype = torch_dtype(asked.variant.dtype)
+    triton = asked.variant.backend == "triton" and not asked.falls_back
+    if triton or asked.scans or asked.variant.python_based:
+        return ""
+    if asked.on_cuda or dtype not in NARROW_DTYPES:
+        return ""
+    return asked.machine.missing(LayerTrial(asked.facts.kind, dtype))
+
+
 def _compile(asked: _Question) -> str:
     if asked.variant.compile == "eager":
         return ""
@@ -257,6 +270,7 @@ OBSTACLES: tuple[Callable[[_Question], str], ...] = (
     _scan,
     _triton,
     _recompute,
+    _kernels,
     _compile,
     _vmap,
 )

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rnncheck.errors import StageError, StageTimeout, VersionError
+from rnncheck.errors import Lacking, StageError, StageTimeout, VersionError
 from rnncheck.pipeline.build.collect_stage import (
     CollectStage,
     has_collector_workers,
@@ -39,7 +39,7 @@ from rnncheck.pipeline.build.network_stages import NetworkStages
 from rnncheck.pipeline.build.notes import BuildNotes
 from rnncheck.pipeline.build.training import Training, order_of
 from rnncheck.pipeline.compat import weight_senders
-from rnncheck.pipeline.guard.calling import release
+from rnncheck.pipeline.guard.calling import release, stage_error
 from rnncheck.pipeline.guard.closing import ChildProcesses, close_all
 from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.guard.worker_log import WorkerLog
@@ -132,17 +132,29 @@ class Builder:
             return Outcome.SKIPPED, why
         try:
             detail = self._limited(stage)
+        except Lacking as error:
+            return self._without(stage, error)
         except StageError as error:
-            self.failures[stage] = self._from_worker(error)
-        except VersionError as error:
-            if self.pipeline is None:
-                raise  # nothing can be verified
-            self.pipeline.lacking[stage] = error.reason
-            return Outcome.SKIPPED, error.reason
+            found = self._from_worker(error)
+            if isinstance(found, Lacking):
+                return self._without(stage, found)
+            self.failures[stage] = found
         if stage in self.failures:
             failure = self.failures[stage]
             return Outcome.ERROR, "\n".join(p for p in (failure.message, failure.frames) if p)
         return (Outcome.PASSED, detail) if detail else (Outcome.SKIPPED, NOT_IN_SPEC)
+
+    def _without(self, stage: Stage, error: Lacking) -> tuple[Outcome, str]:
+        """Note why the stage is not there; without env, policy or critic nothing can be verified.
+
+        What needs a newer TorchRL is left out. What this processor cannot compute is in the spec,
+        and nobody could look into it.
+        """
+        if self.pipeline is None:
+            raise error
+        self.pipeline.lacking[stage] = error.reason
+        left_out = isinstance(error, VersionError)
+        return Outcome.SKIPPED if left_out else Outcome.VACUOUS, error.reason
 
     def _limited(self, stage: Stage) -> str:
         """Do the stage's work: seeded, within its time limit, its warnings sorted."""
@@ -175,7 +187,7 @@ class Builder:
         trouble = self._log.trouble() if self._log is not None else None
         if trouble is None or isinstance(error, StageTimeout):
             return error
-        return StageError(error.stage, trouble.message, place=trouble.place, frames=trouble.frames)
+        return stage_error(error.stage, trouble)
 
     def _cannot_train(self, stage: Stage) -> str:
         """Why a stage behind collection has nothing to work on.

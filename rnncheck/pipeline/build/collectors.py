@@ -24,8 +24,8 @@ from rnncheck.pipeline.build.env_maker import build_any
 from rnncheck.pipeline.build.factories import Offered, call_factory, load_factory, wrong_type
 from rnncheck.pipeline.build.further import MOST_ROUNDS
 from rnncheck.pipeline.build.values import convert_arguments
-from rnncheck.pipeline.guard.calling import running
-from rnncheck.pipeline.guard.user_frames import describe_trouble, passed_through
+from rnncheck.pipeline.guard.calling import running, stage_error
+from rnncheck.pipeline.guard.user_frames import Trouble, describe_trouble, passed_through
 from rnncheck.spec.model import Component, Spec
 
 BATCHES = 2  # taken where the spec does not say how many
@@ -84,17 +84,14 @@ def opening() -> Iterator[None]:
             raise _in_worker(error) from error
         if error.__cause__ is None or not passed_through(error.__cause__, RUNNING):
             raise
-        trouble = describe_trouble(error.__cause__)
-        raise StageError(
-            "collect", trouble.message, place=trouble.place, frames=trouble.frames
-        ) from error
+        raise stage_error("collect", describe_trouble(error.__cause__)) from error
 
 
 def _in_worker(error: ComponentError) -> StageError:
     """A worker process failed while it started: TorchRL hands its error on with its whole traceback as text."""
     said = _WORKER_TRACEBACK.split(error.message)[0].strip()
     message, _, frames = said.partition("\n")
-    return StageError("collect", message, place=error.place, frames=frames.rstrip())
+    return stage_error("collect", Trouble(message, error.place, frames.rstrip()))
 
 
 def _is_batches(made: Any) -> bool:

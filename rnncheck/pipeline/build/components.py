@@ -10,7 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rnncheck.errors import ComponentError, Place, VersionError, did_you_mean, nearest
+from rnncheck.errors import (
+    ComponentError,
+    KernelError,
+    Place,
+    VersionError,
+    did_you_mean,
+    nearest,
+)
+from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.compat import lacks, lacks_argument, lacks_class, other_name
 from rnncheck.pipeline.guard.calling import raising_as
 from rnncheck.pipeline.guard.user_frames import describe_trouble
@@ -311,6 +319,8 @@ def _refused(spec: Spec, component: Component, target: Any, error: BaseException
     place = spec.locate((*component.at, _mentioned(component, str(error))))
     if newer := lacks(error):
         return VersionError(newer, place=trouble.place or place)
+    if missing := missing_kernel(trouble.message):
+        return KernelError(missing, place=trouble.place or place, frames=trouble.frames)
     return ComponentError(
         f"{called(component)} cannot be built: {trouble.message}",
         place=place,

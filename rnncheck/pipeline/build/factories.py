@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rnncheck.errors import ComponentError, VersionError, did_you_mean
+from rnncheck.errors import ComponentError, KernelError, VersionError, did_you_mean
+from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.compat import lacks
 from rnncheck.pipeline.guard.calling import raising_as
@@ -198,6 +199,8 @@ def _raised(spec: Spec, component: Component, error: BaseException) -> Component
     place = trouble.place or spec.locate((*component.at, "factory"))
     if newer := lacks(error):
         return VersionError(newer, place=place)
+    if missing := missing_kernel(trouble.message):
+        return KernelError(missing, place=place, frames=trouble.frames)
     said = "called sys.exit()" if isinstance(error, SystemExit) else f"raised {trouble.message}"
     if isinstance(error, EOFError):
         said = "asked for terminal input, which it cannot have here"

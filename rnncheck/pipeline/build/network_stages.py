@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import nn
 
-from rnncheck.errors import StageError
+from rnncheck.errors import Lacking, StageError
 from rnncheck.pipeline.build.env_stage import EnvStage
 from rnncheck.pipeline.build.factories import Offered, component_source
 from rnncheck.pipeline.build.materialise import run_once
@@ -83,7 +83,9 @@ class NetworkStages:
             module = assembly.make()
         try:
             assembly.finish(module)
-        except StageError as error:  # the module exists; what it lacks is for the checks to say
+        except Lacking:
+            raise
+        except StageError as error:  # the module exists; what is wrong is for the checks to say
             self._notes.failures[stage] = error
         return module
 

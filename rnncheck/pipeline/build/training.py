@@ -19,7 +19,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.errors import ComponentError, StageError
+from rnncheck.errors import ComponentError, Lacking, StageError
 from rnncheck.pipeline.build import further
 from rnncheck.pipeline.build import replay as replaying
 from rnncheck.pipeline.build.advantage import build_estimator
@@ -205,7 +205,7 @@ class Training:
         try:
             batch = call_factory(self.spec, component, {**self.offered, "data": lambda: data})
         except ComponentError as error:
-            if error.__cause__ is None:
+            if error.__cause__ is None or isinstance(error, Lacking):
                 raise
             # what it raises on real data is the stage's outcome, as with a loss
             said = (error.message, error.place, error.frames)

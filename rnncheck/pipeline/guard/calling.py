@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
-from rnncheck.errors import RnncheckError, StageError
+from rnncheck.errors import RnncheckError, StageError, StageLacking
+from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.guard.timeout import Expired
-from rnncheck.pipeline.guard.user_frames import describe_trouble
+from rnncheck.pipeline.guard.user_frames import Trouble, describe_trouble
 
 _PASSED_ON = (RnncheckError, KeyboardInterrupt, GeneratorExit, Expired)
 
@@ -32,12 +33,15 @@ def raising_as(convert: Callable[[BaseException], RnncheckError]) -> Iterator[No
 def running(stage: str) -> Iterator[None]:
     """The user's pipeline runs: what it raises is a StageError with their own frames."""
 
-    def convert(error: BaseException) -> StageError:
-        trouble = describe_trouble(error)
-        return StageError(stage, trouble.message, place=trouble.place, frames=trouble.frames)
-
-    with raising_as(convert):
+    with raising_as(lambda error: stage_error(stage, describe_trouble(error))):
         yield
+
+
+def stage_error(stage: str, trouble: Trouble) -> StageError:
+    """A stage's error; StageLacking where the trouble is a kernel that this processor lacks."""
+    if missing := missing_kernel(trouble.message):
+        return StageLacking(stage, missing, place=trouble.place, frames=trouble.frames)
+    return StageError(stage, trouble.message, place=trouble.place, frames=trouble.frames)
 
 
 def release(error: BaseException) -> None:

@@ -10,7 +10,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.errors import first_line
+from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.modes import measuring
@@ -30,7 +30,7 @@ class CannotStep(Exception):
         super().__init__(error)
 
     def __str__(self) -> str:
-        return first_line(self.error)
+        return reason_of(self.error)
 
 
 def part_that_raised(error: Exception) -> str:

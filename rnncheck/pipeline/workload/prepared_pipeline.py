@@ -13,6 +13,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import nn
 
+from rnncheck.errors import Lacking
 from rnncheck.pipeline.backends.facts import rnn_facts_of, torch_dtype
 from rnncheck.pipeline.backends.matrix import Ability, backend_verdict
 from rnncheck.pipeline.backends.swap import (
@@ -58,6 +59,7 @@ class PreparedPipeline:
         self.spec = spec
         self._overrides = overrides
         self._scope = ExitStack()
+        self._lacking = ""  # why no cell of this pipeline can run on this machine
         self._others: dict[str, PreparedPipeline] = {}
         self._oracles: dict[tuple[Any, ...], judging.Numbers] = {}
         self._batches: dict[tuple[int, int, float], tuple[TensorDictBase, TensorDict]] = {}
@@ -65,8 +67,11 @@ class PreparedPipeline:
     def __enter__(self) -> PreparedPipeline:
         torch.manual_seed(self.spec.seed)
         self._builder = self._scope.enter_context(Builder(self.spec))
-        for stage in _NETWORKS:
-            self._builder.run(stage)
+        try:
+            for stage in _NETWORKS:
+                self._builder.run(stage)
+        except Lacking as error:
+            self._lacking = error.reason
         self._raise_failures()
         return self
 
@@ -82,6 +87,8 @@ class PreparedPipeline:
         """The cell's call. Raises CannotRun with the reason, or whatever the user's code raises."""
         if cell.overrides:
             return self._overridden(cell)
+        if self._lacking:
+            raise CannotRun(self._lacking)
         if isinstance(cell.variant, Own):
             return _Preparation(self, cell, variant_inside(self.policy), own=True).made()
         self._check(cell.variant)
@@ -114,6 +121,9 @@ class PreparedPipeline:
     def _raise_failures(self) -> None:
         for failure in self._builder.failures.values():
             raise CannotRun(f"the {failure.stage} stage failed: {failure.message}")
+        if self._builder.pipeline is not None:
+            for stage, reason in self._builder.pipeline.lacking.items():
+                raise CannotRun(f"the {stage} stage cannot run: {reason}")
 
     # --- parts -----------------------------------------------------------------------------------
 
