@@ -19,6 +19,7 @@ FAMILIES = {
     "collect": "what the collector recorded",
     "precision": "in how many bits the recurrence is computed and kept",
 }
+MARKDOWN_WIDTH = 100  # columns: what the documents that people read in a terminal keep to
 
 
 class Format(StrEnum):
@@ -45,7 +46,7 @@ def rule(
     elif one:
         typer.echo(_markdown_page(one) if as_format is Format.MARKDOWN else _text_page(one))
     elif as_format is Format.MARKDOWN:
-        typer.echo(markdown_table(chosen))
+        typer.echo(markdown_list(chosen))
     else:
         typer.echo(_text_table(chosen))
 
@@ -119,12 +120,23 @@ def _markdown_page(entry: Entry) -> str:
     return "\n\n".join(parts)
 
 
-def markdown_table(chosen: Sequence[Entry]) -> str:
-    """The table of checks as the README has it; a test keeps the two equal."""
-    head = ["| code | name | severity | stage | the fault |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *map(_markdown_row, chosen)])
+def markdown_list(chosen: Sequence[Entry]) -> str:
+    """The checks by family, as docs/checks.md has them; a test keeps the two equal."""
+    parts: list[str] = []
+    for family, group in groupby(chosen, key=lambda entry: entry.family):
+        parts += [f"### {family}", "\n".join(map(_markdown_item, group))]
+    return "\n\n".join(parts)
 
 
-def _markdown_row(entry: Entry) -> str:
-    cells = (entry.code, entry.name, entry.severity, entry.stage, entry.summary)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def _markdown_item(entry: Entry) -> str:
+    import textwrap
+
+    text = f"**{entry.code}** {entry.name} ({entry.severity}, {entry.stage}): {entry.summary}"
+    return textwrap.fill(
+        text,
+        MARKDOWN_WIDTH,
+        initial_indent="- ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
