@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase
 from torch import nn
-from torchrl.modules import set_recurrent_mode
 
-from rnncheck.errors import ComponentError, StageError
+from rnncheck.errors import ComponentError
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.build.factories import call_factory, wrong_type
-from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.build.nested import Offered, build_nested, critic_of
 from rnncheck.pipeline.build.values import convert_arguments
 from rnncheck.spec.model import AdvantageSpec, Spec
@@ -72,5 +67,3 @@ def _value_network(spec: Spec, component: AdvantageSpec, offered: Offered) -> nn
             hint="add a `critic` section, or let the policy write 'state_value'",
         )
     return network
-
-

@@ -30,8 +30,6 @@ from torchrl.envs import EnvBase
 from rnncheck.errors import ComponentError, StageError, StageTimeout, VersionError
 from rnncheck.pipeline.build import collect as collecting
 from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.build.networks import Assembly
-from rnncheck.pipeline.compat import weight_senders
 from rnncheck.pipeline.build.env import (
     EnvMaker,
     missing_state_transforms,
@@ -40,14 +38,16 @@ from rnncheck.pipeline.build.env import (
 )
 from rnncheck.pipeline.build.factories import importable, source_of, spec_source
 from rnncheck.pipeline.build.further import FACTOR, Stream
-from rnncheck.pipeline.guard.calling import release, running
-from rnncheck.pipeline.plant.hooks import Hooks, Parts, Plant
 from rnncheck.pipeline.build.materialise import pristine_copy, run_once
-from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.build.networks import Assembly
 from rnncheck.pipeline.build.stored import writing
-from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.build.training import Training, order_of
+from rnncheck.pipeline.compat import weight_senders
+from rnncheck.pipeline.guard.calling import release, running
+from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.guard.worker_log import WorkerLog
+from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.plant.hooks import Hooks, Parts, Plant
 from rnncheck.results.model import NOT_IN_SPEC, Outcome, Source, Stage, StageResult
 from rnncheck.spec.model import Component, NetworkSpec, Spec
 

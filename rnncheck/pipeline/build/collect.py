@@ -22,10 +22,10 @@ from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.build.env import build_any
 from rnncheck.pipeline.build.factories import call_factory, load_factory, wrong_type
-from rnncheck.pipeline.guard.user_frames import describe, passed_through
 from rnncheck.pipeline.build.further import FACTOR
-from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.guard.calling import running
+from rnncheck.pipeline.guard.user_frames import describe, passed_through
 from rnncheck.spec.model import Component, Spec
 
 BATCHES = 2  # taken where the spec does not say how many

@@ -12,8 +12,8 @@ from typing import Any
 
 from rnncheck.errors import ComponentError, Place, VersionError, did_you_mean, nearest
 from rnncheck.pipeline.compat import lacks, lacks_argument, lacks_class, other_name
-from rnncheck.pipeline.guard.user_frames import describe
 from rnncheck.pipeline.guard.calling import guarded
+from rnncheck.pipeline.guard.user_frames import describe
 from rnncheck.spec.model import Component, Path, Spec
 
 SHOWN = 14  # accepted names listed in a message before it is cut

@@ -16,12 +16,12 @@ from torchrl.envs.transforms import InitTracker, ObservationNorm, Transform
 
 from rnncheck.errors import ComponentError, UserError, did_you_mean
 from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.compat import primers_of
 from rnncheck.pipeline.build.factories import call_factory, wrong_type
-from rnncheck.pipeline.plant.hooks import unchanged
-from rnncheck.pipeline.keys import Key, as_key, declared, dotted
 from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.compat import primers_of
 from rnncheck.pipeline.guard.worker_log import logged
+from rnncheck.pipeline.keys import Key, as_key, declared, dotted
+from rnncheck.pipeline.plant.hooks import unchanged
 from rnncheck.spec.model import Component, Spec
 
 STATS_FRAMES = 256  # random steps that ObservationNorm's statistics are taken over by default

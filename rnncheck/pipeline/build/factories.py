@@ -16,8 +16,8 @@ from typing import Any
 from rnncheck.errors import ComponentError, VersionError, did_you_mean
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.compat import lacks
-from rnncheck.pipeline.guard.user_frames import describe, display_path, is_user_file, read_frame
 from rnncheck.pipeline.guard.calling import guarded
+from rnncheck.pipeline.guard.user_frames import describe, display_path, is_user_file, read_frame
 from rnncheck.results.model import Source
 from rnncheck.spec.model import Component, Spec
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import copy
-import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-import torch
 from torch import nn
 from torchrl.envs import EnvBase
 
@@ -125,5 +121,3 @@ class _Envs:
                 f"the env cannot be copied ({type(error).__name__}: {error})",
                 hint="pass a function that makes it: env=make_env",
             ) from error
-
-

@@ -12,10 +12,10 @@ from torch import nn
 from rnncheck.errors import ComponentError, did_you_mean
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.build import sizes
-from rnncheck.pipeline.compat import unbatched_action_spec
 from rnncheck.pipeline.build.factories import call_factory, wrong_type
 from rnncheck.pipeline.build.nested import Offered, build_nested, critic_of, reads_action
 from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.compat import unbatched_action_spec
 from rnncheck.spec.model import Component, LossSpec, NetworkSpec, Path, Spec
 
 MakeNetwork = Callable[[NetworkSpec], nn.Module]

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from rnncheck.pipeline.build.env import INIT_KEY
-from rnncheck.pipeline.subject.introspect import declared_shapes
 from rnncheck.pipeline.keys import declared
+from rnncheck.pipeline.subject.introspect import declared_shapes
 from rnncheck.pipeline.subject.subject import carriers
 
 

@@ -15,11 +15,11 @@ from torchrl.envs import EnvBase
 from rnncheck.errors import ComponentError
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.build.factories import call_factory, wrong_type
-from rnncheck.pipeline.guard.calling import guarded, running
-from rnncheck.pipeline.keys import as_key, declared, dotted
 from rnncheck.pipeline.build.materialise import is_unfinished, run_once
 from rnncheck.pipeline.build.module_list import MODULE_LIKE, NetworkBuilder, Offered
 from rnncheck.pipeline.build.weights import load_weights
+from rnncheck.pipeline.guard.calling import guarded, running
+from rnncheck.pipeline.keys import as_key, declared, dotted
 from rnncheck.results.model import Stage
 from rnncheck.spec.model import Component, NetworkSpec, Spec
 

@@ -14,10 +14,10 @@ from torchrl.envs.transforms import BurnInTransform, Transform
 from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline.build import components as c
 from rnncheck.pipeline.build.factories import call_factory, wrong_type
-from rnncheck.pipeline.guard.calling import running
-from rnncheck.pipeline.subject.modes import InRecurrentMode
 from rnncheck.pipeline.build.nested import Offered, build_nested, networks
 from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.guard.calling import running
+from rnncheck.pipeline.subject.modes import InRecurrentMode
 from rnncheck.spec.model import Component, ReplaySpec, Spec
 
 RECURRENT = "recurrent_mode"
@@ -181,10 +181,6 @@ def _is_flat(section: ReplaySpec, buffer: Any) -> bool:
     if section.flatten != "auto":
         return section.flatten == "rows"
     return int(getattr(getattr(buffer, "storage", None), "ndim", 1)) == 1
-
-
-
-
 
 
 def close(buffer: Any) -> None:

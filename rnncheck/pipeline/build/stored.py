@@ -16,10 +16,10 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.errors import StageError
-from rnncheck.pipeline.guard.calling import running
-from rnncheck.pipeline.recording.buffer_order import begin
-from rnncheck.pipeline.keys import STEP
 from rnncheck.pipeline.build.steps import tag
+from rnncheck.pipeline.guard.calling import running
+from rnncheck.pipeline.keys import STEP
+from rnncheck.pipeline.recording.buffer_order import begin
 
 TRAJ, DONE = ("collector", "traj_ids"), ("next", "done")
 NEW_ENTRY = "not found in TensorDict"

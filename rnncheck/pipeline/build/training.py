@@ -19,25 +19,25 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.pipeline.recording.sampling import draw_samples
 from rnncheck.errors import ComponentError, StageError
 from rnncheck.pipeline.build import further
 from rnncheck.pipeline.build import replay as replaying
 from rnncheck.pipeline.build.advantage import build_estimator
-from rnncheck.pipeline.instruments.run_estimator import run_estimator
-from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.build.factories import call_factory, source_of, wrong_type
 from rnncheck.pipeline.build.further import More, no_more
-from rnncheck.pipeline.guard.calling import running
-from rnncheck.pipeline.plant.hooks import Hooks
 from rnncheck.pipeline.build.loss import Kit, MakeNetwork, build_loss, build_updater
-from rnncheck.pipeline.recording.batch_makers import Maker, Noting
-from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.build.nested import Offered
 from rnncheck.pipeline.build.refusals import explained
 from rnncheck.pipeline.build.steps import tag, tagged
 from rnncheck.pipeline.build.stored import contents
+from rnncheck.pipeline.compat import runs_workers
+from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.instruments.call_loss import Parts, form_loss
+from rnncheck.pipeline.instruments.run_estimator import run_estimator
+from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.plant.hooks import Hooks
+from rnncheck.pipeline.recording.batch_makers import Maker, Noting
+from rnncheck.pipeline.recording.sampling import draw_samples
 from rnncheck.results.model import Stage
 from rnncheck.spec.model import Component, LossSpec, ReplaySpec, Spec
 
