@@ -13,6 +13,8 @@ import typer
 if TYPE_CHECKING:
     from rnncheck.checks.catalogue import Catalogue, Entry
 
+_MARKDOWN_WIDTH = 100  # columns: what the documents that people read in a terminal keep to
+
 
 class Format(StrEnum):
     """How ``rule`` prints."""
@@ -41,7 +43,7 @@ def rule(
     elif one:
         typer.echo(_markdown_page(one) if as_format is Format.MARKDOWN else _text_page(one))
     elif as_format is Format.MARKDOWN:
-        typer.echo(markdown_table(chosen))
+        typer.echo(markdown_list(chosen))
     else:
         typer.echo(_text_table(chosen))
 
@@ -84,9 +86,9 @@ def _text_table(chosen: Sequence[Entry]) -> str:
 
 
 def _heading(folder: str) -> str:
-    from rnncheck.results.families import BY_FOLDER
+    from rnncheck.results.families import BY_FOLDER, OWN
 
-    family = BY_FOLDER[folder]
+    family = BY_FOLDER.get(folder, OWN)
     return f"{family.title}: {family.about}"
 
 
@@ -139,12 +141,23 @@ def _markdown_page(entry: Entry) -> str:
     return "\n\n".join(parts)
 
 
-def markdown_table(chosen: Sequence[Entry]) -> str:
-    """The table of checks as the README has it; a test keeps the two equal."""
-    head = ["| code | name | severity | stage | the fault |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *map(_markdown_row, chosen)])
+def markdown_list(chosen: Sequence[Entry]) -> str:
+    """The checks by family, as docs/checks.md has them; a test keeps the two equal."""
+    parts: list[str] = []
+    for family, group in groupby(chosen, key=lambda entry: entry.family):
+        parts += [f"### {family}", "\n".join(map(_markdown_item, group))]
+    return "\n\n".join(parts)
 
 
-def _markdown_row(entry: Entry) -> str:
-    cells = (entry.code, entry.name, entry.severity, entry.stage, entry.summary)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def _markdown_item(entry: Entry) -> str:
+    import textwrap
+
+    text = f"**{entry.code}** {entry.name} ({entry.severity}, {entry.stage}): {entry.summary}"
+    return textwrap.fill(
+        text,
+        _MARKDOWN_WIDTH,
+        initial_indent="- ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -91,6 +91,15 @@ def on_a_terminal(*args: str, **more: str) -> str:
     return text.decode()
 
 
+def test_markdown_lists_every_check_under_its_family(rnncheck: Any) -> None:
+    lines = rnncheck("rule", "--format", "markdown").stdout.splitlines()
+    families = list(dict.fromkeys(entry.family for entry in entries()))
+    assert [line.removeprefix("### ") for line in lines if line.startswith("#")] == families
+    listed = [line.split("**")[1] for line in lines if line.startswith("- ")]
+    assert listed == [entry.code for entry in entries()]
+    assert max(map(len, lines)) <= 100
+
+
 def test_an_unknown_code_names_the_nearest_and_exits_2(rnncheck: Any) -> None:
     entry = entries()[0]
     done = rnncheck("rule", entry.name[:-1] + "x")

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from rnncheck.checks.catalogue import Catalogue, Entry, builtin, read
 from rnncheck.errors import Place, UserError
+from rnncheck.results.families import BY_PREFIX, OWN
 
 if TYPE_CHECKING:
     from rnncheck.spec.model import Spec
 
 GROUP = "rnncheck.checks"  # of the entry points
-FAMILY = "own"
 CODE = r"[A-Z]{2,6}\d{3}"
 NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 
@@ -104,7 +104,7 @@ def _modules(package: str, folders: list[Path]) -> Iterator[tuple[str, Path]]:
 
 def _read(file: Path, module: str, place: Place) -> Entry:
     try:
-        return read(file, module, FAMILY)
+        return read(file, module, OWN.folder)
     except SyntaxError as error:
         at = Place(str(file), error.lineno or 0, error.offset or 0)
         raise UserError(f"the checks of {module!r} are no Python: {error.msg}", place=at) from None
@@ -118,14 +118,13 @@ def _read(file: Path, module: str, place: Place) -> Entry:
 
 def _check_identity(entry: Entry, known: list[Entry]) -> None:
     """Codes and names are unique, and rnncheck's families are its own."""
-    ours = {one.code[:2] for one in builtin().entries}
     place = Place(str(entry.file))
-    if not re.fullmatch(CODE, entry.code) or entry.code[:2] in ours:
+    if not re.fullmatch(CODE, entry.code) or entry.code[:2] in BY_PREFIX:
         raise UserError(
             f"{entry.code!r} is no code for a check of your own",
             place=place,
             accepted="two to six capitals and three digits, e.g. MY001, "
-            f"not beginning with {', '.join(sorted(ours))}",
+            f"not beginning with {', '.join(BY_PREFIX)}",
         )
     if not re.fullmatch(NAME, entry.name):
         accepted = "small letters, digits and hyphens, e.g. memory-never-used"
