@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 from load import loaded
 
+from rnncheck.bench.side_comparison import ComparisonRules, SideComparison
 from rnncheck.bench.sides import Side, here
-from rnncheck.bench.versus import Rules, Versus
 from rnncheck.gate.cells import asked_cells
-from rnncheck.numerics.sequential import MAX_PAIRS, MIN_PAIRS, Answer, Measure, answer
+from rnncheck.numerics.stopping import MAX_PAIRS, MIN_PAIRS, Measure, PairsAnswer, answer_of_pairs
 from rnncheck.results.environment import current_environment
 from rnncheck.spec.load import load_spec
 
@@ -37,34 +37,34 @@ def measure(count: int, file: Path, *, quiet: bool) -> None:
     spec = load_spec(SPEC, [])
     one = here(spec.path, [])
     other = Side("there", sys.executable, spec.path, (), None, one.importable)
-    unclear = Rules(
+    unclear = ComparisonRules(
         math.nan, math.inf, 120.0
     )  # against no number is anything clear: every pair is taken
     with loaded(not quiet), file.open("a", encoding="utf-8") as out:
         out.write(json.dumps(asdict(current_environment())) + "\n")
         done = 0
         while done < count:
-            versus = Versus((one, other), asked_cells(spec), unclear)
-            for _ in versus.run():
+            both_sides = SideComparison((one, other), asked_cells(spec), unclear)
+            for _ in both_sides.run():
                 pass
-            ratios = versus.duels[0].ratios
+            ratios = both_sides.cells[0].ratios
             for pair in zip(ratios[Measure.WALL], ratios[Measure.CPU], strict=True):
                 out.write(json.dumps(pair) + "\n")
                 done += 1
             out.flush()
 
 
-def drawn(pairs: np.ndarray, share: float, random: np.random.Generator) -> tuple[Answer, int]:
+def drawn(pairs: np.ndarray, share: float, random: np.random.Generator) -> tuple[PairsAnswer, int]:
     """One gate: its answer, and after how many pairs."""
     chosen = pairs[random.integers(len(pairs), size=MAX_PAIRS)]
     chosen = chosen * random.choice([-1, 1], size=(MAX_PAIRS, 1)) + np.log1p(share)
     wall, cpu = np.exp(chosen).T
     for count in range(MIN_PAIRS, MAX_PAIRS + 1):
         ratios = {Measure.WALL: wall[:count].tolist(), Measure.CPU: cpu[:count].tolist()}
-        said = answer(ratios, ALLOWED, last=count == MAX_PAIRS)
-        if said is not Answer.OPEN:
+        said = answer_of_pairs(ratios, ALLOWED, last=count == MAX_PAIRS)
+        if said is not PairsAnswer.OPEN:
             return said, count
-    return Answer.OPEN, MAX_PAIRS
+    return PairsAnswer.OPEN, MAX_PAIRS
 
 
 def table(pairs: np.ndarray, gates: int) -> str:
@@ -74,7 +74,7 @@ def table(pairs: np.ndarray, gates: int) -> str:
     for share in PLANTED:
         found = [drawn(pairs, share, random) for _ in range(gates)]
         counts = Counter(said for said, _ in found)
-        cells = [f"{counts[said] / gates:.2%}" for said in Answer]
+        cells = [f"{counts[said] / gates:.2%}" for said in PairsAnswer]
         mean = sum(count for _, count in found) / gates
         lines.append(f"| {share:.0%} | {' | '.join(cells)} | {mean:.1f} |")
     return "\n".join(lines)

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from rnncheck.pipeline.workload.ground import Ground
+from rnncheck.pipeline.workload.prepared_pipeline import PreparedPipeline
 from rnncheck.results.cells import Cell, Phase
+from rnncheck.results.variant import OWN
 from rnncheck.spec.load import load_spec
 
 SPEC = Path(__file__).parent.parent / "fixtures/gate/cartpole_step.yaml"
@@ -25,9 +26,9 @@ WARM = 10  # calls before
 def step() -> Iterator[Callable[[], object]]:
     """One train step, built as the gate builds it, and warm."""
     torch.set_num_threads(1)  # as the gate's own workers, and the kinder for it on a busy machine
-    with Ground(load_spec(SPEC, [])) as ground:
-        cell = Cell(phase=Phase.TRAIN, variant="own", batch=32, steps=64, resets=0.03)
-        call = ground.prepare(cell).call
+    with PreparedPipeline(load_spec(SPEC, [])) as pipeline:
+        cell = Cell(phase=Phase.TRAIN, variant=OWN, batch=32, steps=64, resets=0.03)
+        call = pipeline.prepare(cell).call
         for _ in range(WARM):
             call()
         yield call

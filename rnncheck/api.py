@@ -133,7 +133,7 @@ def _run(
     from rnncheck.results.collect import RunCollector
 
     wanted, begin = spec.verify, time.perf_counter()
-    rules = select_rules(list(select) or wanted.select, [*wanted.ignore, *ignore])
+    rules = select_rules(spec, list(select) or wanted.select, [*wanted.ignore, *ignore])
     listener = RunCollector()
     events = verify_events(spec, rules, thorough=thorough, strict=strict or wanted.strict)
     with closing(events):

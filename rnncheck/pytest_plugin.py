@@ -78,14 +78,16 @@ class SpecFile(pytest.File):
 
     def collect(self) -> Iterator[CheckItem]:
         """One item for each check that the spec's own ``select`` and ``ignore`` leave."""
-        from rnncheck.checks.catalogue import entries, match
+        from rnncheck.checks.engine.select import select_entries
+        from rnncheck.errors import UserError
 
-        settings = self.spec().verify
-        chosen = match(settings.select) if settings.select else entries()
-        dropped = match(settings.ignore) if settings.ignore else ()
+        spec = self.spec()
+        try:
+            chosen = select_entries(spec, spec.verify.select, spec.verify.ignore)
+        except UserError as error:
+            raise self.CollectError(str(error)) from None
         for entry in chosen:
-            if entry not in dropped:
-                yield CheckItem.from_parent(self, name=f"{entry.code} {entry.name}")
+            yield CheckItem.from_parent(self, name=f"{entry.code} {entry.name}")
 
     def spec(self) -> Spec:
         """The spec; what is wrong with it is a collection error in its own words."""
@@ -137,7 +139,7 @@ class CheckItem(pytest.Item):
         """Ask the check and turn its outcome into a test's."""
         from rnncheck.checks.engine.select import select_rules
 
-        (rule,) = select_rules([self.name.partition(" ")[0]])
+        (rule,) = select_rules(self.parent.verification.spec, [self.name.partition(" ")[0]])
         self._conclude(self.parent.verification.asked(rule))
 
     def _conclude(self, result: CheckResult) -> None:
@@ -145,11 +147,11 @@ class CheckItem(pytest.Item):
 
         strict = self.parent.verification.spec.verify.strict
         if result.fails(strict=strict) or result.outcome is Outcome.ERROR:
-            raise CheckFailed(described(result, self.parent.trouble()))
+            raise CheckFailed(failure_text(result, self.parent.trouble()))
         if result.accepted:
             pytest.xfail(f"accepted: {result.accepted}")
         if result.outcome is Outcome.FAILED:
-            warnings.warn(described(result), RnncheckWarning, stacklevel=1)
+            warnings.warn(failure_text(result), RnncheckWarning, stacklevel=1)
         if result.outcome in (Outcome.SKIPPED, Outcome.VACUOUS):
             if trouble := self.parent.trouble():  # a pipeline that broke must not look verified
                 raise CheckFailed(trouble)
@@ -170,7 +172,7 @@ def _told(excinfo: ExceptionInfo[BaseException]) -> str:
     return str(excinfo.value) if isinstance(excinfo.value, CheckFailed) else ""
 
 
-def described(result: CheckResult, trouble: str = "") -> str:
+def failure_text(result: CheckResult, trouble: str = "") -> str:
     """A check's findings as the console shows them, or why it crashed."""
     from rnncheck.report.console import render_check
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rnncheck.checks.catalogue import entries, find
+from rnncheck.checks.catalogue import builtin, entries
 from rnncheck.checks.engine.select import select_rules
 from rnncheck.checks.engine.session import verify_events
 from rnncheck.results.collect import RunCollector
@@ -120,7 +120,7 @@ NOTHING_TO_COMPARE = {
 def verified(path: Path, families: tuple[str, ...] = ()) -> Run:
     """The run of ``rnncheck verify`` on a fixture, with all checks or those of some families."""
     spec, collector = load_spec(path), RunCollector()
-    for event in verify_events(spec, select_rules(families)):
+    for event in verify_events(spec, select_rules(spec, families)):
         collector(event)
     return collector.finish(interrupted=False, seconds=0.0)
 
@@ -220,7 +220,7 @@ def test_a_finding_says_all_that_it_should(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in FAULTS if EXIT_CODES.get(n) == ExitCode.VERIFIED])
 def test_a_warning_fails_a_strict_run(name: str) -> None:
     run = broken(name)
-    assert find(code_of(name)).severity is Severity.WARNING
+    assert builtin().find(code_of(name)).severity is Severity.WARNING
     assert judge(run.checks, strict=True, stages=run.stages)[1] == ExitCode.FAILED
 
 

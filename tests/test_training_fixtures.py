@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rnncheck.checks.catalogue import entries, find
+from rnncheck.checks.catalogue import builtin, entries
 from rnncheck.checks.engine.select import select_rules
 from rnncheck.checks.engine.session import verify_events
 from rnncheck.results.collect import RunCollector
@@ -97,7 +97,7 @@ LESSER = ["rp506_ends_unseen"]
 def verified(name: str) -> Run:
     """The run of ``rnncheck verify`` on a fixture with the checks of the training path."""
     spec, collector = load_spec(TRAINING / f"{name}.yaml"), RunCollector()
-    for event in verify_events(spec, select_rules(COVERED)):
+    for event in verify_events(spec, select_rules(spec, COVERED)):
         collector(event)
     return collector.finish(interrupted=False, seconds=0.0)
 
@@ -119,7 +119,9 @@ def test_every_check_has_a_fault() -> None:
     covered = [entry for entry in entries() if entry.code[:2] in COVERED]
     slugs = {f"{entry.code}-{entry.name}".lower().replace("-", "_") for entry in covered}
     assert slugs == set(FAULTS)
-    assert {n for n in FAULTS if find(code_of(n)).severity is Severity.WARNING} == set(WARNINGS)
+    assert {n for n in FAULTS if builtin().find(code_of(n)).severity is Severity.WARNING} == set(
+        WARNINGS
+    )
 
 
 @pytest.mark.parametrize("name", HEALTHY)

@@ -11,11 +11,13 @@ from dataclasses import replace
 from rnncheck.bench.pairs import paired
 from rnncheck.results.cells import Cell, CellResult, Phase, Ratio, Status
 from rnncheck.results.claims import Answer, Claim
+from rnncheck.results.variant import parse_variant
 
-VARIANTS = (
+_LABELS = (
     "pad", "scan", "scan-recompute", "scan-compiled", "pad-compiled", "auto", "auto-compiled", "triton",
     "triton-ieee", "triton-tf32", "triton-tf32x3",
 )  # fmt: skip
+VARIANTS = tuple(map(parse_variant, _LABELS))
 SAME_SPEED = 1.03  # two variants within this ratio are equally fast
 NOISE = 0.05  # share of memory below which two peaks are the same
 
@@ -28,12 +30,12 @@ def claim_cells(cells: Sequence[Cell]) -> list[Cell]:
     return [replace(base, variant=variant) for variant in VARIANTS]
 
 
-class Rows:
-    """The measured rows by variant."""
+class ClaimRows:
+    """The measured rows by the label of their variant."""
 
     def __init__(self, results: Sequence[CellResult], cells: Sequence[Cell]) -> None:
         wanted = {cell.key for cell in cells}
-        self.all = {row.cell.variant: row for row in results if row.cell.key in wanted}
+        self.all = {row.cell.variant.label: row for row in results if row.cell.key in wanted}
 
     def counting(self, *variants: str) -> list[CellResult] | None:
         """The rows of ``variants``, None where one of them has no speed that counts."""
@@ -54,16 +56,16 @@ class Rows:
         return ""
 
 
-Judge = Callable[[Rows], Claim]
+Judge = Callable[[ClaimRows], Claim]
 
 
 def answers(results: Sequence[CellResult], cells: Sequence[Cell]) -> list[Claim]:
     """Every claim with its answer."""
-    rows = Rows(results, cells)
+    rows = ClaimRows(results, cells)
     return [judge(rows) for judge in JUDGES]
 
 
-def _untested(text: str, rows: Rows, *variants: str) -> Claim:
+def _untested(text: str, rows: ClaimRows, *variants: str) -> Claim:
     return Claim(text, Answer.UNTESTED, rows.missing(*variants))
 
 
@@ -71,7 +73,7 @@ def _said(name: str, ratio: Ratio) -> str:
     return f"{name} is {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] times as fast as {ratio.reference}"
 
 
-def _faster(text: str, rows: Rows, candidate: str, reference: str) -> Claim:
+def _faster(text: str, rows: ClaimRows, candidate: str, reference: str) -> Claim:
     """The claim that one variant is faster than another."""
     found = rows.counting(candidate, reference)
     if found is None:
@@ -83,7 +85,7 @@ def _faster(text: str, rows: Rows, candidate: str, reference: str) -> Claim:
     return Claim(text, answer, _said(candidate, ratio), tuple(row.cell.key for row in found))
 
 
-def _pad_is_safe(rows: Rows) -> Claim:
+def _pad_is_safe(rows: ClaimRows) -> Claim:
     text = "pad is the safe baseline"
     row = rows.all.get("pad")
     if row is None:
@@ -93,7 +95,7 @@ def _pad_is_safe(rows: Rows) -> Claim:
     return Claim(text, Answer.HOLDS if right else Answer.FAILS, why, (row.cell.key,))
 
 
-def _less_memory(text: str, rows: Rows, candidate: str, reference: str) -> Claim:
+def _less_memory(text: str, rows: ClaimRows, candidate: str, reference: str) -> Claim:
     found = rows.counting(candidate, reference)
     if found is None:
         return _untested(text, rows, candidate, reference)
@@ -108,11 +110,11 @@ def _less_memory(text: str, rows: Rows, candidate: str, reference: str) -> Claim
     return Claim(text, answer, why, tuple(row.cell.key for row in found))
 
 
-def _scan_saves_memory(rows: Rows) -> Claim:
+def _scan_saves_memory(rows: ClaimRows) -> Claim:
     return _less_memory("scan avoids padding's memory", rows, "scan", "pad")
 
 
-def _scan_compiles(rows: Rows) -> Claim:
+def _scan_compiles(rows: ClaimRows) -> Claim:
     text = "scan is the compile-friendly backend"
     faster = _faster(text, rows, "scan-compiled", "scan")
     if faster.answer is not Answer.HOLDS or rows.counting("pad-compiled", "scan-compiled") is None:
@@ -123,7 +125,7 @@ def _scan_compiles(rows: Rows) -> Claim:
     )
 
 
-def _triton_is_fastest(rows: Rows) -> Claim:
+def _triton_is_fastest(rows: ClaimRows) -> Claim:
     text = "triton has the highest throughput on Ampere and newer"
     others = [name for name in ("scan-compiled", "pad") if rows.counting(name)]
     found = [_faster(text, rows, "triton", other) for other in others or ["pad"]]
@@ -131,11 +133,11 @@ def _triton_is_fastest(rows: Rows) -> Claim:
     return min(found, key=lambda claim: order.index(claim.answer))
 
 
-def _tf32_is_fastest(rows: Rows) -> Claim:
+def _tf32_is_fastest(rows: ClaimRows) -> Claim:
     return _faster("tf32 is the fastest matmul precision", rows, "triton-tf32", "triton-tf32x3")
 
 
-def _tf32x3_is_close(rows: Rows) -> Claim:
+def _tf32x3_is_close(rows: ClaimRows) -> Claim:
     text = "tf32x3 is close to float32"
     found = rows.counting("triton-tf32x3", "triton-ieee", "triton-tf32")
     if found is None:
@@ -148,7 +150,7 @@ def _tf32x3_is_close(rows: Rows) -> Claim:
     )
 
 
-def _recompute_trades(rows: Rows) -> Claim:
+def _recompute_trades(rows: ClaimRows) -> Claim:
     text = "recompute=full lowers backward memory for time"
     memory = _less_memory(text, rows, "scan-recompute", "scan")
     if memory.answer in (Answer.UNTESTED, Answer.FAILS):
@@ -158,7 +160,7 @@ def _recompute_trades(rows: Rows) -> Claim:
     return replace(memory, answer=answer, why=f"{memory.why}; {time.why}")
 
 
-def _auto_is_right(rows: Rows) -> Claim:
+def _auto_is_right(rows: ClaimRows) -> Claim:
     text = "auto picks the right one"
     found = [_auto(text, rows, ""), _auto(text, rows, "-compiled")]
     order = (Answer.FAILS, Answer.UNCLEAR, Answer.HOLDS, Answer.UNTESTED)
@@ -167,7 +169,7 @@ def _auto_is_right(rows: Rows) -> Claim:
     return replace(worst, why=whys, cells=tuple(key for claim in found for key in claim.cells))
 
 
-def _auto(text: str, rows: Rows, compiled: str) -> Claim:
+def _auto(text: str, rows: ClaimRows, compiled: str) -> Claim:
     """Whether nothing that runs in the same compile mode is clearly faster than auto."""
     auto = rows.counting(f"auto{compiled}")
     if auto is None:
@@ -181,10 +183,10 @@ def _auto(text: str, rows: Rows, compiled: str) -> Claim:
     beaten = [(row, ratio) for row, ratio in pairs if ratio and ratio.low > SAME_SPEED]
     keys = (auto[0].cell.key, *(row.cell.key for row in rivals))
     if not beaten:
-        named = ", ".join(row.cell.variant for row in rivals)
+        named = ", ".join(row.cell.variant.label for row in rivals)
         return Claim(text, Answer.HOLDS, f"nothing of {named} beats auto{compiled}", keys)
     row, ratio = max(beaten, key=lambda pair: pair[1].value)
-    return Claim(text, Answer.FAILS, _said(row.cell.variant, ratio), keys)
+    return Claim(text, Answer.FAILS, _said(row.cell.variant.label, ratio), keys)
 
 
 JUDGES: tuple[Judge, ...] = (

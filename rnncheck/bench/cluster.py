@@ -12,16 +12,17 @@ import queue
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rnncheck.bench.host import DIED, HANGS, Host, Node
-from rnncheck.bench.lane import Lane, Opening, Order, Outcome
+from rnncheck.bench.host import Host, Node
 from rnncheck.bench.load import Usage
-from rnncheck.bench.process import AnyWorker, Reply, WorkerDied, WorkerHangs
+from rnncheck.bench.messages import Command, WorkerAnswer
+from rnncheck.bench.process import AnyWorker, WorkerDied, WorkerTrouble
+from rnncheck.bench.worker_slot import GroupOrder, GroupOutcome, PipelineOpening, WorkerSlot
 from rnncheck.errors import UserError
 from rnncheck.results.environment import current_environment
 
@@ -29,7 +30,7 @@ REACHING = (
     10.0  # seconds within which a named cluster must be reached; Ray itself tries for minutes
 )
 ENDING = 10.0  # seconds that ending one worker may take
-LOOK = 1.0  # seconds between two looks at whether there is a free place
+_LOOK_EVERY = 1.0  # seconds between two looks at whether there is a free place
 TALKS = 2  # calls that an actor takes at once: one that waits for answers, and one that kills
 
 
@@ -38,7 +39,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True)
-class Device:
+class NodeShare:
     """What one group takes of a node."""
 
     cpus: int
@@ -50,7 +51,9 @@ class Device:
         return min([*rooms, *([int(node.get("GPU", 0)) // self.gpus] if self.gpus else [])])
 
 
-def device_of(wanted: str, nodes: Sequence[dict[str, float]], threads: int | None = None) -> Device:
+def node_share(
+    wanted: str, nodes: Sequence[dict[str, float]], threads: int | None = None
+) -> NodeShare:
     """One GPU, or as many cores as torch computes with: ``threads``, or all of a node. ``nodes`` are the resources of each.
 
     Raises UserError where the cluster has no such device.
@@ -64,11 +67,11 @@ def device_of(wanted: str, nodes: Sequence[dict[str, float]], threads: int | Non
     if wanted == "cuda" and not gpus:
         raise UserError("no node of the Ray cluster offers a GPU, and the spec's device is cuda")
     if gpus and wanted != "cpu":
-        return Device(cpus=1, gpus=1)
+        return NodeShare(cpus=1, gpus=1)
     cores = [int(node.get("CPU", 0)) for node in nodes if node.get("CPU", 0) >= 1]
     if not cores:
         raise UserError("no node of the Ray cluster offers a CPU")
-    return Device(
+    return NodeShare(
         cpus=threads or int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or min(cores))
     )
 
@@ -81,7 +84,7 @@ class RayEngine:
     def __init__(self, address: str | None, device: str, threads: int | None) -> None:
         self._ray = _connected(address)
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        self._device = device_of(device, nodes, threads)
+        self._device = node_share(device, nodes, threads)
         self._room = sum(self._device.fits(node) for node in nodes)
         if not self._room:
             raise UserError(
@@ -91,31 +94,31 @@ class RayEngine:
         self._seen: Counter[str] = Counter()
 
     def measure(
-        self, orders: Sequence[Order], opening: Opening
-    ) -> Generator[str | Outcome, None, None]:
+        self, orders: Sequence[GroupOrder], opening: PipelineOpening
+    ) -> Generator[str | GroupOutcome, None, None]:
         """See ``Engine``. Raises UserError where the spec cannot be built on a node."""
         desk = _Desk(orders)
-        lanes = [
-            _NodeLane(self._ray, self._device, opening, desk)
+        slots = [
+            _NodeSlot(self._ray, self._device, opening, desk)
             for _ in range(min(self._room, len(orders)))
         ]
         try:
-            for lane in lanes:
-                lane.thread.start()
+            for slot in slots:
+                slot.thread.start()
             for _ in orders:
                 yield from self._until_outcome(desk)
         finally:
             desk.stop.set()
-            for lane in lanes:
-                lane.close()
+            for slot in slots:
+                slot.close()
             self._ray.shutdown()
 
-    def _until_outcome(self, desk: _Desk) -> Iterator[str | Outcome]:
+    def _until_outcome(self, desk: _Desk) -> Iterator[str | GroupOutcome]:
         while True:
             found = desk.said.get()
             if isinstance(found, Exception):
                 raise found
-            if isinstance(found, Outcome):
+            if isinstance(found, GroupOutcome):
                 self._seen.update(result.node for result in found.results)
                 yield found
                 return
@@ -129,13 +132,13 @@ class RayEngine:
 
 
 class _Desk:
-    """Where lanes take their orders and leave what they have to say."""
+    """Where slots take their orders and leave what they have to say."""
 
-    def __init__(self, orders: Sequence[Order]) -> None:
-        self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+    def __init__(self, orders: Sequence[GroupOrder]) -> None:
+        self.orders: queue.SimpleQueue[GroupOrder] = queue.SimpleQueue()
         for order in orders:
             self.orders.put(order)
-        self.said: queue.SimpleQueue[str | Outcome | Exception] = queue.SimpleQueue()
+        self.said: queue.SimpleQueue[str | GroupOutcome | Exception] = queue.SimpleQueue()
         self.stop = threading.Event()
 
     def check(self) -> None:
@@ -144,15 +147,15 @@ class _Desk:
             raise Stopped
 
 
-class _NodeLane:
-    """A thread with a place on the cluster: an actor on a node, and the lane whose workers live in it."""
+class _NodeSlot:
+    """A thread with a place on the cluster: an actor on a node, and the slot whose workers live in it."""
 
-    def __init__(self, ray: Any, device: Device, opening: Opening, desk: _Desk) -> None:
+    def __init__(self, ray: Any, device: NodeShare, opening: PipelineOpening, desk: _Desk) -> None:
         self._ray, self._device, self._opening, self._desk = ray, device, opening, desk
         self._path = str(Path(opening.spec.path).resolve())
         self._actor: Any = None
         self._node: Node | None = None
-        self._lane = Lane(self._start, self._load)
+        self._slot = WorkerSlot(self._start, self._load)
         self.thread = threading.Thread(target=self._serve, daemon=True)
 
     def _serve(self) -> None:
@@ -160,7 +163,7 @@ class _NodeLane:
         try:
             self._take_place()
             while True:
-                for found in self._lane.measure(self._desk.orders.get_nowait()):
+                for found in self._slot.measure(self._desk.orders.get_nowait()):
                     self._desk.check()
                     self._desk.said.put(self._placed(found))
         except (Stopped, queue.Empty):
@@ -168,7 +171,7 @@ class _NodeLane:
         except Exception as error:
             self._desk.said.put(error)
 
-    def _placed(self, found: str | Outcome) -> str | Outcome:
+    def _placed(self, found: str | GroupOutcome) -> str | GroupOutcome:
         if isinstance(found, str) or self._node is None:
             return found
         return replace(found, results=[replace(one, node=self._node.name) for one in found.results])
@@ -186,7 +189,7 @@ class _NodeLane:
         )
         self._actor = kind.remote(_environment(device), str(Path.cwd()), self._path)
         asked = self._actor.node.remote()
-        while not self._ray.wait([asked], timeout=LOOK)[0]:
+        while not self._ray.wait([asked], timeout=_LOOK_EVERY)[0]:
             self._desk.check()
             self._desk.said.put("waiting for a free place on the Ray cluster")
         try:
@@ -230,34 +233,32 @@ class RemoteWorker:
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
-        self._replies: list[Reply] = []
+        self._replies: list[WorkerAnswer | WorkerTrouble] = []
 
-    def send(self, do: str, **fields: Any) -> None:
+    def send(self, command: Command) -> None:
         """Give a command; that the process died is said by the next ``reply``."""
-        self._actor.tell.remote(do, fields)
+        self._actor.tell.remote(command)
 
-    def reply(self, timeout: float) -> Reply:
-        """The next answer. Raises WorkerHangs after ``timeout`` seconds, WorkerDied at the process's or the node's end."""
+    def reply(self, timeout: float) -> WorkerAnswer:
+        """The next answer, within ``timeout`` seconds.
+
+        Raises WorkerTrouble, also at the node's end.
+        """
         if not self._replies:
-            self._replies = self._relayed(lambda: self._actor.answers.remote(timeout))
+            self._replies = self._relayed(timeout)
         found = self._replies.pop(0)
-        if found["is"] == HANGS:
-            raise WorkerHangs
-        if found["is"] == DIED:
-            raise WorkerDied(found["code"], found["words"])
+        if isinstance(found, WorkerTrouble):
+            raise found
         return found
 
-    def _relayed(self, call: Callable[[], Any]) -> list[Reply]:
+    def _relayed(self, timeout: float) -> list[WorkerAnswer | WorkerTrouble]:
         try:
-            found: list[Reply] = self._ray.get(call())
+            found: list[WorkerAnswer | WorkerTrouble] = self._ray.get(
+                self._actor.answers.remote(timeout)
+            )
         except self._ray.exceptions.RayError as error:
             raise WorkerDied(None, f"the Ray actor: {_last_line(error)}") from error
         return found
-
-    def ask(self, do: str, timeout: float, **fields: Any) -> Reply:
-        """Give a command and wait for its one answer."""
-        self.send(do, **fields)
-        return self.reply(timeout)
 
     def close(self) -> None:
         """The same as ``kill``: it holds nothing that would have to be kept."""
@@ -309,7 +310,7 @@ def _no_cluster(why: str) -> UserError:
     )
 
 
-def _environment(device: Device) -> dict[str, str]:
+def _environment(device: NodeShare) -> dict[str, str]:
     """What a worker needs of this process's environment."""
     threads = {} if device.gpus else {"OMP_NUM_THREADS": str(device.cpus)}
     path = os.environ.get("PYTHONPATH")

@@ -10,30 +10,48 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from rnncheck.bench.distrust import reasons
 from rnncheck.bench.load import Usage, others_share, usage
+from rnncheck.bench.messages import (
+    CellDropped,
+    CellPrepared,
+    DropCell,
+    PrepareCell,
+    RoundAnswer,
+    RoundEnded,
+    SampleBegun,
+    SampleTaken,
+    TimeRound,
+    WorkerFailed,
+)
 from rnncheck.bench.pairs import paired
-from rnncheck.bench.process import AnyWorker, Reply, WorkerDied, WorkerHangs
-from rnncheck.bench.worker import cell_fields
+from rnncheck.bench.process import (
+    AnyWorker,
+    WorkerDied,
+    WorkerGarbled,
+    WorkerHangs,
+    WorkerTrouble,
+    ask,
+    receive,
+)
 from rnncheck.numerics.statistics import Interval, median_interval
 from rnncheck.results.cells import (
     Accuracy,
     Cell,
     CellResult,
-    Memory,
     Samples,
     Status,
     Timing,
 )
+from rnncheck.results.variant import Variant
 
 MIN_ROUNDS = 16
 SLOW, SLOW_ROUNDS = 0.5, 8  # seconds of a call from which so many rounds do
 SETTLED = (
     3.0  # seconds of rounds before which no interval is believed: the machine drifts over seconds
 )
-LOOK = 4  # rounds between two looks at the intervals
+_ROUNDS_BETWEEN_LOOKS = 4  # rounds between two looks at the intervals
 REACHED, SPENT = "interval reached", "budget spent"
 
 OpenWorker = Callable[[], AnyWorker]
@@ -50,11 +68,11 @@ class Limits:
 
 
 @dataclass
-class Measured:
+class CellInProgress:
     """A cell on its way: what its preparation said, and its samples so far."""
 
     cell: Cell
-    told: Reply = field(default_factory=dict)
+    told: CellPrepared | None = None
     rounds: list[int] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -64,6 +82,20 @@ class Measured:
     @property
     def alive(self) -> bool:
         return self.end is None
+
+    @property
+    def repetitions(self) -> int:
+        """Calls within one sample."""
+        return 1 if self.told is None else self.told.repetitions
+
+    def samples(self) -> Samples:
+        return Samples(
+            tuple(self.rounds),
+            tuple(self.wall),
+            tuple(self.cpu),
+            self.repetitions,
+            tuple(self.workers),
+        )
 
     def interval(self) -> Interval:
         return median_interval(self.wall)
@@ -75,14 +107,14 @@ class Group:
     def __init__(
         self,
         cells: Sequence[Cell],
-        reference: str,
+        reference: Variant,
         limits: Limits,
         open_worker: OpenWorker,
         seed: int,
         worker: AnyWorker | None = None,
         load: Load = usage,
     ) -> None:
-        self._cells = [Measured(cell) for cell in cells]
+        self._cells = [CellInProgress(cell) for cell in cells]
         self._reference, self._limits, self._open = reference, limits, open_worker
         self._load = load
         self.worker = worker  # the living process, also after the run
@@ -115,34 +147,24 @@ class Group:
             if not one.told or self.worker is None:
                 continue
             try:
-                self.worker.ask("drop", self._limits.timeout, key=one.cell.key)
-            except (WorkerDied, WorkerHangs):  # all is measured: nothing is lost
+                ask(self.worker, DropCell(one.cell.key), CellDropped, self._limits.timeout)
+            except WorkerTrouble:  # all is measured: nothing is lost
                 self.worker = None
 
     # --- one process after another -------------------------------------------------------------
 
-    def _prepare(self, one: Measured) -> None:
+    def _prepare(self, one: CellInProgress) -> None:
         """Bring a cell into the worker, or note why it cannot be."""
-        answer = self._guarded(one, lambda worker: worker.ask(
-            "prepare", self._limits.timeout, cell=cell_fields(one.cell)
-        ))  # fmt: skip
-        if answer is None:
+        try:
+            worker = self._alive_worker()
+            answer = ask(worker, PrepareCell(one.cell), CellPrepared, self._limits.timeout)
+        except WorkerTrouble as trouble:
+            one.end, self.worker = _ending(trouble), None
             return
-        if answer["is"] == "failed":
-            one.end = (Status(answer["status"]), answer["reason"])
+        if isinstance(answer, WorkerFailed):
+            one.end = (answer.status, answer.reason)
         else:
             one.told = answer
-
-    def _guarded(self, one: Measured, ask: Callable[[AnyWorker], Reply]) -> Reply | None:
-        """What the worker answers; where it dies or hangs instead, that is ``one``'s end and the worker's."""
-        try:
-            return ask(self._alive_worker())
-        except WorkerHangs:
-            one.end = (Status.TIMEOUT, f"no answer within {self._limits.timeout:g} s")
-        except WorkerDied as death:
-            one.end = _death(death)
-        self.worker = None
-        return None
 
     def _alive_worker(self) -> AnyWorker:
         """The present worker, or a fresh one into which all living cells are brought again."""
@@ -165,54 +187,60 @@ class Group:
                 break
             self._one_round([one for one in self._cells if one in wide or self._leads(one)])
             wide = [one for one in wide if one.alive]
-            if self._round % LOOK == 0:
+            if self._round % _ROUNDS_BETWEEN_LOOKS == 0:
                 living = [one for one in self._cells if one.alive]
                 wide = [one for one in living if not self._narrow(one)]
                 yield f"{len(living) - len(wide)} of {len(living)} intervals are narrow enough"
         self._after = self._load()
 
-    def _leads(self, one: Measured) -> bool:
+    def _leads(self, one: CellInProgress) -> bool:
         return one.alive and one.cell.variant == self._reference
 
-    def _narrow(self, one: Measured) -> bool:
-        least = SLOW_ROUNDS if one.told["seconds"] >= SLOW else MIN_ROUNDS
+    def _narrow(self, one: CellInProgress) -> bool:
+        slow = one.told is not None and one.told.seconds >= SLOW
+        least = SLOW_ROUNDS if slow else MIN_ROUNDS
         seen = len(one.wall) >= least and self._spent >= min(SETTLED, self._limits.budget)
         return seen and one.interval().relative <= self._limits.interval
 
-    def _one_round(self, living: list[Measured]) -> None:
+    def _one_round(self, living: list[CellInProgress]) -> None:
         order = list(living)
         self._order.shuffle(order)
         self._round += 1
-        current = order[0]
-        by_key = {one.cell.key: one for one in order}
         begin = time.perf_counter()
-        try:
-            worker = self._alive_worker()
-            keys = [one.cell.key for one in order if one.alive]
-            worker.send("round", keys=keys)
-            while (answer := worker.reply(self._limits.timeout))["is"] != "end":
-                if answer["is"] == "failed":
-                    current.end = (Status(answer["status"]), answer["reason"])
-                    break
-                current = by_key[answer["key"]]
-                if answer["is"] == "sample":
-                    self._keep(current, answer)
-            self._own_cpu += answer.get("cpu", 0.0)
-        except WorkerHangs:
-            current.end = (Status.TIMEOUT, f"no answer within {self._limits.timeout:g} s")
-            self.worker = None
-        except WorkerDied as death:
-            current.end = _death(death)
-            self.worker = None
+        self._collect(order)
         self._spent += time.perf_counter() - begin
 
-    def _keep(self, one: Measured, answer: Reply) -> None:
+    def _collect(self, order: Sequence[CellInProgress]) -> None:
+        """Keep the samples of one round; what goes wrong is the end of the cell that was timed."""
+        by_key = {one.cell.key: one for one in order}
+        current = order[0]
+        try:
+            worker = self._alive_worker()
+            worker.send(TimeRound(tuple(one.cell.key for one in order if one.alive)))
+            while True:
+                match receive(worker, RoundAnswer, self._limits.timeout):
+                    case SampleBegun(key) if key in by_key:
+                        current = by_key[key]
+                    case SampleTaken() as sample if sample.key in by_key:
+                        self._keep(by_key[sample.key], sample)
+                    case RoundEnded(cpu):
+                        self._own_cpu += cpu
+                        return
+                    case WorkerFailed(status, reason):
+                        current.end = (status, reason)
+                        return
+                    case other:
+                        worker.kill()
+                        raise WorkerGarbled(f"{other} in a round without that cell")
+        except WorkerTrouble as trouble:
+            current.end, self.worker = _ending(trouble), None
+
+    def _keep(self, one: CellInProgress, sample: SampleTaken) -> None:
         one.rounds.append(self._round)
-        one.wall.append(answer["wall"])
-        one.cpu.append(answer["cpu"])
+        one.wall.append(sample.wall)
+        one.cpu.append(sample.cpu)
         one.workers.append(self._started)
-        repetitions = one.told["repetitions"]
-        self._timed += answer["wall"] * repetitions
+        self._timed += sample.wall * one.repetitions
 
     # --- results -----------------------------------------------------------------------------------
 
@@ -225,52 +253,45 @@ class Group:
         references = {one.cell.target: one for one in leading}
         return [_compared(result, references.get(result.cell.target)) for result in found]
 
-    def _result(self, one: Measured, others: float | None) -> CellResult:
+    def _result(self, one: CellInProgress, others: float | None) -> CellResult:
         if one.end is not None:
-            return CellResult(one.cell, *one.end, samples=self._samples(one))
-        if not one.wall:
+            return CellResult(one.cell, *one.end, samples=one.samples())
+        if one.told is None or not one.wall:
             return CellResult(
                 one.cell, Status.SKIPPED, "the budget was spent before it was measured"
             )
-        told, samples, found = one.told, self._samples(one), one.interval()
+        told, samples, found = one.told, one.samples(), one.interval()
         stopped = REACHED if self._narrow(one) else SPENT
         cpu = median_interval(one.cpu).median
         timing = Timing(found.median, found.low, found.high, len(one.wall), stopped, cpu)
-        accuracy = _read(Accuracy, told["accuracy"])
-        wrong = accuracy is not None and not accuracy.right
+        accuracy = told.accuracy
+        wrong = "" if accuracy is None or accuracy.right else _said(accuracy)
         return CellResult(
             one.cell,
             Status.WRONG if wrong else Status.OK,
-            _said(accuracy) if wrong and accuracy is not None else "",
+            wrong,
             samples=samples,
             timing=timing,
             accuracy=accuracy,
-            memory=_read(Memory, told["memory"]),
-            first_call=told["first_call"],
-            compile=told["compile"],
-            distrust=reasons(samples, timing, self._limits.interval, others, told["steady"]),
-            engine=told["engine"],
-        )
-
-    def _samples(self, one: Measured) -> Samples:
-        repetitions = one.told.get("repetitions", 1)
-        return Samples(
-            tuple(one.rounds), tuple(one.wall), tuple(one.cpu), repetitions, tuple(one.workers)
+            memory=told.memory,
+            first_call=told.first_call,
+            compile=told.compile,
+            distrust=reasons(samples, timing, self._limits.interval, others, told.steady),
+            engine=told.engine,
         )
 
 
-def _death(death: WorkerDied) -> tuple[Status, str]:
-    last = death.words.splitlines()[-1:] or [""]
-    killed = " (by the system, perhaps for its memory)" if death.signal == "SIGKILL" else ""
-    return Status.CRASHED, f"the process ended with {death}{killed}" + (
-        f": {last[0]}" if last[0] else ""
-    )
-
-
-def _read(kind: Any, data: dict[str, Any] | None) -> Any:
-    from rnncheck.results.encode import restore_cells
-
-    return None if data is None else kind(**restore_cells(data))
+def _ending(trouble: WorkerTrouble) -> tuple[Status, str]:
+    """What became of the cell that a worker was at when it gave no further answer."""
+    match trouble:
+        case WorkerHangs():
+            return Status.TIMEOUT, str(trouble)
+        case WorkerDied():
+            killed = " (by the system, perhaps for its memory)"
+            told = killed if trouble.signal == "SIGKILL" else ""
+            last = trouble.words.splitlines()[-1:] or [""]
+            return Status.CRASHED, f"{trouble}{told}" + (f": {last[0]}" if last[0] else "")
+    return Status.FAILED, str(trouble)
 
 
 def _said(accuracy: Accuracy) -> str:

@@ -11,15 +11,12 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rnncheck.bench.load import Usage, usage
-from rnncheck.bench.process import Reply, WorkerDied, WorkerHangs, WorkerProcess
+from rnncheck.bench.messages import Command, SampleBegun, SampleTaken, WorkerAnswer
+from rnncheck.bench.process import WorkerDied, WorkerProcess, WorkerTrouble
 from rnncheck.results.environment import current_environment
 from rnncheck.results.model import Environment
-
-FURTHER = ("begin", "sample")  # answers that are followed by another
-HANGS, DIED = "hangs", "died"
 
 
 @dataclass(frozen=True)
@@ -53,28 +50,26 @@ class Host:
         self.kill()
         self._process = WorkerProcess(folder=self._folder)
 
-    def tell(self, do: str, fields: dict[str, Any]) -> None:
+    def tell(self, command: Command) -> None:
         """Give a command. That the process died is said by the next ``answers``."""
         assert self._process is not None
         with suppress(WorkerDied):
-            self._process.send(do, **fields)
+            self._process.send(command)
 
-    def answers(self, timeout: float) -> list[Reply]:
+    def answers(self, timeout: float) -> list[WorkerAnswer | WorkerTrouble]:
         """Answers up to the last of a command; each may take ``timeout`` seconds."""
         assert self._process is not None
         found = [self._answer(self._process, timeout)]
-        while found[-1]["is"] in FURTHER:
+        while isinstance(found[-1], SampleBegun | SampleTaken):  # another one follows
             found.append(self._answer(self._process, timeout))
         return found
 
     @staticmethod
-    def _answer(process: WorkerProcess, timeout: float) -> Reply:
+    def _answer(process: WorkerProcess, timeout: float) -> WorkerAnswer | WorkerTrouble:
         try:
             return process.reply(timeout)
-        except WorkerHangs:
-            return {"is": HANGS}
-        except WorkerDied as death:
-            return {"is": DIED, "code": death.code, "words": death.words}
+        except WorkerTrouble as trouble:
+            return trouble
 
     def kill(self) -> None:
         """End the process and all that it started."""

@@ -12,8 +12,8 @@ from rnncheck.errors import OutputError, Place, UserError
 from rnncheck.results.cells import CellResult, Status, cell_from_json, cell_to_json
 from rnncheck.results.model import Environment, SpecRef
 
-FORMAT = 1
-AGAIN = (Status.SKIPPED,)  # such a cell was not measured: a resumed sweep takes it up
+_JOURNAL_FORMAT = 1
+_UNMEASURED = (Status.SKIPPED,)  # such a cell was not measured: a resumed sweep takes it up
 
 
 class Journal:
@@ -58,7 +58,7 @@ class Journal:
         self._check(head["head"])
         self._drop_cut_off()
         found = [cell_from_json(data) for line in lines[1:] if (data := _object(line)) is not None]
-        return {one.cell.key: one for one in found if one.status not in AGAIN}
+        return {one.cell.key: one for one in found if one.status not in _UNMEASURED}
 
     def _lines(self) -> list[str]:
         try:
@@ -92,7 +92,7 @@ class Journal:
 def head_of(spec: SpecRef, environment: Environment, code: str, engine: str) -> dict[str, Any]:
     """What cells must share to stand in one table: spec, machine or cluster, libraries, the user's own code."""
     return {
-        "format": FORMAT,
+        "format": _JOURNAL_FORMAT,
         "spec": spec.hash,
         "code": code,
         "engine": engine,

@@ -22,4 +22,6 @@ def paired(candidate: CellResult, reference: CellResult) -> Ratio | None:
     found = ratio_interval([mine[r] for r in shared], [other[r] for r in shared])
     half = widened(math.log(found.high / found.low) / 2)
     middle = found.median
-    return Ratio(reference.cell.variant, middle, middle * math.exp(-half), middle * math.exp(half))
+    return Ratio(
+        reference.cell.variant.label, middle, middle * math.exp(-half), middle * math.exp(half)
+    )

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from rnncheck.errors import SpecError, UserError, did_you_mean
-from rnncheck.pipeline.backends.variant import OWN, Variant, parse
 from rnncheck.results.cells import Cell, Phase
-from rnncheck.spec.model import BenchSpec, OverrideSpec, Rule, ShapeSpec, Spec
+from rnncheck.results.variant import Own, Variant, parse_variant
+from rnncheck.spec.model import BenchSpec, CellFilter, OverrideSpec, ShapeSpec, Spec
 
 VARIANT_FIELDS = tuple(field.name for field in fields(Variant))
 CELL_FIELDS = ("phase", "batch", "steps", "resets", "target")
 OVERRIDES = tuple(OverrideSpec.model_fields)
 RULE_FIELDS = (*VARIANT_FIELDS, *CELL_FIELDS, *OVERRIDES)
-COMPILING: dict[bool, str] = {False: "eager", True: "default"}
+_COMPILE_MODES: dict[bool, str] = {False: "eager", True: "default"}
 START, COMPILE, MEASURE = (
     6.0,
     8.0,
@@ -53,10 +52,10 @@ def _product(bench: BenchSpec, *, quick: bool) -> Iterator[Cell]:
     overrides = bench.overrides[:1] if quick else bench.overrides
     for phase, shape, override in itertools.product(bench.phases, shapes, overrides):
         for resets in _resets(bench, shape, Phase(phase), quick=quick):
-            for variant in variants(bench):
+            for variant in swept_variants(bench):
                 yield Cell(
                     phase=Phase(phase),
-                    variant=variant.label,
+                    variant=variant,
                     batch=shape.batch,
                     steps=1 if phase == "act" else shape.steps,
                     resets=resets,
@@ -73,9 +72,9 @@ def _resets(bench: BenchSpec, shape: ShapeSpec, phase: Phase, *, quick: bool) ->
     return own[-1:] if quick else own
 
 
-def variants(bench: BenchSpec) -> list[Variant]:
+def swept_variants(bench: BenchSpec) -> list[Variant]:
     """The product of what concerns the recurrent modules."""
-    compiling = [COMPILING.get(c, c) if isinstance(c, bool) else c for c in bench.compile]
+    compiling = [_COMPILE_MODES.get(c, c) if isinstance(c, bool) else c for c in bench.compile]
     lists: list[Sequence[Any]] = [
         bench.backend, bench.recompute, bench.compute_dtype, bench.matmul_precision,
         bench.dtype, bench.python_based, compiling,
@@ -86,7 +85,7 @@ def variants(bench: BenchSpec) -> list[Variant]:
 def reference_of(spec: Spec) -> Variant:
     """What speed-ups are measured against."""
     try:
-        return parse(spec.bench.reference)
+        return parse_variant(spec.bench.reference)
     except UserError as error:
         raise SpecError(
             error.message,
@@ -98,8 +97,8 @@ def reference_of(spec: Spec) -> Variant:
 
 def with_references(cells: Sequence[Cell], spec: Spec) -> list[Cell]:
     """``cells`` and, where a group lacks it, the reference cell: without it there is no speed-up."""
-    label = reference_of(spec).label
-    wanted = [*cells, *(replace(cell, variant=label) for cell in cells)]
+    reference = reference_of(spec)
+    wanted = [*cells, *(replace(cell, variant=reference) for cell in cells)]
     order = list(dict.fromkeys(cell.group for cell in cells))
     return sorted(_unique(wanted), key=lambda cell: order.index(cell.group))
 
@@ -125,9 +124,9 @@ def _kept(cell: Cell, bench: BenchSpec) -> bool:
     return included and not any(matches(cell, rule) for rule in bench.exclude)
 
 
-def matches(cell: Cell, rule: Rule) -> bool:
+def matches(cell: Cell, rule: CellFilter) -> bool:
     """Whether every field that ``rule`` names has one of the values that it allows."""
-    values = described(cell)
+    values = fields_by_name(cell)
     return all(values.get(name) in _allowed(name, wanted) for name, wanted in rule.items())
 
 
@@ -135,15 +134,16 @@ def _allowed(name: str, wanted: Any) -> list[Any]:
     values = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
     if name == "compile":
         return [
-            COMPILING.get(value, value) if isinstance(value, bool) else value for value in values
+            _COMPILE_MODES.get(value, value) if isinstance(value, bool) else value
+            for value in values
         ]
     return values
 
 
-def described(cell: Cell) -> dict[str, Any]:
+def fields_by_name(cell: Cell) -> dict[str, Any]:
     """All fields of a cell by name."""
-    variant = parse(cell.variant)
-    own = {name: getattr(variant, name) for name in VARIANT_FIELDS}
+    variant = cell.variant
+    own = {} if isinstance(variant, Own) else vars(variant)
     mine = {name: getattr(cell, name) for name in CELL_FIELDS}
     return {**own, **mine, "phase": str(cell.phase), **cell.overrides}
 
@@ -161,14 +161,7 @@ def groups(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 def estimate(cells: Sequence[Cell], budget: float) -> float:
     """Seconds that the sweep may take, roughly: starting, compiling, and measuring within the budget."""
-    named = [cell.variant for cell in cells if cell.variant != OWN]
-    compiled = sum(parse(variant).compile != "eager" for variant in named)
+    named = [cell.variant for cell in cells if isinstance(cell.variant, Variant)]
+    compiled = sum(variant.compile != "eager" for variant in named)
     starting = START * len(groups(cells)) + COMPILE * compiled
     return starting + min(budget, MEASURE * len(cells))
-
-
-def shuffled(cells: Sequence[Cell], seed: int) -> list[Cell]:
-    """One round's order."""
-    order = list(cells)
-    random.Random(seed).shuffle(order)
-    return order

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import signal
@@ -12,42 +11,73 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol, TypeVar
 
-LAST_WORDS = 2000  # characters of the worker's standard error that are kept
+from rnncheck.bench.messages import (
+    Command,
+    UnreadableMessage,
+    WorkerAnswer,
+    WorkerFailed,
+    decode_answer,
+    encode_command,
+)
+
+_STDERR_KEPT = 2000  # characters of the worker's standard error that are kept
+START_UP = 120.0  # seconds that a worker may take to import and to build the pipeline, at least
 PATIENCE = 5.0  # seconds that a worker gets to end by itself
 # Inductor's pool of compilers would load the machine while the first cells are timed.
 QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
-Reply = dict[str, Any]
+Wanted = TypeVar("Wanted")
 
 
-class WorkerDied(Exception):
+class WorkerTrouble(Exception):
+    """The worker gives no further answer. All that is known is in the arguments: it can be pickled."""
+
+
+class WorkerDied(WorkerTrouble):
     """The process ended in the middle of something; ``signal`` names what killed it, if anything."""
 
     def __init__(self, code: int | None, words: str) -> None:
         self.code = code
         self.signal = signal.Signals(-code).name if code is not None and code < 0 else ""
         self.words = words
-        super().__init__(self.signal or f"exit status {code}")
+        super().__init__(code, words)
+
+    def __str__(self) -> str:
+        return f"the process ended with {self.signal or f'exit status {self.code}'}"
 
 
-class WorkerHangs(Exception):
+class WorkerHangs(WorkerTrouble):
     """No answer within the time-out; the process was killed."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(seconds)
+
+    def __str__(self) -> str:
+        return f"no answer within {self.seconds:g} s"
+
+
+class WorkerGarbled(WorkerTrouble):
+    """It said what is no answer, or none to what was asked; the process was killed."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        return f"the process gave no answer that can be read: {self.problem}"
 
 
 class AnyWorker(Protocol):
     """A worker as a group sees it, wherever it runs."""
 
-    def send(self, do: str, **fields: Any) -> None:
+    def send(self, command: Command) -> None:
         """Give a command. Raises WorkerDied."""
 
-    def reply(self, timeout: float) -> Reply:
-        """The next answer. Raises WorkerHangs after ``timeout`` seconds, WorkerDied at its end."""
-        ...
-
-    def ask(self, do: str, timeout: float, **fields: Any) -> Reply:
-        """Give a command and wait for its one answer."""
+    def reply(self, timeout: float) -> WorkerAnswer:
+        """The next answer, within ``timeout`` seconds. Raises WorkerTrouble."""
         ...
 
     def close(self) -> None:
@@ -55,6 +85,23 @@ class AnyWorker(Protocol):
 
     def kill(self) -> None:
         """End it now."""
+
+
+def receive(worker: AnyWorker, wanted: type[Wanted], timeout: float) -> Wanted | WorkerFailed:
+    """The next answer, which is to be a ``wanted`` one. Raises WorkerTrouble."""
+    found = worker.reply(timeout)
+    if isinstance(found, (wanted, WorkerFailed)):
+        return found
+    worker.kill()
+    raise WorkerGarbled(f"{type(found).__name__} where {wanted.__name__} was to come")
+
+
+def ask(
+    worker: AnyWorker, command: Command, wanted: type[Wanted], timeout: float
+) -> Wanted | WorkerFailed:
+    """Give a command and wait for its one answer. Raises WorkerTrouble."""
+    worker.send(command)
+    return receive(worker, wanted, timeout)
 
 
 class WorkerProcess:
@@ -78,39 +125,38 @@ class WorkerProcess:
             text=True,
             encoding="utf-8",
         )
-        self._replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
+        self._replies: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
 
     def _listen(self, lines: IO[str]) -> None:
         with suppress(ValueError, OSError):  # the pipe was closed under it
             for line in lines:
-                self._replies.put(json.loads(line))
+                self._replies.put(line)
         self._replies.put(None)
 
-    def send(self, do: str, **fields: Any) -> None:
+    def send(self, command: Command) -> None:
         """Give a command. Raises WorkerDied."""
         try:
             assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
+            self._process.stdin.write(encode_command(command))
             self._process.stdin.flush()
         except (BrokenPipeError, OSError):
             raise self._death() from None
 
-    def reply(self, timeout: float) -> Reply:
-        """The next answer. Raises WorkerHangs after ``timeout`` seconds, WorkerDied at the process's end."""
+    def reply(self, timeout: float) -> WorkerAnswer:
+        """The next answer, within ``timeout`` seconds. Raises WorkerTrouble."""
         try:
-            found = self._replies.get(timeout=timeout)
+            line = self._replies.get(timeout=timeout)
         except queue.Empty:
             self.kill()
-            raise WorkerHangs from None
-        if found is None:
+            raise WorkerHangs(timeout) from None
+        if line is None:
             raise self._death()
-        return found
-
-    def ask(self, do: str, timeout: float, **fields: Any) -> Reply:
-        """Give a command and wait for its one answer."""
-        self.send(do, **fields)
-        return self.reply(timeout)
+        try:
+            return decode_answer(line)
+        except UnreadableMessage as error:
+            self.kill()
+            raise WorkerGarbled(str(error)) from error
 
     def _death(self) -> WorkerDied:
         with suppress(subprocess.TimeoutExpired):
@@ -122,7 +168,7 @@ class WorkerProcess:
     def last_words(self) -> str:
         """The end of what it wrote to standard error."""
         size = os.fstat(self._log.fileno()).st_size
-        text = os.pread(self._log.fileno(), LAST_WORDS, max(0, size - LAST_WORDS))
+        text = os.pread(self._log.fileno(), _STDERR_KEPT, max(0, size - _STDERR_KEPT))
         return text.decode("utf-8", errors="replace").strip()
 
     def close(self) -> None:

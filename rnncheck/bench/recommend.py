@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 
-from rnncheck.pipeline.backends.variant import Variant, parse
-from rnncheck.results.cells import CellResult, Phase
+from rnncheck.results.cells import MIB, CellResult, Phase
 from rnncheck.results.recommendation import Recommendation
+from rnncheck.results.variant import Variant
 from rnncheck.spec.model import BenchSpec
 
-MIB = 2**20
-ARGUMENTS = {  # field of a variant: argument of LSTMModule and GRUModule
+_MODULE_ARGUMENTS = {  # field of a variant: argument of LSTMModule and GRUModule
     "backend": "recurrent_backend",
     "recompute": "recurrent_recompute",
     "compute_dtype": "recurrent_compute_dtype",
@@ -45,11 +44,12 @@ def _recommended(purpose: str, rows: list[CellResult], bench: BenchSpec) -> Reco
     main = max(groups, key=lambda name: _size(rows, name))
     best = _best([row for row in rows if row.cell.group == main], bench)
     assert best is not None  # the group has a measured row
-    variant = parse(best.cell.variant)
+    variant = best.cell.variant
+    assert isinstance(variant, Variant)  # a sweep has no cell of the policy as it is
     return Recommendation(
         purpose=purpose,
         group=main,
-        variant=best.cell.variant,
+        variant=variant.label,
         gain=best.ratio,
         alone=len({row.cell.variant for row in rows if row.cell.group == main}) == 1,
         arguments=arguments_of(variant),
@@ -96,15 +96,15 @@ def _changes(
         if group == main or other is None or other.cell.variant == best.cell.variant:
             continue
         gain = f", {other.ratio.value:.2f} x {other.ratio.reference}" if other.ratio else ""
-        yield f"at {group}: {other.cell.variant}{gain}"
+        yield f"at {group}: {other.cell.variant.label}{gain}"
 
 
 def arguments_of(variant: Variant) -> dict[str, str]:
     """The arguments of LSTMModule and GRUModule that make ``variant``: those that are not the defaults, and the backend."""
     default = Variant()
-    names = [field.name for field in fields(Variant) if field.name in ARGUMENTS]
+    names = [field.name for field in fields(Variant) if field.name in _MODULE_ARGUMENTS]
     return {
-        ARGUMENTS[name]: str(getattr(variant, name))
+        _MODULE_ARGUMENTS[name]: str(getattr(variant, name))
         for name in names
         if name == "backend" or getattr(variant, name) != getattr(default, name)
     }

@@ -12,10 +12,16 @@ from rnncheck import __version__
 from rnncheck.bench.claims import answers
 from rnncheck.bench.group import Limits
 from rnncheck.bench.journal import Journal
-from rnncheck.bench.lane import Engine, LocalEngine, Opening, Order, Outcome
 from rnncheck.bench.plan import estimate, groups, reference_of, with_references
 from rnncheck.bench.recommend import recommendations
 from rnncheck.bench.scale import scalings
+from rnncheck.bench.worker_slot import (
+    Engine,
+    GroupOrder,
+    GroupOutcome,
+    LocalEngine,
+    PipelineOpening,
+)
 from rnncheck.results.cells import Cell, CellResult
 from rnncheck.results.environment import current_environment
 from rnncheck.results.events import (
@@ -60,7 +66,7 @@ class Sweep:
 
     def events(self) -> Generator[Event, None, None]:
         """Everything that happens. Raises UserError where the spec cannot be built. Closing it ends the workers."""
-        yield started(self.spec)
+        yield sweep_started(self.spec)
         yield from self.measured(with_references(self.cells, self.spec))
         for found in recommendations(self._results, self.spec.bench):
             yield Recommended(found)
@@ -87,26 +93,28 @@ class Sweep:
 
     def _measured(self, cells: Sequence[Cell]) -> Iterator[Event]:
         orders = [order for group in groups(cells) if (order := self._order(group, len(cells)))]
-        opening = Opening(self.spec, self.overrides)
+        opening = PipelineOpening(self.spec, self.overrides)
         with closing(self.engine.measure(orders, opening)) as stream:
             for found in stream:
-                if isinstance(found, Outcome):
+                if isinstance(found, GroupOutcome):
                     yield from self._came(found)
                 else:
                     yield SweepProgress(
                         found, self._finished, len(cells), self._remaining(len(cells))
                     )
 
-    def _order(self, cells: Sequence[Cell], total: int) -> Order | None:
+    def _order(self, cells: Sequence[Cell], total: int) -> GroupOrder | None:
         """What is left of a group, with its reference; None where nothing is."""
         todo = [cell for cell in cells if cell.key not in self.done]
         if not todo:
             return None
-        label = reference_of(self.spec).label
-        again = [cell for cell in cells if cell.variant == label and cell not in todo]
-        return Order([*todo, *again], label, self._limits(len(todo), total), self.spec.seed)
+        reference = reference_of(self.spec)
+        again = [cell for cell in cells if cell.variant == reference and cell not in todo]
+        return GroupOrder(
+            [*todo, *again], reference, self._limits(len(todo), total), self.spec.seed
+        )
 
-    def _came(self, found: Outcome) -> Iterator[Event]:
+    def _came(self, found: GroupOutcome) -> Iterator[Event]:
         """Each result on the disk before it is told."""
         self._overheads.append(found.overhead)
         for result in found.results:
@@ -138,7 +146,7 @@ class Sweep:
             yield Notice(f"up to {worst:.1%} of the measured time went into measuring")
 
 
-def started(spec: Spec) -> RunStarted:
+def sweep_started(spec: Spec) -> RunStarted:
     """The first event."""
     return RunStarted(
         tool=Tool("rnncheck", __version__),

@@ -9,13 +9,13 @@ import numpy as np
 from scipy.stats import t as student
 
 from rnncheck.errors import UserError, did_you_mean
-from rnncheck.numerics.statistics import LEVEL
+from rnncheck.numerics.statistics import CONFIDENCE
 from rnncheck.results.cells import Cell, CellResult, Phase
 from rnncheck.results.scaling import Scaling
 
 AXES = {"steps": "steps", "batch": "batch", "hidden": "hidden_size", "resets": "resets"}
 RESETS = 6  # points along a range of probabilities
-FORM = "AXIS=FROM..TO with AXIS one of steps, batch, hidden, resets"
+_SCALE_FORM = "AXIS=FROM..TO with AXIS one of steps, batch, hidden, resets"
 
 
 def parse_scale(text: str) -> tuple[str, list[float]]:
@@ -24,7 +24,9 @@ def parse_scale(text: str) -> tuple[str, list[float]]:
     low, dots, high = span.partition("..")
     if axis not in AXES:
         raise UserError(
-            f"--scale {text}: {axis!r} is no axis", accepted=FORM, hint=did_you_mean(axis, AXES)
+            f"--scale {text}: {axis!r} is no axis",
+            accepted=_SCALE_FORM,
+            hint=did_you_mean(axis, AXES),
         )
     try:
         first, last = float(low), float(high)
@@ -34,7 +36,7 @@ def parse_scale(text: str) -> tuple[str, list[float]]:
     if not dots or not 0 <= first < last or (axis == "resets" and last > 1):
         raise UserError(
             f"--scale {text}: {span!r} is no range",
-            accepted=FORM,
+            accepted=_SCALE_FORM,
             hint="e.g. --scale steps=16..1024",
         )
     return axis, _spaced(axis, first, last)
@@ -76,7 +78,7 @@ def scalings(results: Sequence[CellResult], axis: str) -> list[Scaling]:
     series: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for row in results:
         if row.counts and row.timing is not None:
-            name = (str(row.cell.phase), row.cell.variant, _at(row.cell, axis, 1).group)
+            name = (str(row.cell.phase), row.cell.variant.label, _at(row.cell, axis, 1).group)
             series.setdefault(name, []).append((_value(row.cell, axis), row.timing.median))
     return [
         _fitted(phase, variant, axis, sorted(points))
@@ -108,4 +110,4 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
     rest = y - base - slope * x
     free = len(x) - 2
     error = np.sqrt(float(rest @ rest) / free / power)
-    return slope, base, float(student.ppf((1 + LEVEL) / 2, free) * error)
+    return slope, base, float(student.ppf((1 + CONFIDENCE) / 2, free) * error)

@@ -13,13 +13,13 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from rnncheck.bench.messages import OpenPipeline
 from rnncheck.bench.process import WorkerProcess
 from rnncheck.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parents[1]
-NEEDED = (
+HARNESS_PACKAGES = (
     "torch",
     "torchrl",
     "tensordict",
@@ -45,26 +45,26 @@ class Side:
     folder: Path | None = None  # that its processes run in; None: this process's own
     importable: tuple[str, ...] = ()
 
-    def environment(self, shelf: Path) -> dict[str, str]:
-        """Of its processes: this package from ``shelf``, then what the side brings."""
-        path = [str(shelf), *self.importable]
+    def environment(self, import_folder: Path) -> dict[str, str]:
+        """Of its processes: this package from ``import_folder``, then what the side brings."""
+        path = [str(import_folder), *self.importable]
         return {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
 
-    def worker(self, shelf: Path) -> WorkerProcess:
+    def worker(self, import_folder: Path) -> WorkerProcess:
         """A fresh process of it."""
-        return WorkerProcess(self.python, self.environment(shelf), self.folder)
+        return WorkerProcess(self.python, self.environment(import_folder), self.folder)
 
     def command(self, *arguments: str) -> list[str]:
         """``rnncheck`` on this side."""
         return [self.python, "-m", "rnncheck", *arguments]
 
 
-def make_shelf(folder: Path) -> Path:
+def make_import_folder(folder: Path) -> Path:
     """A folder in which this package lies alone: on a path it shadows nothing of another interpreter."""
-    shelf = folder / "shelf"
-    shelf.mkdir()
-    (shelf / "rnncheck").symlink_to(PACKAGE, target_is_directory=True)
-    return shelf
+    import_folder = folder / "import"
+    import_folder.mkdir()
+    (import_folder / "rnncheck").symlink_to(PACKAGE, target_is_directory=True)
+    return import_folder
 
 
 def inherited() -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def find_python(text: str) -> str:
     )
 
 
-ASK = """
+_ASK_VERSION = """
 import importlib.util, sys
 names = sys.argv[1:]
 print(*sys.version_info[:2])
@@ -101,7 +101,7 @@ def check_python(python: str) -> None:
     """Raise UserError where the interpreter cannot run this package, saying what it lacks."""
     try:
         done = subprocess.run(
-            [python, "-c", ASK, *NEEDED], capture_output=True, text=True, timeout=ASKING, check=True,
+            [python, "-c", _ASK_VERSION, *HARNESS_PACKAGES], capture_output=True, text=True, timeout=ASKING, check=True,
             env={**os.environ, "PYTHONPATH": ""},
         )  # fmt: skip
         version, lacking = done.stdout.splitlines()[:2]
@@ -120,19 +120,13 @@ def check_python(python: str) -> None:
 
 
 def scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder for the shelf and the other side's reports; gone with the comparison."""
+    """A folder for the import folder and the other side's reports; gone with the comparison."""
     return tempfile.TemporaryDirectory(prefix="rnncheck-")
 
 
-def open_command(side: Side, memory_limit: int | None, threads: int) -> dict[str, Any]:
+def open_command(side: Side, memory_limit: int | None, threads: int) -> OpenPipeline:
     """What a worker of ``side`` is opened with."""
-    return {
-        "spec": side.spec,
-        "overrides": list(side.overrides),
-        "hash": None,
-        "memory_limit": memory_limit,
-        "threads": threads,
-    }
+    return OpenPipeline(side.spec, side.overrides, None, memory_limit, threads)
 
 
 def here(spec: str, overrides: Sequence[str]) -> Side:

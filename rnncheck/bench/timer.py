@@ -12,10 +12,8 @@ SAMPLE = 0.03  # seconds that one sample should last: far above the clock's reso
 STEADY = 0.05  # warm-up ends when the last blocks agree within this share
 BLOCKS = 3  # ... so many of them
 WARM_UP = 2.0  # seconds that warming up may take, beyond the first BLOCKS blocks
-LONGEST = 10_000  # repetitions within a sample
+_MOST_REPETITIONS = 10_000  # repetitions within a sample
 MANY = 50  # repetitions of which one more costs at most 2 %
-
-Call = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -28,32 +26,32 @@ class Warm:
     steady: bool
 
 
-def warm_up(call: Call) -> Warm:
+def warm_up(call: Callable[[], object]) -> Warm:
     """Call until the time of a call no longer changes; at least once."""
     first = _timed(call, 1)
     block = max(1, int(SAMPLE / 2 / max(first, 1e-7)))
     seen: list[float] = []
     begin = time.perf_counter()
     while True:
-        seen.append(_timed(call, min(block, LONGEST)))
+        seen.append(_timed(call, min(block, _MOST_REPETITIONS)))
         block = max(1, int(SAMPLE / 2 / max(seen[-1], 1e-7)))
         last = seen[-BLOCKS:]
         steady = len(last) == BLOCKS and max(last) <= (1 + STEADY) * min(last)
         if steady or (len(seen) >= BLOCKS and time.perf_counter() - begin > WARM_UP):
             break
     seconds = statistics.median(seen[-BLOCKS:])
-    repetitions = min(LONGEST, max(1, round(SAMPLE / max(seconds, 1e-7))))
+    repetitions = min(_MOST_REPETITIONS, max(1, round(SAMPLE / max(seconds, 1e-7))))
     return Warm(first, seconds, repetitions, steady)
 
 
-def _timed(call: Call, repetitions: int) -> float:
+def _timed(call: Callable[[], object], repetitions: int) -> float:
     begin = time.perf_counter()
     for _ in range(repetitions):
         call()
     return (time.perf_counter() - begin) / repetitions
 
 
-def sample(call: Call, repetitions: int) -> tuple[float, float]:
+def sample(call: Callable[[], object], repetitions: int) -> tuple[float, float]:
     """Wall seconds and the process's CPU seconds of one call, over ``repetitions``; no collection in between.
 
     The call before it was another cell's: one that is not timed brings the caches back, where it costs little.

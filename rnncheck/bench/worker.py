@@ -1,41 +1,50 @@
 """The process that cells run in: ``python -m rnncheck.bench.worker``.
 
-It reads one JSON object a line from standard input and answers on what was standard output when it started. Whatever
-the user's code prints goes to standard error.
-
-    {"do": "open", "spec": PATH, "overrides": [...], "hash": HASH or null, "memory_limit": MiB or null,
-     "threads": N or null}  ->  {"is": "open"}
-    {"do": "prepare", "cell": {...}}      ->  {"is": "prepared", ...}  or  {"is": "failed", "status": ..., "reason": ...}
-    {"do": "round", "keys": [...], "repetitions": N or null}
-                                          ->  {"is": "begin", "key": ...} and {"is": "sample", ...} for each, {"is": "end"}
-    {"do": "drop", "key": KEY}            ->  {"is": "dropped"}
-    {"do": "about"}                       ->  {"is": "about", "files": [...], "environment": {...}}
+It reads one command a line from standard input (``messages``) and answers on what was standard
+output when it started. Whatever the user's code prints goes to standard error.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 import traceback
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
 from typing import IO, Any
 
-from rnncheck.results.cells import Cell, Status
+from rnncheck.bench.messages import (
+    CellDropped,
+    CellPrepared,
+    Command,
+    DescribePipeline,
+    DropCell,
+    OpenPipeline,
+    PipelineContents,
+    PipelineOpened,
+    PrepareCell,
+    RoundEnded,
+    SampleBegun,
+    SampleTaken,
+    TimeRound,
+    WorkerAnswer,
+    WorkerFailed,
+    decode_command,
+    encode_answer,
+)
+from rnncheck.errors import RnncheckError
+from rnncheck.results.cells import MIB, Status
 
-MIB = 2**20
 SLOW = 0.5  # seconds of a call from which its memory is measured once
 
 
-class Worker:
+class CellWorker:
     """Holds the prepared cells of one process."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
         self._scope = ExitStack()
-        self._ground: Any = None
+        self._pipeline: Any = None
         self._prepared: dict[str, Any] = {}
         self._warm: dict[str, Any] = {}
 
@@ -43,61 +52,58 @@ class Worker:
         """Answer until the input ends."""
         with self._scope:
             for line in lines:
-                command = json.loads(line)
                 try:
-                    getattr(self, f"do_{command.pop('do')}")(**command)
+                    self._obey(decode_command(line))
                 except Exception as error:
-                    self._fail(error)
+                    traceback.print_exc()
+                    self._say(WorkerFailed(_status(error), _reason(error)))
 
-    def _say(self, kind: str, **fields: Any) -> None:
-        from rnncheck.results.plain import plain
+    def _obey(self, command: Command) -> None:
+        match command:
+            case OpenPipeline():
+                self._open(command)
+            case PrepareCell():
+                self._prepare(command)
+            case TimeRound():
+                self._time(command)
+            case DropCell():
+                self._drop(command)
+            case DescribePipeline():
+                self._describe()
 
-        self._out.write(json.dumps({"is": kind, **plain(fields)}) + "\n")
+    def _say(self, answer: WorkerAnswer) -> None:
+        self._out.write(encode_answer(answer))
         self._out.flush()
 
-    def _fail(self, error: Exception) -> None:
-        traceback.print_exc()
-        self._say("failed", status=_status(error), reason=_reason(error))
-
-    def do_open(
-        self,
-        spec: str,
-        overrides: list[str],
-        hash: str | None,
-        memory_limit: int | None,
-        threads: int | None = None,
-    ) -> None:
-        """Build the pipeline. Without a hash any content of the spec will do, without threads torch's own number."""
+    def _open(self, command: OpenPipeline) -> None:
         from pathlib import Path
 
         from rnncheck.errors import SpecError
         from rnncheck.pipeline.guard.process import calm
-        from rnncheck.pipeline.workload.ground import Ground
+        from rnncheck.pipeline.workload.prepared_pipeline import PreparedPipeline
         from rnncheck.spec.load import load_spec
 
-        loaded = load_spec(Path(spec), overrides)
-        if hash is not None and loaded.hash != hash:
+        loaded = load_spec(Path(command.spec), list(command.overrides))
+        if command.hash is not None and loaded.hash != command.hash:
             raise SpecError("the spec file was changed while the sweep ran")
-        self._scope.enter_context(calm(checking=False, threads=threads))
-        self._ground = self._scope.enter_context(Ground(loaded))
-        if memory_limit is not None:
-            _limit(memory_limit * MIB)
-        self._say("open", threads=self._ground.threads)
+        self._scope.enter_context(calm(checking=False, threads=command.threads))
+        self._pipeline = self._scope.enter_context(PreparedPipeline(loaded))
+        if command.memory_limit is not None:
+            _limit(command.memory_limit * MIB)
+        self._say(PipelineOpened(self._pipeline.threads))
 
-    def do_prepare(self, cell: dict[str, Any], judge: bool = True) -> None:
-        """Build a cell's call, run it for the first time and warm it up; ``judge`` its numbers, measure its memory."""
+    def _prepare(self, command: PrepareCell) -> None:
         from rnncheck.bench.memory import TIMES, cpu_memory
         from rnncheck.bench.timer import warm_up
 
-        wanted = _cell(cell)
-        prepared = self._ground.prepare(wanted)
+        key, judge = command.cell.key, command.judge
+        prepared = self._pipeline.prepare(command.cell)
         warm = warm_up(prepared.call)
-        self._prepared[wanted.key], self._warm[wanted.key] = prepared, warm
+        self._prepared[key], self._warm[key] = prepared, warm
         times = 1 if warm.seconds >= SLOW else TIMES
         memory = (prepared.memory() or cpu_memory(prepared.call, times)) if judge else None
-        self._say(
-            "prepared",
-            key=wanted.key,
+        answer = CellPrepared(
+            key=key,
             first_call=warm.first,
             compile=max(0.0, warm.first - warm.seconds) if prepared.compiled else None,
             seconds=warm.seconds,
@@ -107,49 +113,38 @@ class Worker:
             memory=memory,
             engine=prepared.engine,
         )
+        self._say(answer)
 
-    def do_round(self, keys: list[str], repetitions: int | None = None) -> None:
-        """One sample of each, in the given order; over so many calls, or as many as the warm-up chose."""
+    def _time(self, command: TimeRound) -> None:
         from rnncheck.bench.timer import sample
 
         before = time.process_time()
-        for key in keys:
-            self._say("begin", key=key)
+        for key in command.keys:
+            if key not in self._prepared:
+                raise RnncheckError(f"no cell {key!r} was prepared here")
+            self._say(SampleBegun(key))
             prepared, chosen = self._prepared[key], self._warm[key].repetitions
-            wall, cpu = (prepared.timed or sample)(prepared.call, repetitions or chosen)
-            self._say("sample", key=key, wall=wall, cpu=cpu)
-        self._say("end", cpu=time.process_time() - before)
+            take = prepared.timed or sample
+            wall, cpu = take(prepared.call, command.repetitions or chosen)
+            self._say(SampleTaken(key, wall, cpu))
+        self._say(RoundEnded(time.process_time() - before))
 
-    def do_drop(self, key: str) -> None:
-        """Forget a cell: its tensors are freed."""
+    def _drop(self, command: DropCell) -> None:
         import gc
 
-        self._prepared.pop(key, None)
+        self._prepared.pop(command.key, None)
         gc.collect()
-        self._say("dropped")
+        self._say(CellDropped())
 
-    def do_about(self) -> None:
-        """What it runs: the user's own modules that were imported, by file, and the libraries."""
+    def _describe(self) -> None:
         from rnncheck.pipeline.guard.user_frames import is_user_file
         from rnncheck.results.environment import current_environment
 
         # not getattr: what stands in sys.modules may import or raise when it is asked
         about = [getattr(module, "__dict__", {}) for module in list(sys.modules.values())]
         files = {file for one in about if isinstance(file := one.get("__file__"), str)}
-        environment = asdict(current_environment(self._ground.spec.device))
-        self._say("about", files=sorted(filter(is_user_file, files)), environment=environment)
-
-
-def _cell(data: dict[str, Any]) -> Cell:
-    from pydantic import TypeAdapter
-
-    found: Cell = TypeAdapter(Cell).validate_python(data)
-    return found
-
-
-def cell_fields(cell: Cell) -> dict[str, Any]:
-    """What ``prepare`` takes."""
-    return asdict(cell)
+        environment = current_environment(self._pipeline.spec.device)
+        self._say(PipelineContents(tuple(sorted(filter(is_user_file, files))), environment))
 
 
 def _limit(size: int) -> None:
@@ -176,8 +171,6 @@ def _status(error: Exception) -> Status:
 
 
 def _reason(error: Exception) -> str:
-    from rnncheck.errors import RnncheckError
-
     first = str(error).strip().splitlines()[:1]
     said = first[0] if first else ""
     return said if isinstance(error, RnncheckError) else f"{type(error).__name__}: {said}"
@@ -187,7 +180,7 @@ def main() -> None:
     """Keep the answers apart from what anything else prints."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    Worker(answers).serve(sys.stdin)
+    CellWorker(answers).serve(sys.stdin)
 
 
 if __name__ == "__main__":

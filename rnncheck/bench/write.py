@@ -15,8 +15,8 @@ from rnncheck.results.files import write_atomic
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.spec.model import Spec
 
-MODULES = ("LSTMModule", "GRUModule")
-ALL = ("recurrent_backend", "recurrent_recompute", "recurrent_compute_dtype", "recurrent_matmul_precision", "python_based")  # fmt: skip
+_STOCK_MODULES = ("LSTMModule", "GRUModule")
+_RECOMMENDABLE = ("recurrent_backend", "recurrent_recompute", "recurrent_compute_dtype", "recurrent_matmul_precision", "python_based")  # fmt: skip
 
 
 def write_recommendation(spec: Spec, found: Recommendation) -> list[str]:
@@ -63,13 +63,13 @@ def _modules(document: Any) -> Iterator[Any]:
         network = document.get(name)
         listed = network.get("modules", []) if isinstance(network, dict) else network
         for module in listed if isinstance(listed, list) else []:
-            if isinstance(module, dict) and module.get("use") in MODULES:
+            if isinstance(module, dict) and module.get("use") in _STOCK_MODULES:
                 yield module
 
 
 def _set(module: Any, arguments: dict[str, str]) -> Iterator[str]:
     """Write ``arguments``; those of an earlier recommendation that no longer hold are removed."""
-    for name in ALL:
+    for name in _RECOMMENDABLE:
         wanted: Any = {"True": True}.get(arguments.get(name, ""), arguments.get(name))
         if wanted is None and name in module:
             del module[name]

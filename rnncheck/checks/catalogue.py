@@ -11,19 +11,20 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
 from rnncheck.errors import UserError, did_you_mean
 from rnncheck.results.model import Severity, Stage
 
-SECTIONS = ("Checks", "Why it matters", "Says nothing when", "Fix", "Example")
+DOCSTRING_SECTIONS = ("Checks", "Why it matters", "Says nothing when", "Fix", "Example")
 HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a check's file says about it; ``sections`` has the keys of ``SECTIONS``, in their order."""
+    """What a check's file says about it; ``sections`` has the keys of ``DOCSTRING_SECTIONS``, in their order."""
 
     code: str
     name: str
@@ -32,63 +33,73 @@ class Entry:
     summary: str
     sections: dict[str, str]
     family: str
+    module: str
     file: Path
 
-    @property
-    def module(self) -> str:
-        """The check's module name."""
-        return f"rnncheck.checks.{self.family}.{self.file.stem}"
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Checks that may be asked for, in the order of the codes within the order of the families."""
+
+    entries: tuple[Entry, ...]
+
+    def find(self, code_or_name: str) -> Entry:
+        """The check with this code or name, in any case; a UserError names the nearest when there is none."""
+        wanted = code_or_name.lower()
+        for entry in self.entries:
+            if wanted in (entry.code.lower(), entry.name):
+                return entry
+        known = [word for entry in self.entries for word in (entry.code, entry.name)]
+        raise UserError(
+            f"no check is called {code_or_name!r}",
+            accepted="a code (BD301), a name (state-crosses-reset) or the beginning of a code (BD)",
+            hint=did_you_mean(code_or_name, known) or "`rnncheck rule` lists them all",
+        )
+
+    def match(self, prefixes: Iterable[str]) -> tuple[Entry, ...]:
+        """The checks whose code begins with one of ``prefixes`` or whose name is one of them, in order.
+
+        A prefix that selects nothing is a UserError: an empty selection must not pass in silence.
+        """
+        chosen = {entry.code for prefix in prefixes for entry in self._starting_with(prefix)}
+        return tuple(entry for entry in self.entries if entry.code in chosen)
+
+    def _starting_with(self, prefix: str) -> list[Entry]:
+        wanted = prefix.lower()
+        begun = [one for one in self.entries if wanted and one.code.lower().startswith(wanted)]
+        return begun or [self.find(prefix)]
 
 
 @cache
+def builtin() -> Catalogue:
+    """The checks of rnncheck itself."""
+    files = HERE.glob("*/[a-z][a-z][0-9]*_*.py")
+    found = [read(f, f"{__package__}.{f.parent.name}.{f.stem}", f.parent.name) for f in files]
+    return Catalogue(tuple(sorted(found, key=lambda entry: (entry.code[2:], entry.code))))
+
+
 def entries() -> tuple[Entry, ...]:
-    """Every check, in the order of the codes within the order of the families."""
-    found = [read(file) for file in HERE.glob("*/[a-z][a-z][0-9]*_*.py")]
-    return tuple(sorted(found, key=lambda entry: (entry.code[2:], entry.code)))
+    """Every check of rnncheck itself."""
+    return builtin().entries
 
 
-def find(code_or_name: str) -> Entry:
-    """The check with this code or name, in any case; a UserError names the nearest when there is none."""
-    wanted = code_or_name.lower()
-    for entry in entries():
-        if wanted in (entry.code.lower(), entry.name):
-            return entry
-    known = [word for entry in entries() for word in (entry.code, entry.name)]
-    raise UserError(
-        f"no check is called {code_or_name!r}",
-        accepted="a code (BD301), a name (state-crosses-reset) or the beginning of a code (BD)",
-        hint=did_you_mean(code_or_name, known) or "`rnncheck rule` lists them all",
-    )
+def read(file: Path, module: str, family: str) -> Entry:
+    """The entry of one check's file.
 
-
-def match(prefixes: Iterable[str]) -> tuple[Entry, ...]:
-    """The checks whose code begins with one of ``prefixes`` or whose name is one of them, in order.
-
-    A prefix that selects nothing is a UserError: an empty selection must not pass in silence.
+    Raises LookupError where it defines no RULE that can be read without running it, SyntaxError where it is no Python.
     """
-    chosen = {entry.code for prefix in prefixes for entry in _starting_with(prefix)}
-    return tuple(entry for entry in entries() if entry.code in chosen)
-
-
-def _starting_with(prefix: str) -> list[Entry]:
-    wanted = prefix.lower()
-    begun = [entry for entry in entries() if wanted and entry.code.lower().startswith(wanted)]
-    return begun or [find(prefix)]
-
-
-def read(file: Path) -> Entry:
-    """The entry of one check's file."""
     tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
     rule = _rule_call(tree, file)
     summary, sections = parse_docstring(ast.get_docstring(tree, clean=False) or "")
     return Entry(
-        code=_literal(rule["code"]),
-        name=_literal(rule["name"]),
-        severity=Severity[_member(rule["severity"])],
-        stage=Stage[_member(rule["stage"])],
+        code=_literal(rule, "code"),
+        name=_literal(rule, "name"),
+        severity=Severity[_member(rule, "severity", Severity)],
+        stage=Stage[_member(rule, "stage", Stage)],
         summary=summary,
         sections=sections,
-        family=file.parent.name,
+        family=family,
+        module=module,
         file=file,
     )
 
@@ -98,13 +109,13 @@ def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
     blocks = list(_blocks(inspect.cleandoc(text).splitlines()))
     summary = " ".join(line.strip() for line in blocks[0][1] if line.strip())
     found = {title: inspect.cleandoc("\n" + "\n".join(body)) for title, body in blocks[1:]}
-    return summary, {title: found.get(title, "") for title in SECTIONS}
+    return summary, {title: found.get(title, "") for title in DOCSTRING_SECTIONS}
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     title, body = "", list[str]()
     for line in lines:
-        if line.rstrip(" :") in SECTIONS:
+        if line.rstrip(" :") in DOCSTRING_SECTIONS:
             yield title, body
             title, body = line.rstrip(" :"), []
         else:
@@ -128,15 +139,20 @@ def _rule_call(tree: ast.Module, file: Path) -> dict[str, ast.expr]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(isinstance(target, ast.Name) and target.id == "RULE" for target in targets):
                 return {word.arg: word.value for word in node.value.keywords if word.arg}
-    raise LookupError(f"{file}: a check defines RULE = Rule(code=..., name=..., ...)")
+    raise LookupError(f"{file.name} does not define RULE = Rule(code=..., name=..., ...)")
 
 
-def _literal(node: ast.expr) -> str:
-    return str(ast.literal_eval(node))
+def _literal(rule: dict[str, ast.expr], field: str) -> str:
+    node = rule.get(field)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    raise LookupError(f"RULE: {field} is written as a text")
 
 
-def _member(node: ast.expr) -> str:
+def _member(rule: dict[str, ast.expr], field: str, kind: type[StrEnum]) -> str:
     """``ERROR`` of ``Severity.ERROR``."""
-    if isinstance(node, ast.Attribute):
+    node = rule.get(field)
+    if isinstance(node, ast.Attribute) and node.attr in kind.__members__:
         return node.attr
-    raise LookupError(f"line {node.lineno}: severity and stage are written as enum members")
+    members = ", ".join(f"{kind.__name__}.{name}" for name in kind.__members__)
+    raise LookupError(f"RULE: {field} is written as one of {members}")

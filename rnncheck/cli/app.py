@@ -25,7 +25,7 @@ from rnncheck.cli.verify import verify
 from rnncheck.errors import UserError
 from rnncheck.results.exit_codes import ExitCode
 
-TRACEBACK = "RNNCHECK_TRACEBACK"
+_TRACEBACK = "RNNCHECK_TRACEBACK"
 
 app = typer.Typer(
     name="rnncheck",
@@ -40,7 +40,7 @@ spec_app = typer.Typer(
 )
 
 
-def guarded(command: Callable[..., None]) -> Callable[..., None]:
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     """The command with its exceptions turned into messages and exit codes."""
 
     @functools.wraps(command)
@@ -67,13 +67,13 @@ def _print_user_error(error: UserError) -> None:
 
 
 def _print_internal(error: Exception) -> None:
-    if os.environ.get(TRACEBACK):
+    if os.environ.get(_TRACEBACK):
         traceback.print_exception(error)
     said = f"{type(error).__name__}: {error}".rstrip(": ")
     print(
         f"internal error: {said}\n"
         "This is a fault of rnncheck, not of your pipeline: please report it with the spec.\n"
-        f"Run again with {TRACEBACK}=1 for the traceback.",
+        f"Run again with {_TRACEBACK}=1 for the traceback.",
         file=sys.stderr,
     )
 
@@ -96,7 +96,7 @@ def options(
     """Verify that a recurrent TorchRL policy really is recurrent."""
 
 
-COMMANDS: list[Callable[..., None]] = [
+_COMMANDS: list[Callable[..., None]] = [
     verify,
     bench,
     gate,
@@ -108,10 +108,10 @@ COMMANDS: list[Callable[..., None]] = [
     doctor,
 ]
 SPEC_COMMANDS = (spec_commands.validate, spec_commands.show, spec_commands.schema)
-for command in COMMANDS:
-    app.command()(guarded(command))
+for command in _COMMANDS:
+    app.command()(_guarded(command))
 for command in SPEC_COMMANDS:
-    spec_app.command()(guarded(command))
+    spec_app.command()(_guarded(command))
 app.add_typer(spec_app, name="spec")
 
 

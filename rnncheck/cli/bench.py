@@ -21,7 +21,7 @@ from rnncheck.cli.options import (
 
 if TYPE_CHECKING:
     from rnncheck.bench.journal import Journal
-    from rnncheck.bench.lane import Engine
+    from rnncheck.bench.worker_slot import Engine
     from rnncheck.results.cells import Cell, CellResult
     from rnncheck.results.model import Run
     from rnncheck.spec.model import Spec
@@ -137,14 +137,14 @@ def _print_plan(spec: Spec, cells: Sequence[Cell]) -> None:
     for group in groups(everything):
         print(group[0].group)
         for cell in group:
-            print(f"  {cell.key}  {cell.variant}")
+            print(f"  {cell.key}  {cell.variant.label}")
     seconds = estimate(everything, spec.bench.budget)
     print(f"{len(everything)} cells, about {seconds:.0f} s; nothing was run")
 
 
 def _engine(name: EngineName, address: str | None, spec: Spec) -> Engine:
     """Connected, where it is elsewhere. Raises UserError."""
-    from rnncheck.bench.lane import LocalEngine
+    from rnncheck.bench.worker_slot import LocalEngine
     from rnncheck.errors import UserError
 
     if name is EngineName.RAY:

@@ -31,7 +31,7 @@ def compare(
 
     It never fails because of what it finds; `rnncheck gate` does.
     """
-    from rnncheck.report.comparison import as_json, show
+    from rnncheck.report.comparison import as_json, show_comparison
     from rnncheck.report.terminal import console_for
     from rnncheck.results.compare import compare_runs
     from rnncheck.results.store import find_latest, read_run
@@ -41,4 +41,4 @@ def compare(
     if json:
         sys.stdout.write(as_json(changes))
     else:
-        show(runs[0], runs[1], changes, console_for(sys.stdout), everything=all_)
+        show_comparison(runs[0], runs[1], changes, console_for(sys.stdout), everything=all_)

@@ -11,10 +11,10 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rnncheck.pipeline.backends.overview import Combination, Precision
+    from rnncheck.pipeline.backends.overview import Combination, ProcessPrecision
     from rnncheck.pipeline.doctor import Capability, Diagnosis, Package
 
-Row = tuple[str, ...]
+_Row = tuple[str, ...]
 
 
 def doctor(
@@ -77,7 +77,7 @@ def _cell(one: Combination, reasons: list[str]) -> str:
     return f"{one.ability} {reasons.index(one.reason) + 1}" if one.reason else one.ability
 
 
-def _precision(found: Precision) -> Iterable[Row]:
+def _precision(found: ProcessPrecision) -> Iterable[_Row]:
     said = f" ({found.setting})" if found.setting != found.auto else ""
     yield "auto", f"{found.auto}, through {found.source}{said}"
     yield "fast", found.fast
@@ -86,7 +86,7 @@ def _precision(found: Precision) -> Iterable[Row]:
         yield f"source {number}", f"{source}: {value or 'not set'}"
 
 
-def _table(console: Console, title: str, rows: Iterable[Row]) -> None:
+def _table(console: Console, title: str, rows: Iterable[_Row]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -99,15 +99,15 @@ def _table(console: Console, title: str, rows: Iterable[Row]) -> None:
         console.print(table)
 
 
-def _required(one: Package) -> Row:
+def _required(one: Package) -> _Row:
     state = "outside the supported range" if not one.in_range else ""
     tested = "as tested" if one.as_pinned else f"tested with {one.pinned}"
     return one.name, one.installed or "missing", one.supported, state or tested
 
 
-def _optional(one: Package) -> Row:
+def _optional(one: Package) -> _Row:
     return one.name, one.installed or "not installed", f"for {one.purpose}"
 
 
-def _tried(one: Capability) -> Row:
+def _tried(one: Capability) -> _Row:
     return one.name, "yes" if one.works else "no", one.detail

@@ -119,10 +119,10 @@ def gate(
     prepare_store(path)
 
     def events() -> Iterator[Event]:
-        from rnncheck.gate.session import Asked, Gate
+        from rnncheck.gate.session import Gate, GateRequest
 
         rules, left_out = _selected(loaded, select, ignore, stage)
-        asked = Asked(
+        asked = GateRequest(
             rules=None if no_verify else rules, left_out=left_out, overrides=overrides,
             strict=strict or loaded.verify.strict, thorough=thorough, baseline=before,
             update=update_baseline, python=against, ref=against_ref, allowed=allowed,
@@ -192,10 +192,10 @@ def _selected(
 
     wanted = spec.verify
     rules = select_rules(
-        select or wanted.select, [*wanted.ignore, *(ignore or [])], tuple(stage or ())
+        spec, select or wanted.select, [*wanted.ignore, *(ignore or [])], tuple(stage or ())
     )
     kept = {rule.code for rule in rules}
-    asked = select_rules(wanted.select, wanted.ignore)
+    asked = select_rules(spec, wanted.select, wanted.ignore)
     return rules, tuple(rule.code for rule in asked if rule.code not in kept)
 
 

@@ -57,7 +57,7 @@ def look_at_health(spec: Spec) -> Run:
 def _rules(spec: Spec) -> tuple[Rule, ...]:
     from rnncheck.checks.engine.select import select_rules
 
-    return select_rules(spec.verify.select, spec.verify.ignore)
+    return select_rules(spec, spec.verify.select, spec.verify.ignore)
 
 
 def attempts(

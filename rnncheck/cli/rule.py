@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from rnncheck.checks.catalogue import Entry
+    from rnncheck.checks.catalogue import Catalogue, Entry
 
 FAMILIES = {
     "wiring": "read from specs and modules, one reset",
@@ -34,11 +35,14 @@ def rule(
         str, typer.Argument(metavar="[CODE|NAME|PREFIX]", help="BD301, state-crosses-reset or BD.")
     ] = "",
     as_format: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
+    spec: Annotated[
+        Path | None,
+        typer.Option("--spec", metavar="SPEC", help="With the checks that this spec adds."),
+    ] = None,
 ) -> None:
     """Explain a check: what it looks at, why it matters, when it says nothing, how to fix it."""
-    from rnncheck.checks.catalogue import entries, match
-
-    chosen = match([code]) if code else entries()
+    known = _catalogue(spec)
+    chosen = known.match([code]) if code else known.entries
     one = len(chosen) == 1 and chosen[0]
     if as_format is Format.JSON:
         typer.echo(_json(chosen))
@@ -48,6 +52,16 @@ def rule(
         typer.echo(markdown_table(chosen))
     else:
         typer.echo(_text_table(chosen))
+
+
+def _catalogue(spec: Path | None) -> Catalogue:
+    from rnncheck.checks.engine.own_checks import catalogue_of, installed_catalogue
+
+    if spec is None:
+        return installed_catalogue()
+    from rnncheck.spec.load import load_spec
+
+    return catalogue_of(load_spec(spec))
 
 
 def _json(chosen: Sequence[Entry]) -> str:

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from rnncheck.results.model import Run
     from rnncheck.spec.model import Spec
 
-FORMAT = 1  # version of the JSON report
-STYLES = {Ending.CAUGHT: "green", Ending.MISSED: "bold red", Ending.CANNOT_APPLY: "dim"}
-WORDS = {Ending.CAUGHT: "caught", Ending.MISSED: "missed", Ending.CANNOT_APPLY: "cannot apply"}
+_FORMAT = 1  # version of the JSON report
+_STYLES = {Ending.CAUGHT: "green", Ending.MISSED: "bold red", Ending.CANNOT_APPLY: "dim"}
+_WORDS = {Ending.CAUGHT: "caught", Ending.MISSED: "missed", Ending.CANNOT_APPLY: "cannot apply"}
 
 
 @dataclass
-class Outcome:
+class SelftestState:
     """What a self-test found, at any moment."""
 
     spec: Spec
@@ -138,13 +138,15 @@ def _print_faults(console: Console, names: Sequence[str]) -> None:
         console.print(f"    {fault.summary}", style="dim")
 
 
-def _run(spec: Spec, names: Sequence[str], *, quiet: bool, verbose: bool, every: bool) -> Outcome:
+def _run(
+    spec: Spec, names: Sequence[str], *, quiet: bool, verbose: bool, every: bool
+) -> SelftestState:
     """The healthy run, then each fault, until the end or an interruption."""
     from rnncheck.cli.planting import attempts, look_at_health
     from rnncheck.faults.registry import select_faults
     from rnncheck.report.terminal import console_for
 
-    begin, outcome, console = time.perf_counter(), Outcome(spec), console_for(sys.stderr)
+    begin, outcome, console = time.perf_counter(), SelftestState(spec), console_for(sys.stderr)
     chosen: Sequence[Fault] = select_faults(names)
     try:
         if not quiet:
@@ -171,7 +173,7 @@ def _verdict(attempt: Attempt) -> str:
     return f"missed (only {by} failed)" if by else "missed"
 
 
-def _show(outcome: Outcome, console: Console, *, quiet: bool, verbose: bool) -> None:
+def _show(outcome: SelftestState, console: Console, *, quiet: bool, verbose: bool) -> None:
     if outcome.sick:
         _show_sick(outcome, console)
     elif outcome.attempts and not quiet:
@@ -183,7 +185,7 @@ def _show(outcome: Outcome, console: Console, *, quiet: bool, verbose: bool) -> 
     console.print(_summary(outcome))
 
 
-def _show_sick(outcome: Outcome, console: Console) -> None:
+def _show_sick(outcome: SelftestState, console: Console) -> None:
     from rnncheck.report.console import show
 
     console.print("The pipeline is not healthy without any fault: repair it first.")
@@ -191,7 +193,7 @@ def _show_sick(outcome: Outcome, console: Console) -> None:
         show(outcome.healthy, console, quiet=True)
 
 
-def _show_table(outcome: Outcome, console: Console, verbose: bool) -> None:
+def _show_table(outcome: SelftestState, console: Console, verbose: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -199,7 +201,7 @@ def _show_table(outcome: Outcome, console: Console, verbose: bool) -> None:
     for column in ("stage", "fault", "outcome"):
         table.add_column(column, overflow="fold")
     for attempt in outcome.attempts:
-        style = STYLES[attempt.ending]
+        style = _STYLES[attempt.ending]
         table.add_row(attempt.stage, attempt.fault, Text(_verdict(attempt), style=style))
         if attempt.ending is Ending.MISSED or verbose:
             table.add_row("", "", Text(attempt.summary, style="dim"))
@@ -209,16 +211,16 @@ def _show_table(outcome: Outcome, console: Console, verbose: bool) -> None:
     console.print()
 
 
-def _summary(outcome: Outcome) -> str:
+def _summary(outcome: SelftestState) -> str:
     counts = outcome.counts
-    parts = [f"{counts[ending]} {WORDS[ending]}" for ending in Ending if counts[ending]]
+    parts = [f"{counts[ending]} {_WORDS[ending]}" for ending in Ending if counts[ending]]
     state = "interrupted: " if outcome.interrupted else ""
     code = outcome.exit_code
     told = ", ".join(parts) or "no fault was planted"
     return f"{state}{told}; {outcome.seconds:.1f} s; exit {int(code)}"
 
 
-def _write(outcome: Outcome, target: str) -> None:
+def _write(outcome: SelftestState, target: str) -> None:
     import json
 
     from rnncheck.results.files import write_atomic
@@ -232,14 +234,14 @@ def _write(outcome: Outcome, target: str) -> None:
         write_atomic(Path(target), text)
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
+def _as_json(outcome: SelftestState) -> dict[str, Any]:
     from rnncheck import __version__
-    from rnncheck.results.encode import to_json
-    from rnncheck.results.plain import plain
+    from rnncheck.results.encode import run_to_json
+    from rnncheck.results.plain import plain_value
 
     spec = outcome.spec
     return {
-        "format": FORMAT,
+        "format": _FORMAT,
         "tool": {"name": "rnncheck", "version": __version__},
         "command": "selftest",
         "spec": {"path": spec.path, "name": spec.name, "hash": spec.hash},
@@ -247,6 +249,6 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         "seconds": outcome.seconds,
         "exit_code": int(outcome.exit_code),
         "interrupted": outcome.interrupted,
-        "healthy": None if outcome.healthy is None else to_json(outcome.healthy),
-        "faults": [plain(attempt) for attempt in outcome.attempts],
+        "healthy": None if outcome.healthy is None else run_to_json(outcome.healthy),
+        "faults": [plain_value(attempt) for attempt in outcome.attempts],
     }

@@ -49,11 +49,11 @@ def _validate(path: Path | None, overrides: Sequence[str]) -> None:
 
 def show(spec: SpecPath = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:
     """Print the effective spec: overrides applied, defaults filled in."""
-    from rnncheck.spec.dump import to_json, to_yaml
+    from rnncheck.spec.dump import spec_to_json, to_yaml
     from rnncheck.spec.load import open_spec
 
     loaded = open_spec(spec, overrides or ())
-    typer.echo(to_json(loaded) if as_json else to_yaml(loaded).rstrip("\n"))
+    typer.echo(spec_to_json(loaded) if as_json else to_yaml(loaded).rstrip("\n"))
 
 
 def schema() -> None:

@@ -67,7 +67,7 @@ def verify(
 
         wanted = loaded.verify
         rules = select_rules(
-            select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
+            loaded, select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
         )
         return verify_events(loaded, rules, thorough=thorough, strict=strict or wanted.strict)
 
@@ -108,14 +108,14 @@ def follow(
                     listener(event)
         except KeyboardInterrupt:
             interrupted = True
-            close(stream)
+            close_stream(stream)
         run = collector.finish(interrupted, time.perf_counter() - begin)
         for listener in listeners:
             listener(RunFinished(run))
     return run
 
 
-def close(stream: object) -> None:
+def close_stream(stream: object) -> None:
     """Close a generator, and with it the pipeline."""
     ending = getattr(stream, "close", None)
     if ending is not None:

@@ -15,7 +15,7 @@ from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
 
-def rounded(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _rounded(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     out = call(td)
     for key in map(next_key, carry_of(module)):
         value = out.get(key)
@@ -27,5 +27,5 @@ FAULT = Fault(
     name="carry-in-bfloat16",
     stage=Stage.POLICY,
     expects=("CL406", "EQ201", "EQ203", "PR903"),
-    plant=while_acting(rounded),
+    plant=while_acting(_rounded),
 )

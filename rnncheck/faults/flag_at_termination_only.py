@@ -12,7 +12,7 @@ from rnncheck.pipeline.plant.env_changes import shortened
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
 from rnncheck.results.model import Stage
 
-STEPS = 9  # of an episode, so that a few of them are truncated in any recording
+_STEPS = 9  # of an episode, so that a few of them are truncated in any recording
 ENDED = ("terminated",)
 
 
@@ -24,7 +24,7 @@ def plant(parts: Parts) -> Hooks:
             flag = given.get(key)
             given.set(key, flag & last[ENDED].reshape(flag.shape))
 
-    return Hooks(env=lambda env: remembering(shortened(env, STEPS), [ENDED], lower))
+    return Hooks(env=lambda env: remembering(shortened(env, _STEPS), [ENDED], lower))
 
 
 FAULT = Fault(

@@ -13,7 +13,7 @@ from rnncheck.faults.fault import Fault, at_reset
 from rnncheck.results.model import Stage
 
 
-def lowered(flag: Tensor, before: TensorDictBase | None) -> Tensor:
+def _lowered(flag: Tensor, before: TensorDictBase | None) -> Tensor:
     return torch.zeros_like(flag)
 
 
@@ -21,5 +21,5 @@ FAULT = Fault(
     name="flag-dropped",
     stage=Stage.ENV,
     expects=("WR109", "CL405"),
-    plant=at_reset(lowered),
+    plant=at_reset(_lowered),
 )

@@ -15,7 +15,7 @@ from rnncheck.pipeline.plant.module_changes import Call, gates_of
 from rnncheck.results.model import Stage
 
 
-def swapped(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _swapped(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     weights = gates_of(module)
     kept = [weight.detach().clone() for weight in weights]
     for weight in weights:
@@ -38,5 +38,5 @@ FAULT = Fault(
     name="gates-swapped",
     stage=Stage.POLICY,
     expects=("EQ201", "EQ203", "CL406"),
-    plant=in_recurrent_mode(swapped, stock),
+    plant=in_recurrent_mode(_swapped, stock),
 )

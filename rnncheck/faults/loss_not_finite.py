@@ -14,7 +14,7 @@ from rnncheck.pipeline.plant.hooks import Parts
 from rnncheck.results.model import Stage
 
 
-def broken(call: Any, td: TensorDictBase, parts: Parts) -> Any:
+def _broken(call: Any, td: TensorDictBase, parts: Parts) -> Any:
     out = call(td)
     return out * float("nan")
 
@@ -23,5 +23,5 @@ FAULT = Fault(
     name="loss-not-finite",
     stage=Stage.LOSS,
     expects=("GR802",),
-    plant=around_loss(broken),
+    plant=around_loss(_broken),
 )

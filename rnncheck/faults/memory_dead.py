@@ -14,7 +14,7 @@ from rnncheck.pipeline.plant.module_changes import Call, called_with, carry_of, 
 from rnncheck.results.model import Stage
 
 
-def forgetful(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _forgetful(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     raised = {key: torch.ones_like(td.get(key)) for key in flags_of(module, td)}
     empty = {key: torch.zeros_like(td.get(key)) for key in carry_of(module)}
     return called_with(module, call, td, {**raised, **empty})
@@ -24,5 +24,5 @@ FAULT = Fault(
     name="memory-dead",
     stage=Stage.POLICY,
     expects=("BD306", "EQ201", "CL406"),
-    plant=in_recurrent_mode(forgetful),
+    plant=in_recurrent_mode(_forgetful),
 )

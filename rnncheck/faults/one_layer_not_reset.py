@@ -24,7 +24,7 @@ from rnncheck.pipeline.plant.module_changes import (
 from rnncheck.results.model import Stage
 
 
-def kept(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _kept(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     """Start flags are hidden; all layers but the last are set to zero here."""
     starts = start_mask(module, td)
     fresh = {key: choose(starts, _but_last(td.get(key)), td.get(key)) for key in carry_of(module)}
@@ -47,7 +47,7 @@ def two_layers(parts: Parts) -> None:
 
 def plant(parts: Parts) -> Hooks:
     two_layers(parts)
-    hooks = while_acting(kept)(parts)
+    hooks = while_acting(_kept)(parts)
     return replace(hooks, env=keeping_state(parts, lambda carrier: carrier.keys, _but_last))
 
 

@@ -14,7 +14,7 @@ from rnncheck.pipeline.subject.subject import Carrier
 from rnncheck.results.model import Stage
 
 
-def kept(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _kept(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     return by_steps(module, call, td, _all_but_last)
 
 
@@ -23,7 +23,7 @@ def _all_but_last(starts: Tensor, state: State, stored: State) -> State:
     return {last: state[last], **{k: choose(starts, stored[k], state[k]) for k in reset}}
 
 
-def two_states(carrier: Carrier) -> bool:
+def _two_states(carrier: Carrier) -> bool:
     return len(carrier.keys) > 1
 
 
@@ -31,5 +31,5 @@ FAULT = Fault(
     name="one-state-crosses-reset",
     stage=Stage.POLICY,
     expects=("BD301", "BD307", "EQ201"),
-    plant=where_it_fits(kept, two_states, "every recurrent module has one state"),
+    plant=where_it_fits(_kept, _two_states, "every recurrent module has one state"),
 )

@@ -24,7 +24,7 @@ from rnncheck.pipeline.plant.module_changes import (
 from rnncheck.results.model import Stage
 
 
-def kept(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _kept(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     """Start flags are hidden; the other states are set to zero here."""
     starts = start_mask(module, td)
     fresh = {
@@ -34,14 +34,14 @@ def kept(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     return called_with(module, call, td, {**lowered_flags(module, td), **fresh})
 
 
-def two_states(parts: Parts) -> None:
+def _two_states(parts: Parts) -> None:
     if all(len(one.keys) < 2 for one in carriers_of(parts)):
         raise NotApplicable("every recurrent module that acts has one state")
 
 
 def plant(parts: Parts) -> Hooks:
-    two_states(parts)
-    hooks = while_acting(kept)(parts)
+    _two_states(parts)
+    hooks = while_acting(_kept)(parts)
     return replace(hooks, env=keeping_state(parts, lambda carrier: carrier.keys[-1:]))
 
 

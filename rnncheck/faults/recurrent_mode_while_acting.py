@@ -16,7 +16,7 @@ from rnncheck.pipeline.plant.module_changes import Call, mode
 from rnncheck.results.model import Stage
 
 
-def over_rows(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _over_rows(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     with mode(True):
         return call(td)
 
@@ -40,5 +40,5 @@ FAULT = Fault(
     name="recurrent-mode-while-acting",
     stage=Stage.POLICY,
     expects=("BD305", "CL401", "CL406", "EQ201"),
-    plant=while_acting(over_rows, needs_rows_or_none, needs_recurrent_mode),
+    plant=while_acting(_over_rows, needs_rows_or_none, needs_recurrent_mode),
 )

@@ -13,7 +13,7 @@ from rnncheck.pipeline.plant.module_changes import Call, called_with, lowered_fl
 from rnncheck.results.model import Stage
 
 
-def deaf(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _deaf(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     return called_with(module, call, td, lowered_flags(module, td))
 
 
@@ -21,5 +21,5 @@ FAULT = Fault(
     name="state-crosses-reset",
     stage=Stage.POLICY,
     expects=("BD301", "EQ201"),
-    plant=in_recurrent_mode(deaf),
+    plant=in_recurrent_mode(_deaf),
 )

@@ -16,12 +16,12 @@ from rnncheck.pipeline.plant.module_changes import Call, called_with, lowered_fl
 from rnncheck.results.model import Stage
 
 
-def deaf(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _deaf(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     return called_with(module, call, td, lowered_flags(module, td))
 
 
 def plant(parts: Parts) -> Hooks:
-    hooks = while_acting(deaf)(parts)
+    hooks = while_acting(_deaf)(parts)
     return replace(hooks, env=keeping_state(parts, lambda carrier: carrier.keys))
 
 

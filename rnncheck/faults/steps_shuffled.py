@@ -13,7 +13,7 @@ from rnncheck.pipeline.plant.hooks import Parts
 from rnncheck.results.model import Stage
 
 
-def shuffled(sample: TensorDictBase, parts: Parts) -> TensorDictBase:
+def _shuffled(sample: TensorDictBase, parts: Parts) -> TensorDictBase:
     order = torch.randperm(sample.shape[-1], generator=torch.Generator().manual_seed(0))
     return sample[..., order]
 
@@ -22,5 +22,5 @@ FAULT = Fault(
     name="steps-shuffled",
     stage=Stage.REPLAY,
     expects=("RP502", "RP501", "LS702"),
-    plant=on_samples(shuffled),
+    plant=on_samples(_shuffled),
 )

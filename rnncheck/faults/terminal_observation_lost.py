@@ -16,7 +16,7 @@ from rnncheck.pipeline.plant.module_changes import choose
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
-STEPS = 9  # of an episode
+_STEPS = 9  # of an episode
 DONE = ("next", "done")
 
 
@@ -35,7 +35,7 @@ def plant(parts: Parts) -> Hooks:
             batch.set(next_key(key), choose(ended, later, batch.get(next_key(key))))
         return batch
 
-    return Hooks(env=lambda env: shortened(env, STEPS), batch=from_reset)
+    return Hooks(env=lambda env: shortened(env, _STEPS), batch=from_reset)
 
 
 def _both(batch: TensorDictBase, keys: list[Key]) -> list[Key]:

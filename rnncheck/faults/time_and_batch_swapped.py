@@ -14,7 +14,7 @@ from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
 
-def swapped(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _swapped(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     if td.ndim < 2:
         return call(td)
     out = call(td.transpose(0, td.ndim - 1).contiguous())
@@ -29,5 +29,5 @@ FAULT = Fault(
     name="time-and-batch-swapped",
     stage=Stage.POLICY,
     expects=("BD305", "BD306", "EQ201", "RP507"),
-    plant=over_rows(swapped),
+    plant=over_rows(_swapped),
 )

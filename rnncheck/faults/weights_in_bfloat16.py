@@ -15,7 +15,7 @@ from rnncheck.pipeline.plant.module_changes import Call
 from rnncheck.results.model import Stage
 
 
-def rounded(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _rounded(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     kept = {name: value.detach().clone() for name, value in module.named_parameters()}
     for value in module.parameters():
         value.data = value.data.to(torch.bfloat16).to(value.dtype)
@@ -37,5 +37,5 @@ FAULT = Fault(
     name="weights-in-bfloat16",
     stage=Stage.POLICY,
     expects=("PR901",),
-    plant=in_both_modes(rounded, wide),
+    plant=in_both_modes(_rounded, wide),
 )

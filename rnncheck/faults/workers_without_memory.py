@@ -15,7 +15,7 @@ from rnncheck.pipeline.plant.module_changes import Call, called_with, carry_of
 from rnncheck.results.model import Stage
 
 
-def forgetful(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+def _forgetful(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     if not is_worker():
         return call(td)
     found = {key: td.get(key) for key in carry_of(module) if td.get(key, None) is not None}
@@ -26,5 +26,5 @@ FAULT = Fault(
     name="workers-without-memory",
     stage=Stage.COLLECT,
     expects=("CL407", "CL401"),
-    plant=while_acting(forgetful, needs_workers),
+    plant=while_acting(_forgetful, needs_workers),
 )

@@ -13,22 +13,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from rnncheck.bench.messages import CellPrepared
+from rnncheck.bench.side_comparison import CellComparison, ComparisonRules, SideComparison
 from rnncheck.bench.sides import (
     Side,
     check_python,
     find_python,
     here,
-    make_shelf,
+    make_import_folder,
     scratch,
 )
-from rnncheck.bench.versus import Duel, Rules, Versus
 from rnncheck.errors import UserError
 from rnncheck.gate.code import Other
 from rnncheck.gate.installed import side_of_python
 from rnncheck.gate.worktree import side_of_ref
-from rnncheck.numerics.sequential import Answer, Measure, Over, over_pairs
+from rnncheck.numerics.stopping import Measure, PairsAnswer, RatioOverPairs, over_pairs
 from rnncheck.results.cells import Cell
 from rnncheck.results.events import Event, GateDecided, GateProgress
 from rnncheck.results.gate import GateItem, Part, Ruling
@@ -37,7 +38,7 @@ from rnncheck.results.store import read_run
 from rnncheck.spec.model import Spec
 
 VERIFYING = 600.0  # seconds that the other side's checks may take beyond this side's
-LAST_WORDS = 400  # characters of its standard error that are told
+_TOLD = 400  # characters of its standard error that are told
 PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -103,14 +104,14 @@ class Against:
     def begin(self, codes: Sequence[str], *, thorough: bool) -> None:
         """Start the other side's checks; they run while this side's do."""
         asked = {"overrides": self.overrides, "select": codes, "thorough": thorough}
-        shelf = make_shelf(self._folder)
+        import_folder = make_import_folder(self._folder)
         self._log = self._scope.enter_context((self._folder / "verify.log").open("w+b"))
         self._process = subprocess.Popen(
             [self.there.python, "-c", PROGRAM, self.there.spec, str(self._out), json.dumps(asked)],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
-            env={**os.environ, **self.there.environment(shelf)},
+            env={**os.environ, **self.there.environment(import_folder)},
             cwd=self.there.folder,
             start_new_session=True,
         )
@@ -141,14 +142,14 @@ class Against:
     def _last_words(self) -> str:
         text = (self._folder / "verify.log").read_text(encoding="utf-8", errors="replace")
         lines = text.strip().splitlines()
-        return lines[-1][-LAST_WORDS:] if lines else "it ended without a word"
+        return lines[-1][-_TOLD:] if lines else "it ended without a word"
 
     # --- the speed -------------------------------------------------------------------------------
 
     def speed(self, cells: Sequence[Cell]) -> Iterator[Event]:
         """How much slower or faster the cells are here."""
         spec = self.spec
-        rules = Rules(
+        rules = ComparisonRules(
             self.allowed,
             spec.gate.patience,
             spec.bench.timeout,
@@ -157,16 +158,16 @@ class Against:
             spec.seed,
         )
         mine = here(spec.path, self.overrides)
-        versus = Versus((mine, self.there), cells, rules)
-        for doing in versus.run():
+        both_sides = SideComparison((mine, self.there), cells, rules)
+        for doing in both_sides.run():
             yield GateProgress(doing)
-        if len(versus.about) == len(versus.sides):
-            abouts = [versus.about[side.name] for side in versus.sides]
+        if len(both_sides.about) == len(both_sides.sides):
+            abouts = [both_sides.about[side.name] for side in both_sides.sides]
             yield from map(GateDecided, self._other.items(mine, *abouts))
-        elif versus.compared:
+        elif both_sides.compared:
             yield GateDecided(_item("code", Ruling.UNCLEAR, "neither side's code could be told"))
-        for duel in versus.duels:
-            yield GateDecided(decided(duel, versus, self.there.name))
+        for comparison in both_sides.cells:
+            yield GateDecided(comparison_item(comparison, both_sides, self.there.name))
 
 
 # --- rulings -------------------------------------------------------------------------------------
@@ -207,80 +208,71 @@ def _changed(before: CheckResult, check: CheckResult) -> GateItem | None:
     return None
 
 
-def decided(duel: Duel, versus: Versus, other: str) -> GateItem:
+def comparison_item(comparison: CellComparison, both_sides: SideComparison, other: str) -> GateItem:
     """The ruling on one cell."""
-    name = duel.cell.label
-    if versus.sides[0].name in duel.end:
-        reason = f"cannot be measured here: {duel.end[versus.sides[0].name]}"
+    name = comparison.cell.label
+    if both_sides.sides[0].name in comparison.end:
+        reason = f"cannot be measured here: {comparison.end[both_sides.sides[0].name]}"
         return _item(name, Ruling.FAILED, reason)
-    if duel.end:
-        reason = f"cannot be measured on the other side: {duel.end[other]}"
+    if comparison.end:
+        reason = f"cannot be measured on the other side: {comparison.end[other]}"
         # one new cell beside others is a change like any; where nothing at all was compared, no gate is passed
-        ruling = Ruling.NOTED if versus.compared else Ruling.UNCLEAR
+        ruling = Ruling.NOTED if both_sides.compared else Ruling.UNCLEAR
         return _item(name, ruling, f"{reason}; nothing to compare with")
-    if wrong := _wrong(duel.told[versus.sides[0].name], duel.told[other]):
+    if wrong := _wrong(comparison.told[both_sides.sides[0].name], comparison.told[other]):
         return _item(name, Ruling.FAILED, wrong)
-    return _timed(duel, versus)
+    return _timed(comparison, both_sides)
 
 
-def _timed(duel: Duel, versus: Versus) -> GateItem:
+def _timed(comparison: CellComparison, both_sides: SideComparison) -> GateItem:
     rulings = {
-        Answer.SLOWER: Ruling.SLOWER,
-        Answer.WITHIN: Ruling.PASSED,
-        Answer.OPEN: Ruling.UNCLEAR,
+        PairsAnswer.SLOWER: Ruling.SLOWER,
+        PairsAnswer.WITHIN: Ruling.PASSED,
+        PairsAnswer.OPEN: Ruling.UNCLEAR,
     }
-    found = {measure: over_pairs(values) for measure, values in duel.ratios.items()}
+    found = {measure: over_pairs(values) for measure, values in comparison.ratios.items()}
     worst = max(found, key=lambda measure: found[measure].value)
-    answer = versus.answer(duel)
-    shown = worst if answer is not Answer.WITHIN else Measure.WALL
+    answer = both_sides.answer(comparison)
+    shown = worst if answer is not PairsAnswer.WITHIN else Measure.WALL
     over = found[shown]
     said = "; ".join(f"{measure} {_said(one)}" for measure, one in found.items())
     return GateItem(
         Part.AGAINST,
-        f"{shown} of {duel.cell.label}",
+        f"{shown} of {comparison.cell.label}",
         rulings[answer],
-        f"{said}, over {over.pairs} pairs of processes{_numerics(duel, versus)}",
+        f"{said}, over {over.pairs} pairs of processes{_numerics(comparison, both_sides)}",
         over.value,
         over.low,
         over.high,
-        1 + versus.rules.allowed,
+        1 + both_sides.rules.allowed,
         "max",
         "x",
-        tuple(duel.ratios[shown]),
+        tuple(comparison.ratios[shown]),
     )
 
 
-def _said(over: Over) -> str:
+def _said(over: RatioOverPairs) -> str:
     return f"{over.value:.3f} [{over.low:.3f}, {over.high:.3f}] times the other side's"
 
 
-def _numerics(duel: Duel, versus: Versus) -> str:
+def _numerics(comparison: CellComparison, both_sides: SideComparison) -> str:
     """The errors of both against float64, where both were judged."""
-    errors = [_error(duel.told[side.name]) for side in versus.sides]
+    errors = [_error(comparison.told[side.name]) for side in both_sides.sides]
     if None in errors:
         return ""
     return f"; error against float64 {errors[0]:.2g} here, {errors[1]:.2g} there"
 
 
-def _error(told: dict[str, Any]) -> float | None:
-    accuracy = told.get("accuracy")
-    if accuracy is None:
-        return None
-    return max(float(accuracy["output"]), float(accuracy["gradient"] or 0.0))
+def _error(told: CellPrepared) -> float | None:
+    return None if told.accuracy is None else told.accuracy.error
 
 
-def _wrong(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
+def _wrong(mine: CellPrepared, theirs: CellPrepared) -> str:
     """Why the numbers here are wrong where those of the other side are right."""
-    first, second = mine.get("accuracy"), theirs.get("accuracy")
-    if first is None or _right(first) or (second is not None and not _right(second)):
+    first, second = mine.accuracy, theirs.accuracy
+    if first is None or first.right or (second is not None and not second.right):
         return ""
-    return f"its numbers are wrong here and right there: error {_error(mine):.2g} against float64"
-
-
-def _right(accuracy: dict[str, Any]) -> bool:
-    gradient, bound = accuracy["gradient"], accuracy["gradient_bound"]
-    held = gradient is None or bound is None or float(gradient) <= float(bound)
-    return held and float(accuracy["output"]) <= float(accuracy["output_bound"])
+    return f"its numbers are wrong here and right there: error {first.error:.2g} against float64"
 
 
 def _item(name: str, ruling: Ruling, reason: str) -> GateItem:

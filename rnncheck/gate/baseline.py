@@ -14,18 +14,18 @@ from pathlib import Path
 from statistics import NormalDist
 
 from rnncheck.errors import Place, UserError
-from rnncheck.gate.budgets import broken
-from rnncheck.results.cells import Cell, CellResult, Samples, cell_from_json, cell_to_json
-from rnncheck.results.compare import WIDE, by_speed_up, by_time, differing
+from rnncheck.gate.budgets import why_uncounted
+from rnncheck.results.cells import Cell, CellResult, Samples, cell_to_json, cells_from_json
+from rnncheck.results.compare import WIDE, by_speed_up, by_time, environment_differences
 from rnncheck.results.gate import GateItem, Part, Ruling
 from rnncheck.results.model import CheckResult, Environment, Outcome, Run
 from rnncheck.results.noise import NORMAL
 from rnncheck.results.store import read_run
 from rnncheck.spec.model import Spec
 
-COMMANDS = ("gate", "verify", "bench")
+_COMMANDS = ("gate", "verify", "bench")
 ERRORS = 0.05  # share of false alarms over all comparisons of a gate together (Bonferroni)
-NAMED = 3  # differences between machines, and codes of checks, that a sentence names
+_NAMED = 3  # differences between machines, and codes of checks, that a sentence names
 
 
 @dataclass(frozen=True)
@@ -53,48 +53,33 @@ def open_baseline(path: Path, spec: Spec, *, update: bool) -> Baseline | None:
 
     Raises UserError for a file that cannot be read or is no baseline of ``spec``.
     """
+    place = Place(str(path))
     if not path.exists():
         if update:
             return None
         hint = f"make it: rnncheck gate --baseline {path} --update-baseline"
-        raise UserError("there is no such baseline", place=Place(str(path)), hint=hint)
+        raise UserError("there is no such baseline", place=place, hint=hint)
     run = read_run(path)
     anew = "give another file, or delete this one and make it anew with --update-baseline"
-    if run.command not in COMMANDS:
+    if run.command not in _COMMANDS:
         raise UserError(
             f"a result of `rnncheck {run.command}` is no baseline",
-            place=Place(str(path)),
-            accepted=f"a result of rnncheck {', '.join(COMMANDS)}",
+            place=place,
+            accepted=f"a result of rnncheck {', '.join(_COMMANDS)}",
             hint=anew,
         )
     if run.spec.name != spec.name:
         raise UserError(
             f"this is the baseline of another spec: {run.spec.name!r}, not {spec.name!r}",
-            place=Place(str(path)),
+            place=place,
             hint=anew,
         )
-    return Baseline(run, {row.cell.key: row for row in _rows(run, path)})
-
-
-def _rows(run: Run, path: Path) -> Iterator[CellResult]:
-    from pydantic import ValidationError
-
-    for index, data in enumerate(run.cells):
-        try:
-            yield cell_from_json(data)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            at = ".".join(str(part) for part in first["loc"])
-            raise UserError(
-                f"cells[{index}].{at}: {first['msg'][:1].lower()}{first['msg'][1:]}",
-                place=Place(str(path)),
-                accepted="a result as rnncheck stored it",
-            ) from error
+    return Baseline(run, {row.cell.key: row for row in cells_from_json(run.cells, place)})
 
 
 def baseline_of(run: Run) -> Run:
     """What is committed: verdicts and numbers, without the single samples and what this gate decided."""
-    rows = (replace(cell_from_json(data), samples=Samples()) for data in run.cells)
+    rows = (replace(row, samples=Samples()) for row in cells_from_json(run.cells))
     return replace(run, cells=tuple(cell_to_json(row) for row in rows), gate=(), notices=())
 
 
@@ -168,8 +153,8 @@ def _count(codes: Sequence[str], noun: str) -> str:
 
 
 def _named(codes: Sequence[str]) -> str:
-    more = len(codes) - NAMED
-    return ", ".join(codes[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(codes) - _NAMED
+    return ", ".join(codes[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 # --- cells -------------------------------------------------------------------------------------
@@ -178,7 +163,7 @@ def _named(codes: Sequence[str]) -> str:
 def unmeasured(cells: Sequence[Cell], rows: Mapping[str, CellResult]) -> Iterator[GateItem]:
     """An item for each cell that the gate asks for and that has no row that counts."""
     for cell in cells:
-        if said := broken(cell, rows.get(cell.key)):
+        if said := why_uncounted(cell, rows.get(cell.key)):
             yield _item(cell.label, Ruling.FAILED, f"cannot be compared: {said}")
 
 
@@ -188,7 +173,7 @@ def _gone(before: Baseline, now: Present) -> Iterator[GateItem]:
     lacking = [
         row.cell
         for key, row in before.rows.items()
-        if key not in now.rows and (row.cell.group, row.cell.variant) not in mere
+        if key not in now.rows and (row.cell.group, row.cell.variant.label) not in mere
     ]
     if before.run.command == "bench":
         if lacking:
@@ -212,14 +197,14 @@ class _Pair:
 
 
 def _speeds(before: Baseline, now: Present, allowed: float) -> Iterator[GateItem]:
-    others = differing(before.run.environment, now.environment)
+    others = environment_differences(before.run.environment, now.environment)
     pairs: list[_Pair] = []
     for cell in now.cells:
         old, new = before.rows.get(cell.key), now.rows.get(cell.key)
         if new is None or not new.counts:
             continue  # told by ``unmeasured``
         if old is None or not old.counts:
-            said = "not in the baseline" if old is None else broken(cell, old)
+            said = "not in the baseline" if old is None else why_uncounted(cell, old)
             said = f"nothing to compare with ({said}); --update-baseline takes it up"
             yield _item(cell.label, Ruling.NOTED, said)
             continue
@@ -233,8 +218,8 @@ def _speeds(before: Baseline, now: Present, allowed: float) -> Iterator[GateItem
 
 
 def _elsewhere(cell: Cell, others: Sequence[str]) -> GateItem:
-    said = f"another machine or other libraries (there / here): {'; '.join(others[:NAMED])}"
-    more = len(others) - NAMED
+    said = f"another machine or other libraries (there / here): {'; '.join(others[:_NAMED])}"
+    more = len(others) - _NAMED
     said += f" and {more} more" if more > 0 else ""
     return _item(f"time of {cell.label}", Ruling.INCOMPARABLE, said)
 

@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 
 from rnncheck.bench.pairs import paired
 from rnncheck.errors import Place
-from rnncheck.gate.cells import cell_of, label_of
-from rnncheck.results.cells import Accuracy, Cell, CellResult, Memory, Phase, Ratio, Timing
+from rnncheck.gate.cells import cell_of, variant_at
+from rnncheck.results.cells import MIB, Accuracy, Cell, CellResult, Memory, Phase, Ratio, Timing
 from rnncheck.results.gate import GateItem, Part, Ruling
 from rnncheck.results.noise import widened
-from rnncheck.spec.model import BudgetSpec, Path, Spec, SpeedupLimit
+from rnncheck.spec.model import BudgetSpec, KeyPath, Spec, SpeedupLimit
 
-MIB = 2**20
-Rows = Mapping[str, CellResult]  # by the key of their cell
-UNITS = {"speedup": "x", "overhead": "x", "memory_mib": "MiB", "error": ""}
+RowsByKey = Mapping[str, CellResult]  # by the key of their cell
+_UNITS = {"speedup": "x", "overhead": "x", "memory_mib": "MiB", "error": ""}
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,10 @@ class Budget:
     @property
     def name(self) -> str:
         """In words."""
-        variant, group = self.cell.variant, self.cell.group
+        variant, group = self.cell.variant.label, self.cell.group
         match self.metric:
             case "speedup" if self.other is not None:
-                return f"speed-up of {variant} over {self.other.variant}, {group}"
+                return f"speed-up of {variant} over {self.other.variant.label}, {group}"
             case "overhead":
                 return f"time of {variant} over its bare module's, {group}"
             case "memory_mib":
@@ -59,7 +58,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Measured:
+class BudgetedNumber:
     """A number with its 95 % interval, in the unit of its budget."""
 
     value: float
@@ -72,7 +71,7 @@ def budgets_of(spec: Spec) -> list[Budget]:
     return [_budget(one, spec, ("gate", "budgets", i)) for i, one in enumerate(spec.gate.budgets)]
 
 
-def _budget(one: BudgetSpec, spec: Spec, at: Path) -> Budget:
+def _budget(one: BudgetSpec, spec: Spec, at: KeyPath) -> Budget:
     (metric,) = one.model_fields_set
     wanted, here = getattr(one, metric), (*at, metric)
     timed = metric.endswith("_ms")
@@ -80,7 +79,7 @@ def _budget(one: BudgetSpec, spec: Spec, at: Path) -> Budget:
     cell = cell_of(wanted, spec, here, phase)
     place = spec.locate(here)
     if isinstance(wanted, SpeedupLimit):
-        other = replace(cell, variant=label_of(wanted.over, spec, (*here, "over")))
+        other = replace(cell, variant=variant_at(wanted.over, spec, (*here, "over")))
         return Budget(metric, wanted.min, place, cell, other)
     if metric == "overhead":
         whole = replace(cell, target="policy")
@@ -88,7 +87,7 @@ def _budget(one: BudgetSpec, spec: Spec, at: Path) -> Budget:
     return Budget(metric, wanted.max, place, cell)
 
 
-def decided(budget: Budget, rows: Rows) -> GateItem:
+def budget_item(budget: Budget, rows: RowsByKey) -> GateItem:
     """What the measured rows say about ``budget``."""
     item = GateItem(
         part=Part.BUDGET,
@@ -96,24 +95,24 @@ def decided(budget: Budget, rows: Rows) -> GateItem:
         ruling=Ruling.FAILED,
         limit=budget.limit,
         kind=budget.kind,
-        unit=UNITS.get(budget.metric, "ms"),
+        unit=_UNITS.get(budget.metric, "ms"),
         path=budget.place.path,
         line=budget.place.line,
         column=budget.place.column,
     )
-    trouble = [said for cell in budget.cells if (said := broken(cell, rows.get(cell.key)))]
+    trouble = [said for cell in budget.cells if (said := why_uncounted(cell, rows.get(cell.key)))]
     if trouble:
         return replace(item, reason="; ".join(trouble))
     found = _measured(budget, rows)
     if found is None:
         return replace(item, reason=f"{_LACKING[_family(budget.metric)]} could not be measured")
-    ruling, reason = judged(found, budget.limit, budget.kind), _reason(budget, rows)
+    ruling, reason = limit_ruling(found, budget.limit, budget.kind), _reason(budget, rows)
     return replace(
         item, ruling=ruling, reason=reason, value=found.value, low=found.low, high=found.high
     )
 
 
-def broken(cell: Cell, row: CellResult | None) -> str:
+def why_uncounted(cell: Cell, row: CellResult | None) -> str:
     """Why the row of ``cell`` has nothing that counts; empty where it does."""
     if row is None:
         return f"{cell.label}: was not measured"
@@ -123,7 +122,7 @@ def broken(cell: Cell, row: CellResult | None) -> str:
     return f"{cell.label}: {row.status}{said}"
 
 
-def judged(found: Measured, limit: float, kind: str) -> Ruling:
+def limit_ruling(found: BudgetedNumber, limit: float, kind: str) -> Ruling:
     """Beyond or within the limit where the whole interval is; else unclear."""
     beyond = found.low > limit if kind == "max" else found.high < limit
     within = found.high <= limit if kind == "max" else found.low >= limit
@@ -143,7 +142,7 @@ def _family(metric: str) -> str:
     return {"memory_mib": "memory", "error": "error"}.get(metric, "ratio")
 
 
-def _measured(budget: Budget, rows: Rows) -> Measured | None:
+def _measured(budget: Budget, rows: RowsByKey) -> BudgetedNumber | None:
     row = rows[budget.cell.key]
     if budget.other is not None:
         other = rows[budget.other.key]
@@ -156,36 +155,35 @@ def _measured(budget: Budget, rows: Rows) -> Measured | None:
     return None if row.timing is None else _of_timing(row.timing)
 
 
-def _of_ratio(ratio: Ratio | None) -> Measured | None:
-    return None if ratio is None else Measured(ratio.value, ratio.low, ratio.high)
+def _of_ratio(ratio: Ratio | None) -> BudgetedNumber | None:
+    return None if ratio is None else BudgetedNumber(ratio.value, ratio.low, ratio.high)
 
 
-def _of_timing(timing: Timing) -> Measured:
+def _of_timing(timing: Timing) -> BudgetedNumber:
     """In milliseconds; wider than what one process saw, by what another would give."""
     half = widened(math.log(timing.high / timing.low) / 2)
     middle = timing.median * 1e3
-    return Measured(middle, middle * math.exp(-half), middle * math.exp(half))
+    return BudgetedNumber(middle, middle * math.exp(-half), middle * math.exp(half))
 
 
-def _of_memory(memory: Memory | None) -> Measured | None:
+def _of_memory(memory: Memory | None) -> BudgetedNumber | None:
     """In MiB; the least and the most of several calls, where there were several."""
     if memory is None:
         return None
     values = [memory.peak if one is None else one for one in (memory.low, memory.high)]
-    return Measured(memory.peak / MIB, values[0] / MIB, values[1] / MIB)
+    return BudgetedNumber(memory.peak / MIB, values[0] / MIB, values[1] / MIB)
 
 
-def _of_accuracy(accuracy: Accuracy | None) -> Measured | None:
+def _of_accuracy(accuracy: Accuracy | None) -> BudgetedNumber | None:
     """The larger of both errors; the same data give the same numbers, so that it is its own interval."""
     if accuracy is None:
         return None
-    worst = max(accuracy.output, accuracy.gradient or 0.0)
-    return Measured(worst, worst, worst)
+    return BudgetedNumber(accuracy.error, accuracy.error, accuracy.error)
 
 
-def _reason(budget: Budget, rows: Rows) -> str:
+def _reason(budget: Budget, rows: RowsByKey) -> str:
     """Why the times may be distrusted; an unclear number is easier to mend with it."""
-    if UNITS.get(budget.metric, "ms") not in ("ms", "x"):
+    if _UNITS.get(budget.metric, "ms") not in ("ms", "x"):
         return ""
     notes = dict.fromkeys(note for cell in budget.cells for note in rows[cell.key].distrust)
     return "; ".join(notes)

@@ -7,21 +7,21 @@ from dataclasses import replace
 
 from rnncheck.bench.plan import reference_of
 from rnncheck.errors import SpecError
-from rnncheck.pipeline.backends.variant import OWN, parse
 from rnncheck.results.cells import Cell, Phase
-from rnncheck.spec.model import GateCellSpec, Path, Spec, TimeLimit
+from rnncheck.results.variant import Own, Variant, parse_variant_or_own
+from rnncheck.spec.model import GateCellSpec, KeyPath, Spec, TimeLimit
 
 
 def asked_cells(spec: Spec) -> list[Cell]:
     """The cells of ``gate.cells``. Raises SpecError for a variant that does not exist."""
     found = []
     for index, wanted in enumerate(spec.gate.cells):
-        at: Path = ("gate", "cells", index)
+        at: KeyPath = ("gate", "cells", index)
         found.append(cell_of(wanted, spec, at, Phase(wanted.phase)))
     return unique(found)
 
 
-def cell_of(wanted: GateCellSpec | TimeLimit, spec: Spec, at: Path, phase: Phase) -> Cell:
+def cell_of(wanted: GateCellSpec | TimeLimit, spec: Spec, at: KeyPath, phase: Phase) -> Cell:
     """One cell; what ``wanted`` leaves open is the sweep's first shape and its last share of resets."""
     if not spec.bench.shapes:
         raise SpecError("`bench.shapes` is empty", place=spec.locate(("bench", "shapes")))
@@ -31,7 +31,7 @@ def cell_of(wanted: GateCellSpec | TimeLimit, spec: Spec, at: Path, phase: Phase
     acts = phase is Phase.ACT
     return Cell(
         phase=phase,
-        variant=label_of(wanted.variant, spec, (*at, "variant")),
+        variant=variant_at(wanted.variant, spec, (*at, "variant")),
         batch=wanted.batch or shape.batch,
         steps=1 if acts else wanted.steps or shape.steps,
         resets=0.0 if acts else float(resets or 0.0),
@@ -39,23 +39,15 @@ def cell_of(wanted: GateCellSpec | TimeLimit, spec: Spec, at: Path, phase: Phase
     )
 
 
-def label_of(text: str, spec: Spec, at: Path) -> str:
-    """``own``, or the label of the variant that ``text`` names. Raises SpecError at ``at``."""
-    if text == OWN:
-        return OWN
-    try:
-        return parse(text, spec.locate(at)).label
-    except SpecError as error:
-        accepted = f"{OWN}; {error.accepted}"
-        raise SpecError(
-            error.message, place=error.place, accepted=accepted, hint=error.hint
-        ) from None
+def variant_at(text: str, spec: Spec, at: KeyPath) -> Variant | Own:
+    """The variant that ``text`` names, or the policy as it is. Raises SpecError at ``at``."""
+    return parse_variant_or_own(text, spec.locate(at))
 
 
 def with_reference(cells: Sequence[Cell], spec: Spec) -> list[Cell]:
     """``cells`` and the reference of each group, by whose speed those of another machine are compared."""
-    label = reference_of(spec).label
-    mine = [replace(cell, variant=label) for cell in cells if cell.target == spec.bench.target]
+    reference = reference_of(spec)
+    mine = [replace(cell, variant=reference) for cell in cells if cell.target == spec.bench.target]
     return unique([*cells, *mine])
 
 

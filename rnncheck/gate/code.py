@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rnncheck.bench.messages import PipelineContents
 from rnncheck.bench.sides import Side, inherited
-from rnncheck.bench.versus import About
-from rnncheck.results.compare import differing
+from rnncheck.results.compare import environment_differences
 from rnncheck.results.gate import GateItem, Part, Ruling
 
-NAMED = 3  # files that a sentence names
+_NAMED = 3  # files that a sentence names
 REACH = (
     "name their folder in PYTHONPATH, or give --against an environment that has the other version"
 )
@@ -37,10 +37,12 @@ class Other:
     must: bool = True
     told: str = ""
 
-    def items(self, mine: Side, here: About, there: About) -> Iterator[GateItem]:
+    def items(
+        self, mine: Side, here: PipelineContents, there: PipelineContents
+    ) -> Iterator[GateItem]:
         """What there is to say of what both sides ran, ``here`` on this one, which is ``mine``."""
         name = self.side.name
-        others = differing(here.environment, there.environment)
+        others = environment_differences(here.environment, there.environment)
         foreign = [file for file in there.files if self._is_foreign(Path(file).resolve())]
         if others:
             yield _item("libraries", Ruling.NOTED, f"here / {name}: {'; '.join(others)}")
@@ -62,16 +64,16 @@ def _item(name: str, ruling: Ruling, reason: str) -> GateItem:
     return GateItem(Part.AGAINST, name, ruling, reason)
 
 
-def _texts(side: Side, about: About) -> set[tuple[str, bytes]]:
+def _texts(side: Side, about: PipelineContents) -> set[tuple[str, bytes]]:
     """The spec and the user's files that a side ran, by name and content."""
     files = [Path(file) for file in (side.spec, *about.files)]
     return {(file.name, file.read_bytes()) for file in files if file.is_file()}
 
 
 def _foreign_said(files: list[str], name: str) -> str:
-    more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
+    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
     return (
-        f"both sides ran {', '.join(files[:NAMED])}{more}, of which {name} has another version: "
+        f"both sides ran {', '.join(files[:_NAMED])}{more}, of which {name} has another version: "
         "what changed there was not compared"
     )
 
@@ -102,12 +104,12 @@ def importable_from(tree: Path, project: Path, root: Path, path: Iterable[str]) 
     in ``tree``; what they name elsewhere stays.
     """
     folders = [project / "src", project, tree / "src", tree]
-    folders += [tree / one.relative_to(root) for one in sources(root, path)]
+    folders += [tree / one.relative_to(root) for one in source_folders(root, path)]
     folders += [Path(one) for one in inherited() if not Path(one).resolve().is_relative_to(root)]
     return tuple(dict.fromkeys(str(one) for one in folders if one.is_dir()))
 
 
-def sources(root: Path, path: Iterable[str]) -> list[Path]:
+def source_folders(root: Path, path: Iterable[str]) -> list[Path]:
     """Folders below ``root``, in no environment that lies there, that ``path`` and the user's own PYTHONPATH name."""
     named = dict.fromkeys(Path(one).resolve() for one in (*inherited(), *path))
     return [one for one in named if _is_source(one, root)]

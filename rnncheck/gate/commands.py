@@ -9,10 +9,10 @@ from pathlib import Path
 from rnncheck.errors import UserError
 
 SETTLING = 1800.0  # seconds that an installation may take
-LAST_WORDS = 300  # characters of the command's output that are told
+_TOLD = 300  # characters of the command's output that are told
 
 
-def run(command: Sequence[str], folder: Path, problem: str) -> str:
+def run_command(command: Sequence[str], folder: Path, problem: str) -> str:
     """Standard output. Raises UserError with ``problem`` and the command's last line."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SETTLING)
@@ -22,5 +22,5 @@ def run(command: Sequence[str], folder: Path, problem: str) -> str:
         raise UserError(f"{problem}: {command[0]} took more than {SETTLING:.0f} s") from error
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["it ended without a word"]
-        raise UserError(f"{problem} ({lines[-1][-LAST_WORDS:]})")
+        raise UserError(f"{problem} ({lines[-1][-_TOLD:]})")
     return done.stdout

@@ -15,10 +15,10 @@ from urllib.request import url2pathname
 
 from rnncheck.bench.sides import ASKING, Side, inherited
 from rnncheck.errors import UserError
-from rnncheck.gate.code import Other, copies, importable_from, same, sources
+from rnncheck.gate.code import Other, copies, importable_from, same, source_folders
 from rnncheck.gate.venv import project_of
 
-ASK = """
+_ASK_DISTRIBUTION = """
 import json, sys
 from importlib.metadata import PackageNotFoundError, distribution
 try:
@@ -52,10 +52,10 @@ def side_of_python(python: str, spec: Path, overrides: tuple[str, ...]) -> Other
     plain = Other(Side(python, python, str(spec), overrides, None, inherited()))
     project = project_of(spec, Path(spec.anchor))
     name = _name(project / "pyproject.toml")
-    there = None if name is None else ask(python, name)
+    there = None if name is None else distribution_of(python, name)
     if name is None or there is None:
         return plain
-    here = ask(sys.executable, name)
+    here = distribution_of(sys.executable, name)
     if there.checkout is not None:
         known = [project, here.checkout if here else None]
         return (
@@ -78,28 +78,36 @@ def _name(pyproject: Path) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def ask(python: str, name: str) -> Installed | None:
+def distribution_of(python: str, name: str) -> Installed | None:
     """The distribution ``name`` of an interpreter; None where it has none or cannot say."""
     try:
         done = subprocess.run(
-            [python, "-P", "-c", ASK, name], capture_output=True, text=True, timeout=ASKING, check=True,
+            [python, "-P", "-c", _ASK_DISTRIBUTION, name], capture_output=True, text=True, timeout=ASKING, check=True,
             env={**os.environ, "PYTHONPATH": ""},
         )  # fmt: skip
-        found = json.loads(done.stdout.splitlines()[-1])  # what is imported at the start may print
+        # the last line: what is imported at the start may print
+        return _installed(json.loads(done.stdout.splitlines()[-1]))
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
         return None
-    if found is None:
-        return None
-    files = {one: Path(file).resolve() for one, file in found["files"].items()}
-    return Installed(_checkout(found["direct"]), files)
+
+
+def _installed(told: object) -> Installed | None:
+    """What the program answered. Raises ValueError where it is no answer of it."""
+    match told:
+        case None:
+            return None
+        case {"files": dict(files), "direct": None | str() as direct}:
+            found = {str(one): Path(str(file)).resolve() for one, file in files.items()}
+            return Installed(_checkout(direct), found)
+    raise ValueError("no answer of the program")
 
 
 def _checkout(direct: str | None) -> Path | None:
     """Of an editable installation (PEP 610)."""
-    told = json.loads(direct) if direct else {}
-    if not told.get("dir_info", {}).get("editable"):
-        return None
-    return Path(url2pathname(urlparse(told["url"]).path)).resolve()
+    match json.loads(direct or "null"):
+        case {"dir_info": {"editable": True}, "url": str(url)}:
+            return Path(url2pathname(urlparse(url).path)).resolve()
+    return None
 
 
 def _checked_out(plain: Other, name: str, checkout: Path, project: Path) -> Other:
@@ -129,7 +137,9 @@ def _changed(files: Mapping[str, Path], project: Path) -> dict[str, Path]:
 
 def _mine(one: str, project: Path) -> Path | None:
     """The source of an installed file."""
-    found = (folder / one for folder in (project / "src", project, *sources(project, sys.path)))
+    found = (
+        folder / one for folder in (project / "src", project, *source_folders(project, sys.path))
+    )
     return next((file.resolve() for file in found if file.is_file()), None)
 
 

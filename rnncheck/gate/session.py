@@ -13,7 +13,7 @@ from rnncheck.checks.engine.session import run_started, verify_events
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import UserError
 from rnncheck.gate.baseline import Baseline, Present, compared, unmeasured
-from rnncheck.gate.budgets import Budget, budgets_of, decided
+from rnncheck.gate.budgets import Budget, budget_item, budgets_of
 from rnncheck.gate.cells import asked_cells, unique, with_reference
 from rnncheck.results.cells import Cell, CellResult, Status
 from rnncheck.results.environment import current_environment
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class GateRequest:
     """What a gate is asked for. ``rules`` is None where nothing shall be verified.
 
     ``left_out`` are codes that the spec asks for and the command line left out. ``overrides`` are the ``--set`` texts.
@@ -74,7 +74,7 @@ class Gate:
     """One gate of one spec. Raises SpecError for a budget, cell or acceptance that cannot be."""
 
     spec: Spec
-    asked: Asked
+    asked: GateRequest
     _checks: list[CheckResult] = field(default_factory=list)
     _rows: dict[str, CellResult] = field(default_factory=dict)
 
@@ -185,7 +185,7 @@ class Gate:
 
     def _decided(self) -> Iterator[GateItem]:
         for budget in self._budgets:
-            yield decided(budget, self._rows)
+            yield budget_item(budget, self._rows)
         if self.asked.keeps:
             yield from unmeasured(self._compared, self._rows)
         if self.asked.baseline is not None:

@@ -11,9 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rnncheck.bench.sides import NEEDED
+from rnncheck.bench.sides import HARNESS_PACKAGES
 from rnncheck.errors import UserError
-from rnncheck.gate.commands import run
+from rnncheck.gate.commands import run_command
 
 INSTALLS = (
     "pyproject.toml", "setup.py", "setup.cfg", "requirements*.txt", "constraints*.txt",
@@ -38,7 +38,10 @@ INSTALLERS = {
     "flit",
 }  # tables of [tool] that say what is installed
 BUILT = ("pyproject.toml", "setup.py")
-HARNESS = (*NEEDED, "hoptorch")  # by name alone: which versions is for the revision to say
+HARNESS = (
+    *HARNESS_PACKAGES,
+    "hoptorch",
+)  # by name alone: which versions is for the revision to say
 
 
 def project_of(spec: Path, tree: Path) -> Path:
@@ -83,10 +86,12 @@ def make_venv(folder: Path, project: Path, problem: str) -> str:
         return str(python)
     # --without-pip: systems that ship python3 and pip often leave ensurepip out
     cannot = "a virtual environment cannot be made"
-    run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], project, cannot)
+    run_command(
+        [sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], project, cannot
+    )
     install = installer(python, project)
     for arguments in installations(project):
-        run([*install, *arguments], project, problem)
+        run_command([*install, *arguments], project, problem)
     done.touch()
     return str(python)
 
@@ -99,7 +104,7 @@ def installer(python: Path, folder: Path) -> list[str]:
     own = dict.fromkeys((sys.executable, getattr(sys, "_base_executable", sys.executable)))
     for pip in [*([one, "-m", "pip"] for one in own), ["pip"]]:
         try:
-            run([*pip, "--version"], folder, "no pip")
+            run_command([*pip, "--version"], folder, "no pip")
         except UserError:
             continue
         return [*pip, "--python", str(python), "install"]

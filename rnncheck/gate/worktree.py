@@ -14,10 +14,10 @@ from pathlib import Path
 from rnncheck.bench.sides import Side
 from rnncheck.errors import UserError
 from rnncheck.gate.code import Other, copies, importable_from
-from rnncheck.gate.commands import run
+from rnncheck.gate.commands import run_command
 from rnncheck.gate.venv import INSTALLS, differ, make_venv, project_of
 
-FOLDER = Path(".rnncheck") / "against"
+_WORKTREES = Path(".rnncheck") / "against"
 
 
 def side_of_ref(ref: str, spec: Path, overrides: Sequence[str]) -> Other:
@@ -46,12 +46,12 @@ def side_of_ref(ref: str, spec: Path, overrides: Sequence[str]) -> Other:
 
 def _tree(root: Path, commit: str, ref: str) -> Path:
     """The revision's work tree, made where it is not yet."""
-    tree = root / FOLDER / commit[:12]
+    tree = root / _WORKTREES / commit[:12]
     if not (tree / ".git").exists():
         _git(root, ["worktree", "prune"], "git worktree prune failed")
         add = ["worktree", "add", "--detach", "--force", str(tree), commit]
         _git(root, add, f"the work tree of {ref} cannot be made")
-        _ignore(root / FOLDER)
+        _ignore(root / _WORKTREES)
     return tree
 
 
@@ -75,4 +75,4 @@ def _ignore(folder: Path) -> None:
 
 
 def _git(folder: Path, arguments: Sequence[str], problem: str) -> str:
-    return run(["git", *arguments], folder, problem).strip()
+    return run_command(["git", *arguments], folder, problem).strip()

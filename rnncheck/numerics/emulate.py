@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from rnncheck.numerics.rounding import BITS, Precision
+from rnncheck.numerics.rounding import BITS, ProductPrecision
 
 aten = torch.ops.aten
 # Positions of the two operands of every product that recurrent code is made of.
@@ -38,7 +38,7 @@ class Computing(TorchDispatchMode):
     Higher-order operators (a scan over steps) raise NotImplementedError here.
     """
 
-    def __init__(self, dtype: torch.dtype, precision: Precision | None = None) -> None:
+    def __init__(self, dtype: torch.dtype, precision: ProductPrecision | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.dtype = dtype
         self.precision = precision
@@ -77,7 +77,7 @@ class Computing(TorchDispatchMode):
 
     @staticmethod
     def _rounded(
-        precision: Precision,
+        precision: ProductPrecision,
         func: Callable[..., Tensor],
         places: tuple[int, int],
         args: tuple[Any, ...],

@@ -48,9 +48,9 @@ def rollout(
 def _step(
     weights: Mapping[str, Tensor], layers: int, x: Tensor, current: list[Tensor]
 ) -> tuple[Tensor, list[Tensor]]:
-    cell, new = (_lstm if len(current) == 2 else _gru), []
+    equations, new = (_lstm if len(current) == 2 else _gru), []
     for layer in range(layers):
-        found = cell(weights, layer, x, [part[:, layer] for part in current])
+        found = equations(weights, layer, x, [part[:, layer] for part in current])
         new.append(found)
         x = found[0]
     return x, [torch.stack(list(part), 1) for part in zip(*new, strict=True)]

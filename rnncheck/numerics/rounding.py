@@ -36,7 +36,7 @@ def narrow(values: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Precision:
+class ProductPrecision:
     """How a matrix product is computed: operands of ``bits``, in one part or, compensated, in two."""
 
     name: str
@@ -63,8 +63,8 @@ class Precision:
         return big, round_bits(held - big, self.bits)
 
 
-IEEE = Precision("ieee", FLOAT32_BITS)
-TF32 = Precision("tf32", TF32_BITS)
-TF32X3 = Precision("tf32x3", TF32_BITS, parts=2)
-BFLOAT16 = Precision("bfloat16", BITS[torch.bfloat16])
+IEEE = ProductPrecision("ieee", FLOAT32_BITS)
+TF32 = ProductPrecision("tf32", TF32_BITS)
+TF32X3 = ProductPrecision("tf32x3", TF32_BITS, parts=2)
+BFLOAT16 = ProductPrecision("bfloat16", BITS[torch.bfloat16])
 PRECISIONS = {one.name: one for one in (IEEE, TF32, TF32X3, BFLOAT16)}

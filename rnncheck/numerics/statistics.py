@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-LEVEL = 0.95
+CONFIDENCE = 0.95
 FEW = 6  # below this many samples no order statistics give 95 %
 LAGS = 32  # autocorrelation is summed over at most this many lags
 
@@ -36,7 +36,7 @@ class Interval:
         return (self.high - self.low) / 2 / self.median if self.median else float("inf")
 
 
-def median_interval(samples: Sequence[float] | Floats, level: float = LEVEL) -> Interval:
+def median_interval(samples: Sequence[float] | Floats, level: float = CONFIDENCE) -> Interval:
     """The median of ``samples`` ``[n]``; with fewer than ``FEW`` effective samples the interval is their whole range.
 
     Raises ValueError without samples.
@@ -82,7 +82,9 @@ def effective_size(samples: Floats) -> float:
 
 
 def ratio_interval(
-    candidate: Sequence[float] | Floats, reference: Sequence[float] | Floats, level: float = LEVEL
+    candidate: Sequence[float] | Floats,
+    reference: Sequence[float] | Floats,
+    level: float = CONFIDENCE,
 ) -> Interval:
     """``reference / candidate``, round by round: above 1 the candidate is faster. Both ``[n]``, positive.
 

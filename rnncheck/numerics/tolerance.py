@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rnncheck.numerics.difference import gap
 
-FACTOR = 10.0
+REFERENCE_FACTOR = 10.0
 SLACK = 64.0
 NO_ORACLE_SLACK = 2048.0  # where float64 cannot be run, the reference itself is the yardstick
 LOST = 1e-2  # relative error of the reference beyond which the comparison says nothing
@@ -50,4 +50,4 @@ def bound(reference: Tensor, oracle: Tensor | None, dtype: torch.dtype) -> Bound
         return Bound(values, torch.zeros(shape, dtype=torch.bool), FORMULA_NO_ORACLE)
     error = gap(reference, oracle).transpose(0, 1).flatten(1).amax(1).cummax(0).values
     error = error.reshape(shape)
-    return Bound(FACTOR * error + SLACK * ulp, error > LOST * max(scale, 1e-30), FORMULA)
+    return Bound(REFERENCE_FACTOR * error + SLACK * ulp, error > LOST * max(scale, 1e-30), FORMULA)

@@ -23,14 +23,14 @@ from torchrl.modules import LSTMModule, set_recurrent_mode
 from rnncheck import __version__
 from rnncheck.pipeline.backends.overview import (
     Combination,
-    Precision,
+    ProcessPrecision,
     combinations,
     precision,
 )
 from rnncheck.pipeline.backends.precision import ignored_variable
 from rnncheck.pipeline.compat import lacks_argument, without_implied
+from rnncheck.results.variant import BACKENDS
 
-TRIED_BACKENDS = ("pad", "scan", "triton", "auto")
 SHORT_END = 2  # the last step of the shortest segment that the backends are tried on
 LOST_END = "; the end state of a trajectory shorter than the longest is 0, see rnncheck rule EQ202"
 OPTIONAL = {
@@ -99,7 +99,7 @@ class Diagnosis:
     collector: Capability
     backends: tuple[Capability, ...]
     combinations: tuple[Combination, ...]
-    precision: Precision
+    precision: ProcessPrecision
     warnings: tuple[str, ...]
 
 
@@ -121,9 +121,7 @@ def diagnose() -> Diagnosis:
         devices=devices,
         environments=(_try("CartPole-v1", _step_env), _try("pixels", _render)),
         collector=_collector(),
-        backends=tuple(
-            _backend(name, device.name) for device in devices for name in TRIED_BACKENDS
-        ),
+        backends=tuple(_backend(name, device.name) for device in devices for name in BACKENDS),
         combinations=tuple(one for kind in kinds for one in combinations(kind)),
         precision=precision(),
         warnings=(*complaints(packages), *filter(None, [ignored_variable()])),

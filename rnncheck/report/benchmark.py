@@ -17,9 +17,9 @@ from rnncheck.results.cells import Accuracy, CellResult, Memory, Timing
 from rnncheck.results.model import Run
 
 MS = 1e3  # milliseconds in a second
-MIB = 2**20  # bytes
+_MIB = 2**20  # bytes
 
-Entry = dict[str, Any]
+_Entry = dict[str, Any]
 
 
 def render(run: Run) -> str:
@@ -29,7 +29,7 @@ def render(run: Run) -> str:
     return json.dumps(finite, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _entries(result: CellResult, run: Run) -> Iterator[Entry]:
+def _entries(result: CellResult, run: Run) -> Iterator[_Entry]:
     """What one cell has; a cell that is wrong or missing has no number that may be charted."""
     if not result.counts:
         return
@@ -42,16 +42,16 @@ def _entries(result: CellResult, run: Run) -> Iterator[Entry]:
         yield {"name": f"{name} | error", **_error(result.accuracy), "extra": machine}
 
 
-def _time(timing: Timing) -> Entry:
+def _time(timing: Timing) -> _Entry:
     half = (timing.high - timing.low) / 2
     return {"unit": "ms", "value": timing.median * MS, "range": f"± {text.number(half * MS)}"}
 
 
-def _memory(memory: Memory) -> Entry:
-    return {"unit": "MiB", "value": memory.peak / MIB}
+def _memory(memory: Memory) -> _Entry:
+    return {"unit": "MiB", "value": memory.peak / _MIB}
 
 
-def _error(accuracy: Accuracy) -> Entry:
+def _error(accuracy: Accuracy) -> _Entry:
     worst = max(accuracy.output, accuracy.gradient or 0.0)
     return {"unit": "relative", "value": worst}
 

@@ -11,12 +11,12 @@ from rich.text import Text
 
 from rnncheck.report import text
 from rnncheck.report.layout import hanging, paragraph
-from rnncheck.results.compare import Change, RowChange, differing
+from rnncheck.results.compare import Change, RowChange, environment_differences
 from rnncheck.results.model import Run
-from rnncheck.results.plain import plain
+from rnncheck.results.plain import plain_value
 
 LABEL_AT = 17  # cells before a row's label
-STYLES = {
+_STYLES = {
     Change.SLOWER: "bold red",
     Change.BROKEN: "bold red",
     Change.FAILS: "bold red",
@@ -30,10 +30,12 @@ STYLES = {
 
 def as_json(changes: Sequence[RowChange]) -> str:
     """A list of objects."""
-    return json.dumps([plain(change) for change in changes], indent=2, ensure_ascii=False) + "\n"
+    return (
+        json.dumps([plain_value(change) for change in changes], indent=2, ensure_ascii=False) + "\n"
+    )
 
 
-def show(
+def show_comparison(
     first: Run, second: Run, changes: Sequence[RowChange], console: Console, *, everything: bool
 ) -> None:
     """The rows that changed, or all, then how many of each."""
@@ -45,22 +47,22 @@ def show(
     console.print()
     for change in changes:
         if everything or change.change is not Change.SAME:
-            head = Text(f"  {change.change}", style=STYLES.get(change.change, "dim"))
-            for line in hanging(console, head, Text(told(change)), LABEL_AT):
+            head = Text(f"  {change.change}", style=_STYLES.get(change.change, "dim"))
+            for line in hanging(console, head, Text(change_sentence(change)), LABEL_AT):
                 console.print(line)
     counted = Counter(str(change.change) for change in changes)
     console.print(", ".join(f"{n} {name}" for name, n in counted.items()) or "nothing to compare")
 
 
 def _machines(first: Run, second: Run, console: Console) -> list[Text]:
-    others = differing(first.environment, second.environment)
+    others = environment_differences(first.environment, second.environment)
     if not others:
         return []
     said = f"another machine or other libraries: {'; '.join(others)}"
     return list(paragraph(console, Text(text.clean(said), style="yellow")))
 
 
-def told(change: RowChange) -> str:
+def change_sentence(change: RowChange) -> str:
     """A row in words."""
     if change.value is None or change.low is None or change.high is None:
         return text.clean(": ".join(filter(None, [change.label, change.reason])))

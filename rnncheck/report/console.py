@@ -17,10 +17,10 @@ from rnncheck.results.verdict import fails
 
 WIDTH = 100  # columns of a report in a file
 OUTCOME_AT = 2  # cells before a row's outcome
-NAME_AT = 11  # cells before a row's code and name
+_NAME_AT = 11  # cells before a row's code and name
 SAW_ROOM = 24  # cells below which the table's last column is left out
 VALUE_AT = 13  # cells before a fact's value
-STYLES = {
+_STYLES = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "bold red",
     Outcome.ERROR: "bold magenta",
@@ -57,29 +57,29 @@ def show(run: Run, console: Console, quiet: bool = False, verbose: bool = False)
 def _report(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
     yield from paragraph(console, Text(text.header(run), style="bold"))
     if run.cells:
-        yield from sweep_console.lines(run, console, verbose)
-    yield from gate_console.lines(run, console, verbose)
+        yield from sweep_console.sweep_lines(run, console, verbose)
+    yield from gate_console.gate_lines(run, console, verbose)
     yield from _table(run, console, verbose)
     yield from _findings(run, console, verbose)
     yield from _untold(run, console)
     yield Text()
-    yield from gate_console.failing(run, console)
+    yield from gate_console.failing_lines(run, console)
     yield from _verdict(run, console)
     yield from _next(run, console)
 
 
 def _quiet(run: Run, console: Console) -> Iterator[Text]:
     for check in run.checks:
-        if text.outcome(check) in (Outcome.FAILED, Outcome.ERROR):
+        if text.outcome_word(check) in (Outcome.FAILED, Outcome.ERROR):
             told = Text(f"{check.outcome} ", style=_style(run, check))
             yield from paragraph(console, told.append(text.title(check), style="default"))
-    yield from gate_console.failing(run, console)
+    yield from gate_console.failing_lines(run, console)
     yield from _verdict(run, console)
 
 
 def _table(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
     names = max((Text(text.title(check)).cell_len for check in run.checks), default=0)
-    saw_at = NAME_AT + names + 2
+    saw_at = _NAME_AT + names + 2
     room = console.width - saw_at
     for family, checks in text.by_family(run.checks).items():
         yield Text()
@@ -88,8 +88,8 @@ def _table(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
             name = _name(run, check)
             saw = _saw(check, verbose)
             if room < SAW_ROOM:
-                yield from hanging(console, name[:NAME_AT], name[NAME_AT:], NAME_AT)
-                yield from paragraph(console, saw, NAME_AT) if verbose and saw else ()
+                yield from hanging(console, name[:_NAME_AT], name[_NAME_AT:], _NAME_AT)
+                yield from paragraph(console, saw, _NAME_AT) if verbose and saw else ()
             elif verbose:
                 yield from hanging(console, name, saw, saw_at)
             else:
@@ -98,8 +98,8 @@ def _table(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
 
 
 def _name(run: Run, check: CheckResult) -> Text:
-    row = Text(" " * OUTCOME_AT).append(text.outcome(check), style=_style(run, check))
-    row.pad_right(NAME_AT - row.cell_len)
+    row = Text(" " * OUTCOME_AT).append(text.outcome_word(check), style=_style(run, check))
+    row.pad_right(_NAME_AT - row.cell_len)
     return row.append(text.title(check), style="dim" if check.outcome is Outcome.SKIPPED else "")
 
 
@@ -108,7 +108,7 @@ def _saw(check: CheckResult, verbose: bool) -> Text:
     loud = check.outcome in (Outcome.FAILED, Outcome.ERROR)
     if not (loud or verbose):
         return Text()
-    warns = text.outcome(check) == Outcome.FAILED and check.severity is Severity.WARNING
+    warns = text.outcome_word(check) == Outcome.FAILED and check.severity is Severity.WARNING
     return Text(("warning: " if warns else "") + text.saw(check), style="" if loud else "dim")
 
 
@@ -116,7 +116,7 @@ def _style(run: Run, check: CheckResult) -> str:
     if check.accepted:
         return ACCEPTED
     light = check.outcome is Outcome.FAILED and not fails(check, strict=run.strict)
-    return WARNING if light else STYLES[check.outcome]
+    return WARNING if light else _STYLES[check.outcome]
 
 
 def _findings(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
@@ -162,7 +162,7 @@ def _untold(run: Run, console: Console) -> Iterator[Text]:
         lines = _reasons(run, outcome)
         if lines:
             yield Text()
-            yield Text(str(outcome), style=STYLES[outcome])
+            yield Text(str(outcome), style=_STYLES[outcome])
         for line in lines:
             yield from paragraph(console, Text(line), OUTCOME_AT)
     notes = [*text.broken_stages(run), text.unchecked(run), *map(text.clean, run.notices)]
@@ -181,7 +181,7 @@ def _reasons(run: Run, outcome: Outcome) -> list[str]:
 
 def _verdict(run: Run, console: Console) -> Iterator[Text]:
     style = {ExitCode.VERIFIED: "bold green", ExitCode.FAILED: "bold red"}
-    told = Text(text.verdict(run), style=style.get(run.exit_code, "bold yellow"))
+    told = Text(text.verdict_sentence(run), style=style.get(run.exit_code, "bold yellow"))
     yield from paragraph(console, told)
 
 

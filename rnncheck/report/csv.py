@@ -59,7 +59,7 @@ def _item(item: GateItem) -> dict[str, Any]:
         "limit": item.limit,
         "ratios": " ".join(map(str, item.ratios)),
         "reason": text.clean(item.reason),
-        "at": gate.at(item),
+        "at": gate.item_place(item),
     }
 
 
@@ -70,7 +70,7 @@ def _lines(check: CheckResult) -> Iterator[dict[str, Any]]:
         "name": check.name,
         "severity": str(check.severity),
         "stage": str(check.stage),
-        "outcome": text.outcome(check),
+        "outcome": text.outcome_word(check),
         "reason": text.clean(check.accepted or check.reason),
     }
     for finding in check.findings or (None,):
@@ -84,7 +84,7 @@ def _found(finding: Finding) -> dict[str, Any]:
         "measured": finding.measured,
         "bound": finding.bound,
         "fix": text.clean(finding.fix),
-        "at": text.clean(text.at(finding.source)),
+        "at": text.clean(text.source_place(finding.source)),
     }
 
 
@@ -95,7 +95,7 @@ def _row(result: CellResult) -> dict[str, Any]:
         "key": cell.key,
         "phase": str(cell.phase),
         "target": cell.target,
-        "variant": cell.variant,
+        "variant": cell.variant.label,
         "batch": cell.batch,
         "steps": cell.steps,
         "resets": cell.resets,

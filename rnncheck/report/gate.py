@@ -9,14 +9,14 @@ from rnncheck.report import text
 from rnncheck.results.gate import GateItem, Part, Ruling
 from rnncheck.results.model import Run
 
-PARTS = {
+_PARTS = {
     Part.BUDGET: "budgets",
     Part.BASELINE: "against the baseline",
     Part.AGAINST: "against the other side",
     Part.ACCEPTANCE: "accepted findings",
 }
 BOUNDS = {"max": "at most", "min": "at least"}
-HEADINGS = ("part", "item", "ruling", "measured", "reason", "at")
+_HEADINGS = ("part", "item", "ruling", "measured", "reason", "at")
 RULES = {
     Part.BUDGET: "A number is beyond a budget of the spec, or could not be measured.",
     Part.BASELINE: "What the baseline file has is gone, newly wrong or slower.",
@@ -25,15 +25,15 @@ RULES = {
 }
 
 
-def grouped(run: Run) -> dict[str, list[GateItem]]:
+def items_by_part(run: Run) -> dict[str, list[GateItem]]:
     """The items under the name of their part, as decided."""
     groups = {
-        name: [item for item in run.gate if item.part is part] for part, name in PARTS.items()
+        name: [item for item in run.gate if item.part is part] for part, name in _PARTS.items()
     }
     return {name: items for name, items in groups.items() if items}
 
 
-def failing(run: Run) -> list[GateItem]:
+def failing_items(run: Run) -> list[GateItem]:
     """What the gate fails because of."""
     return [item for item in run.gate if item.fails(strict=run.strict)]
 
@@ -48,7 +48,7 @@ def name(item: GateItem) -> str:
     return text.clean(item.name)
 
 
-def measured(item: GateItem) -> str:
+def item_numbers(item: GateItem) -> str:
     """``1.052 [1.041, 1.063] x, at most 1.03, 6 fresh pairs``; what was not measured is left out."""
     shown, limit = _with_limit(item)
     if shown and item.low is not None and item.high is not None:
@@ -76,25 +76,25 @@ def pairs(item: GateItem) -> str:
     return ", ".join(text.number(ratio) for ratio in item.ratios)
 
 
-def told(item: GateItem) -> str:
+def item_sentence(item: GateItem) -> str:
     """The item in a sentence, without its ruling: name, numbers, reason."""
-    head = ": ".join(part for part in (name(item), measured(item)) if part)
+    head = ": ".join(part for part in (name(item), item_numbers(item)) if part)
     reason = text.clean(item.reason)
     return f"{head}; {reason}" if reason else head
 
 
-def at(item: GateItem) -> str:
+def item_place(item: GateItem) -> str:
     """``rnncheck.yaml:12:3``."""
     return text.clean(str(Place(item.path, item.line, item.column))) if item.path else ""
 
 
 def row(item: GateItem) -> tuple[str, ...]:
-    """The item as text, in the order of ``HEADINGS``."""
+    """The item as text, in the order of ``_HEADINGS``."""
     return (
         str(item.part),
         name(item),
         text.word(item),
-        measured(item),
+        item_numbers(item),
         text.clean(item.reason),
-        at(item),
+        item_place(item),
     )

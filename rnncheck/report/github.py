@@ -54,7 +54,7 @@ def _lines(run: Run, root: Path) -> Iterator[str]:
     for notice in run.notices:
         yield command("notice", notice, title="rnncheck")
     level = "error" if run.exit_code else "notice"
-    yield command(level, text.verdict(run), title="rnncheck")
+    yield command(level, text.verdict_sentence(run), title="rnncheck")
 
 
 def _gate(run: Run, root: Path) -> Iterator[str]:
@@ -63,7 +63,9 @@ def _gate(run: Run, root: Path) -> Iterator[str]:
         if item.fails(strict=run.strict) or item.ruling is Ruling.UNCLEAR:
             level = "error" if item.fails(strict=run.strict) else "warning"
             place = _place(Source(item.path, item.line, item.column), root)
-            yield command(level, gate.told(item), **place, title=f"gate: {text.word(item)}")
+            yield command(
+                level, gate.item_sentence(item), **place, title=f"gate: {text.word(item)}"
+            )
     for ruling in (Ruling.INCOMPARABLE, Ruling.NOTED):
         if items := gate.ruled(run.gate, ruling):
             yield command("notice", _listed(items), title=f"gate: {ruling}")
@@ -71,7 +73,7 @@ def _gate(run: Run, root: Path) -> Iterator[str]:
 
 def _listed(items: list[GateItem]) -> str:
     more = [f"and {len(items) - LISTED} more"] if len(items) > LISTED else []
-    return "\n".join([*map(gate.told, items[:LISTED]), *more])
+    return "\n".join([*map(gate.item_sentence, items[:LISTED]), *more])
 
 
 def _check(check: CheckResult, strict: bool, root: Path) -> Iterator[str]:

@@ -29,17 +29,17 @@ def _content(run: Run) -> dict[str, Any]:
         if run.command != "bench"
         else "rnncheck bench",
         "header": text.header(run),
-        "verdict": text.verdict(run),
+        "verdict": text.verdict_sentence(run),
         "failed": run.exit_code != 0,
         "advice": [sweep.advice(found) for found in run.recommendations],
         "growth": [scaling.sentence for scaling in run.scalings],
         "claims": run.claims,
         "headings": sweep.HEADINGS,
-        "groups": sweep.grouped(run),
-        "gate_headings": gate.HEADINGS,
+        "groups": sweep.rows_by_group(run),
+        "gate_headings": gate._HEADINGS,
         "gate": [
             (item.fails(strict=run.strict), gate.row(item))
-            for items in gate.grouped(run).values()
+            for items in gate.items_by_part(run).values()
             for item in items
         ],
         "families": text.by_family(run.checks),
@@ -49,7 +49,7 @@ def _content(run: Run) -> dict[str, Any]:
             for finding in check.findings
         ],
         "saw": text.saw,
-        "outcome": text.outcome,
+        "outcome": text.outcome_word,
         "title_of": text.title,
         "notes": [n for n in (*text.broken_stages(run), text.unchecked(run), *run.notices) if n],
         "environment": _environment(run),

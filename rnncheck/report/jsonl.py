@@ -36,7 +36,8 @@ class JsonlWriter:
 
 
 def render(run: Run) -> str:
-    """The run's events; what began when is not stored, so ``*-started`` lines of stages and checks are absent."""
+    """The run's events; what happened when is not stored, so there are no times
+    and no ``*-started`` lines of stages and checks."""
     return "".join(line(event) for event in _events(run))
 
 
@@ -48,14 +49,15 @@ def line(event: Event) -> str:
 def _events(run: Run) -> Iterator[Event]:
     codes = tuple(check.code for check in run.checks)
     yield RunStarted(
-        run.tool, run.command, run.spec, run.environment, run.seed, run.started, codes, run.strict
-    )
-    yield from (StageFinished(stage) for stage in run.stages)
-    yield from (CheckFinished(check) for check in run.checks)
-    yield from (CellFinished(result) for result in results_of(run))
-    yield from (Recommended(found) for found in run.recommendations)
-    yield from (Scaled(found) for found in run.scalings)
-    yield from (Claimed(claim) for claim in run.claims)
-    yield from (GateDecided(item) for item in run.gate)
-    yield from (Notice(text) for text in run.notices)
-    yield RunFinished(run)
+        run.tool, run.command, run.spec, run.environment, run.seed, run.started, codes,
+        run.strict, run.rules, at=None,
+    )  # fmt: skip
+    yield from (StageFinished(stage, at=None) for stage in run.stages)
+    yield from (CheckFinished(check, at=None) for check in run.checks)
+    yield from (CellFinished(result, at=None) for result in results_of(run))
+    yield from (Recommended(found, at=None) for found in run.recommendations)
+    yield from (Scaled(found, at=None) for found in run.scalings)
+    yield from (Claimed(claim, at=None) for claim in run.claims)
+    yield from (GateDecided(item, at=None) for item in run.gate)
+    yield from (Notice(text, at=None) for text in run.notices)
+    yield RunFinished(run, at=None)

@@ -108,10 +108,10 @@ def _tell(case: TestCase, check: CheckResult, strict: bool) -> None:
 
 def _item(item: GateItem, strict: bool) -> TestCase:
     case = TestCase(gate.name(item), f"rnncheck.gate.{item.part}")
-    case.append(_case_properties({"ruling": str(item.ruling), "at": gate.at(item)}))
-    told = gate.told(item)
+    case.append(_case_properties({"ruling": str(item.ruling), "at": gate.item_place(item)}))
+    told = gate.item_sentence(item)
     if item.fails(strict=strict):
-        content = "\n".join(filter(None, [told, gate.pairs(item), gate.at(item)]))
+        content = "\n".join(filter(None, [told, gate.pairs(item), gate.item_place(item)]))
         case.result = [_with_text(Failure(f"{text.word(item)}: {told}", str(item.ruling)), content)]
     elif item.ruling is Ruling.PASSED:
         case.system_out = told
@@ -140,7 +140,7 @@ def _stages(stages: Iterable[StageResult]) -> list[TestCase]:
 
 def _verdict(run: Run) -> list[TestCase]:
     decided = run.verdict in (Verdict.VERIFIED, Verdict.FAILED, Verdict.SLOWER)
-    return [] if decided else [_error("verdict", text.verdict(run), run.seconds)]
+    return [] if decided else [_error("verdict", text.verdict_sentence(run), run.seconds)]
 
 
 def _error(name: str, detail: str, seconds: float) -> TestCase:

@@ -16,7 +16,7 @@ def render(run: Run) -> str:
     sections = [
         f"# rnncheck: {escape(text.verdict_word(run))}",
         escape(text.header(run)),
-        f"**{escape(text.verdict(run))}**",
+        f"**{escape(text.verdict_sentence(run))}**",
         _gate(run),
         *_sweep(run),
         *_findings(run),
@@ -57,7 +57,7 @@ def _sweep(run: Run) -> list[str]:
     sections += ["\n".join(["## How cost grows", "", *growth])] if growth else []
     told = [f"- **{c.answer}**: {escape(f'{c.text}: {c.why}')}" for c in run.claims]
     sections += ["\n".join(["## What the documentation says", "", *told])] if told else []
-    for name, rows in sweep.grouped(run).items():
+    for name, rows in sweep.rows_by_group(run).items():
         head = [f"| {' | '.join(sweep.HEADINGS)} |", "|" + "---|" * len(sweep.HEADINGS)]
         lines = [f"| {' | '.join(escape(cell) for cell in row.texts)} |" for row in rows]
         sections.append("\n".join([f"## {escape(name)}", "", *head, *lines]))
@@ -68,8 +68,8 @@ def _gate(run: Run) -> str:
     """A table of the gate's items."""
     if not run.gate:
         return ""
-    head = [f"| {' | '.join(gate.HEADINGS)} |", "|" + "---|" * len(gate.HEADINGS)]
-    items = [item for group in gate.grouped(run).values() for item in group]
+    head = [f"| {' | '.join(gate._HEADINGS)} |", "|" + "---|" * len(gate._HEADINGS)]
+    items = [item for group in gate.items_by_part(run).values() for item in group]
     return "\n".join(
         ["## Gate", "", *head, *(_item(item, item.fails(strict=run.strict)) for item in items)]
     )
@@ -133,7 +133,7 @@ def _table(run: Run) -> str:
 
 
 def _outcome(check: CheckResult) -> str:
-    outcome = text.outcome(check)
+    outcome = text.outcome_word(check)
     return f"**{outcome}**" if outcome in (Outcome.FAILED, Outcome.ERROR) else outcome
 
 

@@ -83,7 +83,7 @@ def _times(row: CellResult) -> tuple[float, float, float]:
 def _series(results: list[CellResult], axis: str) -> dict[tuple[str, str], list[CellResult]]:
     found: dict[tuple[str, str], list[CellResult]] = {}
     for row in results:
-        found.setdefault((row.cell.variant, _rest(row, results, axis)), []).append(row)
+        found.setdefault((row.cell.variant.label, _rest(row, results, axis)), []).append(row)
     return found
 
 
@@ -96,7 +96,7 @@ def _rest(row: CellResult, results: list[CellResult], axis: str) -> str:
 
 
 def _variants(results: list[CellResult]) -> list[str]:
-    return list(dict.fromkeys(row.cell.variant for row in results))
+    return list(dict.fromkeys(row.cell.variant.label for row in results))
 
 
 def _error(row: CellResult) -> float | None:
@@ -116,7 +116,7 @@ def _scatter(
 
     def draw(axes: Axes) -> None:
         for variant in variants:
-            rows = [r for r in results if r.cell.variant == variant]
+            rows = [r for r in results if r.cell.variant.label == variant]
             pairs = [(1 / r.timing.median, v) for r in rows if r.timing and (v := value(r))]
             x, y = [speed for speed, _ in pairs], [v for _, v in pairs]
             axes.scatter(x, y, label=variant, **_style(variants, variant))

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rnncheck.report import text
-from rnncheck.report.gate import told
+from rnncheck.report.gate import item_sentence
 from rnncheck.report.sweep import texts_of
 from rnncheck.results.events import (
     CellFinished,
@@ -79,7 +79,7 @@ class ConsoleProgress:
             case GateProgress():
                 self._now(event.doing)
             case GateDecided():
-                self._line(f"{text.word(event.item)}: {told(event.item)}")
+                self._line(f"{text.word(event.item)}: {item_sentence(event.item)}")
             case SweepProgress():
                 self._now(
                     f"cells {event.done}/{event.total}, about {event.remaining:.0f} s left: {event.doing}"

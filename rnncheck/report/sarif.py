@@ -16,8 +16,17 @@ from urllib.parse import quote
 from rnncheck.report import gate, text
 from rnncheck.report.places import in_a_file, relative
 from rnncheck.results.gate import GateItem, Part
-from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source, Verdict
-from rnncheck.results.plain import plain
+from rnncheck.results.model import (
+    CheckResult,
+    Finding,
+    Outcome,
+    RuleInfo,
+    Run,
+    Severity,
+    Source,
+    Verdict,
+)
+from rnncheck.results.plain import plain_value
 from rnncheck.results.verdict import fails
 
 SCHEMA = (
@@ -34,8 +43,12 @@ def render(run: Run, root: Path | None = None) -> str:
 
 
 def _run(run: Run, root: Path) -> Json:
-    rules = [_rule(check) for check in {check.code: check for check in run.checks}.values()]
-    rules += [_gate_rule(part) for part in dict.fromkeys(item.part for item in gate.failing(run))]
+    known = {info.code: info for info in run.rules}
+    checks = {check.code: check for check in run.checks}.values()
+    rules = [_rule(check, known.get(check.code)) for check in checks]
+    rules += [
+        _gate_rule(part) for part in dict.fromkeys(item.part for item in gate.failing_items(run))
+    ]
     codes = [rule["id"] for rule in rules]
     return {
         "tool": {"driver": _driver(run, rules)},
@@ -46,10 +59,10 @@ def _run(run: Run, root: Path) -> Json:
         "properties": {
             "verdict": str(run.verdict),
             "seed": run.seed,
-            "spec": plain(run.spec),
-            "environment": plain(run.environment),
+            "spec": plain_value(run.spec),
+            "environment": plain_value(run.environment),
             "checks": [_outcome(check) for check in run.checks],
-            "gate": [plain(item) for item in run.gate],
+            "gate": [plain_value(item) for item in run.gate],
         },
     }
 
@@ -58,18 +71,31 @@ def _driver(run: Run, rules: list[Json]) -> Json:
     return {"name": run.tool.name, "version": run.tool.version, "rules": rules}
 
 
-def _rule(check: CheckResult) -> Json:
+def _rule(check: CheckResult, info: RuleInfo | None) -> Json:
     fault = text.clean(check.name).replace("-", " ")
-    explain = f"rnncheck rule {text.clean(check.code)}"
     return {
         "id": check.code,
         "name": check.name,
         "shortDescription": {"text": f"{fault[:1].upper()}{fault[1:]}."},
-        "help": {
-            "text": f"Run `{explain}` for what is checked, why it matters and how to fix it.",
-        },
+        **({"fullDescription": {"text": text.clean(info.summary)}} if info else {}),
+        "help": _help(check, info),
         "defaultConfiguration": {"level": _level(check.severity is Severity.ERROR)},
         "properties": {"tags": list(dict.fromkeys([text.family(check.code), str(check.stage)]))},
+    }
+
+
+def _help(check: CheckResult, info: RuleInfo | None) -> Json:
+    explain = f"rnncheck rule {text.clean(check.code)}"
+    if info is None:
+        return {"text": f"Run `{explain}` for what is checked, why it matters and how to fix it."}
+    parts = {"Why it matters": info.why, "Fix": info.fix}
+    told = {title: text.clean_lines(body) for title, body in parts.items() if body}
+    more = f"Run `{explain}` for the whole."
+    return {
+        "text": "\n\n".join([*(f"{title}: {body}" for title, body in told.items()), more]),
+        "markdown": "\n\n".join(
+            [*(f"**{title}**\n\n{body}" for title, body in told.items()), more]
+        ),
     }
 
 
@@ -114,7 +140,7 @@ def _results(run: Run, codes: list[str], root: Path) -> list[Json]:
                     "locations": [_location(finding.source, run, root)],
                     "partialFingerprints": {"rnncheckFinding/v1": f"{identity}:{seen[identity]}"},
                     **_suppressed(check),
-                    "properties": plain(finding),
+                    "properties": plain_value(finding),
                 }
             )
     return results
@@ -128,7 +154,7 @@ def _suppressed(check: CheckResult) -> Json:
 def _gate_results(run: Run, codes: list[str], root: Path) -> list[Json]:
     seen: Counter[str] = Counter()
     results = []
-    for item in gate.failing(run):
+    for item in gate.failing_items(run):
         identity = _digest(item.part, item.name, Path(item.path).name)
         seen[identity] += 1
         results.append(
@@ -137,10 +163,10 @@ def _gate_results(run: Run, codes: list[str], root: Path) -> list[Json]:
                 "ruleIndex": codes.index(_gate_id(item.part)),
                 "level": "error",
                 "kind": "fail",
-                "message": {"text": f"{text.word(item)}: {gate.told(item)}"},
+                "message": {"text": f"{text.word(item)}: {gate.item_sentence(item)}"},
                 "locations": [_location(_asked_at(item), run, root)],
                 "partialFingerprints": {"rnncheckGate/v1": f"{identity}:{seen[identity]}"},
-                "properties": plain(item),
+                "properties": plain_value(item),
             }
         )
     return results

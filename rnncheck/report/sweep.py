@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rnncheck.report import text
-from rnncheck.results.cells import CellResult, Memory, Ratio, Status, Timing, cell_from_json
+from rnncheck.results.cells import CellResult, Memory, Ratio, Status, Timing, cells_from_json
 from rnncheck.results.model import Run
 from rnncheck.results.recommendation import Recommendation
 
-UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 HEADINGS = ("variant", "time", "±", "speed-up", "error", "memory", "first call", "notes")
 
@@ -26,10 +26,10 @@ class Row:
 
 def results_of(run: Run) -> list[CellResult]:
     """The run's cells as objects again."""
-    return [cell_from_json(cell) for cell in run.cells]
+    return list(cells_from_json(run.cells))
 
 
-def grouped(run: Run) -> dict[str, list[Row]]:
+def rows_by_group(run: Run) -> dict[str, list[Row]]:
     """The rows under the name of their group."""
     found: dict[str, list[CellResult]] = {}
     for result in results_of(run):
@@ -47,7 +47,7 @@ def _rows(results: list[CellResult]) -> Iterator[Row]:
 def texts_of(result: CellResult) -> tuple[str, ...]:
     """The cells of a table's row; empty where nothing was measured."""
     return (
-        result.cell.variant,
+        result.cell.variant.label,
         duration(result.timing.median) if result.timing else str(result.status),
         _relative(result.timing),
         speed_up(result.ratio) if result.ratio else "",
@@ -67,7 +67,7 @@ def notes(result: CellResult) -> list[str]:
 
 def duration(seconds: float) -> str:
     """``1.23 ms``: three significant digits in the unit that fits."""
-    for unit, name in UNITS:
+    for unit, name in _UNITS:
         if seconds >= unit:
             return f"{seconds / unit:.3g} {name}"
     return f"{seconds:.3g} s"

@@ -17,7 +17,7 @@ from rnncheck.results.model import Run
 
 BAR = 10  # cells of a bar
 GAP = 2
-STYLES = {Status.OK: "", Status.WRONG: "bold red", Status.CANNOT: "dim", Status.SKIPPED: "dim"}
+_STYLES = {Status.OK: "", Status.WRONG: "bold red", Status.CANNOT: "dim", Status.SKIPPED: "dim"}
 ANSWERS = {
     Answer.HOLDS: "green",
     Answer.FAILS: "bold red",
@@ -35,9 +35,9 @@ DROPPED = (
 )  # left out in this order where the terminal is narrow
 
 
-def lines(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
+def sweep_lines(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
     """The tables and the recommendations."""
-    groups = sweep.grouped(run)
+    groups = sweep.rows_by_group(run)
     rows = [row for group in groups.values() for row in group]
     widths = [max(len(h), *(len(row.texts[i]) for row in rows)) for i, h in enumerate(HEADINGS)]
     columns = _columns(widths, console.width)
@@ -46,7 +46,7 @@ def lines(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
         yield Text(text.clean(name), style="bold")
         yield _line(HEADINGS, columns, widths, "dim", " " * BAR)
         for row in group:
-            style = STYLES.get(row.result.status, LOUD)
+            style = _STYLES.get(row.result.status, LOUD)
             yield _line(row.texts, columns, widths, style, _bar(row, console))
             yield from _notes(row, console, verbose)
     for found in run.recommendations:

@@ -52,7 +52,7 @@ EXITS = {
     ExitCode.SLOWER: "slower than allowed",
     ExitCode.INTERRUPTED: "interrupted",
 }
-WORDS = ("failed", "slower", "over", "unclear", "not comparable", "noted", "passed")
+_WORDS = ("failed", "slower", "over", "unclear", "not comparable", "noted", "passed")
 SPEEDS = ("ms", "x")  # units of what can be slower
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)", re.DOTALL)
 UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, bidi overrides, surrogates, ...
@@ -119,7 +119,7 @@ def facts(finding: Finding) -> list[tuple[str, str]]:
         *(("detail", f"{name}: {value}") for name, value in sorted(finding.details.items())),
         ("cause", finding.cause),
         ("fix", finding.fix),
-        ("at", at(finding.source)),
+        ("at", source_place(finding.source)),
     ]
     return [(clean(label), clean(value)) for label, value in pairs if value]
 
@@ -153,7 +153,7 @@ def where(place: Where | None) -> str:
     return _join("; ", _join(", ", *parts), first)
 
 
-def at(source: Source | None) -> str:
+def source_place(source: Source | None) -> str:
     """``rnncheck.yaml:12:3 (env.transforms)``."""
     if source is None:
         return ""
@@ -161,7 +161,7 @@ def at(source: Source | None) -> str:
     return f"{position} ({source.name})" if source.name else position
 
 
-def outcome(check: CheckResult) -> str:
+def outcome_word(check: CheckResult) -> str:
     """``passed``, ``failed`` and so on; ``accepted`` for a failure that is known and fails nothing."""
     known = check.accepted and check.outcome is Outcome.FAILED
     return "accepted" if known else str(check.outcome)
@@ -256,10 +256,10 @@ def word(item: GateItem) -> str:
     return "over" if item.ruling is Ruling.SLOWER and not speed else str(item.ruling)
 
 
-def decided(run: Run) -> str:
+def rulings(run: Run) -> str:
     """``1 slower, 2 unclear, 5 passed``, what weighs most first; nothing where a gate decided nothing."""
     found = Counter(word(item) for item in run.gate)
-    return ", ".join(f"{found[name]} {name}" for name in WORDS if name in found)
+    return ", ".join(f"{found[name]} {name}" for name in _WORDS if name in found)
 
 
 def verdict_word(run: Run) -> str:
@@ -282,7 +282,7 @@ def exit_meaning(run: Run) -> str:
     return EXITS[run.exit_code]
 
 
-def verdict(run: Run) -> str:
+def verdict_sentence(run: Run) -> str:
     """The verdict with its counts, seconds and exit code."""
     ending = f"{run.seconds:.1f} s; exit {int(run.exit_code)} ({exit_meaning(run)})"
     if run.command == "bench":
@@ -292,7 +292,7 @@ def verdict(run: Run) -> str:
 
 
 def _gate(run: Run) -> str:
-    return f"gate: {decided(run)}" if run.gate else ""
+    return f"gate: {rulings(run)}" if run.gate else ""
 
 
 def _measured(run: Run) -> str:
@@ -304,7 +304,7 @@ def _measured(run: Run) -> str:
 
 def next_step(run: Run) -> str:
     """What to do now, or nothing."""
-    failed = [check for check in run.checks if outcome(check) == Outcome.FAILED]
+    failed = [check for check in run.checks if outcome_word(check) == Outcome.FAILED]
     failed.sort(key=lambda check: check.severity is not Severity.ERROR)
     if failed:
         return f"rnncheck rule {clean(failed[0].code)}"

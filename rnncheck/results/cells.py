@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from rnncheck.results.plain import plain
+from rnncheck.errors import Place, UserError
+from rnncheck.results.plain import fields_of, plain_value
+from rnncheck.results.variant import CellVariant
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+MIB = 2**20  # bytes
 
 
 class Status(StrEnum):
@@ -36,12 +46,12 @@ class Phase(StrEnum):
 class Cell:
     """One row: a variant of the recurrent modules, a shape, a phase.
 
-    ``variant`` is the text that ``pipeline.backends.variant`` reads. ``resets`` is the probability that a step starts
-    a new trajectory. ``overrides`` change the recurrent modules (``hidden_size``, ``num_layers``, ``kind``).
+    ``resets`` is the probability that a step starts a new trajectory. ``overrides`` change the
+    recurrent modules (``hidden_size``, ``num_layers``, ``kind``). Stored, a variant is its label.
     """
 
     phase: Phase
-    variant: str
+    variant: CellVariant
     batch: int
     steps: int
     resets: float
@@ -51,7 +61,7 @@ class Cell:
     @property
     def key(self) -> str:
         """A hash over everything above: the same cell in another run has the same."""
-        text = json.dumps(plain(asdict(self)), sort_keys=True)
+        text = json.dumps(fields_of(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
@@ -67,7 +77,7 @@ class Cell:
     @property
     def label(self) -> str:
         """The whole row in words."""
-        return f"{self.variant} | {self.group}"
+        return f"{self.variant.label} | {self.group}"
 
 
 @dataclass(frozen=True)
@@ -126,6 +136,11 @@ class Accuracy:
     worst: str = ""  # the entry that decides
 
     @property
+    def error(self) -> float:
+        """The larger of both."""
+        return max(self.output, self.gradient or 0.0)
+
+    @property
     def right(self) -> bool:
         """Whether both are within their bounds."""
         outputs = self.output <= self.output_bound
@@ -171,17 +186,41 @@ class CellResult:
 
 def cell_to_json(result: CellResult) -> dict[str, Any]:
     """The stored form; ``key``, ``group`` and ``label`` are written for readers without this package."""
-    stored: dict[str, Any] = plain(result)
+    stored: dict[str, Any] = plain_value(result)
     cell = result.cell
     return {"key": cell.key, "label": cell.label, "group": cell.group, **stored}
 
 
 def cell_from_json(data: dict[str, Any]) -> CellResult:
     """The result that ``cell_to_json`` wrote. Raises pydantic's ValidationError."""
-    from pydantic import TypeAdapter
-
     derived = ("key", "label", "group")
-    found: CellResult = TypeAdapter(CellResult).validate_python(
+    found: CellResult = _adapter().validate_python(
         {name: value for name, value in data.items() if name not in derived}
     )
     return found
+
+
+@cache
+def _adapter() -> TypeAdapter[CellResult]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CellResult)
+
+
+def cells_from_json(
+    cells: Iterable[dict[str, Any]], place: Place | None = None
+) -> Iterator[CellResult]:
+    """All cells of a stored run. Raises a UserError that names the first one that is none."""
+    from pydantic import ValidationError
+
+    for index, data in enumerate(cells):
+        try:
+            yield cell_from_json(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            at = ".".join(["", *(str(part) for part in first["loc"])])
+            raise UserError(
+                f"cells[{index}]{at}: {first['msg'][:1].lower()}{first['msg'][1:]}",
+                place=place,
+                accepted="a result as rnncheck stored it",
+            ) from error

@@ -105,6 +105,7 @@ class RunCollector:
             stages=tuple(self._stages),
             checks=tuple(self._checks),
             notices=(*self._notices, *last_words),
+            rules=start.rules,
             strict=start.strict,
             cells=tuple(cell_to_json(row) for row in cells),
             recommendations=tuple(self._recommended),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rnncheck.results.cells import CellResult, Status, cell_from_json
+from rnncheck.results.cells import CellResult, Status, cells_from_json
 from rnncheck.results.model import CheckResult, Environment, Outcome, Run
 from rnncheck.results.noise import widened
 
@@ -49,7 +49,7 @@ class RowChange:
     high: float | None = None
 
 
-def fingerprint(environment: Environment) -> dict[str, str]:
+def machine_fingerprint(environment: Environment) -> dict[str, str]:
     """What must agree for absolute times to be comparable."""
     packages = {f"package {name}": version for name, version in environment.packages.items()}
     packages.pop("package rnncheck", None)
@@ -64,9 +64,9 @@ def fingerprint(environment: Environment) -> dict[str, str]:
     }
 
 
-def differing(first: Environment, second: Environment) -> list[str]:
+def environment_differences(first: Environment, second: Environment) -> list[str]:
     """``threads 2 / 8`` for all that differs between two machines."""
-    one, other = fingerprint(first), fingerprint(second)
+    one, other = machine_fingerprint(first), machine_fingerprint(second)
     names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
     return [f"{name} {one.get(name, 'absent')} / {other.get(name, 'absent')}" for name in names]
 
@@ -101,9 +101,9 @@ def _check(old: CheckResult | None, new: CheckResult | None) -> RowChange:
 
 
 def _cells(first: Run, second: Run, allowed: float) -> Iterator[RowChange]:
-    old = {row.cell.key: row for row in map(cell_from_json, first.cells)}
-    new = {row.cell.key: row for row in map(cell_from_json, second.cells)}
-    others = differing(first.environment, second.environment)
+    old = {row.cell.key: row for row in cells_from_json(first.cells)}
+    new = {row.cell.key: row for row in cells_from_json(second.cells)}
+    others = environment_differences(first.environment, second.environment)
     for key in {**new, **old}:
         yield _cell(old.get(key), new.get(key), others, allowed)
 

@@ -16,15 +16,17 @@ from rnncheck.results.plain import fields_of
 NON_FINITE = ("nan", "inf", "-inf")
 
 
-def to_json(run: Run) -> dict[str, Any]:
+def run_to_json(run: Run) -> dict[str, Any]:
     """The run as the JSON object that is stored."""
     return fields_of(run)
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """One line of JSONL: the event's name (``check-finished``) under ``event``, then its fields."""
+    """One line of JSONL: the event's name (``check-finished``), its ``time`` where it is known, then its fields."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(event).__name__).lower()
-    return {"event": name, **fields_of(event)}
+    time = {} if event.at is None else {"time": event.at.isoformat(timespec="milliseconds")}
+    told = {key: value for key, value in fields_of(event).items() if key != "at"}
+    return {"event": name, **time, **told}
 
 
 def restore_cells(value: Any) -> Any:

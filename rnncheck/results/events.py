@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from rnncheck.results.cells import Cell, CellResult
 from rnncheck.results.claims import Claim
 from rnncheck.results.gate import GateItem
-from rnncheck.results.model import CheckResult, Environment, Run, SpecRef, Stage, StageResult, Tool
+from rnncheck.results.model import (
+    CheckResult,
+    Environment,
+    RuleInfo,
+    Run,
+    SpecRef,
+    Stage,
+    StageResult,
+    Tool,
+)
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.scaling import Scaling
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 @dataclass(frozen=True)
-class RunStarted:
-    """First event: what is about to run; ``checks`` are the selected codes."""
+class Timed:
+    """When an event happened, UTC; None for one that is told again from a stored run."""
+
+    at: datetime | None = field(default_factory=_now, kw_only=True, compare=False)
+
+
+@dataclass(frozen=True)
+class RunStarted(Timed):
+    """First event: what is about to run; ``checks`` are the selected codes, ``rules`` what they are."""
 
     tool: Tool
     command: str
@@ -24,24 +45,25 @@ class RunStarted:
     started: str
     checks: tuple[str, ...]
     strict: bool = False
+    rules: tuple[RuleInfo, ...] = ()
 
 
 @dataclass(frozen=True)
-class StageStarted:
+class StageStarted(Timed):
     """A stage of the pipeline begins to build or run."""
 
     stage: Stage
 
 
 @dataclass(frozen=True)
-class StageFinished:
+class StageFinished(Timed):
     """A stage ended."""
 
     result: StageResult
 
 
 @dataclass(frozen=True)
-class CheckStarted:
+class CheckStarted(Timed):
     """A check begins."""
 
     code: str
@@ -50,14 +72,14 @@ class CheckStarted:
 
 
 @dataclass(frozen=True)
-class CheckFinished:
+class CheckFinished(Timed):
     """A check ended."""
 
     result: CheckResult
 
 
 @dataclass(frozen=True)
-class SweepPlanned:
+class SweepPlanned(Timed):
     """A sweep begins: its cells, and a rough estimate of its seconds."""
 
     cells: tuple[Cell, ...]
@@ -65,7 +87,7 @@ class SweepPlanned:
 
 
 @dataclass(frozen=True)
-class SweepProgress:
+class SweepProgress(Timed):
     """What a sweep is doing; ``done`` of ``total`` cells are finished, ``remaining`` are seconds at the present pace."""
 
     doing: str
@@ -75,56 +97,56 @@ class SweepProgress:
 
 
 @dataclass(frozen=True)
-class CellFinished:
+class CellFinished(Timed):
     """A cell is measured, or will not be."""
 
     result: CellResult
 
 
 @dataclass(frozen=True)
-class Recommended:
+class Recommended(Timed):
     """What a sweep came to."""
 
     recommendation: Recommendation
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(Timed):
     """How cost grows along an axis."""
 
     scaling: Scaling
 
 
 @dataclass(frozen=True)
-class Claimed:
+class Claimed(Timed):
     """A claim of the documentation with its answer."""
 
     claim: Claim
 
 
 @dataclass(frozen=True)
-class GateProgress:
+class GateProgress(Timed):
     """What a gate is doing beside its checks and its sweep."""
 
     doing: str
 
 
 @dataclass(frozen=True)
-class GateDecided:
+class GateDecided(Timed):
     """A budget, a comparison or an acceptance was decided."""
 
     item: GateItem
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notice(Timed):
     """Something the user should know that is no check's finding."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class RunFinished:
+class RunFinished(Timed):
     """Last event, also after an interruption: the whole run."""
 
     run: Run

@@ -147,6 +147,20 @@ class StageResult:
 
 
 @dataclass(frozen=True)
+class RuleInfo:
+    """What a check is, in its own words: for reports that explain what they list."""
+
+    code: str
+    name: str
+    severity: Severity
+    stage: Stage
+    family: str
+    summary: str
+    why: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True)
 class SpecRef:
     """Which spec a run was made from."""
 
@@ -197,6 +211,7 @@ class Run:
     scalings: tuple[Scaling, ...] = ()
     claims: tuple[Claim, ...] = ()
     gate: tuple[GateItem, ...] = ()
+    rules: tuple[RuleInfo, ...] = ()  # of the checks that were asked
     strict: bool = False
     format: int = FORMAT
 

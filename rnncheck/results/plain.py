@@ -8,19 +8,23 @@ from enum import Enum
 from numbers import Integral, Real
 from typing import Any
 
+from rnncheck.results.variant import Own, Variant
+
 
 def fields_of(item: Any) -> dict[str, Any]:
     """The fields of a dataclass, each plain."""
-    return {field.name: plain(getattr(item, field.name)) for field in fields(item)}
+    return {field.name: plain_value(getattr(item, field.name)) for field in fields(item)}
 
 
-def plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """``value`` in JSON's own types; what JSON does not know becomes its text."""
     match value:
         case None | bool():
             return value
         case Enum():
             return value.value
+        case Variant() | Own():
+            return value.label
         case str():
             return _text(value)
         case Integral():
@@ -28,9 +32,9 @@ def plain(value: Any) -> Any:
         case Real():
             return _number(float(value))
         case dict():
-            return {_text(str(key)): plain(item) for key, item in value.items()}
+            return {_text(str(key)): plain_value(item) for key, item in value.items()}
         case list() | tuple():
-            return [plain(item) for item in value]
+            return [plain_value(item) for item in value]
     return fields_of(value) if is_dataclass(value) else _text(str(value))
 
 

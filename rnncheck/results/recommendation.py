@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rnncheck.results.cells import Ratio
 
-COMPILING = {
+_COMPILE_CALLS = {
     "default": "policy.compile()",
     "reduce-overhead": 'policy.compile(mode="reduce-overhead")',
     "fullgraph": "policy.compile(fullgraph=True)",
@@ -37,7 +37,7 @@ class Recommendation:
     @property
     def compiling(self) -> str:
         """The user's call that compiles it; empty where it runs eagerly."""
-        return COMPILING.get(self.compile, "")
+        return _COMPILE_CALLS.get(self.compile, "")
 
     def _why(self) -> str:
         gain = self.gain

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnncheck.errors import Place, UserError
-from rnncheck.results.encode import event_to_json, restore_cells, to_json
+from rnncheck.results.encode import event_to_json, restore_cells, run_to_json
 from rnncheck.results.files import check_writable, write_atomic
 from rnncheck.results.model import FORMAT, Run
 
@@ -26,12 +26,12 @@ __all__ = [
     "find_latest",
     "from_json",
     "read_run",
+    "run_to_json",
     "store_run",
-    "to_json",
     "write_run",
 ]
 
-FOLDER = Path(".rnncheck") / "runs"
+_RUNS = Path(".rnncheck") / "runs"
 LATEST = "latest.json"
 
 
@@ -45,7 +45,7 @@ def adapter() -> TypeAdapter[Run]:
 
 def dumps(run: Run) -> str:
     """The stored form of ``run``."""
-    return json.dumps(to_json(run), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(run_to_json(run), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_run(run: Run, path: Path) -> None:
@@ -54,7 +54,7 @@ def write_run(run: Run, path: Path) -> None:
 
 
 def from_json(data: dict[str, Any], place: Place | None = None) -> Run:
-    """The run that ``to_json`` made ``data`` from; a UserError says what does not fit and where in it."""
+    """The run that ``run_to_json`` made ``data`` from; a UserError says what does not fit and where in it."""
     from pydantic import ValidationError
 
     _check_format(data, place)
@@ -133,7 +133,7 @@ def default_store(spec_path: Path) -> Path:
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     unique = f"{spec_path} {time.time_ns()} {os.getpid()}"
     short = hashlib.sha256(unique.encode(errors="backslashreplace")).hexdigest()[:8]
-    return spec_path.parent / FOLDER / f"{now}-{short}.json"
+    return spec_path.parent / _RUNS / f"{now}-{short}.json"
 
 
 def prepare_store(path: Path) -> None:
@@ -160,7 +160,7 @@ def store_run(run: Run, path: Path) -> None:
 def find_latest(start: Path) -> Path:
     """The latest stored run of ``start`` or, upward to the repository root, of a folder around it."""
     for folder in _upward(start.resolve()):
-        for runs in (folder / FOLDER, folder / "runs", folder):
+        for runs in (folder / _RUNS, folder / "runs", folder):
             if (runs / LATEST).is_file():
                 return runs / LATEST
     raise UserError(

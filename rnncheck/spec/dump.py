@@ -14,7 +14,7 @@ from rnncheck.spec.model import BudgetSpec, Component, NetworkSpec, Spec, Strict
 _BARE_WORD = re.compile(r"[A-Za-z][\w./-]*", re.ASCII)
 
 
-def plain(spec: Spec) -> dict[str, Any]:
+def plain_spec(spec: Spec) -> dict[str, Any]:
     """The effective spec, defaults filled in, in the forms that the loader reads."""
     return {
         field.alias or name: _plain(getattr(spec, name))
@@ -53,13 +53,13 @@ def _network(network: NetworkSpec) -> dict[str, Any]:
 
 def fingerprint(spec: Spec) -> str:
     """sha256 over the canonical JSON of the effective spec: layout and comments do not enter."""
-    text = json.dumps(plain(spec), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(plain_spec(spec), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def to_json(spec: Spec) -> str:
+def spec_to_json(spec: Spec) -> str:
     """The effective spec as JSON."""
-    return json.dumps(plain(spec), indent=2, ensure_ascii=False)
+    return json.dumps(plain_spec(spec), indent=2, ensure_ascii=False)
 
 
 def to_yaml(spec: Spec) -> str:
@@ -81,5 +81,5 @@ def to_yaml(spec: Spec) -> str:
     yaml.default_flow_style = None  # what holds no further list or mapping stands on one line
     yaml.width = 100
     stream = io.StringIO()
-    yaml.dump(plain(spec), stream)
+    yaml.dump(plain_spec(spec), stream)
     return stream.getvalue()

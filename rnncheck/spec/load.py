@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from rnncheck.errors import Place, SpecError
 from rnncheck.spec import dump, override
 from rnncheck.spec.discover import discover
-from rnncheck.spec.model import Spec, Strict
-from rnncheck.spec.problems import Path, Problems, shown, translate
+from rnncheck.spec.model import KeyPath, Spec, Strict
+from rnncheck.spec.problems import Problems, shown, translate
 from rnncheck.spec.read import Document, parse, read_text
 from rnncheck.spec.shape import SETTINGS, TOP_KEYS, name_network_lists, shape
 
@@ -72,7 +72,7 @@ def _validate(document: Document, problems: Problems) -> Spec:
     return spec
 
 
-def _known_keys(at: Path) -> list[str]:
+def _known_keys(at: KeyPath) -> list[str]:
     """The keys that the mapping at ``at`` accepts."""
     model = SETTINGS.get(str(at[0])) if at else None
     if model is None:

@@ -19,7 +19,8 @@ from pydantic_core import PydanticCustomError
 
 from rnncheck.errors import Place
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
+_MODULE = r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"
 # YAML has types of its own, so nothing is converted: `workers: "2"` and `seed: true` are mistakes.
 Int = Annotated[int, Exactly()]
 Bool = Annotated[bool, Exactly()]
@@ -57,7 +58,7 @@ class Component(BaseModel):
     use: str | None = None
     factory: str | None = None
     args: dict[str, Any] = Field(default_factory=dict)
-    at: Path = ()
+    at: KeyPath = ()
 
     _live: Any = PrivateAttr(default=None)  # what Python handed over; `factory` is then its name
 
@@ -86,7 +87,7 @@ class NetworkSpec(Strict):
     weights: str | None = Field(
         default=None, min_length=1, description="a state_dict file, read with weights_only"
     )
-    at: Path = ()
+    at: KeyPath = ()
 
 
 class ReplaySpec(Component):
@@ -182,7 +183,7 @@ class OverrideSpec(Strict):
 
 
 Compiling = Literal[False, True, "eager", "default", "reduce-overhead", "fullgraph"]
-Rule = dict[str, Any]  # field of a cell -> the value, or the list of values, that it may have
+CellFilter = dict[str, Any]  # field of a cell -> the value, or the list of values, that it may have
 
 
 class BenchSpec(Strict):
@@ -204,10 +205,12 @@ class BenchSpec(Strict):
     target: Literal["policy", "module"] = Field(
         default="policy", description="the user's own policy, or its bare recurrent module"
     )
-    include: tuple[Rule, ...] = Field(
+    include: tuple[CellFilter, ...] = Field(
         default=(), description="where there are any, only cells that match one of these are run"
     )
-    exclude: tuple[Rule, ...] = Field(default=(), description="cells that match one are left out")
+    exclude: tuple[CellFilter, ...] = Field(
+        default=(), description="cells that match one are left out"
+    )
     reference: str = Field(default="pad", description="speed-ups are against this variant")
     interval: Number = Field(
         default=0.02, gt=0, lt=1, description="half the 95 % interval of a median, relative to it"
@@ -326,13 +329,16 @@ class Spec(Strict):
     batch: Component | None = None
     advantage: AdvantageSpec | None = None
     loss: LossSpec | None = None
+    checks: tuple[Annotated[str, Field(pattern=_MODULE)], ...] = Field(
+        default=(), description="modules or packages of your own whose checks are added"
+    )
     verify: VerifySpec = VerifySpec()
     bench: BenchSpec = BenchSpec()
     gate: GateSpec = GateSpec()
 
     _path: str = PrivateAttr(default="")  # as the user gave it
     _hash: str = PrivateAttr(default="")  # sha256 of the effective spec
-    _places: dict[Path, Place] = PrivateAttr(default_factory=dict)
+    _places: dict[KeyPath, Place] = PrivateAttr(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -349,7 +355,7 @@ class Spec(Strict):
         """sha256 over the effective spec, after overrides."""
         return self._hash
 
-    def locate(self, at: Path) -> Place:
+    def locate(self, at: KeyPath) -> Place:
         """The place of ``at`` in the file, or of its nearest ancestor that has one."""
         for length in range(len(at), -1, -1):
             if at[:length] in self._places:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rnncheck.errors import Place, SpecError, did_you_mean
-from rnncheck.spec.problems import Path, dotted_path, listing, shown
+from rnncheck.spec.model import KeyPath
+from rnncheck.spec.problems import dotted_path, listing, shown
 from rnncheck.spec.read import Document, parse
 from rnncheck.spec.shape import (
     COMPONENT_PARTS,
@@ -17,7 +18,7 @@ from rnncheck.spec.shape import (
     reserved,
 )
 
-FORM = "--set KEY.KEY.INDEX=VALUE, e.g. --set policy.modules.1.hidden_size=32"
+_FORM = "--set KEY.KEY.INDEX=VALUE, e.g. --set policy.modules.1.hidden_size=32"
 
 
 def apply(document: Document, assignment: str) -> None:
@@ -25,7 +26,7 @@ def apply(document: Document, assignment: str) -> None:
     place = Place(f"--set {assignment}")
     keys, value = _split(assignment, place)
     holder: Any = document.data
-    at: Path = ()
+    at: KeyPath = ()
     for key in keys[:-1]:
         holder, at = _enter(holder, key, at, place)
     part = _part(holder, keys[-1], at, place)
@@ -39,13 +40,13 @@ def _split(assignment: str, place: Place) -> tuple[list[str], Any]:
     path, equals, text = assignment.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
-        raise SpecError("is not KEY=VALUE", place=place, accepted=FORM)
+        raise SpecError("is not KEY=VALUE", place=place, accepted=_FORM)
     document, problems = parse(text, place.path, place)
     problems.raise_any()
     return keys, document.data
 
 
-def _part(holder: Any, key: str, at: Path, place: Place) -> str | int:
+def _part(holder: Any, key: str, at: KeyPath, place: Place) -> str | int:
     """``key`` as it indexes ``holder``; in a list it must exist."""
     if isinstance(holder, dict):
         return key
@@ -58,7 +59,7 @@ def _part(holder: Any, key: str, at: Path, place: Place) -> str | int:
     raise SpecError(f"{dotted_path(at)} has no entry {key!r}", place=place, accepted=accepted)
 
 
-def _enter(holder: Any, key: str, at: Path, place: Place) -> tuple[Any, Path]:
+def _enter(holder: Any, key: str, at: KeyPath, place: Place) -> tuple[Any, KeyPath]:
     """The value below ``holder`` at ``key``, made where the spec knows the section."""
     part = _part(holder, key, at, place)
     here = (*at, part)
@@ -73,7 +74,7 @@ def _enter(holder: Any, key: str, at: Path, place: Place) -> tuple[Any, Path]:
     return inner, here
 
 
-def _can_be_made(at: Path) -> bool:
+def _can_be_made(at: KeyPath) -> bool:
     """Whether the section or part at ``at`` may be absent and still be written into."""
     if len(at) == 1:
         return at[0] in {*SECTIONS, *NETWORKS, "verify", "bench", "gate"}
@@ -82,7 +83,7 @@ def _can_be_made(at: Path) -> bool:
     return len(at) == 2 and model is not None and at[1] in parts and at[1] in reserved(model)
 
 
-def _unknown(holder: dict[str, Any], key: str, at: Path, place: Place) -> SpecError:
+def _unknown(holder: dict[str, Any], key: str, at: KeyPath, place: Place) -> SpecError:
     known = list(TOP_KEYS) if not at else list(holder)
     message = f"there is no {dotted_path((*at, key))!r} in the spec"
     return SpecError(message, place=place, accepted=listing(known), hint=did_you_mean(key, known))

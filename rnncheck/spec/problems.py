@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rnncheck.errors import Place, SpecError, did_you_mean, nearest
+from rnncheck.spec.model import KeyPath
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-Path = tuple[str | int, ...]
 LONGEST_VALUE = 60  # characters of a bad value that are shown
 
 
@@ -34,10 +34,10 @@ class SpecErrors(SpecError):
 class Problems:
     """The mistakes found so far; ``locate`` gives the place of a path in the spec."""
 
-    locate: Callable[[Path], Place]
+    locate: Callable[[KeyPath], Place]
     found: list[SpecError] = field(default_factory=list)
 
-    def add(self, at: Path, message: str, *, accepted: str = "", hint: str = "") -> None:
+    def add(self, at: KeyPath, message: str, *, accepted: str = "", hint: str = "") -> None:
         """Note one mistake at the path ``at``."""
         place = self.locate(at)
         self.found.append(SpecError(message, place=place, accepted=accepted, hint=hint))
@@ -55,7 +55,7 @@ def _position(error: SpecError) -> tuple[bool, int, int]:
     return (place.line == 0, place.line, place.column)  # what --set brought comes last
 
 
-def dotted_path(at: Path) -> str:
+def dotted_path(at: KeyPath) -> str:
     """A path as ``--set`` takes it: ``policy.modules.1.hidden_size``."""
     return ".".join(str(part) for part in at)
 
@@ -74,7 +74,7 @@ def listing(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-MISSING_HINTS: Mapping[Path, str] = {
+MISSING_HINTS: Mapping[KeyPath, str] = {
     ("schema",): "add `schema: 1`",
     ("name",): "add a name for the reports, e.g. `name: my-pipeline`",
     ("env",): "add e.g. `env: {use: GymEnv, env_name: CartPole-v1, transforms: [InitTracker]}`",
@@ -83,7 +83,7 @@ MISSING_HINTS: Mapping[Path, str] = {
 
 
 def translate(
-    error: ValidationError, problems: Problems, known_keys: Callable[[Path], list[str]]
+    error: ValidationError, problems: Problems, known_keys: Callable[[KeyPath], list[str]]
 ) -> None:
     """Turn pydantic's errors into ours; ``known_keys`` lists what the mapping at a path accepts."""
     details = error.errors(include_url=False, include_context=True)
@@ -103,17 +103,19 @@ def translate(
             _bad_value(at, detail, problems)
 
 
-def _offer(at: Path, known: list[str]) -> dict[str, str]:
+def _offer(at: KeyPath, known: list[str]) -> dict[str, str]:
     return {"accepted": listing(known), "hint": did_you_mean(str(at[-1]), known)}
 
 
-def _is_misspelt(at: Path, unknown: list[Path], known_keys: Callable[[Path], list[str]]) -> bool:
+def _is_misspelt(
+    at: KeyPath, unknown: list[KeyPath], known_keys: Callable[[KeyPath], list[str]]
+) -> bool:
     """Whether an unknown key beside it is this one, misspelt: then one message is enough."""
     beside = [other for other in unknown if other[:-1] == at[:-1]]
     return any(nearest(str(other[-1]), known_keys(at[:-1])) == at[-1] for other in beside)
 
 
-def _bad_value(at: Path, detail: ErrorDetails, problems: Problems) -> None:
+def _bad_value(at: KeyPath, detail: ErrorDetails, problems: Problems) -> None:
     context: dict[str, Any] = detail.get("ctx", {})
     if detail["type"] == "value_error":  # a sentence of the models' own
         problems.add(at, f"{dotted_path(at)}: {context['error']}")
@@ -147,7 +149,7 @@ _BOUNDS = {
 }
 
 
-def _wanted(at: Path, kind: str, context: dict[str, Any]) -> str:
+def _wanted(at: KeyPath, kind: str, context: dict[str, Any]) -> str:
     """What would have been right, as it stands behind "must be"."""
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]

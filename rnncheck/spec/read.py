@@ -16,7 +16,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from rnncheck.errors import Place, SpecError
-from rnncheck.spec.problems import Path, Problems, dotted_path, shown
+from rnncheck.spec.model import KeyPath
+from rnncheck.spec.problems import Problems, dotted_path, shown
 
 MAX_BYTES = 2**20
 MAX_VALUES = 20_000  # after every alias has been unfolded
@@ -34,16 +35,16 @@ class Document:
 
     name: str
     data: Any
-    places: dict[Path, Place] = field(default_factory=dict)
+    places: dict[KeyPath, Place] = field(default_factory=dict)
 
-    def locate(self, at: Path) -> Place:
+    def locate(self, at: KeyPath) -> Place:
         """The place of ``at``, or of its nearest ancestor that has one."""
         for length in range(len(at), -1, -1):
             if at[:length] in self.places:
                 return self.places[at[:length]]
         return Place(self.name)
 
-    def forget(self, at: Path) -> None:
+    def forget(self, at: KeyPath) -> None:
         """Drop the places at and below ``at``."""
         for path in [path for path in self.places if path[: len(at)] == at]:
             del self.places[path]
@@ -182,7 +183,7 @@ class _Unfolding:
         self.open: set[int] = set()  # the nodes being unfolded: one inside itself is a cycle
         self.reported: set[int] = set()
 
-    def value(self, node: Node, at: Path) -> Any:
+    def value(self, node: Node, at: KeyPath) -> Any:
         self._count(node)
         if isinstance(node, ScalarNode):
             return self._scalar(node)
@@ -209,7 +210,7 @@ class _Unfolding:
     def _error(self, node: Node, message: str, accepted: str = "") -> SpecError:
         return SpecError(message, place=self.place_of(node.start_mark), accepted=accepted)
 
-    def _list(self, node: SequenceNode, at: Path) -> list[Any]:
+    def _list(self, node: SequenceNode, at: KeyPath) -> list[Any]:
         self._expect_tag(node, _TAG + "seq")
         items = []
         for index, item in enumerate(node.value):
@@ -217,14 +218,14 @@ class _Unfolding:
             items.append(self.value(item, (*at, index)))
         return items
 
-    def _map(self, node: MappingNode, at: Path) -> dict[str, Any]:
+    def _map(self, node: MappingNode, at: KeyPath) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for key, (key_node, value_node) in self._pairs(node, at).items():
             self.document.places[(*at, key)] = self.place_of(key_node.start_mark)
             data[key] = self.value(value_node, (*at, key))
         return data
 
-    def _pairs(self, node: MappingNode, at: Path) -> dict[str, tuple[Node, Node]]:
+    def _pairs(self, node: MappingNode, at: KeyPath) -> dict[str, tuple[Node, Node]]:
         """A mapping's own keys, then those that `<<` brings and that are not there yet."""
         self._expect_tag(node, _TAG + "map")
         pairs: dict[str, tuple[Node, Node]] = {}
@@ -243,14 +244,14 @@ class _Unfolding:
                 pairs.setdefault(key, pair)
         return pairs
 
-    def _merged(self, source: Node, at: Path) -> dict[str, tuple[Node, Node]]:
+    def _merged(self, source: Node, at: KeyPath) -> dict[str, tuple[Node, Node]]:
         self._count(source)
         if not isinstance(source, MappingNode):
             raise self._error(source, "`<<` merges mappings only", accepted="<<: *anchor")
         with self._guard(source):
             return self._pairs(source, at)
 
-    def _report_twice(self, node: Node, first: Node, at: Path) -> None:
+    def _report_twice(self, node: Node, first: Node, at: KeyPath) -> None:
         if id(node) not in self.reported:  # a mapping that is merged is seen several times
             self.reported.add(id(node))
             line = self.place_of(first.start_mark).line

@@ -12,6 +12,7 @@ from rnncheck.spec.model import (
     Component,
     EnvSpec,
     GateSpec,
+    KeyPath,
     LossSpec,
     ReplaySpec,
     Spec,
@@ -26,7 +27,7 @@ from rnncheck.spec.names import (
     check_factory,
     check_use,
 )
-from rnncheck.spec.problems import Path, Problems, dotted_path, listing, shown
+from rnncheck.spec.problems import Problems, dotted_path, listing, shown
 from rnncheck.spec.read import Document
 
 SECTIONS: dict[str, type[Component]] = {
@@ -57,7 +58,7 @@ def reserved(model: type[Component]) -> tuple[str, ...]:
     return tuple(name for name in model.model_fields if name not in Component.model_fields)
 
 
-def component_model(at: Path) -> type[Component] | None:
+def component_model(at: KeyPath) -> type[Component] | None:
     """The model of the component that may stand at ``at``; None where no component may."""
     if len(at) == 1:
         return SECTIONS.get(str(at[0]))
@@ -67,7 +68,7 @@ def component_model(at: Path) -> type[Component] | None:
     return Component if len(at) == 2 and _reserved_at(at, COMPONENT_PARTS) else None
 
 
-def _reserved_at(at: Path, names: tuple[str, ...]) -> bool:
+def _reserved_at(at: KeyPath, names: tuple[str, ...]) -> bool:
     model = SECTIONS.get(str(at[0]))
     return model is not None and at[1] in reserved(model) and at[1] in names
 
@@ -118,7 +119,7 @@ class _Shaper:
             self.problems.add(("schema",), message, hint="this is the version that rnncheck reads")
             self.problems.raise_any()
 
-    def complain(self, at: Path, complaint: Complaint) -> None:
+    def complain(self, at: KeyPath, complaint: Complaint) -> None:
         at = (*at, complaint.key) if complaint.key else at
         self.problems.add(
             at,
@@ -127,7 +128,9 @@ class _Shaper:
             hint=complaint.hint,
         )
 
-    def component(self, raw: Any, at: Path, model: type[Component] = Component) -> dict[str, Any]:
+    def component(
+        self, raw: Any, at: KeyPath, model: type[Component] = Component
+    ) -> dict[str, Any]:
         """One component in any of its forms."""
         complaint: Complaint | None
         if isinstance(raw, str):
@@ -143,12 +146,12 @@ class _Shaper:
         self._misspelt(raw, at, model)
         return self._split(raw, at, model)
 
-    def _with_default(self, raw: dict[str, Any], at: Path) -> dict[str, Any]:
+    def _with_default(self, raw: dict[str, Any], at: KeyPath) -> dict[str, Any]:
         default = DEFAULT_USE.get(dotted_path(at))
         named = raw.get("use") is not None or raw.get("factory") is not None
         return raw if default is None or named else {"use": default, **raw}
 
-    def _choice(self, raw: dict[str, Any], at: Path, model: type[Component]) -> Complaint | None:
+    def _choice(self, raw: dict[str, Any], at: KeyPath, model: type[Component]) -> Complaint | None:
         use, factory = raw.get("use"), raw.get("factory")
         if use is not None and factory is not None:
             return Complaint("both `use` and `factory` are given", "one of the two")
@@ -174,7 +177,7 @@ class _Shaper:
         hint = "write {use: GymEnv, env_name: ...}" if "env_name" in raw else ""
         return Complaint(message, COMPONENT_FORMS, hint)
 
-    def _misspelt(self, raw: dict[str, Any], at: Path, model: type[Component]) -> None:
+    def _misspelt(self, raw: dict[str, Any], at: KeyPath, model: type[Component]) -> None:
         """A reserved key with a slip would silently become an argument; a factory may mean it."""
         own = reserved(model)
         if raw.get("use") is None:
@@ -189,7 +192,7 @@ class _Shaper:
                 message = f"unknown key {dotted_path(here)!r}"
                 self.problems.add(here, message, accepted=listing(("use", *own)), hint=hint)
 
-    def _split(self, raw: dict[str, Any], at: Path, model: type[Component]) -> dict[str, Any]:
+    def _split(self, raw: dict[str, Any], at: KeyPath, model: type[Component]) -> dict[str, Any]:
         own = reserved(model)
         result: dict[str, Any] = {"args": {}, "at": at}
         for key, value in raw.items():
@@ -201,12 +204,12 @@ class _Shaper:
                 result[key] = self._own(key, value, (*at, key))
         return result
 
-    def _own(self, key: str, value: Any, at: Path) -> Any:
+    def _own(self, key: str, value: Any, at: KeyPath) -> Any:
         if key in COMPONENT_LISTS:
             return self.components(value, at)
         return self.component(value, at) if key in COMPONENT_PARTS else value
 
-    def components(self, raw: Any, at: Path) -> list[dict[str, Any]]:
+    def components(self, raw: Any, at: KeyPath) -> list[dict[str, Any]]:
         """A list of components."""
         if not isinstance(raw, list):
             message = f"must be a list, not {shown(raw)}"
@@ -214,7 +217,7 @@ class _Shaper:
             return []
         return [self.component(item, (*at, index)) for index, item in enumerate(raw)]
 
-    def network(self, raw: Any, at: Path) -> dict[str, Any]:
+    def network(self, raw: Any, at: KeyPath) -> dict[str, Any]:
         """A policy or critic."""
         empty: dict[str, Any] = {"modules": [], "at": at}
         if not isinstance(raw, dict):
@@ -230,12 +233,12 @@ class _Shaper:
             return self._made_by_factory(raw, at)
         return self._made_of_modules(raw, at)
 
-    def _made_by_factory(self, raw: dict[str, Any], at: Path) -> dict[str, Any]:
+    def _made_by_factory(self, raw: dict[str, Any], at: KeyPath) -> dict[str, Any]:
         rest = {key: value for key, value in raw.items() if key != "weights"}
         made: dict[str, Any] = {"factory": self.component(rest, at), "at": at}
         return made | ({"weights": raw["weights"]} if "weights" in raw else {})
 
-    def _made_of_modules(self, raw: dict[str, Any], at: Path) -> dict[str, Any]:
+    def _made_of_modules(self, raw: dict[str, Any], at: KeyPath) -> dict[str, Any]:
         for key in [key for key in raw if key not in NETWORK_KEYS]:
             self._unknown_network_key(key, at)
         modules = raw.get("modules")
@@ -250,7 +253,7 @@ class _Shaper:
         weights = {"weights": raw["weights"]} if "weights" in raw else {}
         return {"modules": modules or [], "at": at, **weights}
 
-    def _unknown_network_key(self, key: str, at: Path) -> None:
+    def _unknown_network_key(self, key: str, at: KeyPath) -> None:
         here = (*at, key)
         hint = did_you_mean(key, NETWORK_KEYS)
         if not hint and key == "use":

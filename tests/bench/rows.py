@@ -13,6 +13,7 @@ from rnncheck.results.cells import (
     Status,
     Timing,
 )
+from rnncheck.results.variant import parse_variant
 
 
 def row(
@@ -31,7 +32,7 @@ def row(
     value = None if against is None else against / seconds
     noise = [1.0, 1.001, 0.999, 1.002, 0.998, 1.0, 1.001, 0.999]
     return CellResult(
-        Cell(phase, variant, 4, steps, resets),
+        Cell(phase, parse_variant(variant), 4, steps, resets),
         status,
         samples=Samples(tuple(range(8)), tuple(seconds * n for n in noise), (seconds,) * 8),
         timing=Timing(seconds, seconds * 0.99, seconds * 1.01, 8, "interval reached"),

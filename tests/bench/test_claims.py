@@ -7,9 +7,12 @@ import pytest
 from rnncheck.bench.claims import VARIANTS, answers, claim_cells
 from rnncheck.results.cells import Cell, CellResult, Phase, Status
 from rnncheck.results.claims import Answer
+from rnncheck.results.variant import Variant
 from tests.bench.rows import row
 
-CELLS = claim_cells([Cell(Phase.TRAIN, "pad", 4, 16, 0.03), Cell(Phase.ACT, "pad", 4, 1, 0.0)])
+CELLS = claim_cells(
+    [Cell(Phase.TRAIN, Variant(), 4, 16, 0.03), Cell(Phase.ACT, Variant(), 4, 1, 0.0)]
+)
 SPEEDS = {
     "pad": 1.0, "scan": 4.0, "scan-recompute": 5.0, "scan-compiled": 0.5, "pad-compiled": 1.0,
     "auto": 1.0, "auto-compiled": 0.5,
@@ -21,12 +24,12 @@ def rows(**changes: CellResult) -> list[CellResult]:
     made = {
         name: row(name, speed, peak=PEAKS.get(name, 8) * 2**20) for name, speed in SPEEDS.items()
     }
-    left = [name for name in VARIANTS if name not in made]
+    left = [name for name in map(str, VARIANTS) if name not in made]
     made |= {
         name: CellResult(c, Status.CANNOT, "no CUDA")
         for name in left
         for c in CELLS
-        if c.variant == name
+        if c.variant.label == name
     }
     return list((made | {key.replace("_", "-"): value for key, value in changes.items()}).values())
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rnncheck.bench.cluster import Device, check_node, device_of
+from rnncheck.bench.cluster import NodeShare, check_node, node_share
 from rnncheck.bench.host import Node
 from rnncheck.errors import UserError
 from rnncheck.results.environment import current_environment
@@ -23,25 +23,25 @@ def all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("wanted", "nodes", "device", "room"),
     [
-        ("cpu", [HEAD, SMALL, LARGE], Device(4), 3),  # the same number of threads on every node
-        ("auto", [SMALL], Device(4), 1),
-        ("auto", [SMALL, GPUS], Device(1, 1), 2),
-        ("cuda", [SMALL, GPUS, GPUS], Device(1, 1), 4),
-        ("cpu", [GPUS], Device(16), 1),
+        ("cpu", [HEAD, SMALL, LARGE], NodeShare(4), 3),  # the same number of threads on every node
+        ("auto", [SMALL], NodeShare(4), 1),
+        ("auto", [SMALL, GPUS], NodeShare(1, 1), 2),
+        ("cuda", [SMALL, GPUS, GPUS], NodeShare(1, 1), 4),
+        ("cpu", [GPUS], NodeShare(16), 1),
     ],
 )
 def test_one_device_each(
-    wanted: str, nodes: list[dict[str, float]], device: Device, room: int
+    wanted: str, nodes: list[dict[str, float]], device: NodeShare, room: int
 ) -> None:
-    assert device_of(wanted, nodes) == device
+    assert node_share(wanted, nodes) == device
     assert sum(device.fits(node) for node in nodes) == room
 
 
 def test_a_worker_takes_the_cores_that_it_computes_with(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert device_of("cpu", [SMALL]) == Device(2)
-    assert Device(2).fits(SMALL) == 2
-    assert device_of("cpu", [SMALL], threads=3) == Device(3)
+    assert node_share("cpu", [SMALL]) == NodeShare(2)
+    assert NodeShare(2).fits(SMALL) == 2
+    assert node_share("cpu", [SMALL], threads=3) == NodeShare(3)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_worker_takes_the_cores_that_it_computes_with(monkeypatch: pytest.Monk
 )
 def test_a_device_that_there_is_not(wanted: str, nodes: list[dict[str, float]], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        device_of(wanted, nodes)
+        node_share(wanted, nodes)
 
 
 def test_a_node_takes_part_with_the_spec_and_the_same_versions() -> None:

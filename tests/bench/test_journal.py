@@ -9,11 +9,12 @@ import pytest
 from rnncheck.bench.journal import Journal, code_hash
 from rnncheck.errors import OutputError, UserError
 from rnncheck.results.cells import Cell, CellResult, Phase, Status
+from rnncheck.results.variant import Variant
 
 HEAD = {"format": 1, "spec": "abc", "code": "def", "environment": {"cpu": "x"}}
-DONE = CellResult(Cell(Phase.ACT, "pad", 2, 1, 0.0), Status.CANNOT, "no CUDA")
-LAST = CellResult(Cell(Phase.ACT, "scan", 4, 1, 0.0), Status.FAILED, "ValueError: no")
-LEFT = CellResult(Cell(Phase.ACT, "scan", 2, 1, 0.0), Status.SKIPPED, "interrupted")
+DONE = CellResult(Cell(Phase.ACT, Variant(), 2, 1, 0.0), Status.CANNOT, "no CUDA")
+LAST = CellResult(Cell(Phase.ACT, Variant("scan"), 4, 1, 0.0), Status.FAILED, "ValueError: no")
+LEFT = CellResult(Cell(Phase.ACT, Variant("scan"), 2, 1, 0.0), Status.SKIPPED, "interrupted")
 
 
 def test_finished_cells_come_back_and_skipped_ones_are_measured_again(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rnncheck.bench.plan import groups, plan_cells, variants, with_references
+from rnncheck.bench.plan import groups, plan_cells, swept_variants, with_references
 from rnncheck.errors import SpecError
 from rnncheck.results.cells import Phase
+from rnncheck.results.variant import Variant
 from rnncheck.spec.load import load_spec
 from rnncheck.spec.model import Spec
 
@@ -23,7 +24,7 @@ def test_cells_are_the_product_and_acting_has_no_resets() -> None:
     cells = plan_cells(spec_with("bench.compile=[false, true]", "bench.resets=[0.0, 0.03]"))
     by_phase = {phase: [c for c in cells if c.phase is phase] for phase in Phase}
     assert len(by_phase[Phase.FORWARD]) == len(by_phase[Phase.TRAIN]) == 2 * 2 * 2
-    assert [c.variant for c in by_phase[Phase.ACT]] == [
+    assert [c.variant.label for c in by_phase[Phase.ACT]] == [
         "pad", "pad-compiled", "scan", "scan-compiled",
     ]  # fmt: skip
     assert {c.resets for c in by_phase[Phase.ACT]} == {0.0}
@@ -32,7 +33,9 @@ def test_cells_are_the_product_and_acting_has_no_resets() -> None:
 
 def test_rules_thin_the_product() -> None:
     excluded = plan_cells(spec_with("bench.exclude=[{backend: scan, phase: [train, act]}]"))
-    assert not [c for c in excluded if c.variant == "scan" and c.phase is not Phase.FORWARD]
+    assert not [
+        c for c in excluded if c.variant == Variant("scan") and c.phase is not Phase.FORWARD
+    ]
     included = plan_cells(spec_with("bench.include=[{phase: act, compile: false}]"))
     assert {c.phase for c in included} == {Phase.ACT}
 
@@ -54,7 +57,9 @@ def test_a_wrong_rule_is_one_sentence(text: str, said: str) -> None:
 def test_the_reference_joins_every_group() -> None:
     spec = spec_with("bench.backend=[scan]", "bench.phases=[forward]")
     cells = with_references(plan_cells(spec), spec)
-    assert all({c.variant for c in group} == {"scan", "pad"} for group in groups(cells))
+    assert all(
+        {c.variant for c in group} == {Variant("scan"), Variant()} for group in groups(cells)
+    )
 
 
 def test_overrides_and_shapes_make_groups_of_their_own() -> None:
@@ -69,4 +74,4 @@ def test_overrides_and_shapes_make_groups_of_their_own() -> None:
 
 
 def test_the_default_variants_are_pad_and_scan() -> None:
-    assert [variant.label for variant in variants(spec_with().bench)] == ["pad", "scan"]
+    assert [variant.label for variant in swept_variants(spec_with().bench)] == ["pad", "scan"]

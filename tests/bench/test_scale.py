@@ -7,6 +7,7 @@ import pytest
 from rnncheck.bench.scale import parse_scale, scaled_cells, scalings
 from rnncheck.errors import UserError
 from rnncheck.results.cells import Cell, Phase
+from rnncheck.results.variant import Variant
 from tests.bench.rows import row
 
 
@@ -29,7 +30,7 @@ def test_a_wrong_range_is_one_sentence(text: str) -> None:
 
 
 def test_acting_has_no_steps_to_vary() -> None:
-    cells = [Cell(Phase.ACT, "pad", 4, 1, 0.0), Cell(Phase.TRAIN, "pad", 4, 8, 0.0)]
+    cells = [Cell(Phase.ACT, Variant(), 4, 1, 0.0), Cell(Phase.TRAIN, Variant(), 4, 8, 0.0)]
     assert {c.phase for c in scaled_cells(cells, "steps", [8, 16])} == {Phase.TRAIN}
     assert len(scaled_cells(cells, "batch", [8, 16])) == 4
     assert [c.overrides for c in scaled_cells(cells[:1], "hidden", [8])] == [{"hidden_size": 8}]

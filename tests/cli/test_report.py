@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from rnncheck.results.store import default_store, prepare_store, store_run, write_run
+from rnncheck.results.store import default_store, dumps, prepare_store, store_run, write_run
 from tests.report.canned import BROKEN, HEALTHY, INTERRUPTED
+from tests.report.swept import SWEEP
 
 
 @pytest.fixture
@@ -71,6 +72,24 @@ def test_an_interrupted_run_says_so(rnncheck: Any, tmp_path: Path) -> None:
     out = rnncheck("report", str(tmp_path / "r.json")).stdout
     assert "interrupted during EQ201 modes-disagree; not run: BD301, CL401" in out
     assert "exit 130 (interrupted)" in out
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("variant", "pda", "cells[0].cell.variant: 'pda' names no recurrent backend"),
+        ("batch", "many", "cells[0].cell.batch: input should be a valid integer"),
+    ],
+)
+def test_a_cell_that_is_none_is_one_sentence(
+    rnncheck: Any, tmp_path: Path, field: str, value: str, said: str
+) -> None:
+    data = json.loads(dumps(SWEEP))
+    data["cells"][0]["cell"][field] = value
+    (tmp_path / "r.json").write_text(json.dumps(data))
+    done = rnncheck("report", str(tmp_path / "r.json"))
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
 
 
 BAD = {

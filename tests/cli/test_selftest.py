@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from rnncheck.cli.app import app
 from rnncheck.cli.planting import Attempt, Ending
-from rnncheck.cli.selftest import Outcome
+from rnncheck.cli.selftest import SelftestState
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.spec.load import spec_from_text
 from tests.small import PIPELINE, START
@@ -109,7 +109,9 @@ def test_all_checks_are_asked_on_request(spec: Path) -> None:
 def test_exit_codes() -> None:
     def ending(*endings: Ending, interrupted: bool = False) -> ExitCode:
         made = [Attempt("x", "env", "", (), one) for one in endings]
-        outcome = Outcome(spec_from_text(SPEC, "x.yaml"), attempts=made, interrupted=interrupted)
+        outcome = SelftestState(
+            spec_from_text(SPEC, "x.yaml"), attempts=made, interrupted=interrupted
+        )
         return outcome.exit_code
 
     assert ending(Ending.CAUGHT, Ending.CANNOT_APPLY) is ExitCode.VERIFIED

@@ -7,17 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from rnncheck.bench.sides import Side, check_python, find_python, make_shelf
-from rnncheck.bench.versus import Duel, Rules, Versus
+from rnncheck.bench.messages import CellPrepared
+from rnncheck.bench.side_comparison import CellComparison, ComparisonRules, SideComparison
+from rnncheck.bench.sides import Side, check_python, find_python, make_import_folder
 from rnncheck.errors import UserError
-from rnncheck.gate.against import decided, held_against
-from rnncheck.numerics.sequential import Measure
-from rnncheck.results.cells import Cell, Phase
+from rnncheck.gate.against import comparison_item, held_against
+from rnncheck.numerics.stopping import Measure
+from rnncheck.results.cells import Accuracy, Cell, Phase
 from rnncheck.results.gate import Ruling
 from rnncheck.results.model import CheckResult, Outcome, Severity, Stage
+from rnncheck.results.variant import OWN
 
-CELL = Cell(Phase.TRAIN, "own", 32, 64, 0.03)
-RIGHT = {"output": 1e-7, "output_bound": 1e-6, "gradient": 1e-7, "gradient_bound": 1e-6}
+CELL = Cell(Phase.TRAIN, OWN, 32, 64, 0.03)
+RIGHT = Accuracy(1e-7, 1e-6, gradient=1e-7, gradient_bound=1e-6)
 HERE, THERE = Side("here", "python", "spec.yaml"), Side("there", "other", "spec.yaml")
 
 
@@ -53,39 +55,43 @@ def test_what_ran_on_one_side_alone_is_not_compared() -> None:
     assert not list(held_against([check(Outcome.PASSED, "EQ203")], [check(Outcome.PASSED)]))
 
 
-def ruled(duel: Duel, *others: Duel) -> tuple[Ruling, str]:
-    versus = Versus((HERE, THERE), [], Rules(0.03, 60, 60))
-    versus.duels = [duel, *others]
-    item = decided(duel, versus, "there")
+def ruled(comparison: CellComparison, *others: CellComparison) -> tuple[Ruling, str]:
+    both_sides = SideComparison((HERE, THERE), [], ComparisonRules(0.03, 60, 60))
+    both_sides.cells = [comparison, *others]
+    item = comparison_item(comparison, both_sides, "there")
     return item.ruling, item.reason
 
 
-def duel(wall: list[float], cpu: list[float] | None = None) -> Duel:
-    told = {"here": {"accuracy": RIGHT}, "there": {"accuracy": RIGHT}}
+def prepared(accuracy: Accuracy) -> CellPrepared:
+    return CellPrepared(CELL.key, 0.1, None, 0.01, 3, True, accuracy, None, "kernels")
+
+
+def comparison(wall: list[float], cpu: list[float] | None = None) -> CellComparison:
+    told = {"here": prepared(RIGHT), "there": prepared(RIGHT)}
     ratios = {Measure.WALL: wall, Measure.CPU: cpu or wall}
-    return Duel(CELL, ratios, told)
+    return CellComparison(CELL, ratios, told)
 
 
 def test_speed_over_pairs() -> None:
-    assert ruled(duel([1.0, 1.01, 0.99, 1.0]))[0] is Ruling.PASSED
-    assert ruled(duel([1.2, 1.19, 1.21, 1.2]))[0] is Ruling.SLOWER
-    assert ruled(duel([0.8, 0.81, 0.79, 0.8]))[0] is Ruling.PASSED
-    assert ruled(duel([1.3, 0.9, 1.2, 0.95]))[0] is Ruling.UNCLEAR
-    assert "error against float64 1e-07 here, 1e-07 there" in ruled(duel([1.0] * 4))[1]
+    assert ruled(comparison([1.0, 1.01, 0.99, 1.0]))[0] is Ruling.PASSED
+    assert ruled(comparison([1.2, 1.19, 1.21, 1.2]))[0] is Ruling.SLOWER
+    assert ruled(comparison([0.8, 0.81, 0.79, 0.8]))[0] is Ruling.PASSED
+    assert ruled(comparison([1.3, 0.9, 1.2, 0.95]))[0] is Ruling.UNCLEAR
+    assert "error against float64 1e-07 here, 1e-07 there" in ruled(comparison([1.0] * 4))[1]
 
 
 def test_a_cell_that_is_missing_here_fails_and_one_that_is_missing_there_does_not() -> None:
-    assert ruled(replace(duel([]), end={"here": "it raised"}))[0] is Ruling.FAILED
-    new = replace(duel([]), end={"there": "no scan there"})
-    assert ruled(new, duel([1.0] * 4))[0] is Ruling.NOTED
+    assert ruled(replace(comparison([]), end={"here": "it raised"}))[0] is Ruling.FAILED
+    new = replace(comparison([]), end={"there": "no scan there"})
+    assert ruled(new, comparison([1.0] * 4))[0] is Ruling.NOTED
     assert ruled(new, new)[0] is Ruling.UNCLEAR  # nothing was compared
-    both = replace(duel([]), end={"here": "it raised", "there": "it raised"})
+    both = replace(comparison([]), end={"here": "it raised", "there": "it raised"})
     assert ruled(both)[0] is Ruling.FAILED
 
 
 def test_numbers_that_are_wrong_here_alone_fail() -> None:
-    wrong = {"accuracy": {**RIGHT, "output": 0.1}}
-    fast = duel([0.5] * 4)
+    wrong = prepared(replace(RIGHT, output=0.1))
+    fast = comparison([0.5] * 4)
     fast.told["here"] = wrong
     assert ruled(fast)[0] is Ruling.FAILED
     fast.told["there"] = wrong
@@ -122,6 +128,6 @@ def test_an_interpreter_that_cannot_be_the_other_side(
 
 
 def test_the_shelf_holds_this_package_alone(tmp_path: Path) -> None:
-    shelf = make_shelf(tmp_path)
-    assert [path.name for path in shelf.iterdir()] == ["rnncheck"]
-    assert (shelf / "rnncheck" / "bench" / "worker.py").exists()
+    import_folder = make_import_folder(tmp_path)
+    assert [path.name for path in import_folder.iterdir()] == ["rnncheck"]
+    assert (import_folder / "rnncheck" / "bench" / "worker.py").exists()

@@ -13,13 +13,14 @@ from rnncheck.results.cells import Cell, CellResult, Phase, Ratio, Status, Timin
 from rnncheck.results.collect import RunCollector
 from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import CheckResult, Outcome, Run, Severity, SpecRef, Stage
+from rnncheck.results.variant import OWN, Variant
 
 EMPTY = replace(
     RunCollector().finish(interrupted=False, seconds=0.0),
     command="gate",
     spec=SpecRef("s.yaml", "x", "hash"),
 )
-OWN, PAD = (Cell(Phase.TRAIN, variant, 8, 16, 0.03) for variant in ("own", "pad"))
+AS_IT_IS, PAD = (Cell(Phase.TRAIN, variant, 8, 16, 0.03) for variant in (OWN, Variant()))
 NOISY = ("busy machine: other processes used 40% of the CPU",)
 
 
@@ -31,7 +32,7 @@ def row(
     seconds: float = 1.0,
     speed_up: float | None = None,
     *,
-    cell: Cell = OWN,
+    cell: Cell = AS_IT_IS,
     status: Status = Status.OK,
     width: float = 0.005,
     distrust: tuple[str, ...] = (),
@@ -56,7 +57,7 @@ def items(
     *rows: CellResult,
     checks: Sequence[CheckResult] | None = None,
     left_out: Sequence[str] = (),
-    cells: Sequence[Cell] = (OWN,),
+    cells: Sequence[Cell] = (AS_IT_IS,),
     spec_hash: str = "hash",
     cpu: str | None = None,
 ) -> list[GateItem]:
@@ -104,11 +105,11 @@ def test_what_the_command_line_left_out_has_not_vanished() -> None:
 
 def test_a_cell_that_is_gone_or_counts_no_more_fails() -> None:
     (item,) = cell_items(baseline(row(), row(cell=PAD)), row(cell=PAD), cells=())
-    assert (item.ruling, item.name) == (Ruling.FAILED, OWN.label)
+    assert (item.ruling, item.name) == (Ruling.FAILED, AS_IT_IS.label)
     for status in (Status.CRASHED, Status.WRONG):
-        (item,) = unmeasured([OWN], {OWN.key: row(status=status)})
+        (item,) = unmeasured([AS_IT_IS], {AS_IT_IS.key: row(status=status)})
         assert (item.ruling, str(status) in item.reason) == (Ruling.FAILED, True)
-    assert not list(unmeasured([OWN], {OWN.key: row()}))
+    assert not list(unmeasured([AS_IT_IS], {AS_IT_IS.key: row()}))
 
 
 def test_a_mere_reference_may_change() -> None:
@@ -157,7 +158,7 @@ def test_on_another_machine_the_speed_up_alone_is_compared() -> None:
 
 
 def test_the_interval_widens_with_the_number_of_comparisons() -> None:
-    cells = [replace(OWN, batch=size) for size in range(1, 30)]
+    cells = [replace(AS_IT_IS, batch=size) for size in range(1, 30)]
     before = baseline(*(row(cell=cell) for cell in cells))
     now = [row(1.06 if i == 0 else 1.0, cell=cell) for i, cell in enumerate(cells)]
     alone = cell_items(before, now[0], cells=cells[:1])

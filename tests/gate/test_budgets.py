@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from rnncheck.errors import SpecError
-from rnncheck.gate.budgets import Budget, Measured, budgets_of, decided, judged
+from rnncheck.gate.budgets import Budget, BudgetedNumber, budget_item, budgets_of, limit_ruling
 from rnncheck.gate.cells import asked_cells, with_reference
 from rnncheck.results.cells import Accuracy, CellResult, Memory, Samples, Status, Timing
 from rnncheck.results.gate import Ruling
+from rnncheck.results.variant import OWN, Variant
 from rnncheck.spec.load import spec_from_text
 from rnncheck.spec.model import Spec
 
@@ -60,7 +61,7 @@ def test_only_a_whole_interval_breaks_or_keeps_a_budget(
     text: str, seconds: tuple[float, ...], ruling: Ruling, value: float
 ) -> None:
     found = budget(f"{{{text}}}")
-    item = decided(found, rows(found, *seconds))
+    item = budget_item(found, rows(found, *seconds))
     assert item.ruling is ruling
     assert item.value == pytest.approx(value, rel=0.01)
     assert item.low is not None and item.high is not None
@@ -77,12 +78,12 @@ def test_memory_is_judged_by_the_least_and_the_most(
 ) -> None:
     found = budget("{memory_mib: {max: 10}}")
     memory = Memory(int(10.2 * MIB), low=int(low * MIB), high=int(high * MIB))
-    assert decided(found, rows(found, 1.0, memory=memory)).ruling is ruling
+    assert budget_item(found, rows(found, 1.0, memory=memory)).ruling is ruling
 
 
 def test_an_unclear_budget_fails_under_strict_alone() -> None:
     found = budget("{train_ms: {max: 10.1}}")
-    item = decided(found, rows(found, 10e-3))
+    item = budget_item(found, rows(found, 10e-3))
     assert not item.fails(strict=False)
     assert item.fails(strict=True)
 
@@ -93,22 +94,22 @@ def test_a_cell_that_does_not_count_fails_whatever_its_number(status: Status) ->
     for cell in found.cells:
         there = rows(found, 1.0, 1.0)
         there[cell.key] = replace(there[cell.key], status=status, reason="because")
-        item = decided(found, there)
+        item = budget_item(found, there)
         assert item.ruling is Ruling.FAILED
         assert f"{cell.label}: {status} (because)" in item.reason
-    assert decided(found, {}).ruling is Ruling.FAILED
+    assert budget_item(found, {}).ruling is Ruling.FAILED
 
 
 def test_what_could_not_be_measured_of_a_good_cell_fails() -> None:
     for text, word in (("memory_mib", "memory"), ("error", "error")):
         found = budget(f"{{{text}: {{max: 1}}}}")
-        item = decided(found, rows(found, 1.0, accuracy=None, memory=None))
+        item = budget_item(found, rows(found, 1.0, accuracy=None, memory=None))
         assert (item.ruling, word in item.reason) == (Ruling.FAILED, True)
 
 
 def test_nan_is_never_within() -> None:
     nan = float("nan")
-    assert judged(Measured(nan, nan, nan), 1.0, "max") is Ruling.UNCLEAR
+    assert limit_ruling(BudgetedNumber(nan, nan, nan), 1.0, "max") is Ruling.UNCLEAR
 
 
 def test_the_cells_come_from_the_sweeps_shapes() -> None:
@@ -130,7 +131,7 @@ def test_a_bare_module_is_measured_in_the_rounds_of_its_policy() -> None:
     found = budgets_of(spec("{overhead: {max: 2}}, {speedup: {variant: scan, min: 1}}"))
     cells = [cell for one in found for cell in one.cells]
     (group,) = groups(cells)
-    assert [(c.variant, c.target) for c in group] == [
+    assert [(c.variant.label, c.target) for c in group] == [
         ("own", "policy"),
         ("own", "module"),
         ("scan", "policy"),
@@ -141,7 +142,7 @@ def test_a_bare_module_is_measured_in_the_rounds_of_its_policy() -> None:
 def test_a_baseline_needs_the_reference_of_what_it_compares() -> None:
     asked = spec("")
     cells = with_reference(asked_cells(asked), asked)
-    assert [cell.variant for cell in cells] == ["own", "pad"]
+    assert [cell.variant for cell in cells] == [OWN, Variant()]
 
 
 @pytest.mark.parametrize(

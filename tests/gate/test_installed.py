@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from rnncheck.bench.messages import PipelineContents
 from rnncheck.bench.sides import Side
-from rnncheck.bench.versus import About
 from rnncheck.errors import UserError
 from rnncheck.gate.code import Other, copies, importable_from
-from rnncheck.gate.installed import ask, side_of_python
+from rnncheck.gate.installed import distribution_of, side_of_python
 from rnncheck.results.gate import Ruling
 from rnncheck.results.model import Environment
 
@@ -66,8 +66,8 @@ def other(project: Path, environment: Path) -> Other:
 def said(other: Other, *ran: Path, torchrl: str = "old") -> list[tuple[Ruling, str]]:
     """Of the code; the other side has another TorchRL."""
     machine = Environment("3.11", "Linux", {"torchrl": "new"}, "cpu", 1)
-    mine, here = Side("here", "", other.side.spec), About((), machine)
-    there = About(tuple(map(str, ran)), replace(machine, packages={"torchrl": torchrl}))
+    mine, here = Side("here", "", other.side.spec), PipelineContents((), machine)
+    there = PipelineContents(tuple(map(str, ran)), replace(machine, packages={"torchrl": torchrl}))
     items = list(other.items(mine, here, there))
     assert any(item.name == "libraries" for item in items) is (torchrl == "old")
     return [(item.ruling, item.reason) for item in items if item.name != "libraries"]
@@ -143,9 +143,9 @@ def test_a_package_in_a_folder_that_only_the_path_names(
 
 def test_an_interpreter_is_asked_for_what_it_has(environment: Path) -> None:
     python = str(next(environment.parents[2].glob("bin/python")))
-    assert ask(python, "my-agent") is None
+    assert distribution_of(python, "my-agent") is None
     install(environment, code=THERE)
-    found = ask(python, "my_agent")
+    found = distribution_of(python, "my_agent")
     assert found is not None
     assert found.checkout is None
     assert found.files == {
@@ -158,9 +158,9 @@ def test_an_interpreter_that_cannot_say_has_none(tmp_path: Path, answer: str) ->
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\n{answer}\n")
     python.chmod(0o755)
-    assert ask(str(python), "my-agent") is None
+    assert distribution_of(str(python), "my-agent") is None
     python.write_text(f'#!/bin/sh\necho loaded\nexec {sys.executable} "$@"\n')
-    assert ask(str(python), "pytest") is not None
+    assert distribution_of(str(python), "pytest") is not None
 
 
 @pytest.mark.parametrize("text", ["project = 1\n", "[project", "[tool.ruff]\n"])
@@ -199,6 +199,6 @@ def test_a_file_that_is_alike_or_lacking_there_is_no_matter(tmp_path: Path) -> N
     assert not said(Other(side, own), root / "a.py", root / "new.py", tree / "a.py")
     (root / "a.py").write_text(THERE)
     assert [one for one, _ in said(Other(side, own), root / "a.py")] == [Ruling.FAILED]
-    about = About((str(root / "a.py"),), Environment("3.11", "Linux", {}, "cpu", 1))
+    about = PipelineContents((str(root / "a.py"),), Environment("3.11", "Linux", {}, "cpu", 1))
     (item,) = Other(side, own).items(side, about, about)  # nor is it called the same code
     assert item.ruling is Ruling.FAILED

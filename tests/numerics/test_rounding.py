@@ -8,9 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rnncheck.numerics import cells
+from rnncheck.numerics import recurrence
 from rnncheck.numerics.emulate import Computing
-from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, Precision, narrow, round_bits
+from rnncheck.numerics.rounding import (
+    BFLOAT16,
+    IEEE,
+    TF32,
+    TF32X3,
+    ProductPrecision,
+    narrow,
+    round_bits,
+)
 
 from .strategies import tensors
 
@@ -43,7 +51,7 @@ def test_what_is_no_number_stays() -> None:
 @pytest.mark.parametrize(
     ("precision", "bits"), [(BFLOAT16, 8), (TF32, 11), (TF32X3, 21), (IEEE, 23)], ids=str
 )
-def test_a_product_has_the_bits_of_its_precision(precision: Precision, bits: int) -> None:
+def test_a_product_has_the_bits_of_its_precision(precision: ProductPrecision, bits: int) -> None:
     draw = torch.Generator().manual_seed(1)
     left, right = (torch.randn(64, 64, generator=draw, dtype=torch.float64) for _ in range(2))
     left, right = (narrow(one, torch.float32) for one in (left, right))
@@ -52,7 +60,7 @@ def test_a_product_has_the_bits_of_its_precision(precision: Precision, bits: int
     assert bool((error <= allowed).all())
 
 
-def curve(precision: Precision | None, rnn: nn.RNNBase, inputs: Tensor) -> Tensor:
+def curve(precision: ProductPrecision | None, rnn: nn.RNNBase, inputs: Tensor) -> Tensor:
     """Outputs ``[rows, steps, hidden]`` of an unroll in float64 with products of ``precision``."""
     with torch.no_grad(), Computing(torch.float64, precision):
         return rnn(inputs)[0]  # type: ignore[no-any-return]
@@ -76,9 +84,9 @@ def test_drift_is_ordered_at_every_horizon(kind: type[nn.RNNBase], hidden: int, 
 
 def test_the_reference_equations_are_rounded_too() -> None:
     rnn = nn.LSTM(4, 16)
-    weights, states = cells.weights(rnn), (torch.zeros(1, 16), torch.zeros(1, 16))
+    weights, states = recurrence.weights(rnn), (torch.zeros(1, 16), torch.zeros(1, 16))
     inputs = torch.randn(STEPS, 4, generator=torch.Generator().manual_seed(0))
-    exact, _ = cells.unroll(weights, inputs, states)
+    exact, _ = recurrence.unroll_equations(weights, inputs, states)
     with Computing(torch.float64, TF32):
-        rounded, _ = cells.unroll(weights, inputs, states)
+        rounded, _ = recurrence.unroll_equations(weights, inputs, states)
     assert 1e-6 < float((rounded - exact).abs().max()) < 1e-2

@@ -45,7 +45,8 @@ def asked(bench, own_text):
         path = bench.folder / "spec.yaml"
         path.write_text(own_text.replace("own:make_policy", policy) + more)
         listener = RunCollector()
-        for event in verify_events(load_spec(path), select_rules(codes)):
+        spec = load_spec(path)
+        for event in verify_events(spec, select_rules(spec, codes)):
             listener(event)
         return listener.finish(interrupted=False, seconds=0.0)
 

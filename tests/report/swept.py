@@ -21,13 +21,14 @@ from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Verdict
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.scaling import Scaling
+from rnncheck.results.variant import parse_variant
 from tests.report.canned import HEALTHY
 
 
 def _row(variant: str, seconds: float, speed_up: float | None, error: float) -> CellResult:
     ratio = None if speed_up is None else Ratio("pad", speed_up, speed_up * 0.98, speed_up * 1.02)
     return CellResult(
-        Cell(Phase.TRAIN, variant, 32, 64, 0.03),
+        Cell(Phase.TRAIN, parse_variant(variant), 32, 64, 0.03),
         Status.OK if error < 1e-5 else Status.WRONG,
         "" if error < 1e-5 else "output error 0.1 in q against float64, allowed 1e-05",
         Samples((1, 2), (seconds, seconds), (seconds, seconds), 4, (1, 1)),
@@ -45,10 +46,12 @@ SCAN = _row("scan-compiled", 15e-3, 1.87, 2e-7)
 AUTO = _row("auto", 28.1e-3, 0.996, 1e-7)
 WRONG = _row("scan", 9e-3, 3.1, 0.1)
 MISSING = CellResult(
-    Cell(Phase.TRAIN, "triton", 32, 64, 0.03), Status.CANNOT, "no CUDA device here"
+    Cell(Phase.TRAIN, parse_variant("triton"), 32, 64, 0.03), Status.CANNOT, "no CUDA device here"
 )
 DIED = CellResult(
-    Cell(Phase.ACT, "pad", 32, 1, 0.0), Status.CRASHED, "the process ended with SIGSEGV"
+    Cell(Phase.ACT, parse_variant("pad"), 32, 1, 0.0),
+    Status.CRASHED,
+    "the process ended with SIGSEGV",
 )
 SWEEP = replace(
     HEALTHY,

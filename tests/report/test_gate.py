@@ -38,11 +38,13 @@ READABLE = ("console", "markdown", "html", "junit", "csv", "json", "jsonl")
 
 
 def test_a_number_is_said_with_its_interval_and_limit() -> None:
-    assert gate.measured(SLOWER) == "1.052 [1.041, 1.063] x, at most 1.03, 4 fresh pairs"
-    assert gate.measured(NEAR) == "40.0001 [39.2, 40.9] ms, at most 40"  # not "40 ms, at most 40"
-    assert gate.measured(GateItem(Part.BASELINE, "x", Ruling.FAILED)) == ""
+    assert gate.item_numbers(SLOWER) == "1.052 [1.041, 1.063] x, at most 1.03, 4 fresh pairs"
+    assert (
+        gate.item_numbers(NEAR) == "40.0001 [39.2, 40.9] ms, at most 40"
+    )  # not "40 ms, at most 40"
+    assert gate.item_numbers(GateItem(Part.BASELINE, "x", Ruling.FAILED)) == ""
     missing = GateItem(Part.BUDGET, "x", Ruling.FAILED, limit=40.0, kind="max", unit="ms")
-    assert gate.measured(missing) == "at most 40 ms"
+    assert gate.item_numbers(missing) == "at most 40 ms"
 
 
 @pytest.mark.parametrize("form", READABLE)
@@ -71,7 +73,7 @@ def test_every_item_is_there(form: str) -> None:
     ],
 )
 def test_the_verdict_says_why(run: Run, said: str) -> None:
-    assert said in text.verdict(run)
+    assert said in text.verdict_sentence(run)
 
 
 @pytest.mark.parametrize("name", GATES)

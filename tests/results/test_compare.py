@@ -10,8 +10,9 @@ from rnncheck.results.cells import Cell, CellResult, Phase, Ratio, Status, Timin
 from rnncheck.results.collect import RunCollector
 from rnncheck.results.compare import Change, compare_runs
 from rnncheck.results.model import CheckResult, Outcome, Run, Severity, Stage
+from rnncheck.results.variant import Variant
 
-CELL = Cell(Phase.TRAIN, "scan", 8, 16, 0.03)
+CELL = Cell(Phase.TRAIN, Variant("scan"), 8, 16, 0.03)
 EMPTY = RunCollector().finish(interrupted=False, seconds=0.0)
 
 

@@ -34,7 +34,7 @@ def test_any_run_comes_back(run: Run) -> None:
     VALIDATOR.validate(data)
     back = store.from_json(data)
     assert repr(back) == repr(run)  # NaN is not equal to itself, but looks the same
-    assert store.to_json(back) == data
+    assert store.run_to_json(back) == data
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -45,7 +45,7 @@ def test_canned_runs_come_back_from_a_file(name: str, tmp_path: Path) -> None:
 
 def test_numbers_that_json_has_not() -> None:
     cells = ({"ms": math.inf, "error": [math.nan, -math.inf]},)
-    data = store.to_json(replace(HOSTILE_RUN, cells=cells))
+    data = store.run_to_json(replace(HOSTILE_RUN, cells=cells))
     assert data["checks"][0]["findings"][0]["measured"] == "nan"
     assert data["checks"][0]["findings"][0]["bound"] == "inf"
     assert data["cells"] == [{"ms": "inf", "error": ["nan", "-inf"]}]
@@ -66,11 +66,11 @@ def test_values_of_other_libraries_become_plain() -> None:
 
 
 def test_fields_of_a_later_rnncheck_are_ignored() -> None:
-    assert store.from_json({**store.to_json(HEALTHY), "later": 1}) == HEALTHY
+    assert store.from_json({**store.run_to_json(HEALTHY), "later": 1}) == HEALTHY
 
 
 def test_a_violation_names_its_path() -> None:
-    data = store.to_json(BROKEN)
+    data = store.run_to_json(BROKEN)
     data["checks"][0]["outcome"] = "great"
     with pytest.raises(UserError, match=r"^checks\[0\].outcome: input should be 'passed'"):
         store.from_json(data)
@@ -79,7 +79,7 @@ def test_a_violation_names_its_path() -> None:
 @pytest.mark.parametrize("found", [True, "1", 0, 2, None])
 def test_another_format_is_refused(found: object) -> None:
     with pytest.raises(UserError, match="this rnncheck reads format 1"):
-        store.from_json({**store.to_json(BROKEN), "format": found})
+        store.from_json({**store.run_to_json(BROKEN), "format": found})
 
 
 def test_the_schema_in_the_package_is_current() -> None:

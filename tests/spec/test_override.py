@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from rnncheck.errors import Place
-from rnncheck.spec.dump import plain
+from rnncheck.spec.dump import _plain
 from rnncheck.spec.load import spec_from_text
 
 
 def get(base: str, path: tuple[str | int, ...], *overrides: str) -> Any:
-    value: Any = plain(spec_from_text(base, "s.yaml", overrides))
+    value: Any = _plain(spec_from_text(base, "s.yaml", overrides))
     for key in path:
         value = value[key]
     return value

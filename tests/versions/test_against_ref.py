@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rnncheck.errors import UserError
-from rnncheck.gate.commands import run
+from rnncheck.gate.commands import run_command
 from rnncheck.gate.venv import installer
 from tests.small import PIPELINE
 
@@ -43,7 +43,9 @@ def test_a_revision_with_other_requirements_gets_an_environment_of_its_own(
 ) -> None:
     try:
         install = installer(Path(sys.executable), repository)
-        run([*install, "--dry-run", "--no-deps", "torchrl==0.14.0"], repository, "no package index")
+        run_command(
+            [*install, "--dry-run", "--no-deps", "torchrl==0.14.0"], repository, "no package index"
+        )
     except UserError as error:
         pytest.skip(error.message)
     out = repository / "out.json"

@@ -23,29 +23,30 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.compare import alternating, change_finding, recurrent_experiment
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.evidence.experiment import alternating, recurrent_experiment
+from rnncheck.checks.evidence.observations import change_observed
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
-CAUSE = "the recurrent pass keeps (part of) the running state at a step whose start flag is true"
-FIX = "in recurrent mode, reset every carry key, layer and row wherever is_init is true"
+_CAUSE = "the recurrent pass keeps (part of) the running state at a step whose start flag is true"
+_FIX = "in recurrent mode, reset every carry key, layer and row wherever is_init is true"
 
 
 def run(evidence: Evidence) -> Judgement:
     """Perturb the even, then the odd segments of policy and critic."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     watched = 0
     for subject in evidence.subjects:
-        found, steps = judge(evidence, subject)
+        found, steps = _judge(evidence, subject)
         findings += found
         watched += steps
     return Judgement(tuple(findings), watched, f"{watched} steps stayed the same to the bit")
 
 
-def judge(evidence: Evidence, subject: Subject) -> tuple[list[Finding], int]:
+def _judge(evidence: Evidence, subject: Subject) -> tuple[list[Observation], int]:
     """Findings of one subject and how many steps were watched."""
     made = constructed(evidence, subject)
     experiment = recurrent_experiment(evidence, subject, made)
@@ -57,8 +58,14 @@ def judge(evidence: Evidence, subject: Subject) -> tuple[list[Finding], int]:
         if leaks:
             share = f"{int(leaks[0].changed.sum())} of {int(others.sum())} untouched steps"
             message = f"recurrent mode: a change in one segment changes {share} of others"
-            build = change_finding("BD301", evidence, subject, made, leaks[0],
-                                   message=message, cause=CAUSE, fix=FIX)  # fmt: skip
+            build = change_observed(
+                subject,
+                made,
+                leaks[0],
+                message=message,
+                cause=_CAUSE,
+                fix=_FIX,
+            )
             return [build], made.starts.numel()
     if not alive:
         raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")

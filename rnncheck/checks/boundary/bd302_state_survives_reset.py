@@ -23,35 +23,38 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.compare import Experiment, alternating, change_finding
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.evidence.experiment import Experiment, alternating
+from rnncheck.checks.evidence.observations import change_observed
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
-CAUSE = (
+_CAUSE = (
     "state outlives the reset: the env does not reset it, or it lives in an attribute of the module"
 )
-FIX = "start from the initial state where is_init is true, and keep no state outside the tensordict"
+_FIX = (
+    "start from the initial state where is_init is true, and keep no state outside the tensordict"
+)
 
 
 def run(evidence: Evidence) -> Judgement:
     """Play heads in sequence, with changed pasts."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     watched = 0
     for subject in evidence.subjects:
         made = constructed(evidence, subject)
-        finding = judge(evidence, subject, made)
+        finding = _judge(evidence, subject, made)
         watched += int(made.starts.numel())
         findings += [finding] if finding else []
     return Judgement(tuple(findings), watched, f"{watched} steps stayed the same to the bit")
 
 
-def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
+def _judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
     """The finding of one subject, if its state survives."""
     states = StartStates(kept=carried_without_env(evidence, subject))
     experiment = Experiment(
@@ -68,11 +71,14 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | 
         alive = alive or bool(experiment.changed(after, mask))
         leaks = experiment.leaks(after, mask, others)
         if leaks:
-            return change_finding(
-                "BD302", evidence, subject, made, leaks[0],
+            return change_observed(
+                subject,
+                made,
+                leaks[0],
                 message="sequential mode: what happened before a reset changes the steps after it",
-                cause=CAUSE, fix=FIX,
-            )  # fmt: skip
+                cause=_CAUSE,
+                fix=_FIX,
+            )
     if not alive:
         raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
     return None

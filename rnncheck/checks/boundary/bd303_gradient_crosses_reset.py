@@ -24,44 +24,46 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import ROUNDING, Change, alternating, change_finding
+from rnncheck.checks.evidence.comparison import OutputChange
 from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
 from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.experiment import ROUNDING, alternating
+from rnncheck.checks.evidence.observations import change_observed
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.numerics.difference import locate
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, cast, run_recurrent
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
-CAUSE = (
+_CAUSE = (
     "a path leads from one segment's outputs back to another segment's inputs in the recurrent pass"
 )
-FIX = "cut the running state where is_init is true with torch.where, for every carry key and layer"
+_FIX = "cut the running state where is_init is true with torch.where, for every carry key and layer"
 
 
 def run(evidence: Evidence) -> Judgement:
     """One backward pass per parity, for policy and critic."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared = 0
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
         made = constructed(evidence, subject)
-        finding = judge(evidence, subject, made)
+        finding = _judge(evidence, subject, made)
         compared += int(made.starts.sum())
         findings += [finding] if finding else []
     return Judgement(tuple(findings), compared, f"{compared} segments are exactly separate")
 
 
-def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
+def _judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
     """The finding of one subject."""
     alive = False
     for mask, others in alternating(made):
-        for key, grad in input_gradients(evidence, subject, made, mask).items():
+        for key, grad in _input_gradients(evidence, subject, made, mask).items():
             wide = mask.reshape(*mask.shape, *([1] * (grad.ndim - 2)))
             alive = alive or bool((grad * wide != 0).any())
             foreign = grad.abs().nan_to_num(nan=torch.inf) * _wide(others, grad)
@@ -69,12 +71,15 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | 
             if difference is not None and not vanishes(
                 evidence, subject, made, (mask, others), key
             ):
-                change = Change(key, foreign.flatten(2).any(-1), difference)
-                return change_finding(
-                    "BD303", evidence, subject, made, change,
+                change = OutputChange(key, foreign.flatten(2).any(-1), difference)
+                return change_observed(
+                    subject,
+                    made,
+                    change,
                     message="the gradient of one segment's outputs reaches the inputs of another",
-                    cause=CAUSE, fix=FIX,
-                )  # fmt: skip
+                    cause=_CAUSE,
+                    fix=_FIX,
+                )
     if not alive:
         raise Vacuous(f"the {subject.stage}'s outputs have no gradient at its inputs")
     return None
@@ -90,7 +95,7 @@ def vanishes(
     """Whether the foreign gradient is rounding: float64 leaves nothing of it."""
     if not runs_in_double(evidence, subject, made.inputs[:1]):
         return False
-    grad = input_gradients(evidence, subject, made, masks[0], torch.float64)[key]
+    grad = _input_gradients(evidence, subject, made, masks[0], torch.float64)[key]
     foreign = grad.abs() * _wide(masks[1], grad)
     rounding = bool(foreign.max() <= ROUNDING * grad.abs().max())
     if rounding:
@@ -102,7 +107,7 @@ def _wide(mask: Tensor, value: Tensor) -> Tensor:
     return mask.reshape(*mask.shape, *([1] * (value.ndim - 2)))
 
 
-def input_gradients(
+def _input_gradients(
     evidence: Evidence,
     subject: Subject,
     made: Constructed,

@@ -24,32 +24,35 @@ import itertools
 
 import torch
 
-from rnncheck.checks.evidence.compare import change_finding, recurrent_experiment
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.evidence.experiment import recurrent_experiment
+from rnncheck.checks.evidence.observations import change_observed
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 MOST_CUTS = 4
-CAUSE = "the recurrent pass reads later steps: bidirectional, non-causal attention, or statistics over time"
-FIX = "make the recurrent pass causal"
+_CAUSE = "the recurrent pass reads later steps: bidirectional, non-causal attention, or statistics over time"
+_FIX = "make the recurrent pass causal"
 
 
 def run(evidence: Evidence) -> Judgement:
     """Perturb everything from a cut on, for cuts in the middle of the longest segments."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared = 0
     for subject in evidence.subjects:
         made = constructed(evidence, subject)
-        finding, watched = judge(evidence, subject, made)
+        finding, watched = _judge(evidence, subject, made)
         compared += watched
         findings += [finding] if finding else []
     return Judgement(tuple(findings), compared, f"{compared} earlier steps stayed the same")
 
 
-def judge(evidence: Evidence, subject: Subject, made: Constructed) -> tuple[Finding | None, int]:
+def _judge(
+    evidence: Evidence, subject: Subject, made: Constructed
+) -> tuple[Observation | None, int]:
     """The finding of one subject, and how many steps were watched."""
     cuts = middles(made)
     if not cuts:
@@ -64,11 +67,14 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed) -> tuple[Find
         watched += int((~mask).sum())
         leaks = experiment.leaks(after, mask, ~mask)
         if leaks:
-            return change_finding(
-                "BD304", evidence, subject, made, leaks[0],
+            return change_observed(
+                subject,
+                made,
+                leaks[0],
                 message=f"recurrent mode: a change from step {cut} on changes an earlier output",
-                cause=CAUSE, fix=FIX,
-            ), watched  # fmt: skip
+                cause=_CAUSE,
+                fix=_FIX,
+            ), watched
     if not alive:
         raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
     return None, watched

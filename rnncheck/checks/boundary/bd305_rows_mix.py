@@ -23,28 +23,29 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.evidence.compare import Experiment, change_finding, recurrent_experiment
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.evidence.experiment import Experiment, recurrent_experiment
+from rnncheck.checks.evidence.observations import change_observed
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
-CAUSE = "an operation mixes the rows: batch statistics, a reshaped state, recurrence over the batch dimension"
-FIX = "keep every operation inside its row"
+_CAUSE = "an operation mixes the rows: batch statistics, a reshaped state, recurrence over the batch dimension"
+_FIX = "keep every operation inside its row"
 
 
 def run(evidence: Evidence) -> Judgement:
     """Perturb one row, in both modes."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared, reason = 0, ""
     for subject in evidence.subjects:
         made = constructed(evidence, subject, max(2, constructed(evidence, subject).rows))
         for mode in ("recurrent", "sequential"):
             try:
-                finding = judge(evidence, subject, made, mode)
+                finding = _judge(evidence, subject, made, mode)
             except (Skip, Vacuous) as why:
                 reason = reason or str(why)
                 continue
@@ -55,7 +56,9 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings[:1]), compared, "the other rows stayed the same to the bit")
 
 
-def judge(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> Finding | None:
+def _judge(
+    evidence: Evidence, subject: Subject, made: Constructed, mode: str
+) -> Observation | None:
     """The finding of one subject in one mode."""
     experiment = experiment_of(evidence, subject, made, mode)
     mask = torch.zeros_like(made.starts)
@@ -63,10 +66,14 @@ def judge(evidence: Evidence, subject: Subject, made: Constructed, mode: str) ->
     after = experiment.perturb(mask)
     leaks = experiment.leaks(after, mask, ~mask)
     if leaks:
-        return change_finding(
-            "BD305", evidence, subject, made, leaks[0],
-            message=f"{mode} mode: a change in row 0 changes other rows", cause=CAUSE, fix=FIX,
-        )  # fmt: skip
+        return change_observed(
+            subject,
+            made,
+            leaks[0],
+            message=f"{mode} mode: a change in row 0 changes other rows",
+            cause=_CAUSE,
+            fix=_FIX,
+        )
     if not experiment.changed(after, mask):
         raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
     return None

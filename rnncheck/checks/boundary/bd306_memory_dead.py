@@ -27,19 +27,20 @@ import itertools
 import torch
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import Experiment, recurrent_experiment, sizes, source_of
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.evidence.experiment import Experiment, recurrent_experiment
+from rnncheck.checks.evidence.observations import sizes
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """Change first halves and look at what follows."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared, reason = 0, ""
     for subject in evidence.subjects:
         made = constructed(evidence, subject)
@@ -49,8 +50,8 @@ def run(evidence: Evidence) -> Judgement:
             except (Skip, Vacuous) as why:
                 reason = reason or str(why)
                 continue
-            compared += int(second_halves(made).sum())
-            findings += [_finding(evidence, subject, made, mode)] if dead else []
+            compared += int(_second_halves(made).sum())
+            findings += [_observed(subject, made, mode)] if dead else []
     if not compared:
         raise Vacuous(reason)
     return Judgement(tuple(findings), compared, "earlier steps change later ones in both modes")
@@ -58,7 +59,7 @@ def run(evidence: Evidence) -> Judgement:
 
 def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> bool:
     """Whether nothing in the second halves changes."""
-    later = second_halves(made)
+    later = _second_halves(made)
     if not bool(later.any()):
         raise Vacuous("every episode of the env has a single step")
     if mode == "recurrent":
@@ -82,7 +83,7 @@ def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) 
     return True
 
 
-def second_halves(made: Constructed) -> Tensor:
+def _second_halves(made: Constructed) -> Tensor:
     """Steps in the second half of their segment; the only step of a segment is in its first."""
     mask = torch.zeros_like(made.starts)
     for row in range(made.rows):
@@ -92,9 +93,8 @@ def second_halves(made: Constructed) -> Tensor:
     return mask
 
 
-def _finding(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> Finding:
-    return Finding(
-        code="BD306",
+def _observed(subject: Subject, made: Constructed, mode: str) -> Observation:
+    return Observation(
         stage=subject.stage,
         message=f"{mode} mode: the first half of a segment changes nothing in its second half",
         quantity="later steps that change",
@@ -102,10 +102,8 @@ def _finding(evidence: Evidence, subject: Subject, made: Constructed, mode: str)
         on=sizes(made),
         bound=1.0,
         bound_formula="at least one bit of one later step",
-        passing_bound=0.0,
         cause="the state is not fed back: it is not read, not written, or constant",
         fix="feed the carry key to the cell and write its new state to ('next', key)",
-        source=source_of(evidence, subject),
     )
 
 

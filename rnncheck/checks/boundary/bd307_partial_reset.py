@@ -27,31 +27,31 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import sizes, source_of
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_outputs
 from rnncheck.checks.evidence.state_handover import joints
 from rnncheck.checks.evidence.trajectory_replay import Unreset, unreset
-from rnncheck.checks.rule import Judgement, Rule, Skip
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
-Part = tuple[Key, int | None]  # a carry key, and a layer of it
+_Part = tuple[Key, int | None]  # a carry key, and a layer of it
 MOST_PARTS = 6
 
 
 def run(evidence: Evidence) -> Judgement:
     """The recurrent pass of policy and critic, then the recorded states."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared = 0
     for subject in evidence.subjects:
         try:
-            finding, count = in_recurrent_mode(evidence, subject)
+            finding, count = _in_recurrent_mode(evidence, subject)
         except Skip:
             continue
         findings += [finding] if finding else []
@@ -61,7 +61,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), compared + count, "resets are whole")
 
 
-def in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Finding | None, int]:
+def _in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Observation | None, int]:
     """Which parts of the state run over the first reset of row 0."""
     needs_recurrence(evidence, subject)
     made = constructed(evidence, subject)
@@ -75,19 +75,19 @@ def in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Finding | N
     whole = {(), tuple(everything)}
     if not fits or whole & set(fits):
         return None, 1
-    return _finding(evidence, subject, made, step, min(fits, key=len)), 1
+    return _observed(subject, made, step, min(fits, key=len)), 1
 
 
-def parts(subject: Subject) -> list[Part]:
+def parts(subject: Subject) -> list[_Part]:
     """Carry keys, and their layers where a state has several."""
-    found: list[Part] = []
+    found: list[_Part] = []
     for key, value in subject.fresh.items():
         layers = value.shape[1] if value.ndim >= 3 and 1 < value.shape[1] <= 4 else 1
         found += [(key, layer) for layer in range(layers)] if layers > 1 else [(key, None)]
     return found
 
 
-def choices(everything: list[Part]) -> list[tuple[Part, ...]]:
+def choices(everything: list[_Part]) -> list[tuple[_Part, ...]]:
     """Subsets of parts that may have been kept; single parts and their complements when there are many."""
     count = len(everything)
     sizes_tried = range(count + 1) if count <= MOST_PARTS else (0, 1, count - 1, count)
@@ -95,7 +95,7 @@ def choices(everything: list[Part]) -> list[tuple[Part, ...]]:
 
 
 def _with_kept(
-    subject: Subject, made: Constructed, step: int, kept: tuple[Part, ...]
+    subject: Subject, made: Constructed, step: int, kept: tuple[_Part, ...]
 ) -> TensorDictBase:
     state = {key: value[0, step : step + 1].clone() for key, value in made.stored.items()}
     for key, layer in kept:
@@ -120,35 +120,31 @@ def _near(left: Tensor, right: Tensor) -> bool:
     return left.shape == right.shape and torch.allclose(left, right, rtol=1e-4, atol=1e-6)
 
 
-def _finding(
-    evidence: Evidence, subject: Subject, made: Constructed, step: int, kept: tuple[Part, ...]
-) -> Finding:
+def _observed(
+    subject: Subject, made: Constructed, step: int, kept: tuple[_Part, ...]
+) -> Observation:
     names = ", ".join(_name(part) for part in kept)
     others = ", ".join(_name(part) for part in parts(subject) if part not in kept)
-    return Finding(
-        code="BD307",
+    return Observation(
         stage=subject.stage,
         message=f"recurrent mode resets {others} but keeps {names}",
         key=dotted(kept[0][0]),
         quantity="parts of the state that survive a reset",
         measured=float(len(kept)),
         on=sizes(made),
-        bound=0.0,
         bound_formula="every part of the state is reset",
-        passing_bound=float(len(kept)),
         where=Where(batch=(0,), step=step, segment=1, first_step=step),
         cause=f"the reset mask is not applied to {names}",
         fix=f"apply the same mask to {names}",
-        source=source_of(evidence, subject),
     )
 
 
-def _name(part: Part) -> str:
+def _name(part: _Part) -> str:
     key, layer = part
     return dotted(key) if layer is None else f"{dotted(key)} layer {layer}"
 
 
-def in_recording(evidence: Evidence) -> tuple[Finding | None, int]:
+def in_recording(evidence: Evidence) -> tuple[Observation | None, int]:
     """Parts that are reset at some recorded starts while others are not."""
     try:
         found = unreset(evidence)
@@ -160,25 +156,22 @@ def in_recording(evidence: Evidence) -> tuple[Finding | None, int]:
     good = [item for item in found if not item.stale]
     if not bad or not good:
         return None, sum(item.starts for item in found)
-    return _recorded_finding(evidence, bad[0], good[0]), sum(item.starts for item in found)
+    return _recorded_finding(bad[0], good[0]), sum(item.starts for item in found)
 
 
-def _recorded_finding(evidence: Evidence, bad: Unreset, good: Unreset) -> Finding:
-    return Finding(
-        code="BD307",
+def _recorded_finding(bad: Unreset, good: Unreset) -> Observation:
+    return Observation(
         stage=Stage.COLLECT,
         message=f"collected data: {bad.name} is not reset at {bad.stale} of {bad.starts} starts, "
         f"{good.name} is at {good.starts - good.stale} of {good.starts}",
         key=dotted(bad.key),
         quantity="starts at which a part of the stored state is not the initial one",
         measured=float(bad.stale),
-        bound=0.0,
         bound_formula="every part of the state is reset",
-        passing_bound=float(bad.stale),
         where=Where(batch=(bad.row,), step=bad.step),
         cause="a reset does not reach every key, layer or env",
         fix="prime every carry key and reset all of it where the env resets",
-        source=evidence.pipeline.source(Stage.ENV),
+        source=Stage.ENV,
     )
 
 

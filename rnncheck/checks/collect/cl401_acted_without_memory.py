@@ -22,20 +22,20 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.trajectory_replay import (
     Replayed,
     acted_mismatch,
     compared_keys,
-    memoryless,
+    memoryless_replay,
     place,
     replayed,
 )
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.compat import or_by_the_collector
 from rnncheck.pipeline.keys import dotted
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -50,22 +50,22 @@ def run(evidence: Evidence) -> Judgement:
             raise Vacuous("memory makes no difference to any recorded output")
         return Judgement((), compared, f"{compared} recorded outputs are the sequential policy's")
     item, worst = found
-    if mismatches(item.recorded, memoryless(evidence, item), None, compared_keys(evidence, item)):
+    if mismatches(
+        item.recorded, memoryless_replay(evidence, item), None, compared_keys(evidence, item)
+    ):
         return Judgement((), compared, "the recorded outputs are not memoryless (but see CL406)")
-    return Judgement((_finding(evidence, item, worst),), compared)
+    return Judgement((_observed(evidence, item, worst),), compared)
 
 
 def _memory_is_idle(evidence: Evidence, item: Replayed) -> bool:
     keys = compared_keys(evidence, item)
-    return not mismatches(memoryless(evidence, item), item.truth, item.oracle, keys)
+    return not mismatches(memoryless_replay(evidence, item), item.truth, item.oracle, keys)
 
 
-def _finding(evidence: Evidence, item: Replayed, worst: Mismatch) -> Finding:
+def _observed(evidence: Evidence, item: Replayed, worst: Mismatch) -> Observation:
     d = worst.difference
     missing = sorted(dotted(k) for k in set(evidence.policy.carry) - evidence.policy.primed)
-    return Finding(
-        code="CL401",
-        stage=Stage.COLLECT,
+    return Observation(
         message=f"the policy acted without memory: recorded {dotted(worst.key)} is the memoryless policy's",
         key=dotted(worst.key),
         quantity=f"max abs difference of {dotted(worst.key)}, recorded against the sequential replay",
@@ -73,14 +73,13 @@ def _finding(evidence: Evidence, item: Replayed, worst: Mismatch) -> Finding:
         on=f"a recorded trajectory of {item.recorded.shape[1]} steps",
         bound=worst.bound,
         bound_formula=worst.formula,
-        passing_bound=d.worst,
         where=place(item, d.step, d.feature, d.first_step),
         cause=f"no state reaches the policy: {', '.join(missing)} is not given by the env"
         if missing
         else "the state that the policy writes never comes back to it",
         fix="append the policy's state primers to the env: "
         "env.append_transform(get_primers_from_module(policy))" + or_by_the_collector(),
-        source=evidence.pipeline.source(Stage.ENV if missing else Stage.COLLECT),
+        source=Stage.ENV if missing else Stage.COLLECT,
     )
 
 

@@ -20,12 +20,12 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.compare import Mismatch
+from rnncheck.checks.evidence.comparison import Mismatch
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.state_handover import SAMPLED, Break, joints, overwritten
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.keys import dotted
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -34,17 +34,15 @@ def run(evidence: Evidence) -> Judgement:
     if not count:
         raise Vacuous("the data holds no state beside its next state in neighbouring steps")
     if breaks:
-        return Judgement((_finding(evidence, max(breaks, key=lambda b: b.count)),), count)
+        return Judgement((_observed(max(breaks, key=lambda b: b.count)),), count)
     found = overwritten(evidence)
-    findings = (_overwritten(evidence, *found),) if found else ()
+    findings = (_overwritten(*found),) if found else ()
     return Judgement(findings, count, f"{count} states are handed on unchanged")
 
 
-def _overwritten(evidence: Evidence, found: Mismatch, number: int) -> Finding:
+def _overwritten(found: Mismatch, number: int) -> Observation:
     d = found.difference
-    return Finding(
-        code="CL402",
-        stage=Stage.COLLECT,
+    return Observation(
         message=f"the recorded {dotted(found.key)} is not what the policy writes from the recorded step",
         key=dotted(found.key),
         quantity=f"max abs difference of {dotted(found.key)}, recorded and written again",
@@ -52,33 +50,27 @@ def _overwritten(evidence: Evidence, found: Mismatch, number: int) -> Finding:
         on=f"the first {SAMPLED} steps of batch {number}",
         bound=found.bound,
         bound_formula=found.formula,
-        passing_bound=d.worst,
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
         cause="the env or a transform writes the same key at every step, or rounds the state",
         fix="leave the policy's state keys to the policy: rename the env's entry, prime only at resets",
-        source=evidence.pipeline.source(Stage.ENV),
+        source=Stage.ENV,
     )
 
 
-def _finding(evidence: Evidence, worst: Break) -> Finding:
+def _observed(worst: Break) -> Observation:
     d = worst.difference
-    return Finding(
-        code="CL402",
-        stage=Stage.COLLECT,
+    return Observation(
         message=f"the stored {dotted(worst.key)} is not the next state of the step before it, "
         f"at {worst.count} of {worst.of} joints",
         key=dotted(worst.key),
         quantity=f"max abs difference of {dotted(worst.key)} at t+1 and next.{dotted(worst.key)} at t",
         measured=d.worst,
         on=f"{worst.of} pairs of neighbouring steps",
-        bound=0.0,
         bound_formula="the same to the bit",
-        passing_bound=d.worst,
         where=Where((worst.batch, d.row), d.step + 1, d.feature, first_step=d.first_step + 1),
         cause="the collector, a transform or a partial reset replaces the state between two steps, "
         "or time is not the last dimension of the data",
         fix="move ('next', key) to key with step_mdp, for every env, and leave it alone at other envs' resets",
-        source=evidence.pipeline.source(Stage.COLLECT),
     )
 
 

@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.trajectory_replay import Unreset, unreset
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.keys import dotted
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -35,26 +35,22 @@ def run(evidence: Evidence) -> Judgement:
     if not starts:
         raise Vacuous("the data holds no state at any recorded start")
     stale = [item for item in items if item.stale]
-    findings = [_finding(evidence, max(stale, key=lambda i: i.worst))] if stale else []
+    findings = [_observed(max(stale, key=lambda i: i.worst))] if stale else []
     return Judgement(tuple(findings), starts, f"{starts} stored states are the initial state")
 
 
-def _finding(evidence: Evidence, item: Unreset) -> Finding:
-    return Finding(
-        code="CL403",
-        stage=Stage.COLLECT,
+def _observed(item: Unreset) -> Observation:
+    return Observation(
         message=f"the stored {item.name} is not the initial state at {item.stale} of {item.starts} starts",
         key=dotted(item.key),
         quantity=f"max abs difference of {dotted(item.key)} and the initial state",
         measured=item.worst,
         on=f"{item.starts} recorded starts",
-        bound=0.0,
         bound_formula="the same to the bit",
-        passing_bound=item.worst,
         where=Where((item.row,), item.step),
         cause="the env's reset does not write this state, or the collector keeps the old one",
         fix="append the state primer to the env that the collector steps",
-        source=evidence.pipeline.source(Stage.ENV),
+        source=Stage.ENV,
     )
 
 

@@ -22,19 +22,19 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.state_handover import next_states
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.recording.recording import Joint, Recording
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
-Place = tuple[int, int]  # batch, row
+_Place = tuple[int, int]  # batch, row
 
 
 def run(evidence: Evidence) -> Judgement:
     """First states of all later batches."""
     recording, compared = evidence.recording, 0
-    broken: list[tuple[Key, Place, float]] = []
+    broken: list[tuple[Key, _Place, float]] = []
     for number, row, before in continuing(recording):
         for key in evidence.policy.carry:
             here = recording.batches[number].data.get(key, None)
@@ -47,7 +47,7 @@ def run(evidence: Evidence) -> Judgement:
                 broken.append((key, (number, row), float(gap(first, last).max())))
     if not compared:
         raise Vacuous("no batch goes on with a trajectory of the batch before it")
-    findings = (_finding(evidence, broken, compared),) if broken else ()
+    findings = (_observed(broken, compared),) if broken else ()
     return Judgement(findings, compared, f"{compared} states go on between batches")
 
 
@@ -63,24 +63,19 @@ def continuing(recording: Recording) -> list[tuple[int, int, tuple[int, int, int
     return found
 
 
-def _finding(evidence: Evidence, broken: list[tuple[Key, Place, float]], compared: int) -> Finding:
+def _observed(broken: list[tuple[Key, _Place, float]], compared: int) -> Observation:
     key, place, size = max(broken, key=lambda item: item[2])
-    return Finding(
-        code="CL404",
-        stage=Stage.COLLECT,
+    return Observation(
         message=f"{dotted(key)} at the first step of a batch is not the state that the batch before ended in, "
         f"at {len(broken)} of {compared} joints",
         key=dotted(key),
         quantity=f"max abs difference of {dotted(key)} at the first step and next.{dotted(key)} before it",
         measured=size,
         on=f"{compared} joints of batches",
-        bound=0.0,
         bound_formula="the same to the bit",
-        passing_bound=size,
         where=Where(place, 0, first_step=0),
         cause="the collector drops the state at the end of a batch but not the episode",
         fix="start the next batch from step_mdp of the last step, or reset the env as well",
-        source=evidence.pipeline.source(Stage.COLLECT),
     )
 
 

@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.recording.recording import Joint, Recording, Rows
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 KINDS = {
     "done": "steps after a done have no start flag",
@@ -63,11 +63,11 @@ def run(evidence: Evidence) -> Judgement:
         flag = recording.flag(rows)
         if flag is not None:
             compared += int(rows.valid.sum())
-            wrong += judge(number, rows, flag, inside=_rows_inside(recording, rows))
+            wrong += _judge(number, rows, flag, inside=_rows_inside(recording, rows))
     if not compared:
         raise Vacuous("the data holds no start flag")
     findings = [
-        _finding(evidence, kind, wrong) for kind in KINDS if any(w.kind == kind for w in wrong)
+        _observed(evidence, kind, wrong) for kind in KINDS if any(w.kind == kind for w in wrong)
     ]
     return Judgement(tuple(findings), compared, f"{compared} start flags are right")
 
@@ -79,7 +79,7 @@ def _rows_inside(recording: Recording, rows: Rows) -> list[int]:
     return [row for (row, place), end in zip(places, ends, strict=True) if place[2] < int(end)]
 
 
-def judge(number: int, rows: Rows, flag: Tensor, inside: Sequence[int] = ()) -> Iterator[Wrong]:
+def _judge(number: int, rows: Rows, flag: Tensor, inside: Sequence[int] = ()) -> Iterator[Wrong]:
     """What is wrong with the flags of one batch; those of the rows ``inside`` may be marked."""
     masks = {
         "done": (rows.joints == Joint.AFTER_DONE) & ~flag,
@@ -94,25 +94,21 @@ def judge(number: int, rows: Rows, flag: Tensor, inside: Sequence[int] = ()) -> 
             yield Wrong(kind, number, mask & rows.valid)
 
 
-def _finding(evidence: Evidence, kind: str, wrong: list[Wrong]) -> Finding:
+def _observed(evidence: Evidence, kind: str, wrong: list[Wrong]) -> Observation:
     mine = [item for item in wrong if item.kind == kind]
     count = sum(int(item.mask.sum()) for item in mine)
     row, step = mine[0].mask.nonzero()[0].tolist()
-    return Finding(
-        code="CL405",
-        stage=Stage.COLLECT,
+    return Observation(
         message=f"{count} {KINDS[kind]}",
         key="is_init",
         quantity="start flags that are wrong",
         measured=float(count),
         on=f"{len(evidence.recording.batches)} batches",
-        bound=0.0,
         bound_formula="every beginning is marked, nothing else",
-        passing_bound=float(count),
         where=Where((mine[0].batch, row), step, first_step=step),
         cause=CAUSES[kind],
         fix="write is_init with InitTracker on the env that is stepped; mark the first step of what you join",
-        source=evidence.pipeline.source(Stage.COLLECT if kind == "joint" else Stage.ENV),
+        source=Stage.COLLECT if kind == "joint" else Stage.ENV,
     )
 
 

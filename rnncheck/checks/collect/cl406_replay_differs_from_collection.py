@@ -25,17 +25,17 @@ from collections.abc import Iterator
 
 from tensordict import TensorDict, TensorDictBase
 
-from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
 from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence, first_line
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_rows
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, run_recurrent
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 MOST_BATCHES = 4  # without --thorough, unless they hold fewer than QUICK_STEPS
 
@@ -52,7 +52,7 @@ def run(evidence: Evidence) -> Judgement:
             worst = (number, found)
     if not compared:
         raise Vacuous("no recorded output is a function of the observations alone")
-    findings = (_finding(evidence, *worst),) if worst else ()
+    findings = (_observed(*worst),) if worst else ()
     return Judgement(findings, compared, f"{compared} recorded outputs are reproduced")
 
 
@@ -101,11 +101,9 @@ def as_recorded(subject: Subject, rows: Rows) -> TensorDictBase:
     return td.reshape(rows.shape)
 
 
-def _finding(evidence: Evidence, number: int, found: Mismatch) -> Finding:
+def _observed(number: int, found: Mismatch) -> Observation:
     d = found.difference
-    return Finding(
-        code="CL406",
-        stage=Stage.COLLECT,
+    return Observation(
         message=f"recurrent mode on the collected data gives another {dotted(found.key)} than was acted on",
         key=dotted(found.key),
         quantity=f"max abs difference of {dotted(found.key)}, recurrent against recorded",
@@ -113,11 +111,9 @@ def _finding(evidence: Evidence, number: int, found: Mismatch) -> Finding:
         on=f"batch {number} as collected",
         bound=found.bound,
         bound_formula=found.formula,
-        passing_bound=d.worst,
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
         cause="acting and the recurrent pass disagree: see the other findings for which of them is wrong",
         fix="make the data reproducible: state carried while acting, every start marked, the same cell in both modes",
-        source=evidence.pipeline.source(Stage.COLLECT),
         details={"elements beyond the bound": f"{d.differing} of {d.elements}"},
     )
 

@@ -28,10 +28,10 @@ from rnncheck.checks.evidence.trajectory_replay import (
     place,
     replayed,
 )
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.keys import dotted
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -45,9 +45,7 @@ def run(evidence: Evidence) -> Judgement:
         return Judgement((), compared, f"{compared} outputs of the workers are a single process's")
     item, worst = found
     d = worst.difference
-    finding = Finding(
-        code="CL407",
-        stage=Stage.COLLECT,
+    finding = Observation(
         message=f"a worker recorded another {dotted(worst.key)} than a single process gives",
         key=dotted(worst.key),
         quantity=f"max abs difference of {dotted(worst.key)}, worker against this process",
@@ -55,11 +53,9 @@ def run(evidence: Evidence) -> Judgement:
         on=f"a recorded trajectory of {item.recorded.shape[1]} steps",
         bound=worst.bound,
         bound_formula=worst.formula,
-        passing_bound=d.worst,
         where=place(item, d.step, d.feature, d.first_step),
         cause="mode, state or resets differ in the worker: see CL401 to CL405",
         fix="set modes inside the worker's policy, prime every worker's env",
-        source=evidence.pipeline.source(Stage.COLLECT),
     )
     return Judgement((finding,), compared)
 

@@ -24,15 +24,15 @@ from __future__ import annotations
 import torch
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.recording.recording import Joint, Recording
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import next_key
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
-NEAR = 1e-4  # a state that the policy would have had, up to float32 rounding
+_NEAR = 1e-4  # a state that the policy would have had, up to float32 rounding
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -46,7 +46,7 @@ def run(evidence: Evidence) -> Judgement:
             compared += 1
             size = foreign(evidence, key, (number, row), before)
             if size:
-                finding = _finding(evidence, key, (number, row), size)
+                finding = _observed(key, (number, row), size)
                 return Judgement((finding,), compared)
     if not compared:
         raise Vacuous("no trajectory passes from a random policy to the policy")
@@ -85,24 +85,20 @@ def foreign(
         subject, subject.inputs_of(history), starts, StartStates(fresh=fresh)
     ).get(next_key(key))
     size = float(gap(state, true[0, -1]).max())
-    return 0.0 if size <= NEAR * max(1.0, float(true.abs().max())) else size
+    return 0.0 if size <= _NEAR * max(1.0, float(true.abs().max())) else size
 
 
-def _finding(evidence: Evidence, key: Key, place: tuple[int, int], size: float) -> Finding:
-    return Finding(
-        code="CL408",
-        stage=Stage.COLLECT,
+def _observed(key: Key, place: tuple[int, int], size: float) -> Observation:
+    return Observation(
         message=f"after random steps the policy goes on from a {dotted(key)} that it never had there",
         key=dotted(key),
         quantity=f"max abs difference of {dotted(key)} and the state after the same steps",
         measured=size,
-        bound=NEAR,
+        bound=_NEAR,
         bound_formula="the policy's own state after these steps",
-        passing_bound=size,
         where=Where(place, 0, first_step=0),
         cause="a random step writes no state, so an older one stays",
         fix="let the policy take over at a reset",
-        source=evidence.pipeline.source(Stage.COLLECT),
     )
 
 

@@ -22,11 +22,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
 from rnncheck.pipeline.subject.subject import next_key
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -40,35 +40,30 @@ def run(evidence: Evidence) -> Judgement:
             if not value.is_floating_point():
                 continue
             compared += 1
-            bad = broken(value, rows, finite=key in carry)
+            bad = _broken(value, rows, finite=key in carry)
             found += [(step, row, key) for row, step in bad.nonzero().tolist()[:1]]
         if found:
             step, row, key = min(found)
-            return Judgement((_finding(evidence, key, number, row, step),), compared)
+            return Judgement((_observed(key, number, row, step),), compared)
     return Judgement((), compared, f"{compared} entries hold numbers")
 
 
-def broken(value: Tensor, rows: Rows, *, finite: bool) -> Tensor:
+def _broken(value: Tensor, rows: Rows, *, finite: bool) -> Tensor:
     """Steps ``[rows, steps]`` that hold NaN (or, for states, an infinity)."""
     bad = ~value.isfinite() if finite else value.isnan()
     return (bad.flatten(2).any(-1) if bad.ndim > 2 else bad) & rows.valid
 
 
-def _finding(evidence: Evidence, key: Key, number: int, row: int, step: int) -> Finding:
-    return Finding(
-        code="CL409",
-        stage=Stage.COLLECT,
+def _observed(key: Key, number: int, row: int, step: int) -> Observation:
+    return Observation(
         message=f"the collected {dotted(key)} holds NaN or an infinite state",
         key=dotted(key),
         quantity="steps that are not numbers",
         measured=1.0,
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
         where=Where((number, row), step, first_step=step),
         cause="the env's observation, the policy's weights or an operation of its own is not finite",
         fix="look at the first such step; nothing after it in its trajectory can be judged",
-        source=evidence.pipeline.source(Stage.POLICY),
+        source=Stage.POLICY,
     )
 
 

@@ -24,8 +24,8 @@ import re
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.known_errors import raised_at
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.results.model import Finding, Severity, Source, Stage
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.results.model import Severity, Source, Stage
 
 NO_TIME = r"recurrent_mode=True\) requires"  # what LSTMModule and GRUModule say to a single step
 
@@ -38,19 +38,14 @@ def run(evidence: Evidence) -> Judgement:
     if not re.search(NO_TIME, failure.message):
         raise Vacuous("the collection raises for another reason")
     source = raised_at(evidence.pipeline, Stage.COLLECT, failure.place)
-    return Judgement((_finding(failure.message, source),), 1)
+    return Judgement((_observed(failure.message, source),), 1)
 
 
-def _finding(message: str, source: Source) -> Finding:
-    return Finding(
-        code="CL410",
-        stage=Stage.COLLECT,
+def _observed(message: str, source: Source) -> Observation:
+    return Observation(
         message=f"the policy acts in recurrent mode: {message}",
         quantity="collections that raise",
         measured=1.0,
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
         cause="set_recurrent_mode(True) is on while the policy acts, or its module has default_recurrent_mode=True",
         fix="collect outside of set_recurrent_mode(True) and set the mode around the training passes only",
         source=source,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
-from rnncheck.checks.catalogue import entries
+from rnncheck.checks.engine.own_checks import catalogue_of
 from rnncheck.errors import Place, SpecError, did_you_mean
 from rnncheck.results.events import CheckFinished, Event
 from rnncheck.results.model import CheckResult, Finding, Outcome, Source
@@ -34,8 +34,9 @@ class Acceptances:
         self._today = today or datetime.now(UTC).date()
         self._used: set[int] = set()
         self._outcomes: dict[str, Outcome] = {}
+        known = [entry.code for entry in catalogue_of(spec).entries] if self._all else []
         for index, one in enumerate(self._all):
-            _check_code(one.code, spec.locate(("verify", "accept", index, "code")))
+            _check_code(one.code, known, spec.locate(("verify", "accept", index, "code")))
 
     def heard(self, event: Event) -> Event:
         """The event, where a check finished with the acceptance in its result."""
@@ -89,8 +90,7 @@ def _matches(one: AcceptSpec, finding: Finding) -> bool:
     return one.code == finding.code and any(one.where in field for field in fields)
 
 
-def _check_code(code: str, place: Place) -> None:
-    known = [entry.code for entry in entries()]
+def _check_code(code: str, known: list[str], place: Place) -> None:
     if code not in known:
         raise SpecError(
             f"verify.accept: no check has the code {code!r}",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Iterable, Iterator
 
 import torch
 
 from rnncheck.checks.evidence.evidence import Evidence, first_line
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.errors import Place, StageError
 from rnncheck.pipeline.guard.timeout import time_limit
-from rnncheck.pipeline.guard.user_frames import describe_trouble
+from rnncheck.pipeline.guard.user_frames import describe_trouble, display_path
+from rnncheck.pipeline.model import Pipeline
 from rnncheck.results.events import CheckFinished, CheckStarted, Event
-from rnncheck.results.model import CheckResult, Finding, Outcome, Stage
+from rnncheck.results.model import CheckResult, Finding, Outcome, Source, Stage
 
 
 def run_rules(rules: Iterable[Rule], evidence: Evidence) -> Iterator[Event]:
@@ -38,8 +40,9 @@ def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
             torch.enable_grad(),
             time_limit(rule.stage, limit),
         ):  # a user's generator may leave it off
-            judgement = rule.run(evidence)
-            outcome, reason, findings = conclude(judgement)
+            judgement = _judged(rule, evidence)
+            outcome, reason = _concluded(judgement)
+            findings = tuple(finding(rule, seen, evidence.pipeline) for seen in judgement.findings)
             severity = judgement.severity or severity
     except Skip as skip:
         reason = str(skip)
@@ -48,7 +51,7 @@ def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
     except StageError as error:
         outcome, reason = Outcome.ERROR, _said(error.message, error.place, error.frames)
     except Exception as error:
-        outcome, reason = Outcome.ERROR, _raised(error)
+        outcome, reason = Outcome.ERROR, _raised(rule, error)
     if outcome is Outcome.PASSED and evidence.rounded:
         reason += f"; rounding alone, up to {evidence.rounded:.1g}"
     seconds = time.perf_counter() - begin
@@ -66,11 +69,13 @@ def skip_rules(rules: Iterable[Rule], reason: str) -> Iterator[Event]:
         )
 
 
-def _raised(error: Exception) -> str:
-    """Whose exception it is: the user's pipeline raised where their frames are on the stack."""
+def _raised(rule: Rule, error: Exception) -> str:
+    """Whose exception it is: the user's pipeline raised where their frames are on the stack, but for their check."""
     trouble = describe_trouble(error)
     if trouble.place is None:
         return f"the check itself crashed: {first_line(error)}"
+    if trouble.place.path == display_path(inspect.getfile(rule.run)):
+        return _said(f"the check itself crashed: {trouble.message}", trouble.place, "")
     return _said(f"the pipeline raised {trouble.message}", trouble.place, trouble.frames)
 
 
@@ -79,13 +84,53 @@ def _said(message: str, place: Place | None, frames: str) -> str:
     return "\n".join(part for part in (f"{message}{where}", frames) if part)
 
 
-def conclude(judgement: Judgement) -> tuple[Outcome, str, tuple[Finding, ...]]:
-    """Outcome, reason and findings of a judgement."""
+def _judged(rule: Rule, evidence: Evidence) -> Judgement:
+    judgement: object = rule.run(evidence)
+    if not isinstance(judgement, Judgement):  # a check of the user's may return anything
+        raise TypeError(f"{rule.run.__name__} returned {judgement!r}, no Judgement")
+    for seen in judgement.findings:
+        if not isinstance(seen, Observation):
+            raise TypeError(f"{rule.run.__name__} found {seen!r}, no Observation")
+    return judgement
+
+
+def _concluded(judgement: Judgement) -> tuple[Outcome, str]:
     if judgement.findings:
-        return Outcome.FAILED, judgement.note, judgement.findings
+        return Outcome.FAILED, judgement.note
     if judgement.compared == 0:
-        return Outcome.VACUOUS, judgement.note or "there was nothing to compare", ()
-    return Outcome.PASSED, judgement.note, ()
+        return Outcome.VACUOUS, judgement.note or "there was nothing to compare"
+    return Outcome.PASSED, judgement.note
+
+
+def finding(rule: Rule, seen: Observation, pipeline: Pipeline) -> Finding:
+    """What a rule saw, with what follows from the rule and from what was measured."""
+    stage = seen.stage or rule.stage
+    measured = seen.measured is not None
+    passing = seen.measured if seen.passing_bound is None else seen.passing_bound
+    return Finding(
+        code=rule.code,
+        stage=stage,
+        message=seen.message,
+        key=seen.key,
+        quantity=seen.quantity,
+        measured=seen.measured,
+        on=seen.on,
+        bound=seen.bound if measured else None,
+        bound_formula=seen.bound_formula if measured else "",
+        passing_bound=passing,
+        where=seen.where,
+        cause=seen.cause,
+        fix=seen.fix,
+        source=_source(seen.source or stage, pipeline),
+        details=seen.details,
+    )
+
+
+def _source(at: Source | Stage, pipeline: Pipeline) -> Source:
+    """The user's line; of the replay the one that makes the training batches."""
+    if isinstance(at, Source):
+        return at
+    return pipeline.training_source() if at is Stage.REPLAY else pipeline.source(at)
 
 
 def _present(stage: Stage, evidence: Evidence) -> bool:

@@ -6,12 +6,14 @@ import datetime
 from collections.abc import Generator, Sequence
 
 from rnncheck import __version__
+from rnncheck.checks.catalogue import Entry, prose
 from rnncheck.checks.engine.accept import Acceptances
+from rnncheck.checks.engine.own_checks import catalogue_of
 from rnncheck.checks.engine.verification import Verification
 from rnncheck.checks.rule import Rule
 from rnncheck.results.environment import current_environment
 from rnncheck.results.events import Event, Notice, RunStarted
-from rnncheck.results.model import SpecRef, Tool
+from rnncheck.results.model import RuleInfo, SpecRef, Tool
 from rnncheck.spec.model import Spec
 
 
@@ -51,4 +53,24 @@ def run_started(spec: Spec, rules: Sequence[Rule], command: str, *, strict: bool
         started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         checks=tuple(rule.code for rule in rules),
         strict=strict,
+        rules=tuple(_info(entry) for entry in _entries(spec, rules)),
+    )
+
+
+def _entries(spec: Spec, rules: Sequence[Rule]) -> list[Entry]:
+    known = {entry.code: entry for entry in catalogue_of(spec).entries}
+    return [known[rule.code] for rule in rules if rule.code in known]
+
+
+def _info(entry: Entry) -> RuleInfo:
+    why, fix = entry.sections["Why it matters"], entry.sections["Fix"]
+    return RuleInfo(
+        entry.code,
+        entry.name,
+        entry.severity,
+        entry.stage,
+        entry.family,
+        entry.summary,
+        prose(why),
+        prose(fix),
     )

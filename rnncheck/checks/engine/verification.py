@@ -111,10 +111,11 @@ class Verification:
                 yield from map(Notice, self._evidence.remarks)
 
     def _asked(self, rules: Iterable[Rule]) -> Iterator[Event]:
-        evidence = self._measured()
+        asked, evidence = tuple(rules), self._measured()
         if evidence is not None:
-            return run_rules(rules, evidence)
-        return skip_rules(rules, self.lacking) if self.lacking else iter(())
+            evidence.learn(asked)
+            return run_rules(asked, evidence)
+        return skip_rules(asked, self.lacking) if self.lacking else iter(())
 
     def asked(self, rule: Rule) -> CheckResult:
         """What one rule concludes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rnncheck.checks.equivalence.backend_trials import Measured, Tried
+from rnncheck.checks.equivalence.backend_trials import BackendTrials, Tried
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Vacuous
 from rnncheck.pipeline.backends.process import NoAnswer
@@ -17,7 +17,7 @@ def refuses(one: Tried) -> bool:
     return not silent and one.variant.compile == "eager" and one.way == "call"
 
 
-def summary(made: Measured) -> str:
+def summary(made: BackendTrials) -> str:
     """What was run and on which kernels and shapes, and what was not and why."""
     reasons = {
         f"{one.variant.label} ({one.way})" if one.way != "call" else one.variant.label: str(
@@ -30,7 +30,7 @@ def summary(made: Measured) -> str:
     return "; ".join(filter(None, [made.summary(), left]))
 
 
-def described(one: Tried) -> str:
+def trial_words(one: Tried) -> str:
     """The case, its shape, the kernels and whose weights."""
     case, facts = one.case, one.facts
     whose = "the module's own weights" if one.own else f"a {facts} of the same kind"

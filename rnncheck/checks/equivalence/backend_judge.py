@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from rnncheck.checks.equivalence.backend_trials import Tried
 from rnncheck.numerics.difference import gap
-from rnncheck.numerics.tolerance import FACTOR, SLACK, bound, epsilon
+from rnncheck.numerics.tolerance import REFERENCE_FACTOR, SLACK, bound, epsilon
 from rnncheck.pipeline.backends.case import Case, standard_cases
-from rnncheck.pipeline.backends.facts import facts_of, is_plain, rnn_parameters
+from rnncheck.pipeline.backends.facts import is_plain, rnn_facts_of, rnn_parameters
 from rnncheck.pipeline.backends.precise import rounding_dtype
 from rnncheck.pipeline.backends.swap import own_variant
-from rnncheck.pipeline.backends.trial import Outcome, Refused, from_weights, run
-from rnncheck.pipeline.backends.variant import Dtype, Variant
+from rnncheck.pipeline.backends.trial import Refused, TrialOutcome, from_weights, run_trial
+from rnncheck.results.variant import Dtype, Variant
 
 FLOOR = 1e-3  # of the largest gradient of a run: a tensor below it is judged on that scale
 SAME = 1e-9  # two float64 computations of the same numbers, all of them at most 1
@@ -53,7 +53,7 @@ class Divergence:
         return f"at step {self.step}" + (", where a reset lies" if self.at_reset else behind)
 
 
-def outcome_of(tried: Tried, dtype: torch.dtype = torch.float64) -> Outcome:
+def outcome_of(tried: Tried, dtype: torch.dtype = torch.float64) -> TrialOutcome:
     """What the equations give for one trial's case and weights, in ``dtype``.
 
     A subclass of the user's that computes something else on its pad backend (a norm on the outputs, say) is judged
@@ -61,7 +61,7 @@ def outcome_of(tried: Tried, dtype: torch.dtype = torch.float64) -> Outcome:
     """
     itself = tried.own and not tried.rebuilt
     if itself and not follows_equations(tried.target.module):
-        return run(tried.target.module, _pad(tried.target.module, dtype), tried.case)
+        return run_trial(tried.target.module, _pad(tried.target.module, dtype), tried.case)
     return from_weights(tried.weights, tried.case, dtype)
 
 
@@ -75,9 +75,9 @@ def follows_equations(module: nn.Module) -> bool:
     """Whether the pad backend of a module gives the cell equations; True where that cannot be told."""
     if is_plain(module):
         return True
-    case = standard_cases(facts_of(module))[0]
+    case = standard_cases(rnn_facts_of(module))[0]
     try:
-        gave = run(module, _pad(module, torch.float64), case).values
+        gave = run_trial(module, _pad(module, torch.float64), case).values
     except Refused:
         return True
     truth = from_weights(rnn_parameters(module), case).values
@@ -97,14 +97,19 @@ def values_wrong(tried: Tried) -> Divergence | None:
     return min(found, key=lambda one: one.step or 0, default=None)
 
 
-def _judges(tried: Tried) -> tuple[Outcome, Outcome, torch.dtype]:
+def _judges(tried: Tried) -> tuple[TrialOutcome, TrialOutcome, torch.dtype]:
     """float64, an honest computation in the trial's own dtype, and the dtype whose rounding it may have."""
     dtype = rounding_dtype(tried.variant, tried.how)
     return outcome_of(tried), outcome_of(tried, dtype), dtype
 
 
 def _value_wrong(
-    name: str, value: Tensor, reference: Outcome, exact: Outcome, case: Case, dtype: torch.dtype
+    name: str,
+    value: Tensor,
+    reference: TrialOutcome,
+    exact: TrialOutcome,
+    case: Case,
+    dtype: torch.dtype,
 ) -> Divergence | None:
     truth = exact.values[name]
     if value.shape != truth.shape:
@@ -144,7 +149,7 @@ def gradients_wrong(tried: Tried) -> Divergence | None:
         truth = exact.gradients[name]
         scale = max(float(truth.abs().max()), FLOOR * largest, 1e-30)
         error = float(gap(reference.gradients[name], truth).max())
-        limit = FACTOR * error + SLACK * epsilon(dtype) * scale
+        limit = REFERENCE_FACTOR * error + SLACK * epsilon(dtype) * scale
         gaps = gap(value, truth)
         if float(gaps.max()) > limit:
             found.append(_gradient(name, gaps, limit, tried))
@@ -238,7 +243,7 @@ MISTAKES: Mapping[str, Callable[[Case], Case]] = {
 }
 
 
-def grouped(tried: list[Tried]) -> Iterator[tuple[str, list[Tried]]]:
+def by_variant(tried: list[Tried]) -> Iterator[tuple[str, list[Tried]]]:
     """Trials by stage, path and variant, in order."""
     groups: dict[tuple[str, str, str], list[Tried]] = {}
     for one in tried:

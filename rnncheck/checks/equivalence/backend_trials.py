@@ -19,31 +19,31 @@ from rnncheck.pipeline.backends.asked import expand, factory_modules, is_named
 from rnncheck.pipeline.backends.case import Case, other_sizes, short_case, standard_cases
 from rnncheck.pipeline.backends.facts import (
     Facts,
-    facts_of,
     new_module,
+    rnn_facts_of,
     rnn_parameters,
     standin,
     takes_tiled_path,
 )
-from rnncheck.pipeline.backends.job import Answer, Job, Request
-from rnncheck.pipeline.backends.matrix import Ability, Verdict, this_machine, verdict
-from rnncheck.pipeline.backends.process import Worker
+from rnncheck.pipeline.backends.job import Job, Request, TrialAnswer
+from rnncheck.pipeline.backends.matrix import Ability, BackendVerdict, backend_verdict, this_machine
+from rnncheck.pipeline.backends.process import TrialWorker
 from rnncheck.pipeline.backends.swap import CannotSwap, recurrent_modules
-from rnncheck.pipeline.backends.trial import Refused, run
-from rnncheck.pipeline.backends.variant import Variant
+from rnncheck.pipeline.backends.trial import Refused, run_trial
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.module_inputs import module_inputs
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Stage
+from rnncheck.results.variant import Variant
 
 WORKER_SHARE = 0.7  # of verify.timeout: how long a worker process may take
 RECORDED = 32  # steps of recorded input that are run
 RECORDED_ROWS = 4
-WAYS = ("in another thread", "canonicalize", "converted and back")
+_WAYS = ("in another thread", "canonicalize", "converted and back")
 
 
 @dataclass(frozen=True)
-class Target:
+class _Target:
     """One LSTMModule or GRUModule of the policy or critic."""
 
     stage: Stage
@@ -62,12 +62,12 @@ class Target:
 class Tried:
     """One variant on one case. ``weights`` are those that it ran with, ``how`` says on which kernels."""
 
-    target: Target
+    target: _Target
     facts: Facts
     variant: Variant
     case: Case
     weights: Mapping[str, Tensor]
-    answer: Answer
+    answer: TrialAnswer
     how: str
     way: str = "call"
     own: bool = True  # the user's own weights
@@ -77,7 +77,7 @@ class Tried:
 
 
 @dataclass
-class Measured:
+class BackendTrials:
     """All trials, and what was left out with the reason."""
 
     tried: list[Tried] = field(default_factory=list)
@@ -98,17 +98,17 @@ class Measured:
         return "; ".join([*ran, *left])
 
 
-def measured(evidence: Evidence) -> Measured:
+def tried_backends(evidence: Evidence) -> BackendTrials:
     """Every trial of the run, made once. Skip when there is nothing that has a backend."""
     return evidence.once("backends", lambda: _measure(evidence))
 
 
-def _measure(evidence: Evidence) -> Measured:
-    found, made = _targets(evidence), Measured()
+def _measure(evidence: Evidence) -> BackendTrials:
+    found, made = _targets(evidence), BackendTrials()
     plans = [(target, *_choice(evidence, target)) for target in found]
     with ExitStack() as stack:
         waiting = [
-            (pending, stack.enter_context(Worker(pending.request(evidence))))
+            (pending, stack.enter_context(TrialWorker(pending.request(evidence))))
             for pending in _pending(plans, made)
             if pending.jobs
         ]
@@ -121,22 +121,22 @@ def _measure(evidence: Evidence) -> Measured:
     return made
 
 
-def _choice(evidence: Evidence, target: Target) -> tuple[list[Variant], bool]:
+def _choice(evidence: Evidence, target: _Target) -> tuple[list[Variant], bool]:
     asked = evidence.pipeline.spec.verify.backends
     variants = expand(target.module, asked, thorough=evidence.thorough)
     return variants, is_named(asked)
 
 
-def _targets(evidence: Evidence) -> list[Target]:
+def _targets(evidence: Evidence) -> list[_Target]:
     parts = {
         Stage.POLICY: evidence.pipeline.pristine_policy,
         Stage.CRITIC: evidence.pipeline.pristine_critic,
     }
-    found: list[Target] = []
+    found: list[_Target] = []
     for stage, network in parts.items():
         modules = {} if network is None else recurrent_modules(network)
         for path, module in modules.items():
-            target = Target(stage, path, module, facts_of(module))
+            target = _Target(stage, path, module, rnn_facts_of(module))
             if not any(_same(target, other) for other in found):
                 found.append(replace(target, recorded=_recorded(evidence, stage, path)))
     if not found:
@@ -149,7 +149,7 @@ def _targets(evidence: Evidence) -> list[Target]:
     return usable
 
 
-def _same(left: Target, right: Target) -> bool:
+def _same(left: _Target, right: _Target) -> bool:
     """Policy and critic share a module: their copies hold the same weights."""
     if left.facts != right.facts or type(left.module) is not type(right.module):
         return False
@@ -177,7 +177,7 @@ def _seen(evidence: Evidence, subject: Subject, path: str) -> TensorDictBase | N
 
 def _as_case(seen: TensorDictBase, subject: Subject, path: str) -> Case:
     rows = seen.reshape(-1, seen.shape[-1])[:RECORDED_ROWS, :RECORDED]
-    facts = facts_of(subject.module.get_submodule(path))
+    facts = rnn_facts_of(subject.module.get_submodule(path))
     stored = [rows.get(key) for key in sorted(tensor_keys(rows)) if key[0].startswith("stored")]
     zeros = [torch.zeros(*rows.shape, *shape) for shape in facts.state_shapes]
     return Case(
@@ -188,16 +188,16 @@ def _as_case(seen: TensorDictBase, subject: Subject, path: str) -> Case:
     )
 
 
-def _device(target: Target, variant: Variant) -> str:
+def _device(target: _Target, variant: Variant) -> str:
     """Where a variant runs: the module's device, and for Triton's kernels the CUDA device where there is one."""
     if variant.backend == "triton" and this_machine().cuda:
         return "cuda"
     return next((str(p.device) for p in target.module.parameters()), "cpu")
 
 
-def _in_process(target: Target, variant: Variant, named: bool, made: Measured) -> None:
+def _in_process(target: _Target, variant: Variant, named: bool, made: BackendTrials) -> None:
     device = _device(target, variant)
-    answer = verdict(target.facts, variant, device)
+    answer = backend_verdict(target.facts, variant, device)
     if not answer.runs:
         made.omitted[variant.label] = answer.reason
         return
@@ -209,7 +209,7 @@ def _in_process(target: Target, variant: Variant, named: bool, made: Measured) -
         tried = Tried(target, target.facts, variant, case, weights, Refused(), how, way)
         made.tried.append(replace(tried, answer=_run(target.module, variant, case, way, device)))
     for facts in other_sizes(target.facts) if named else ():
-        if verdict(facts, variant, device).ability is not Ability.RUNS:
+        if backend_verdict(facts, variant, device).ability is not Ability.RUNS:
             continue  # what TorchRL hands to the pad backend for this module alone
         module = new_module(facts, Variant(dtype=variant.dtype))
         case, own = standard_cases(facts)[0], rnn_parameters(module)
@@ -218,29 +218,29 @@ def _in_process(target: Target, variant: Variant, named: bool, made: Measured) -
 
 
 def _cases(
-    target: Target, variant: Variant, device: str, named: bool
+    target: _Target, variant: Variant, device: str, named: bool
 ) -> Iterator[tuple[Case, str]]:
     cases = standard_cases(target.facts)
     yield from ((case, "call") for case in cases)
     if target.recorded is not None:
         yield target.recorded, "call"
     cheap = variant.backend == "pad"  # scan traces anew at every call
-    ways = WAYS if cheap else ()
+    ways = _WAYS if cheap else ()
     yield from ((cases[-1], way) for way in ways)
-    if named and verdict(target.facts, variant, device, vmap="data").runs:
+    if named and backend_verdict(target.facts, variant, device, vmap="data").runs:
         yield cases[1], "vmap"
 
 
-def _run(module: nn.Module, variant: Variant, case: Case, way: str, device: str) -> Answer:
+def _run(module: nn.Module, variant: Variant, case: Case, way: str, device: str) -> TrialAnswer:
     try:
-        return run(module, variant, case, way, device=device)
+        return run_trial(module, variant, case, way, device=device)
     except CannotSwap as error:
         return Refused(str(error))
     except Refused as error:
         return error
 
 
-def _needs_worker(variant: Variant, answer: Verdict) -> bool:
+def _needs_worker(variant: Variant, answer: BackendVerdict) -> bool:
     return answer.ability is Ability.INTERPRETED or variant.compile != "eager"
 
 
@@ -256,7 +256,7 @@ class Pending:
         """The jobs, with the modules that the spec's factories come from: a patched TorchRL is judged as patched."""
         return Request(self.jobs, self.interpret, factory_modules(evidence.pipeline.spec))
 
-    def add(self, target: Target, variant: Variant, named: bool) -> None:
+    def add(self, target: _Target, variant: Variant, named: bool) -> None:
         """All cases of one variant."""
         tiled = self.interpret and takes_tiled_path(target.facts)
         small = standin(target.facts) if self.interpret else target.facts
@@ -271,7 +271,7 @@ class Pending:
 
     def _add(
         self,
-        target: Target,
+        target: _Target,
         facts: Facts,
         variant: Variant,
         case: Case,
@@ -287,18 +287,20 @@ class Pending:
             Tried(target, facts, variant, case, weights, Refused(), how, own=own, rebuilt=True)
         )
 
-    def collect(self, answers: list[Answer], made: Measured) -> None:
+    def collect(self, answers: list[TrialAnswer], made: BackendTrials) -> None:
         """Put the answers where they belong."""
         for one, answer in zip(self.tried, answers, strict=True):
             made.tried.append(replace(one, answer=answer))
 
 
-def _pending(plans: list[tuple[Target, list[Variant], bool]], made: Measured) -> list[Pending]:
+def _pending(
+    plans: list[tuple[_Target, list[Variant], bool]], made: BackendTrials
+) -> list[Pending]:
     """What needs Triton's interpreter, and what is compiled: a process for each."""
     interpreted, compiled = Pending(interpret=True), Pending(interpret=False)
     for target, variants, named in plans:
         for variant in variants:
-            answer = verdict(target.facts, variant, _device(target, variant))
+            answer = backend_verdict(target.facts, variant, _device(target, variant))
             if answer.runs and _needs_worker(variant, answer):
                 is_compiled = variant.compile != "eager"
                 (compiled if is_compiled else interpreted).add(target, variant, named)

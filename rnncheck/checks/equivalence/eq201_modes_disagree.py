@@ -22,42 +22,43 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.equivalence.mode_comparison import disagreement, variants
-from rnncheck.checks.evidence.compare import Mismatch, mismatch_finding
+from rnncheck.checks.equivalence.mode_comparison import beginnings, disagreement
+from rnncheck.checks.evidence.comparison import Mismatch
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.observations import mismatch_observed
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
-from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """Policy and critic, from the start and from the middle."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared = 0
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
-        for made, begins in variants(evidence, subject):
+        for made, begins in beginnings(evidence, subject):
             found, keys = disagreement(evidence, subject, made)
             compared += keys * made.starts.numel()
             if found:
-                findings.append(_finding(evidence, subject, made, found, begins))
+                findings.append(_observed(subject, made, found, begins))
                 break
     return Judgement(tuple(findings), compared, f"{compared} output steps agree with the replay")
 
 
-def _finding(
-    evidence: Evidence, subject: Subject, made: Constructed, found: Mismatch, begins: str
-) -> Finding:
+def _observed(subject: Subject, made: Constructed, found: Mismatch, begins: str) -> Observation:
     at_start = bool(made.starts[found.difference.row, found.difference.first_step])
-    return mismatch_finding(
-        "EQ201", evidence, subject, made, found,
+    return mismatch_observed(
+        subject,
+        made,
+        found,
         message=f"recurrent mode, {begins}: outputs are not those of the step-by-step run",
         cause="the recurrent pass resets, starts or steps differently from the sequential one"
         + (" (the first divergent step is a reset)" if at_start else ""),
         fix="use the same cell in both modes; start from the stored state, reset where is_init is true",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

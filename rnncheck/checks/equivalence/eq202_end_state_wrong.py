@@ -22,26 +22,27 @@ from __future__ import annotations
 
 from tensordict import TensorDictBase
 
-from rnncheck.checks.equivalence.mode_comparison import disagreement, variants
-from rnncheck.checks.evidence.compare import Mismatch, mismatch_finding, mismatches
+from rnncheck.checks.equivalence.mode_comparison import beginnings, disagreement
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.observations import mismatch_observed
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_outputs
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.compat import installed, loses_end_states
 from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.pipeline.subject.stock import is_stock
 from rnncheck.pipeline.subject.subject import Subject, next_key
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """End states of all segments, for policy and critic."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared = 0
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
-        for made, _ in variants(evidence, subject):
+        for made, _ in beginnings(evidence, subject):
             if disagreement(evidence, subject, made)[0] is not None:
                 raise Vacuous("the outputs differ already (EQ201)")
             out = recurrent_outputs(evidence, subject, made)
@@ -52,9 +53,7 @@ def run(evidence: Evidence) -> Judgement:
             if found:
                 cause, fix = _blame(subject, found[0], out)
                 findings.append(
-                    mismatch_finding(
-                        "EQ202",
-                        evidence,
+                    mismatch_observed(
                         subject,
                         made,
                         found[0],

@@ -27,22 +27,22 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.checks.evidence.compare import Mismatch, mismatches, source_of
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import replayed_heads
 from rnncheck.checks.evidence.evidence import Evidence, first_line
-from rnncheck.checks.rule import Judgement, Rule, Skip
-from rnncheck.numerics import cells
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
+from rnncheck.numerics import recurrence
 from rnncheck.pipeline.keys import Key, declared, dotted
 from rnncheck.pipeline.subject.heads import Piece
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.passes import StartStates, call, unroll_subject
 from rnncheck.pipeline.subject.stock import rnn_of, state_shapes
 from rnncheck.pipeline.subject.subject import Carrier, Subject
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 
 @dataclass(frozen=True)
-class Judged:
+class _Judged:
     """One RNN over one head: what it read, and what the equations make of it; all ``[1, steps, ...]``."""
 
     inputs: TensorDictBase
@@ -51,18 +51,18 @@ class Judged:
 
 def run(evidence: Evidence) -> Judgement:
     """Every stock RNN of policy and critic, in both modes."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared = 0
     for subject in evidence.subjects:
         for carrier in subject.carriers:
             if not judgeable(carrier.module):
                 continue
             piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
-            item = judged(subject, carrier, piece)
+            item = _judged(subject, carrier, piece)
             compared += item.inputs.shape[1]
             for mode in ("sequential", "recurrent"):
-                found = wrong(carrier, item, mode)
-                findings += [_finding(evidence, subject, carrier, found, mode)] if found else []
+                found = _wrong(carrier, item, mode)
+                findings += [_observed(subject, carrier, found, mode)] if found else []
     if not compared:
         raise Skip("no LSTMModule or GRUModule whose equations could be asked")
     return Judgement(tuple(findings), compared, f"{compared} steps agree with the cell equations")
@@ -76,7 +76,7 @@ def judgeable(module: nn.Module) -> bool:
     return not (getattr(rnn, "dropout", 0) and rnn.training and getattr(rnn, "num_layers", 1) > 1)
 
 
-def judged(subject: Subject, carrier: Carrier, piece: Piece) -> Judged:
+def _judged(subject: Subject, carrier: Carrier, piece: Piece) -> _Judged:
     """Replay a head, catching what the carrier reads at every step."""
     network = subject.copy()
     target = network.get_submodule(carrier.path) if carrier.path else network
@@ -101,27 +101,27 @@ def _catch(seen: list[Tensor], key: Key, rows: int, arguments: tuple[object, ...
         seen.append(td.get(key).detach().clone().reshape(rows, -1)[0])
 
 
-def _with_equations(carrier: Carrier, values: Tensor) -> Judged:
+def _with_equations(carrier: Carrier, values: Tensor) -> _Judged:
     """The inputs ``values`` ``[1, steps, features]`` as a batch of the carrier's own, from a zero state."""
-    steps, keys = values.shape[1], states_of(carrier)
+    steps, keys = values.shape[1], _states_of(carrier)
     rnn = rnn_of(carrier.module)
     assert rnn is not None
     zeros = [torch.zeros(shape) for shape in state_shapes(carrier.module, rnn)]
-    outputs, _ = cells.unroll(cells.weights(rnn), values[0], tuple(zeros))
+    outputs, _ = recurrence.unroll_equations(recurrence.weights(rnn), values[0], tuple(zeros))
     td = TensorDict({declared(carrier.module, "in_keys")[0]: values}, batch_size=[1, steps])
     td.set("is_init", (torch.arange(steps) == 0).reshape(1, steps, 1))
     for key, zero in zip(keys, zeros, strict=True):
         td.set(key, zero.to(values.dtype).expand(1, steps, *zero.shape).clone())
     out = declared(carrier.module, "out_keys")[0]
-    return Judged(td, TensorDict({out: outputs.unsqueeze(0)}, batch_size=[1, steps]))
+    return _Judged(td, TensorDict({out: outputs.unsqueeze(0)}, batch_size=[1, steps]))
 
 
-def states_of(carrier: Carrier) -> list[Key]:
+def _states_of(carrier: Carrier) -> list[Key]:
     """The carry keys of a stock module in its own order, h before c."""
     return [key for key in declared(carrier.module, "in_keys")[1:] if key != ("is_init",)]
 
 
-def wrong(carrier: Carrier, item: Judged, mode: str) -> Mismatch | None:
+def _wrong(carrier: Carrier, item: _Judged, mode: str) -> Mismatch | None:
     """The mismatch of one mode with the equations."""
     module = carrier.module
     key = declared(module, "out_keys")[0]
@@ -136,9 +136,9 @@ def wrong(carrier: Carrier, item: Judged, mode: str) -> Mismatch | None:
     return found[0] if found else None
 
 
-def _stepped(carrier: Carrier, item: Judged) -> TensorDictBase:
+def _stepped(carrier: Carrier, item: _Judged) -> TensorDictBase:
     steps, outputs = item.inputs.unbind(1), list[TensorDictBase]()
-    keys, nexts = states_of(carrier), declared(carrier.module, "out_keys")[1:]
+    keys, nexts = _states_of(carrier), declared(carrier.module, "out_keys")[1:]
     state = {key: steps[0].get(key) for key in keys}
     for step in steps:
         out = call(carrier.module, step.clone().update(state))
@@ -147,13 +147,10 @@ def _stepped(carrier: Carrier, item: Judged) -> TensorDictBase:
     return TensorDict.stack(outputs, 1)
 
 
-def _finding(
-    evidence: Evidence, subject: Subject, carrier: Carrier, found: Mismatch, mode: str
-) -> Finding:
+def _observed(subject: Subject, carrier: Carrier, found: Mismatch, mode: str) -> Observation:
     d = found.difference
     name = type(carrier.module).__name__
-    return Finding(
-        code="EQ203",
+    return Observation(
         stage=subject.stage,
         message=f"{mode} mode of {name} {carrier.path or 'itself'} is not what its cell equations give",
         key=dotted(found.key),
@@ -162,11 +159,9 @@ def _finding(
         on="one episode head, alone, from a zero state",
         bound=found.bound,
         bound_formula=found.formula,
-        passing_bound=d.worst,
         where=Where((d.row,), d.step, d.feature, 0, d.first_step),
         cause=f"the {mode} pass of this module computes another cell",
         fix="use the stock forward pass, or compare the gates and their order with the equations",
-        source=source_of(evidence, subject),
     )
 
 

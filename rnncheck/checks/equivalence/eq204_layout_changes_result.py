@@ -26,23 +26,24 @@ from collections.abc import Iterator
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import Mismatch, mismatch_finding, mismatches
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.observations import mismatch_observed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_rows, needs_recurrence, recurrent_outputs
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.stock import is_stock
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """Every layout of policy and critic."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     tried: list[str] = []
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
@@ -53,7 +54,7 @@ def run(evidence: Evidence) -> Judgement:
         for name, batch in layouts(evidence, subject, made):
             found = _mismatch(evidence, subject, made, batch)
             if isinstance(found, Mismatch):
-                findings.append(_finding(evidence, subject, made, found, name))
+                findings.append(_observed(subject, made, found, name))
                 break
             tried += [name] if found is None else []
     return Judgement(tuple(findings), len(tried), ", ".join(dict.fromkeys(tried)))
@@ -99,15 +100,15 @@ def _mismatch(
     return found[0] if found else None
 
 
-def _finding(
-    evidence: Evidence, subject: Subject, made: Constructed, found: Mismatch, name: str
-) -> Finding:
-    return mismatch_finding(
-        "EQ204", evidence, subject, made, found,
+def _observed(subject: Subject, made: Constructed, found: Mismatch, name: str) -> Observation:
+    return mismatch_observed(
+        subject,
+        made,
+        found,
         message=f"recurrent mode on the layout '{name}' gives other numbers than on the usual one",
         cause="the module takes another dimension for time or rows than the last batch dimension",
         fix="index time with [..., t, :] and fold all earlier batch dimensions into rows",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -31,23 +31,23 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.checks.equivalence.mode_comparison import disagreement
-from rnncheck.checks.evidence.compare import sizes, source_of
 from rnncheck.checks.evidence.constructed_batches import constructed, replayed_heads
 from rnncheck.checks.evidence.evidence import Evidence, first_line
+from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.heads import Constructed, lay_out
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 FLOAT_LIMIT = 2e-3  # relative to the tensor's largest gradient, where only float32 can be run
 DOUBLE_LIMIT = 1e-7  # the same in float64: 1e8 times its rounding
 NUMERIC_LIMIT = 1e-4  # finite differences of step 1e-6 in float64
-STEP = 1e-6
+_STEP = 1e-6
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ class Gradients:
 
 def run(evidence: Evidence) -> Judgement:
     """Policy and critic."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared, notes = 0, list[str]()
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
-        found, count, note = judge(evidence, subject)
+        found, count, note = _judge(evidence, subject)
         findings += [found] if found else []
         compared += count
         notes.append(note)
     return Judgement(tuple(findings), compared, "; ".join(dict.fromkeys(notes)))
 
 
-def judge(evidence: Evidence, subject: Subject) -> tuple[Finding | None, int, str]:
+def _judge(evidence: Evidence, subject: Subject) -> tuple[Observation | None, int, str]:
     """The finding of one subject, the gradients compared, and a note."""
     if disagreement(evidence, subject, constructed(evidence, subject))[0] is not None:
         raise Vacuous("the values differ already (EQ201)")
@@ -93,7 +93,7 @@ def judge(evidence: Evidence, subject: Subject) -> tuple[Finding | None, int, st
         return None, count, "recurrent mode's gradients agree with finite differences"
     if cut_every := truncation(evidence, subject, made):
         return None, count, f"back-propagation is cut every {cut_every} steps"
-    return _finding(evidence, subject, made, worst, limit), count, ""
+    return _observed(subject, made, worst, limit), count, ""
 
 
 def gradients(
@@ -181,10 +181,10 @@ def numeric_agrees(
     for seed in (1, 2, 3):
         direction = _direction(analytic, seed)
         slope = sum(float((analytic.values[n] * d).sum()) for n, d in direction.items())
-        up, down = (_shifted(evidence, subject, made, direction, s) for s in (STEP, -STEP))
+        up, down = (_shifted(evidence, subject, made, direction, s) for s in (_STEP, -_STEP))
         if up is None or down is None:
             return False
-        numeric = (up - down) / (2 * STEP)
+        numeric = (up - down) / (2 * _STEP)
         scale = max(abs(slope), abs(numeric), 1e-6 * analytic.largest())
         if not abs(slope - numeric) <= NUMERIC_LIMIT * scale:
             return False
@@ -278,12 +278,11 @@ def _step_gradients(
     return [g for g in grads if g is not None]
 
 
-def _finding(
-    evidence: Evidence, subject: Subject, made: Constructed, worst: tuple[str, float], limit: float
-) -> Finding:
+def _observed(
+    subject: Subject, made: Constructed, worst: tuple[str, float], limit: float
+) -> Observation:
     name, size = worst
-    return Finding(
-        code="EQ205",
+    return Observation(
         stage=subject.stage,
         message=f"the gradient of {name} through recurrent mode is not the one through the unroll",
         key=name,
@@ -292,10 +291,8 @@ def _finding(
         on=sizes(made),
         bound=limit,
         bound_formula="relative to the largest gradient of the tensor",
-        passing_bound=size,
         cause="the recurrent pass detaches the state or reads a stored one inside a segment",
         fix="carry the state through the segment without detach(); cut only every k-th step, k > 1, on purpose",
-        source=source_of(evidence, subject),
     )
 
 

@@ -27,17 +27,18 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from rnncheck.checks.evidence.compare import Change, changes, sizes, source_of
+from rnncheck.checks.evidence.comparison import OutputChange, changes
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.hidden_state import hidden_state
+from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_outputs import random_outputs
-from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 RANDOM_STATE = (
     "the carried state depends on the random seed although exploration is off",
@@ -50,7 +51,7 @@ DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "
 
 def run(evidence: Evidence) -> Judgement:
     """Policy and critic (also those without carry keys: a hidden state is what is looked for)."""
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared = 0
     for subject in [s for s in (evidence.policy, evidence.critic) if s is not None]:
         made = constructed(evidence, subject)
@@ -60,12 +61,11 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), compared, f"{compared} steps are repeatable")
 
 
-def _hidden(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
+def _hidden(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
     found = hidden_state(evidence, subject, made)
     if found is None:
         return None
-    return _finding(
-        evidence, subject, made, found.change,
+    return _observed(subject, made, found.change,
         message=f"{found.mode} mode: the same steps twice give different outputs",
         cause="state outside the tensordict: " + (", ".join(found.moved[:4]) or "not in an attribute"),
         fix="carry it under a key and ('next', key), primed and reset by the env",
@@ -90,7 +90,7 @@ class DropoutCalls(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Finding | None:
+def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
     """A state that differs between two seeds with exploration off, or outputs that do because dropout is on."""
     noisy = random_outputs(evidence, subject)
     if not noisy:
@@ -106,7 +106,7 @@ def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Fi
     if not found:
         return None
     message, cause, fix = _dropout(names) if dropout else RANDOM_STATE
-    return _finding(evidence, subject, made, found[0], message=message, cause=cause, fix=fix)
+    return _observed(subject, made, found[0], message=message, cause=cause, fix=fix)
 
 
 def _dropout(names: list[str]) -> tuple[str, str, str]:
@@ -129,31 +129,26 @@ def dropout_modules(module: nn.Module) -> list[str]:
     return found
 
 
-def _finding(
-    evidence: Evidence,
+def _observed(
     subject: Subject,
     made: Constructed,
-    found: Change,
+    found: OutputChange,
     *,
     message: str,
     cause: str,
     fix: str,
-) -> Finding:
+) -> Observation:
     d = found.difference
-    return Finding(
-        code="EQ206",
+    return Observation(
         stage=subject.stage,
         message=message,
         key=dotted(found.key),
         quantity=f"change of {dotted(found.key)} between two runs of the same steps",
         measured=d.worst,
         on=sizes(made),
-        bound=0.0,
         bound_formula="the same to the bit",
-        passing_bound=d.worst,
         cause=cause,
         fix=fix,
-        source=source_of(evidence, subject),
     )
 
 

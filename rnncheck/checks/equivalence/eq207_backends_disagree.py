@@ -31,79 +31,74 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.equivalence.backend_findings import already_said, described, refuses, summary
-from rnncheck.checks.equivalence.backend_judge import Divergence, explain, grouped, values_wrong
-from rnncheck.checks.equivalence.backend_trials import Tried, measured
+from rnncheck.checks.equivalence.backend_findings import already_said, refuses, summary, trial_words
+from rnncheck.checks.equivalence.backend_judge import Divergence, by_variant, explain, values_wrong
+from rnncheck.checks.equivalence.backend_trials import Tried, tried_backends
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
 from rnncheck.numerics.tolerance import FORMULA
 from rnncheck.pipeline.backends.trial import Refused
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
-ALREADY = ("EQ201", "EQ202", "EQ203", "BD301")  # what they name is not said again
+_ALREADY = ("EQ201", "EQ202", "EQ203", "BD301")  # what they name is not said again
 
 
 def run(evidence: Evidence) -> Judgement:
     """Every variant of every recurrent module."""
-    made = measured(evidence)
-    findings: list[Finding] = []
+    made = tried_backends(evidence)
+    findings: list[Observation] = []
     right: list[str] = []
     compared = 0
-    for label, members in grouped(made.tried):
+    for label, members in by_variant(made.tried):
         wrong = [(one, found) for one in members if (found := values_wrong(one)) is not None]
         raised = [one for one in members if refuses(one)]
         compared += sum(not isinstance(one.answer, Refused) for one in members)
         if wrong:
-            findings.append(_finding(evidence, *wrong[0], len(wrong), len(members)))
+            findings.append(_observed(*wrong[0], len(wrong), len(members)))
         elif raised:
-            findings.append(_raises(evidence, raised[0]))
+            findings.append(_raises(raised[0]))
         else:
             right.append(label)
     note = summary(made)
     if evidence.pipeline.spec.verify.backends:  # who names backends is told which of them ran
         evidence.remarks.append(f"backends: {note}")
     if findings and not evidence.pipeline.spec.verify.backends:
-        already_said(evidence, ALREADY)
+        already_said(evidence, _ALREADY)
     if not compared and not findings:
         raise Skip(note)
     agreeing = ", ".join(dict.fromkeys(right)) or "none"
     return Judgement(tuple(_with(findings, agreeing)), compared, note)
 
 
-def _finding(evidence: Evidence, one: Tried, found: Divergence, wrong: int, cases: int) -> Finding:
+def _observed(one: Tried, found: Divergence, wrong: int, cases: int) -> Observation:
     did = explain(one)
     place = found.place()
-    return Finding(
-        code="EQ207",
+    return Observation(
         stage=one.target.stage,
         message=f"{one.variant.label}: {found.quantity} of {one.target.name} is not what the equations give {place}",
         key=found.quantity,
         quantity=f"max abs error of {found.quantity} at its first divergent step, against float64",
         measured=found.measured,
-        on=described(one) + f"; wrong in {wrong} of {cases} cases",
+        on=trial_words(one) + f"; wrong in {wrong} of {cases} cases",
         bound=found.bound,
         bound_formula=FORMULA,
-        passing_bound=found.measured,
         where=Where((found.row or 0,), found.step, found.feature, None, found.step),
         cause=did
         or ("the backend handles the reset at this step wrongly" if found.at_reset else ""),
         fix="run another backend until this one is mended",
-        source=evidence.pipeline.source(one.target.stage),
     )
 
 
-def _raises(evidence: Evidence, one: Tried) -> Finding:
-    return Finding(
-        code="EQ207",
+def _raises(one: Tried) -> Observation:
+    return Observation(
         stage=one.target.stage,
         message=f"{one.variant.label} raises on {one.target.name}: {one.answer}",
-        on=described(one),
+        on=trial_words(one),
         fix="run another backend",
-        source=evidence.pipeline.source(one.target.stage),
     )
 
 
-def _with(findings: list[Finding], agreeing: str) -> list[Finding]:
+def _with(findings: list[Observation], agreeing: str) -> list[Observation]:
     for finding in findings:
         finding.details["backends that agree with float64"] = agreeing
     return findings

@@ -21,40 +21,40 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.equivalence.backend_findings import already_said, described, summary
+from rnncheck.checks.equivalence.backend_findings import already_said, summary, trial_words
 from rnncheck.checks.equivalence.backend_judge import (
     Divergence,
+    by_variant,
     gradients_wrong,
-    grouped,
     values_wrong,
 )
-from rnncheck.checks.equivalence.backend_trials import Tried, measured
+from rnncheck.checks.equivalence.backend_trials import Tried, tried_backends
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.backends.trial import Refused
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 GRADIENT_FORMULA = "10 x the error of an honest computation in this dtype + 64 eps x scale"
 
-ALREADY = ("EQ205", "BD303")  # what they name is not said again
+_ALREADY = ("EQ205", "BD303")  # what they name is not said again
 
 
 def run(evidence: Evidence) -> Judgement:
     """Every variant whose values are right."""
-    made = measured(evidence)
-    findings: list[Finding] = []
+    made = tried_backends(evidence)
+    findings: list[Observation] = []
     compared, differing, right = 0, 0, list[str]()
-    for label, members in grouped(made.tried):
+    for label, members in by_variant(made.tried):
         answered = [one for one in members if not isinstance(one.answer, Refused)]
         if any(values_wrong(one) is not None for one in answered):
             differing += 1
             continue
         wrong = [(one, found) for one in answered if (found := gradients_wrong(one)) is not None]
         compared += len(answered)
-        findings += [_finding(evidence, *wrong[0], len(wrong), len(answered))] if wrong else []
+        findings += [_observed(*wrong[0], len(wrong), len(answered))] if wrong else []
         right += [] if wrong else [label]
     if findings and not evidence.pipeline.spec.verify.backends:
-        already_said(evidence, ALREADY)
+        already_said(evidence, _ALREADY)
     if not compared:
         _nothing(differing, summary(made))
     for finding in findings:
@@ -68,23 +68,20 @@ def _nothing(differing: int, note: str) -> None:
     raise Skip(note)
 
 
-def _finding(evidence: Evidence, one: Tried, found: Divergence, wrong: int, cases: int) -> Finding:
+def _observed(one: Tried, found: Divergence, wrong: int, cases: int) -> Observation:
     label, place = one.variant.label, found.place()
-    return Finding(
-        code="EQ208",
+    return Observation(
         stage=one.target.stage,
         message=f"{label}: the gradient of {found.quantity} of {one.target.name} is wrong {place}".rstrip(),
         key=found.quantity,
         quantity=f"max abs error of the gradient of {found.quantity}, against float64",
         measured=found.measured,
-        on=described(one) + f"; wrong in {wrong} of {cases} cases",
+        on=trial_words(one) + f"; wrong in {wrong} of {cases} cases",
         bound=found.bound,
         bound_formula=GRADIENT_FORMULA,
-        passing_bound=found.measured,
         where=None if found.step is None else Where((found.row or 0,), found.step),
         cause="the backward pass of this backend is not the derivative of its forward pass",
         fix="train on a backend that agrees with float64",
-        source=evidence.pipeline.source(one.target.stage),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
@@ -14,7 +14,7 @@ from rnncheck.pipeline.subject.subject import Subject
 MOST_SKIPPED = 3  # steps cut off the front to begin in the middle of a trajectory
 
 
-def variants(evidence: Evidence, subject: Subject) -> list[tuple[Constructed, str]]:
+def beginnings(evidence: Evidence, subject: Subject) -> list[tuple[Constructed, str]]:
     """The constructed batch as it is, and without its first steps."""
     made = constructed(evidence, subject)
     found = [(made, "from a trajectory's start")]

@@ -12,7 +12,7 @@ from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Skip
 from rnncheck.pipeline.keys import Key, tensor_keys
 
-LONGEST = 64  # steps of a slice that are tried
+_LONGEST = 64  # steps of a slice that are tried
 
 
 def burn_in(evidence: Evidence, sample: Sample) -> int:
@@ -33,7 +33,7 @@ def _burn_in(evidence: Evidence, sample: Sample) -> int:
         if not keys or _same(evidence, sample, keys, everywhere, base):
             return 0
         since = positions(sample)
-        longest = min(LONGEST, int(since.max()))
+        longest = min(_LONGEST, int(since.max()))
         count = 0
         while count < longest and _same(evidence, sample, keys, since <= count, base):
             count += 1

@@ -37,8 +37,12 @@ class Evidence(Memo):
         self.rounded = 0.0  # the largest change that a check found to be rounding alone
         self.remarks: list[str] = []  # what the user should read although a check passed
 
+    def learn(self, rules: Iterable[Rule]) -> None:
+        """Make ``finds`` know these rules as well."""
+        self._rules |= {rule.code: rule for rule in rules}
+
     def finds(self, code: str) -> bool:
-        """Whether the check with this code finds something here, be it asked in this run or not."""
+        """Whether the check with this code finds something here: one of rnncheck's, or one that this run asks."""
         return self.once("findings of", lambda: _finds(self._rules[code], self), code)
 
     def absent(self, stage: Stage) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rnncheck.checks.evidence.compare import Change, changes
+from rnncheck.checks.evidence.comparison import OutputChange, changes
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.recurrent_pass import as_collected
 from rnncheck.checks.rule import Skip
@@ -23,7 +23,7 @@ class HiddenState:
     """A second run of one copy differs from the first: in which mode, where, and which attributes moved."""
 
     mode: str
-    change: Change
+    change: OutputChange
     moved: tuple[str, ...]
 
 
@@ -44,7 +44,7 @@ def hidden_state(evidence: Evidence, subject: Subject, made: Constructed) -> Hid
 
 def twice(
     evidence: Evidence, subject: Subject, made: Constructed, module: nn.Module, mode: str
-) -> list[Change]:
+) -> list[OutputChange]:
     """What differs between two runs of the same copy."""
     if mode == "sequential":
         one, two = (

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
+from rnncheck.checks.rule import Observation
 from rnncheck.errors import Place, StageError
 from rnncheck.pipeline.guard.user_frames import passed_through, read_frame
 from rnncheck.pipeline.instruments.module_calls import state_keys_in
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.model import Pipeline
-from rnncheck.results.model import Finding, Source, Stage
+from rnncheck.results.model import Source, Stage
 
-WAYS: tuple[tuple[str, str, str], ...] = (
+_WAYS: tuple[tuple[str, str, str], ...] = (
     (
         r"__name___|1-dimensional\s+tensordict",  # the first is a slip in TorchRL's own message of the second
         "this loss takes flat batches only: [steps], not [rows, steps]",
@@ -86,26 +87,22 @@ UNKNOWN = (
 
 def way_out(message: str) -> tuple[str, str]:
     """Cause and fix for an error message."""
-    for pattern, cause, fix in WAYS:
+    for pattern, cause, fix in _WAYS:
         if re.search(pattern, message):
             return cause, fix
     return UNKNOWN
 
 
-def cannot_run(code: str, pipeline: Pipeline, stage: Stage, failure: StageError) -> Finding:
+def cannot_run(code: str, pipeline: Pipeline, stage: Stage, failure: StageError) -> Observation:
     """The finding of a stage that raises, at the user's own line where there is one."""
     under = "vmap" if passed_through(failure, ("torch/_functorch/",)) else ""
     held_back = _held_back(pipeline, stage, failure.message)
     cause, fix = held_back or way_out(f"{failure.message} {under}")
-    return Finding(
-        code=code,
+    return Observation(
         stage=stage,
         message=f"the {stage} raises: {failure.message[:300]}",
         quantity=f"runs of the {stage} that raise",
         measured=1.0,
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
         cause=cause,
         fix=fix,
         source=raised_at(pipeline, stage, failure.place),

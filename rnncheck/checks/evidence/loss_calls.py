@@ -135,7 +135,7 @@ def changed_batch(
     return rows.reshape(sample.td.shape)
 
 
-def memoryless(sample: Sample, td: TensorDictBase) -> TensorDictBase:
+def memoryless_batch(sample: Sample, td: TensorDictBase) -> TensorDictBase:
     """The batch for the memoryless twin: every step, and every next step, begins a trajectory."""
     twin = td.clone()
     for key in tensor_keys(twin):

@@ -20,7 +20,7 @@ from rnncheck.checks.evidence.loss_calls import (
     changed_batch,
     copied,
     loss_of,
-    memoryless,
+    memoryless_batch,
     run_loss,
 )
 from rnncheck.checks.evidence.training_batches import Sample
@@ -88,7 +88,7 @@ def _without_twin(
 
     changed = changed_batch(sample, last, observed(evidence, sample))
     twin = without_memory(elements)
-    base, after = (twin(memoryless(sample, td)) for td in (sample.td, changed))
+    base, after = (twin(memoryless_batch(sample, td)) for td in (sample.td, changed))
     natural = {
         name
         for name, old in base.items()

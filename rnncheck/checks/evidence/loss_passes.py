@@ -23,7 +23,7 @@ from rnncheck.pipeline.instruments.module_calls import (
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
 
-NEAR = 1e-5  # relative: an embedding computed on two batches rounds differently
+_NEAR = 1e-5  # relative: an embedding computed on two batches rounds differently
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Started:
     scale: float
 
 
-def started(evidence: Evidence, sample: Sample) -> list[Started]:
+def from_true_states(evidence: Evidence, sample: Sample) -> list[Started]:
     """Every pass over the steps, or over the next steps, whose true states are known."""
     kinds = _kinds(evidence, sample)
     states = {True: _true(evidence, sample), False: _stored(evidence, sample)}
@@ -121,7 +121,7 @@ def _shifted(x: Tensor, passes: list[ModuleCall], sample: Sample) -> bool:
         root = blocked(other.x, 1, sample)[0, :, 1:]
         if root.shape[2:] != x.shape[2:]:
             continue
-        near = (x[:, :-1] - root).abs().amax(-1) <= NEAR * (1 + root.abs().amax(-1))
+        near = (x[:, :-1] - root).abs().amax(-1) <= _NEAR * (1 + root.abs().amax(-1))
         if bool(near[inside].double().mean() > 0.9):
             return True
     return False

@@ -19,7 +19,7 @@ from rnncheck.pipeline.recording.recording import MASK, Joint, Recording
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
-MASKS = (MASK, ("mask",), ("valid",), ("padding_mask",), ("validity_mask",))
+_MASKS = (MASK, ("mask",), ("valid",), ("padding_mask",), ("validity_mask",))
 
 
 @dataclass
@@ -151,7 +151,7 @@ def make_sample(evidence: Evidence, td: TensorDictBase) -> Sample:
 
 
 def _mask(rows: TensorDictBase, shape: torch.Size) -> tuple[Tensor, bool]:
-    for key in MASKS:
+    for key in _MASKS:
         mask = rows.get(key, None)
         if isinstance(mask, Tensor) and mask.numel() == shape.numel():
             return mask.reshape(shape).bool(), not bool(mask.all())

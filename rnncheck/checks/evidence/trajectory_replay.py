@@ -10,7 +10,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import runs_in_double
 from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
@@ -98,7 +98,7 @@ def compared_keys(evidence: Evidence, item: Replayed) -> list[Key]:
     return [*roots, *(next_key(key) for key in subject.carry if next_key(key) in known)]
 
 
-def memoryless(evidence: Evidence, item: Replayed) -> TensorDictBase:
+def memoryless_replay(evidence: Evidence, item: Replayed) -> TensorDictBase:
     """The same steps, each from a fresh state."""
     subject = evidence.policy
     row = item.trajectory.stretches[0].row % evidence.env.rows

@@ -31,9 +31,9 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.loss_passes import blocked, blocks_of
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -46,7 +46,7 @@ def run(evidence: Evidence) -> Judgement:
             continue
         compared += 1
         if not back:
-            return Judgement((_finding(evidence, number, sample),), compared)
+            return Judgement((_observed(number, sample),), compared)
     if not compared:
         raise Vacuous(
             "no recurrent module could be watched inside the loss, or nothing has a gradient there"
@@ -82,20 +82,16 @@ def _gradient(found: ModuleCall, sample: Sample, at: Tensor) -> Tensor | None:
     return None if grad is None else blocked(grad, count, sample)
 
 
-def _finding(evidence: Evidence, number: int, sample: Sample) -> Finding:
-    return Finding(
-        code="GR801",
-        stage=Stage.LOSS,
+def _observed(number: int, sample: Sample) -> Observation:
+    return Observation(
         message="inside the loss no gradient reaches the step before: the graph is cut at every step",
         quantity="steps back that a gradient reaches",
         measured=0.0,
         on=f"training batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
         bound=1.0,
         bound_formula="at least one",
-        passing_bound=0.0,
         cause="the graph is cut at every step: sequential mode in the loss, or a state that is detached",
         fix="run the policy in recurrent mode inside the loss, without detach() between steps",
-        source=evidence.pipeline.source(Stage.LOSS),
     )
 
 

@@ -28,8 +28,8 @@ from rnncheck.checks.evidence.loss_calls import (
     parameters_of,
     run_loss,
 )
-from rnncheck.checks.rule import Judgement, Rule
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.checks.rule import Judgement, Observation, Rule
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -46,25 +46,19 @@ def run(evidence: Evidence) -> Judgement:
             pairs = zip(named, grads, strict=True)
             bad = [n for (n, _), g in pairs if g is not None and not bool(g.isfinite().all())]
         if bad:
-            return Judgement((_finding(evidence, number, bad),), compared)
+            return Judgement((_observed(number, bad),), compared)
     return Judgement((), compared, f"{compared} losses and gradients are finite")
 
 
-def _finding(evidence: Evidence, number: int, bad: list[str]) -> Finding:
-    return Finding(
-        code="GR802",
-        stage=Stage.LOSS,
+def _observed(number: int, bad: list[str]) -> Observation:
+    return Observation(
         message=f"NaN or inf in {', '.join(bad[:4])}",
         key=bad[0],
         quantity="losses and gradients that are not finite",
         measured=float(len(bad)),
         on=f"training batch {number}",
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=float(len(bad)),
         cause="a logarithm, root or quotient of zero, or a masked value whose gradient is not masked",
         fix="mask before the operation, not after it",
-        source=evidence.pipeline.source(Stage.LOSS),
     )
 
 

@@ -25,9 +25,9 @@ import torch
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -55,7 +55,7 @@ def run(evidence: Evidence) -> Judgement:
         )
     if len(silent) == len(largest) and others == 0.0:
         raise Vacuous("the loss has no gradient at all")
-    findings = (_finding(evidence, silent, len(largest)),) if silent else ()
+    findings = (_observed(silent, len(largest)),) if silent else ()
     return Judgement(findings, len(largest), f"{len(largest)} recurrent parameters get a gradient")
 
 
@@ -64,20 +64,14 @@ def _goes_on(sample: Sample) -> bool:
     return bool((sample.valid & ~sample.trajectory_start()).any())
 
 
-def _finding(evidence: Evidence, silent: list[str], of: int) -> Finding:
-    return Finding(
-        code="GR803",
-        stage=Stage.LOSS,
+def _observed(silent: list[str], of: int) -> Observation:
+    return Observation(
         message=f"{len(silent)} of {of} recurrent parameters get no gradient: {', '.join(silent[:4])}",
         key=silent[0],
         quantity="recurrent parameters without a gradient",
         measured=float(len(silent)),
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=float(len(silent)),
         cause="the loss holds another copy of the module, detaches its output, or resets the state at every step",
         fix="give the loss the module that acts; do not detach features; mark only real starts",
-        source=evidence.pipeline.source(Stage.LOSS),
     )
 
 

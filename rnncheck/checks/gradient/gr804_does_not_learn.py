@@ -35,11 +35,11 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.instruments.target_calls import Calls, idle
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
-STEPS = 12
+_STEPS = 12
 EXACT = 0.5  # of what the gradient promises: a small step is not exactly linear
 UPHILL = -0.5  # a gradient with the wrong sign gives -1, an exact one 1
 SMALL = 1e-3  # length of the step that is tried
@@ -54,26 +54,26 @@ def run(evidence: Evidence) -> Judgement:
             curve = train(evidence, sample, rate)
             if min(curve[1:]) < curve[0]:
                 return Judgement(
-                    (), STEPS, f"the loss falls from {curve[0]:.3g} to {min(curve):.3g}"
+                    (), _STEPS, f"the loss falls from {curve[0]:.3g} to {min(curve):.3g}"
                 )
         ratio = descent(evidence, sample)
         if ratio > EXACT:
-            return Judgement((), STEPS, "a small step against the gradient lowers the loss")
+            return Judgement((), _STEPS, "a small step against the gradient lowers the loss")
         if ratio > UPHILL:
             raise Vacuous("the loss follows a target that moves with the weights (a semi-gradient)")
-        return Judgement((_finding(evidence, number, curve, ratio),), STEPS)
+        return Judgement((_observed(number, curve, ratio),), _STEPS)
     raise Vacuous("there is no training batch")
 
 
 def train(evidence: Evidence, sample: Sample, rate: float) -> list[float]:
-    """The loss before each of ``STEPS`` Adam steps on one batch; calls without a gradient stay as they were."""
+    """The loss before each of ``_STEPS`` Adam steps on one batch; calls without a gradient stay as they were."""
     loss = copied(loss_of(evidence))
     parameters = [p for _, p in parameters_of(loss)]
     if not parameters:
         raise Vacuous("the loss holds no trained parameter")
     old = {p.data_ptr(): p.detach().clone() for p in parameters}
     optimiser, curve, held = torch.optim.Adam(parameters, lr=rate), list[float](), frozenset[int]()
-    for number in range(STEPS):
+    for number in range(_STEPS):
         with Calls(held, old) as calls:
             total = run_loss(evidence, sample, loss=loss, per_element=False).total
         curve.append(float(total.detach()))
@@ -110,20 +110,15 @@ def descent(evidence: Evidence, sample: Sample) -> float:
     return (float(total.detach()) - float(after.detach())) / max(step * square, 1e-30)
 
 
-def _finding(evidence: Evidence, number: int, curve: list[float], ratio: float) -> Finding:
-    return Finding(
-        code="GR804",
-        stage=Stage.LOSS,
-        message=f"{STEPS} Adam steps on one batch do not lower the loss",
+def _observed(number: int, curve: list[float], ratio: float) -> Observation:
+    return Observation(
+        message=f"{_STEPS} Adam steps on one batch do not lower the loss",
         quantity="lowest loss above the first",
         measured=min(curve[1:]) - curve[0],
         on=f"training batch {number}",
-        bound=0.0,
         bound_formula="below 0 at some step",
-        passing_bound=min(curve[1:]) - curve[0],
         cause="the gradient does not belong to this loss: a wrong sign, a detached part, a target that moves along",
         fix="compare the loss's gradient with a finite difference, and detach the target",
-        source=evidence.pipeline.source(Stage.LOSS),
         details={
             "descent over promise": f"{ratio:.2f}",
             "curve": ", ".join(f"{value:.4g}" for value in curve),

@@ -27,12 +27,12 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.subject.heads import lay_out
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
-HORIZON = 4  # steps back
+_HORIZON = 4  # steps back
 FRACTION = 1e-6  # of the local gradient
 
 
@@ -40,14 +40,14 @@ def run(evidence: Evidence) -> Judgement:
     """The policy's curve."""
     needs_recurrence(evidence, evidence.policy)
     curve = reach(evidence)
-    if len(curve) <= HORIZON:
-        raise Vacuous(f"no episode head is longer than {HORIZON} steps")
+    if len(curve) <= _HORIZON:
+        raise Vacuous(f"no episode head is longer than {_HORIZON} steps")
     if not curve[0]:
         raise Vacuous("the policy's outputs have no gradient at its inputs")
     note = "gradient n steps back: " + ", ".join(f"{value / curve[0]:.1e}" for value in curve)
-    if max(curve[HORIZON:]) > FRACTION * curve[0]:
+    if max(curve[_HORIZON:]) > FRACTION * curve[0]:
         return Judgement((), len(curve), note)
-    return Judgement((_finding(evidence, curve),), len(curve), note)
+    return Judgement((_observed(curve),), len(curve), note)
 
 
 def reach(evidence: Evidence) -> list[float]:
@@ -79,21 +79,17 @@ def reach(evidence: Evidence) -> list[float]:
     return [sum(values) / max(1, len(values)) for values in sums]
 
 
-def _finding(evidence: Evidence, curve: list[float]) -> Finding:
+def _observed(curve: list[float]) -> Observation:
     reached = max(n for n, value in enumerate(curve) if value > FRACTION * curve[0])
-    return Finding(
-        code="GR805",
-        stage=Stage.POLICY,
-        message=f"the policy's gradient reaches {reached} steps back, not {HORIZON}",
+    return Observation(
+        message=f"the policy's gradient reaches {reached} steps back, not {_HORIZON}",
         quantity="steps back at which the gradient is above 1e-6 of its local size",
         measured=float(reached),
         on=f"an episode head of {len(curve)} steps",
-        bound=float(HORIZON),
-        bound_formula=f"at least {HORIZON} steps",
-        passing_bound=float(reached),
+        bound=float(_HORIZON),
+        bound_formula=f"at least {_HORIZON} steps",
         cause="gates that close, a short leak, or a graph that is cut on purpose",
         fix="check it against the task's horizon; open the forget gates if it is to remember longer",
-        source=evidence.pipeline.source(Stage.POLICY),
         details={"relative gradient": ", ".join(f"{value / curve[0]:.1e}" for value in curve)},
     )
 

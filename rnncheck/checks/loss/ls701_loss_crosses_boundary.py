@@ -38,8 +38,8 @@ from rnncheck.checks.evidence.loss_calls import (
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import crosses
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.results.model import Severity, Stage, Where
 
 ORDER = ("forward", "next value", "target")  # the earliest part that leaks names the finding
 
@@ -59,7 +59,7 @@ def run(evidence: Evidence) -> Judgement:
         compared += int(sample.valid.sum())
         alive = alive or lively
         if found:
-            return Judgement((_finding(evidence, sample, number, found),), compared)
+            return Judgement((_observed(sample, number, found),), compared)
     if not compared:
         raise Vacuous("every row of the training batches is a single segment")
     if not alive:
@@ -67,29 +67,24 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((), compared, f"{compared} steps of the loss are isolated")
 
 
-def _finding(evidence: Evidence, sample: Sample, number: int, found: list[Leak]) -> Finding:
+def _observed(sample: Sample, number: int, found: list[Leak]) -> Observation:
     first = min(found, key=lambda leak: _rank(leak.name))
     d = first.difference
     names = ", ".join(leak.name for leak in found)
     through_next = any(leak.name in ("next value", "target") for leak in found)
-    return Finding(
-        code="LS701",
-        stage=Stage.LOSS,
+    return Observation(
         message=f"a change in one segment changes the {first.name} of {first.count} steps of others",
         key=first.name,
         quantity=f"change of the {first.name} of segments that were not touched",
         measured=d.worst,
         on=f"training batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
-        bound=0.0,
         bound_formula="isolation is bitwise, for what is isolated in the memoryless twin",
-        passing_bound=d.worst,
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
         cause="the loss evaluates the next state over the whole batch with is_init false everywhere (step_mdp)"
         if through_next
         else "a recurrent pass inside the loss does not see the batch's start flags",
         fix='set batch["next", "is_init"] = batch["is_init"].clone() between sample() and the loss (a batch factory; '
         "replay transforms run before the slices are marked), so that the next state is cut where the root is",
-        source=evidence.pipeline.source(Stage.LOSS),
         details={"parts that leak": names},
     )
 

@@ -29,12 +29,12 @@ from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.evidence.loss_calls import each_sample
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.instruments.log_probs import log_prob_key, log_prob_now
 from rnncheck.pipeline.keys import Key, dotted
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
-LIMIT = 1e-3  # |log ratio|; float32 rounding of a log-probability stays below 1e-4
+_LIMIT = 1e-3  # |log ratio|; float32 rounding of a log-probability stays below 1e-4
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -48,8 +48,8 @@ def run(evidence: Evidence) -> Judgement:
             raise Vacuous(APPROXIMATED)
         gaps, mask = log_ratio(evidence, sample, key)
         compared += int(mask.sum())
-        if bool((gaps[mask] > LIMIT).any()):
-            return Judgement((_finding(evidence, number, gaps * mask, key),), compared)
+        if bool((gaps[mask] > _LIMIT).any()):
+            return Judgement((_observed(evidence, number, gaps * mask, key),), compared)
     if not compared:
         raise Vacuous("no log-probability was recorded with the actions")
     return Judgement((), compared, f"{compared} ratios are 1")
@@ -76,25 +76,22 @@ def log_ratio(evidence: Evidence, sample: Sample, key: Key) -> tuple[Tensor, Ten
     )
 
 
-def _finding(evidence: Evidence, number: int, gaps: Tensor, key: Key) -> Finding:
+def _observed(evidence: Evidence, number: int, gaps: Tensor, key: Key) -> Observation:
     row, step = divmod(int(gaps.argmax()), gaps.shape[1])
     worst = float(gaps.max())
-    return Finding(
-        code="LS702",
-        stage=Stage.LOSS,
+    return Observation(
         message="with unchanged weights the policy gives the recorded actions another probability than it had",
         key=dotted(key),
         quantity="|log ratio| of the recorded actions",
         measured=worst,
         on=f"training batch {number}",
-        bound=LIMIT,
+        bound=_LIMIT,
         bound_formula="|log pi_now - log pi_recorded| with the same weights",
-        passing_bound=worst,
-        where=Where((number, row), step, first_step=int((gaps > LIMIT).any(0).nonzero()[0])),
+        where=Where((number, row), step, first_step=int((gaps > _LIMIT).any(0).nonzero()[0])),
         cause="the batch is not the sequence that was acted on: steps shuffled, state or marks lost, another mode",
         fix="see the RP findings; replay slices in order, with their states and marks",
-        source=evidence.pipeline.training_source(),
-        details={"steps beyond the bound": f"{int((gaps > LIMIT).sum())} of {gaps.numel()}"},
+        source=Stage.REPLAY,
+        details={"steps beyond the bound": f"{int((gaps > _LIMIT).sum())} of {gaps.numel()}"},
     )
 
 

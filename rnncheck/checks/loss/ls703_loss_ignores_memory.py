@@ -39,16 +39,16 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.numerics.difference import bits_differ
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """Change first halves, look at second halves."""
     loss, compared = loss_of(evidence), 0
     for number, sample in each_sample(evidence):
-        later = second_halves(sample, cropped(evidence, sample))
+        later = _second_halves(sample, cropped(evidence, sample))
         if not bool(later.any()):
             continue
         changed, watched = reaches_later(evidence, sample, loss, later)
@@ -56,13 +56,13 @@ def run(evidence: Evidence) -> Judgement:
             continue
         compared += int(later.sum())
         if not changed:
-            return Judgement((_finding(evidence, number, sample),), compared)
+            return Judgement((_observed(number, sample),), compared)
     if not compared:
         raise Vacuous("the loss gives nothing per step, or every slice has a single step")
     return Judgement((), compared, f"{compared} later steps depend on earlier ones")
 
 
-def second_halves(sample: Sample, skip: int = 0) -> Tensor:
+def _second_halves(sample: Sample, skip: int = 0) -> Tensor:
     """Steps in the second half of their segment, behind its first ``skip`` steps."""
     segments, mask = segments_of(sample), torch.zeros_like(sample.valid)
     for row in range(mask.shape[0]):
@@ -108,20 +108,16 @@ def _gradients(
     return {name: grad for name, grad in found.items() if "next." not in name}
 
 
-def _finding(evidence: Evidence, number: int, sample: Sample) -> Finding:
-    return Finding(
-        code="LS703",
-        stage=Stage.LOSS,
+def _observed(number: int, sample: Sample) -> Observation:
+    return Observation(
         message="earlier steps of a slice change nothing that the loss computes at later ones",
         quantity="later steps that depend on earlier ones",
         measured=0.0,
         on=f"training batch {number}, {tuple(sample.td.shape)}",
         bound=1.0,
         bound_formula="at least one",
-        passing_bound=0.0,
         cause="the policy runs in sequential mode inside the loss: each step alone, from its stored state",
         fix="run it under set_recurrent_mode(True) inside the loss",
-        source=evidence.pipeline.source(Stage.LOSS),
     )
 
 

@@ -32,14 +32,20 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import segments_of
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, memoryless, run_loss
+from rnncheck.checks.evidence.loss_calls import (
+    copied,
+    each_sample,
+    loss_of,
+    memoryless_batch,
+    run_loss,
+)
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import crosses
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.results.model import Severity, Stage
 
-LIMIT = 1e-4  # relative: sums over other numbers of terms round differently
+_LIMIT = 1e-4  # relative: sums over other numbers of terms round differently
 NATURE = "the loss couples the samples of a batch by nature"
 
 
@@ -100,7 +106,9 @@ def other_order(sample: Sample) -> Tensor | None:
     return torch.cat(pieces[::-1])
 
 
-def _reordered(evidence: Evidence, number: int, sample: Sample, order: Tensor) -> Finding | None:
+def _reordered(
+    evidence: Evidence, number: int, sample: Sample, order: Tensor
+) -> Observation | None:
     loss = loss_of(evidence)
     old, new = (
         float(run_loss(evidence, sample, td, loss=copied(loss), per_element=False).total)
@@ -108,8 +116,7 @@ def _reordered(evidence: Evidence, number: int, sample: Sample, order: Tensor) -
     )
     if not off(old, new):
         return None
-    return _finding(
-        evidence,
+    return _observed(
         number,
         f"the loss of the batch is {old:.6g}, with its slices in another order {new:.6g}",
         quantity="difference of the losses of one batch in two orders of its slices",
@@ -130,7 +137,7 @@ class Sums:
 
 def _made_of(
     evidence: Evidence, number: int, sample: Sample, *, alone: bool
-) -> tuple[Finding | None, str]:
+) -> tuple[Observation | None, str]:
     try:
         found = losses(evidence, sample, sample.td)
     except Skip:
@@ -143,11 +150,10 @@ def _made_of(
         return None, "every slice counts alike, whatever its length"
     if not off(found.whole, found.total):
         return None, "the batch's loss is the sum of its slices' losses"
-    twin = losses(evidence, sample, memoryless(sample, sample.td))
+    twin = losses(evidence, sample, memoryless_batch(sample, sample.td))
     if all(off(twin.whole, one) for one in (twin.by_length, twin.mean, twin.total)):
         return None, NATURE
-    finding = _finding(
-        evidence,
+    finding = _observed(
         number,
         f"the loss of the batch is {found.whole:.6g}, the mean of its slices' losses {found.by_length:.6g}",
         quantity="difference of the batch's loss and the mean over its slices",
@@ -179,32 +185,27 @@ def off(one: float, other: float) -> bool:
     """Whether the two differ by more than rounding."""
     if not (abs(one) < float("inf") and abs(other) < float("inf")):
         raise Skip("the loss is not finite (GR802)")
-    return abs(one - other) > LIMIT * max(abs(one), abs(other), 1e-6)
+    return abs(one - other) > _LIMIT * max(abs(one), abs(other), 1e-6)
 
 
-def _finding(
-    evidence: Evidence,
+def _observed(
     number: int,
     message: str,
     *,
     quantity: str,
     sizes: tuple[float, float],
     cause: str,
-) -> Finding:
+) -> Observation:
     difference = abs(sizes[0] - sizes[1])
-    return Finding(
-        code="LS704",
-        stage=Stage.LOSS,
+    return Observation(
         message=message,
         quantity=quantity,
         measured=difference,
         on=f"training batch {number}",
-        bound=LIMIT * max(map(abs, sizes)),
+        bound=_LIMIT * max(map(abs, sizes)),
         bound_formula="1e-4 of the loss",
-        passing_bound=difference,
         cause=cause,
         fix="average over steps; see LS701 for state that passes between slices",
-        source=evidence.pipeline.source(Stage.LOSS),
     )
 
 

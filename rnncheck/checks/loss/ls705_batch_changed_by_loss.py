@@ -24,12 +24,12 @@ from tensordict import TensorDictBase
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
-from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
-OWN = ("td_error", "priority", "_weight")  # what losses are meant to write
+_OWN = ("td_error", "priority", "_weight")  # what losses are meant to write
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -43,7 +43,7 @@ def run(evidence: Evidence) -> Judgement:
         second = run_loss(evidence, sample, first.after, loss=loss, per_element=False)
         size = abs(float(second.total) - float(first.total))
         if rewritten and size:
-            return Judgement((_finding(evidence, number, rewritten, size),), compared)
+            return Judgement((_observed(number, rewritten, size),), compared)
     return Judgement((), compared, f"{compared} entries are left as they were")
 
 
@@ -52,7 +52,7 @@ def changed(before: TensorDictBase, after: TensorDictBase) -> list[Key]:
     return [
         key
         for key in tensor_keys(before)
-        if key[-1] not in OWN
+        if key[-1] not in _OWN
         and key in tensor_keys(after)
         and (
             before.get(key).shape != after.get(key).shape
@@ -61,22 +61,17 @@ def changed(before: TensorDictBase, after: TensorDictBase) -> list[Key]:
     ]
 
 
-def _finding(evidence: Evidence, number: int, rewritten: list[Key], size: float) -> Finding:
+def _observed(number: int, rewritten: list[Key], size: float) -> Observation:
     names = ", ".join(map(dotted, rewritten[:4]))
-    return Finding(
-        code="LS705",
-        stage=Stage.LOSS,
+    return Observation(
         message=f"the loss rewrites {names} of the batch that it is given: a second call gives another loss",
         key=dotted(rewritten[0]),
         quantity="difference of the losses of two calls on one batch",
         measured=size,
         on=f"training batch {number}",
-        bound=0.0,
         bound_formula="the same to the bit",
-        passing_bound=size,
         cause="a pass inside the loss writes its outputs into the caller's tensordict",
         fix="call the loss on batch.clone(False)",
-        source=evidence.pipeline.source(Stage.LOSS),
     )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rnncheck.checks.precision.streams import EARLY, Pass, Stream, Written, errors, rerun
 from rnncheck.checks.rule import Skip
-from rnncheck.numerics.rounding import BFLOAT16, BITS, TF32, TF32_BITS, Precision
+from rnncheck.numerics.rounding import BFLOAT16, BITS, TF32, TF32_BITS, ProductPrecision
 from rnncheck.pipeline.keys import Key
 
 NARROW = (torch.bfloat16, torch.float16)
@@ -90,7 +90,7 @@ def _again(
     reads: Sequence[TensorDictBase],
     one: Pass,
     dtype: torch.dtype = torch.float64,
-    precision: Precision | None = None,
+    precision: ProductPrecision | None = None,
 ) -> list[Written]:
     """Step by step from the states that were there; a pass over all steps shows only the first of them."""
     return rerun(stream, reads, dtype, precision, chained=one.recurrent)

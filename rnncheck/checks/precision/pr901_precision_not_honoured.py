@@ -33,25 +33,24 @@ from dataclasses import dataclass
 
 import torch
 
-from rnncheck.checks.evidence.compare import source_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.levels import Level, levels
 from rnncheck.checks.precision.streams import EARLY, Pass, Stream, streams, watch
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.numerics.rounding import BITS, FLOAT32_BITS, TF32_BITS
-from rnncheck.pipeline.backends.precision import Ask, ask, parameter_dtypes
+from rnncheck.pipeline.backends.precision import AskedPrecision, asked_precision, parameter_dtypes
 from rnncheck.pipeline.instruments.casts import Casts
 from rnncheck.pipeline.keys import dotted
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 @dataclass(frozen=True)
-class Judged:
+class _Judged:
     """One mode of one module: what was asked of it, and the key whose error says most about it."""
 
     stream: Stream
     one: Pass
-    ask: Ask
+    ask: AskedPrecision
     level: Level | None
     wrong: str = ""  # "coarse", "exact" or nothing
     casts: Casts | None = None  # what takes the bits away, where they are missing
@@ -67,9 +66,9 @@ class Judged:
 def run(evidence: Evidence) -> Judgement:
     """Every recurrent module, in both modes."""
     items = [
-        [judge(evidence, stream, one) for one in stream.passes] for stream in streams(evidence)
+        [_judge(evidence, stream, one) for one in stream.passes] for stream in streams(evidence)
     ]
-    findings = [found for group in items if (found := _finding(evidence, group)) is not None]
+    findings = [found for group in items if (found := _observed(evidence, group)) is not None]
     flat = [item for group in items for item in group]
     answered = [item for item in flat if item.level is not None]
     unasked = [item for item in flat if item.ask.cannot]
@@ -81,28 +80,28 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), len(answered) * EARLY, note)
 
 
-def judge(evidence: Evidence, stream: Stream, one: Pass) -> Judged:
+def _judge(evidence: Evidence, stream: Stream, one: Pass) -> _Judged:
     """Measure one mode of one module against what was asked of it."""
     written = [value.dtype for value in stream.steps.wrote[0].values()]
-    asked = ask(stream.carrier.module, written, stream.device, recurrent=one.recurrent)
+    asked = asked_precision(stream.carrier.module, written, stream.device, recurrent=one.recurrent)
     if asked.cannot:
-        return Judged(stream, one, asked, None)
-    found = [(level, wrong(asked, level)) for level in levels(stream, one) if level.explained]
+        return _Judged(stream, one, asked, None)
+    found = [(level, _wrong(asked, level)) for level in levels(stream, one) if level.explained]
     telling = [pair for pair in found if pair[1] is not None]
     if not telling:
-        return Judged(stream, one, asked, None)
+        return _Judged(stream, one, asked, None)
     level, verdict = max(telling, key=lambda pair: (pair[1] != "", pair[0].error / pair[0].tf32))
     if verdict != "coarse":
-        return Judged(stream, one, asked, level, verdict or "")
+        return _Judged(stream, one, asked, level, verdict or "")
     casts = watch(evidence, stream, recurrent=one.recurrent)
     if casts.autocast is not None and not asked.explicit:  # it is how torch is asked for less
         name = str(casts.autocast).removeprefix("torch.")
-        excused = Ask(name, "an autocast region", False, BITS[casts.autocast])
-        return Judged(stream, one, excused, level)
-    return Judged(stream, one, asked, level, verdict, casts)
+        excused = AskedPrecision(name, "an autocast region", False, BITS[casts.autocast])
+        return _Judged(stream, one, excused, level)
+    return _Judged(stream, one, asked, level, verdict, casts)
 
 
-def wrong(asked: Ask, level: Level) -> str | None:
+def _wrong(asked: AskedPrecision, level: Level) -> str | None:
     """``coarse`` for fewer bits than asked, ``exact`` for more than a deliberate reduction, None: cannot be told."""
     if asked.explicit and asked.bits < FLOAT32_BITS:
         target = level.tf32 if asked.bits == TF32_BITS else level.bfloat16
@@ -124,22 +123,21 @@ def bits_of(level: Level) -> float:
     return min(max(bits, 1.0), float(FLOAT32_BITS))
 
 
-def _finding(evidence: Evidence, group: list[Judged]) -> Finding | None:
+def _observed(evidence: Evidence, group: list[_Judged]) -> Observation | None:
     """The finding of one module, from the modes in which it is wrong."""
     bad = [item for item in group if item.wrong]
     if not bad:
         return None
     same = [one.one.name for one in bad if (one.wrong, one.ask) == (bad[0].wrong, bad[0].ask)]
-    return _found(evidence, bad[0], " and ".join(same))
+    return _found(bad[0], " and ".join(same))
 
 
-def _found(evidence: Evidence, item: Judged, modes: str) -> Finding:
+def _found(item: _Judged, modes: str) -> Observation:
     stream, level, coarse = item.stream, item.level, item.casts is not None
     assert level is not None
     tf32 = item.ask.bits >= TF32_BITS
     cause, fix = _exact(item) if item.casts is None else _coarse(item, item.casts)
-    return Finding(
-        code="PR901",
+    return Observation(
         stage=stream.subject.stage,
         message=f"{stream.name} computes with {bits_of(level):.0f} significant bits in {modes}; "
         f"{item.ask.name} was asked for, by {item.ask.by}",
@@ -150,10 +148,9 @@ def _found(evidence: Evidence, item: Judged, modes: str) -> Finding:
         bound=math.sqrt(level.honest * (level.tf32 if tf32 else level.bfloat16)),
         bound_formula=f"{'at most' if coarse else 'at least'} the geometric mean of what float32 and "
         f"{'tf32' if tf32 else 'bfloat16'} make of the same inputs",
-        passing_bound=level.error,
         cause=cause,
         fix=fix,
-        source=(item.casts and item.casts.line) or source_of(evidence, stream.subject),
+        source=(item.casts and item.casts.line) or None,
         details={
             "honest float32": f"{level.honest:.1e}",
             "tf32": f"{level.tf32:.1e}",
@@ -162,7 +159,7 @@ def _found(evidence: Evidence, item: Judged, modes: str) -> Finding:
     )
 
 
-def _coarse(item: Judged, casts: Casts) -> tuple[str, str]:
+def _coarse(item: _Judged, casts: Casts) -> tuple[str, str]:
     if casts.autocast is not None:
         name = str(casts.autocast).removeprefix("torch.")
         return (
@@ -189,7 +186,7 @@ def _coarse(item: Judged, casts: Casts) -> tuple[str, str]:
     )
 
 
-def _exact(item: Judged) -> tuple[str, str]:
+def _exact(item: _Judged) -> tuple[str, str]:
     backend = getattr(item.stream.carrier.module, "recurrent_backend", "pad")
     if item.ask.bits == BITS[torch.bfloat16]:
         return (

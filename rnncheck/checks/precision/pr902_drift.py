@@ -34,22 +34,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import source_of
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.precision.streams import STEPS, Stream, Written, errors, rerun, streams
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, Precision
-from rnncheck.pipeline.backends.precision import TENSOR_CORES, ask
+from rnncheck.checks.precision.streams import STREAM_STEPS, Stream, Written, errors, rerun, streams
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, ProductPrecision
+from rnncheck.pipeline.backends.precision import TENSOR_CORES, asked_precision
 from rnncheck.pipeline.keys import Key, dotted
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 GROWTH = 100.0  # times the first step's error: more than the 64 of a memory that forgets nothing
 EXPONENTIAL = 3.0  # growth from every quarter of the steps to the next; a cubic law ends below it
-HORIZON = (
-    4 * STEPS
+_HORIZON = (
+    4 * STREAM_STEPS
 )  # to which exponential growth is continued, or to the longest recorded trajectory
-SHOWN = (1, 4, 8, 16, 32, 64)  # steps at which a curve is shown
-EMULATED: tuple[Precision, ...] = (IEEE, TF32X3, TF32)
+_SHOWN = (1, 4, 8, 16, 32, 64)  # steps at which a curve is shown
+EMULATED: tuple[ProductPrecision, ...] = (IEEE, TF32X3, TF32)
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class Curve:
     @property
     def shown(self) -> str:
         """``step 1: 1e-08, 4: 2e-08, ...``, each over the steps since half of its number."""
-        return "step " + ", ".join(f"{n}: {self._around(n):.0e}" for n in SHOWN)
+        return "step " + ", ".join(f"{n}: {self._around(n):.0e}" for n in _SHOWN)
 
     def _around(self, step: int) -> float:
         return float(self.values[step // 2 : step].square().mean().sqrt())
@@ -96,11 +95,11 @@ class Curve:
         """The step at which the curve is past the budget and still growing; 0 where it is not, up to ``horizon``."""
         limit = max(budget, GROWTH * self.first)
         if self.late >= limit:
-            return STEPS
+            return STREAM_STEPS
         if self.rate == 1.0 or limit > 1.0:  # an error is not larger than what it is an error of
             return 0
-        further = math.ceil(math.log(limit / self.late) / math.log(self.rate) * STEPS / 4)
-        return STEPS + further if STEPS + further <= horizon else 0
+        further = math.ceil(math.log(limit / self.late) / math.log(self.rate) * STREAM_STEPS / 4)
+        return STREAM_STEPS + further if STREAM_STEPS + further <= horizon else 0
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -115,19 +114,19 @@ def run(evidence: Evidence) -> Judgement:
         bad = [one for one in group if one.judged and one.reaches(budget, horizon)]
         if bad:
             worst = max(bad, key=lambda one: one.late)
-            findings.append(_finding(evidence, worst, group, horizon))
+            findings.append(_observed(evidence, worst, group, horizon))
     top = max(found, key=lambda group: max((one.late for one in group), default=0.0))
     said = ", ".join(f"{one.name} {one.late:.0e}" for one in top)
-    note = f"error after {STEPS} steps of {top[0].stream.name}: {said}"
-    return Judgement(tuple(findings), len(judged) * STEPS, note)
+    note = f"error after {STREAM_STEPS} steps of {top[0].stream.name}: {said}"
+    return Judgement(tuple(findings), len(judged) * STREAM_STEPS, note)
 
 
 def longest(evidence: Evidence) -> int:
     """How far a growing curve is continued."""
     try:
-        return max([HORIZON, *(one.steps for one in evidence.recording.trajectories())])
+        return max([_HORIZON, *(one.steps for one in evidence.recording.trajectories())])
     except Skip:
-        return HORIZON
+        return _HORIZON
 
 
 def curves(stream: Stream) -> Iterator[Curve]:
@@ -137,7 +136,7 @@ def curves(stream: Stream) -> Iterator[Curve]:
     if stream.whole is not None:
         again = rerun(stream, stream.whole.read, chained=True)
         yield from _curve(stream, "in recurrent mode", stream.whole.wrote, again, judged=True)
-    asked = ask(stream.carrier.module, (), stream.device, recurrent=True).name
+    asked = asked_precision(stream.carrier.module, (), stream.device, recurrent=True).name
     wanted = (*EMULATED, BFLOAT16) if asked == BFLOAT16.name else EMULATED
     for precision in wanted:
         rounded = rerun(stream, stream.steps.read, precision=precision, chained=True)
@@ -150,31 +149,33 @@ def _curve(
 ) -> Iterator[Curve]:
     found = errors(written, exact)
     if found:
-        key = max(found, key=lambda one: float(found[one][-STEPS // 4 :].median()))
+        key = max(found, key=lambda one: float(found[one][-STREAM_STEPS // 4 :].median()))
         yield Curve(stream, name, key, found[key], judged)
 
 
-def _finding(evidence: Evidence, curve: Curve, group: list[Curve], horizon: int) -> Finding:
+def _observed(evidence: Evidence, curve: Curve, group: list[Curve], horizon: int) -> Observation:
     budget = evidence.pipeline.spec.verify.drift
     step = curve.reaches(budget, horizon)
-    when = f"is past it within {STEPS} steps" if step == STEPS else f"reaches it at step {step}"
-    return Finding(
-        code="PR902",
+    when = (
+        f"is past it within {STREAM_STEPS} steps"
+        if step == STREAM_STEPS
+        else f"reaches it at step {step}"
+    )
+    return Observation(
         stage=curve.stream.subject.stage,
         message=f"{curve.stream.name} {curve.name}: its error against float64 grows "
-        f"{curve.late / curve.first:.0e} times in {STEPS} steps and {when} (budget {budget:g})",
+        f"{curve.late / curve.first:.0e} times in {STREAM_STEPS} steps and {when} (budget {budget:g})",
         key=dotted(curve.key),
-        quantity=f"error of {dotted(curve.key)} against float64 over steps {STEPS * 3 // 4} to "
-        f"{STEPS}, relative to its size",
+        quantity=f"error of {dotted(curve.key)} against float64 over steps {STREAM_STEPS * 3 // 4} to "
+        f"{STREAM_STEPS}, relative to its size",
         measured=curve.late,
-        on=f"{STEPS} steps of episode heads without a reset",
+        on=f"{STREAM_STEPS} steps of episode heads without a reset",
         bound=budget,
         bound_formula="verify.drift, at the end or where exponential growth reaches it within "
         f"{horizon} steps",
         passing_bound=max(curve.late, budget),
         cause="the recurrence amplifies small differences: it is chaotic",
         fix="smaller recurrent weights, gates or a normalisation that contract, or shorter stretches",
-        source=source_of(evidence, curve.stream.subject),
         details={one.name: one.shown for one in group},
     )
 

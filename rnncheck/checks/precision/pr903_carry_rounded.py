@@ -31,16 +31,15 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import source_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.levels import NARROW, stored_in, stored_states
 from rnncheck.checks.precision.streams import EARLY, Stream, rerun, streams
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.numerics.rounding import BITS, FLOAT32_BITS
 from rnncheck.pipeline.backends.precision import parameter_dtypes, widest
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
-from rnncheck.results.model import Finding, Severity, Source, Stage
+from rnncheck.results.model import Severity, Source, Stage
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Rounded:
     key: Key
     dtype: torch.dtype
     place: str
-    source: Source
+    source: Source | Stage
     on: str
 
 
@@ -65,7 +64,7 @@ def run(evidence: Evidence) -> Judgement:
         for key in stream.carrier.keys:
             compared += EARLY
             found = next(_narrowed(evidence, stream, key), None)
-            findings += [_finding(found)] if found else []
+            findings += [_observed(found)] if found else []
     note = "" if findings else "states are stored in the dtype that they are computed in"
     return Judgement(tuple(findings), compared, note)
 
@@ -82,7 +81,7 @@ def computes_wide(stream: Stream) -> bool:
 def _narrowed(evidence: Evidence, stream: Stream, key: Key) -> Iterator[Rounded]:
     """The places where a state loses bits, in the order in which it passes them."""
     subject, new, heads = stream.subject, next_key(key), f"{EARLY} steps of episode heads"
-    source = source_of(evidence, subject)
+    source = subject.stage
     dtype = stored_states(stream).get(new)
     if dtype is not None:
         yield Rounded(stream, key, dtype, f"{stream.name} writes it", source, heads)
@@ -94,16 +93,18 @@ def _narrowed(evidence: Evidence, stream: Stream, key: Key) -> Iterator[Rounded]
     if not left or any(_held_in(torch.stack(left), dtype) for dtype in NARROW):
         return  # states that are such numbers by nature, as counts are
     first = evidence.env.first.get(key, None)
-    env = evidence.pipeline.source(Stage.ENV)
     if first is not None and first.dtype in NARROW:
-        yield Rounded(stream, key, first.dtype, "the env's reset gives it", env, "a reset")
+        yield Rounded(stream, key, first.dtype, "the env's reset gives it", Stage.ENV, "a reset")
     dtype = _kept_in(_recorded(evidence), key)
     if dtype is not None:
-        yield Rounded(stream, key, dtype, "the collected steps hold it", env, "the collected data")
+        yield Rounded(
+            stream, key, dtype, "the collected steps hold it", Stage.ENV, "the collected data"
+        )
     dtype = _kept_in(evidence.pipeline.samples, key)
     if dtype is not None:
-        training = evidence.pipeline.training_source()
-        yield Rounded(stream, key, dtype, "the training batch holds it", training, "the samples")
+        yield Rounded(
+            stream, key, dtype, "the training batch holds it", Stage.REPLAY, "the samples"
+        )
 
 
 def _recorded(evidence: Evidence) -> list[TensorDictBase]:
@@ -125,10 +126,9 @@ def _held_in(values: Tensor, dtype: torch.dtype) -> bool:
     return len(wide.unique()) > 2 * EARLY and bool((wide.to(dtype).double() == wide).all())
 
 
-def _finding(found: Rounded) -> Finding:
+def _observed(found: Rounded) -> Observation:
     name = str(found.dtype).removeprefix("torch.")
-    return Finding(
-        code="PR903",
+    return Observation(
         stage=found.stream.subject.stage,
         message=f"{dotted(found.key)} is computed in float32 and kept in {name}: {found.place} so",
         key=dotted(found.key),
@@ -137,7 +137,6 @@ def _finding(found: Rounded) -> Finding:
         on=found.on,
         bound=float(FLOAT32_BITS),
         bound_formula="those of the dtype that it is computed in",
-        passing_bound=float(BITS[found.dtype]),
         cause=f"a primer, a cast or a storage of {name}",
         fix="keep the state in float32 from step to step, or run the whole module in the narrow dtype",
         source=found.source,

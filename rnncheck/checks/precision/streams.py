@@ -22,7 +22,7 @@ from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, steps_only
 from rnncheck.checks.rule import Skip
 from rnncheck.numerics.emulate import Computing
-from rnncheck.numerics.rounding import Precision
+from rnncheck.numerics.rounding import ProductPrecision
 from rnncheck.pipeline.instruments.casts import Casts
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
@@ -36,7 +36,7 @@ from rnncheck.pipeline.subject.passes import (
 )
 from rnncheck.pipeline.subject.subject import Carrier, Subject, next_key
 
-STEPS = 64  # of the stream: heads of episodes end to end, without a reset between them
+STREAM_STEPS = 64  # of the stream: heads of episodes end to end, without a reset between them
 EARLY = 12  # steps from which the size of a single step's rounding is taken
 Written = dict[Key, Tensor]
 
@@ -110,7 +110,7 @@ def _of_subject(evidence: Evidence, subject: Subject) -> list[Stream]:
     found = []
     for carrier in subject.carriers:
         own = steps[carrier.path]
-        if len(own.read) == STEPS:
+        if len(own.read) == STREAM_STEPS:
             keys = tuple(k for k in own.wrote[0] if own.wrote[0][k].is_floating_point())
             calm = tuple(key for key in keys if key not in noisy)
             found.append(Stream(subject, carrier, inputs, own, whole.get(carrier.path), calm))
@@ -120,11 +120,11 @@ def _of_subject(evidence: Evidence, subject: Subject) -> list[Stream]:
 def _inputs(evidence: Evidence, subject: Subject) -> TensorDictBase:
     """``[1, STEPS]``: the heads end to end, over and over."""
     heads = torch.cat([piece.inputs for piece in replayed_heads(evidence, subject)[0]], 1)
-    return heads[:, torch.arange(STEPS) % heads.shape[1]]
+    return heads[:, torch.arange(STREAM_STEPS) % heads.shape[1]]
 
 
 def _starts() -> Tensor:
-    return torch.arange(STEPS).unsqueeze(0) == 0
+    return torch.arange(STREAM_STEPS).unsqueeze(0) == 0
 
 
 def _sequential(subject: Subject, inputs: TensorDictBase) -> dict[str, Pass]:
@@ -172,13 +172,13 @@ def _batch(subject: Subject, inputs: TensorDictBase) -> TensorDictBase:
 
 def _by_steps(one: Pass) -> Pass | None:
     """A pass that was called once over all steps, cut into steps; only what it writes at every step is kept."""
-    if len(one.read) == STEPS:
+    if len(one.read) == STREAM_STEPS:
         return one
-    if len(one.read) != 1 or one.read[0].ndim == 0 or one.read[0].shape[-1] != STEPS:
+    if len(one.read) != 1 or one.read[0].ndim == 0 or one.read[0].shape[-1] != STREAM_STEPS:
         return None
     time = one.read[0].ndim - 1
     outputs = {key: value for key, value in one.wrote[0].items() if key[0] != "next"}
-    wrote = [{k: v.select(time, t) for k, v in outputs.items()} for t in range(STEPS)]
+    wrote = [{k: v.select(time, t) for k, v in outputs.items()} for t in range(STREAM_STEPS)]
     return Pass(True, list(one.read[0].unbind(time)), wrote)
 
 
@@ -229,7 +229,7 @@ def rerun(
     stream: Stream,
     reads: Sequence[TensorDictBase],
     dtype: torch.dtype = torch.float64,
-    precision: Precision | None = None,
+    precision: ProductPrecision | None = None,
     *,
     chained: bool = False,
 ) -> list[Written]:

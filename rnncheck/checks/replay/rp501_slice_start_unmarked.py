@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -34,27 +34,22 @@ def run(evidence: Evidence) -> Judgement:
     if not known:
         raise Vacuous("no step of the training batches could be traced back to the collected data")
     bad = [item for item in found if bool(item.stretches.any())]
-    return Judgement((_finding(evidence, bad[0]),) if bad else (), known, f"{known} steps traced")
+    return Judgement((_observed(bad[0]),) if bad else (), known, f"{known} steps traced")
 
 
-def _finding(evidence: Evidence, item: Joins) -> Finding:
+def _observed(item: Joins) -> Observation:
     count = int(item.stretches.sum())
-    return Finding(
-        code="RP501",
-        stage=Stage.REPLAY,
+    return Observation(
         message=f"{count} joins of two stretches in a training batch have no start flag",
         key="is_init",
         quantity="unmarked joins",
         measured=float(count),
         on=f"training batch {item.number}, {tuple(item.sample.td.shape)}",
-        bound=0.0,
         bound_formula="every stretch begins with a true start flag",
-        passing_bound=float(count),
         where=item.where(item.stretches),
         cause="slices or rows were laid end to end without a mark: a plain ReplayBuffer puts the sampler's marks into "
         "info, reshape(-1) joins rows",
         fix="use TensorDictReplayBuffer, or set is_init at the first step of every stretch",
-        source=evidence.pipeline.training_source(),
     )
 
 

@@ -24,8 +24,8 @@ from __future__ import annotations
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.recurrent_pass import steps_only
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -37,26 +37,21 @@ def run(evidence: Evidence) -> Judgement:
     if not known:
         raise Vacuous("no step of the training batches could be traced back to the collected data")
     bad = [item for item in found if bool(item.shuffled.any())]
-    return Judgement((_finding(evidence, bad[0]),) if bad else (), known, f"{known} steps traced")
+    return Judgement((_observed(bad[0]),) if bad else (), known, f"{known} steps traced")
 
 
-def _finding(evidence: Evidence, item: Joins) -> Finding:
+def _observed(item: Joins) -> Observation:
     count, of = int(item.shuffled.sum()), int(item.sample.known.sum())
-    return Finding(
-        code="RP502",
-        stage=Stage.REPLAY,
+    return Observation(
         message=f"{count} of {of} steps of a training batch do not follow their neighbour in time",
         key="is_init",
         quantity="steps that follow no neighbour and are not marked",
         measured=float(count),
         on=f"training batch {item.number}, {tuple(item.sample.td.shape)}",
-        bound=0.0,
         bound_formula="neighbours in a segment are neighbours in time",
-        passing_bound=float(count),
         where=item.where(item.shuffled),
         cause="the sampler draws single steps, or the batch was shuffled, reversed or thinned out along time",
         fix="draw slices (SliceSampler) or whole rows, and keep their order",
-        source=evidence.pipeline.training_source(),
     )
 
 

@@ -23,9 +23,9 @@ from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import samples
 from rnncheck.checks.replay.start_flags import lost_start
-from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -41,47 +41,35 @@ def run(evidence: Evidence) -> Judgement:
             if key not in tensor_keys(sample.rows):
                 if key in subject.carry and warms_up(evidence, sample):
                     continue
-                return Judgement((_lost(evidence, key, number),), compared)
+                return Judgement((_lost(key, number),), compared)
         where = lost_start(sample, number)
         if where is not None:
-            return Judgement((_overwritten(evidence, where, number),), compared)
+            return Judgement((_overwritten(where, number),), compared)
     return Judgement((), compared, f"{compared} keys are still there")
 
 
-def _lost(evidence: Evidence, key: Key, number: int) -> Finding:
-    return Finding(
-        code="RP503",
-        stage=Stage.REPLAY,
+def _lost(key: Key, number: int) -> Observation:
+    return Observation(
         message=f"{dotted(key)} was collected but is not in the training batch",
         key=dotted(key),
         quantity="keys lost on the way",
         measured=1.0,
         on=f"training batch {number}",
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
         cause="a select, an exclude, a transform or the storage drops it",
         fix=f"keep {dotted(key)} between collection and loss",
-        source=evidence.pipeline.training_source(),
     )
 
 
-def _overwritten(evidence: Evidence, where: Where, number: int) -> Finding:
-    return Finding(
-        code="RP503",
-        stage=Stage.REPLAY,
+def _overwritten(where: Where, number: int) -> Observation:
+    return Observation(
         message="start flags that were true when they were collected are false in the training batch",
         key="is_init",
         quantity="start flags overwritten",
         measured=1.0,
         on=f"training batch {number}",
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
         where=where,
         cause="a transform or the batch's making writes the flag anew",
         fix="combine new marks with the collected ones: is_init | slice_start",
-        source=evidence.pipeline.training_source(),
     )
 
 

@@ -28,10 +28,10 @@ from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, working
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, samples, stale
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -49,7 +49,7 @@ def run(evidence: Evidence) -> Judgement:
             burned += int(spent.sum())
             compared += int((starts & ~spent).sum())
             if bool(wrong.any()):
-                finding = _finding(evidence, key, number, sample, wrong, stored, recorded)
+                finding = _observed(key, number, sample, wrong, stored, recorded)
                 return Judgement((finding,), compared)
     if not compared:
         why = "no training batch holds a state at a step that could be traced back"
@@ -66,33 +66,27 @@ def _burned(evidence: Evidence, sample: Sample) -> Tensor:
     return torch.full_like(sample.marked, inside)
 
 
-def _finding(
-    evidence: Evidence,
+def _observed(
     key: Key,
     number: int,
     sample: Sample,
     wrong: Tensor,
     stored: Tensor,
     recorded: Tensor,
-) -> Finding:
+) -> Observation:
     row, step = wrong.nonzero()[0].tolist()
     fits = stored.shape[2:] == recorded.shape[1:]
     size = float(gap(stored[row, step], recorded[sample.ids[row, step]]).max()) if fits else 1.0
-    return Finding(
-        code="RP504",
-        stage=Stage.REPLAY,
+    return Observation(
         message=f"{int(wrong.sum())} slices start from another {dotted(key)} than the trajectory had there",
         key=dotted(key),
         quantity=f"max abs difference of {dotted(key)}, replayed against collected",
         measured=size,
         on=f"training batch {number}",
-        bound=0.0,
         bound_formula="the same in the stored dtype, up to rounding",
-        passing_bound=size,
         where=Where((number, row), step, first_step=step),
         cause="the state was zeroed, shifted in time, or taken from another slice on its way through replay",
         fix="store every step's state and sample it with its step; or leave the first steps out of the loss (burn-in)",
-        source=evidence.pipeline.training_source(),
     )
 
 

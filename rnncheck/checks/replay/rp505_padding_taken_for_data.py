@@ -32,9 +32,9 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.keys import STEP_KEY
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -43,7 +43,7 @@ def run(evidence: Evidence) -> Judgement:
     for number, sample in each_sample(evidence):
         invented = padding(sample)
         if bool(invented.any()):
-            return Judgement((_unmasked(evidence, number, invented),), int(sample.valid.sum()))
+            return Judgement((_unmasked(number, invented),), int(sample.valid.sum()))
         if not sample.masked:
             continue
         loss = loss_of(evidence)
@@ -54,7 +54,7 @@ def run(evidence: Evidence) -> Judgement:
         compared += int((~sample.valid).sum())
         size = abs(float(base.detach()) - float(after.detach()))
         if size > 1e-6 * max(abs(float(base.detach())), 1e-6):
-            return Judgement((_ignored(evidence, number, size),), compared)
+            return Judgement((_ignored(number, size),), compared)
     if not compared:
         raise Vacuous("no step of the training batches is padding")
     return Judgement((), compared, f"{compared} padded steps are left out of the loss")
@@ -74,41 +74,31 @@ def padding(sample: Sample) -> Tensor:
     return invented | (to_the_end & sample.valid)
 
 
-def _unmasked(evidence: Evidence, number: int, invented: Tensor) -> Finding:
+def _unmasked(number: int, invented: Tensor) -> Observation:
     row, step = invented.nonzero()[0].tolist()
     count = int(invented.sum())
-    return Finding(
-        code="RP505",
-        stage=Stage.REPLAY,
+    return Observation(
         message=f"{count} steps of a training batch were never collected, and no mask says so",
         quantity="padded steps taken for data",
         measured=float(count),
         on=f"training batch {number}",
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=float(count),
         where=Where((number, row), step, first_step=step),
         cause="short slices were filled up with zeros or copies of their last step",
         fix='write a mask ("collector", "mask") and use it in the loss, or keep slices ragged with is_init',
-        source=evidence.pipeline.training_source(),
     )
 
 
-def _ignored(evidence: Evidence, number: int, size: float) -> Finding:
-    return Finding(
-        code="RP505",
+def _ignored(number: int, size: float) -> Observation:
+    return Observation(
         stage=Stage.LOSS,
         message="the loss changes with what stands at steps that the mask calls padding",
         key="collector.mask",
         quantity="change of the loss when padded steps change",
         measured=size,
         on=f"training batch {number}",
-        bound=0.0,
         bound_formula="none, up to 1e-6 of the loss",
-        passing_bound=size,
         cause="the loss averages over all steps without looking at the mask",
         fix='weigh per-step losses with batch["collector", "mask"], or sample ragged slices',
-        source=evidence.pipeline.source(Stage.LOSS),
     )
 
 

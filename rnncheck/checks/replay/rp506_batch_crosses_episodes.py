@@ -30,10 +30,10 @@ from torch import Tensor
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins, stored_neighbours
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.recording.buffer_order import parting_keys
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -45,9 +45,9 @@ def run(evidence: Evidence) -> Judgement:
     note = f"{known} steps traced"
     for item in found:
         if bool(item.over_end.any()):
-            return Judgement((_over_end(evidence, item),), known, note)
+            return Judgement((_over_end(item),), known, note)
         if bool(item.over_seam.any()):
-            return Judgement((_over_seam(evidence, item),), known, note)
+            return Judgement((_over_seam(item),), known, note)
     for item in found:
         marked = unseen_ends(evidence, item.sample)
         if bool(marked.any()):
@@ -83,10 +83,9 @@ def _shown(sample: Sample, number: Key | None, ends: tuple[Key, ...]) -> Tensor 
     return torch.stack(flags).any(0) if flags else None
 
 
-def _over_end(evidence: Evidence, item: Joins) -> Finding:
+def _over_end(item: Joins) -> Observation:
     count = int(item.over_end.sum())
-    return _finding(
-        evidence,
+    return _observed(
         item,
         item.over_end,
         message=f"{count} slices run over the end of an episode without a start flag",
@@ -96,10 +95,9 @@ def _over_end(evidence: Evidence, item: Joins) -> Finding:
     )
 
 
-def _over_seam(evidence: Evidence, item: Joins) -> Finding:
+def _over_seam(item: Joins) -> Observation:
     count = int(item.over_seam.sum())
-    return _finding(
-        evidence,
+    return _observed(
         item,
         item.over_seam,
         message=f"{count} slices run over the write cursor of the full buffer: from its newest step to its oldest",
@@ -109,11 +107,10 @@ def _over_seam(evidence: Evidence, item: Joins) -> Finding:
     )
 
 
-def _unseen(evidence: Evidence, item: Joins, marked: Tensor) -> Finding:
+def _unseen(evidence: Evidence, item: Joins, marked: Tensor) -> Observation:
     number, ends = parting_keys(evidence.pipeline.replay) or (None, ())
     keys = " or ".join(dotted(key) for key in ([number] if number else ends))
-    return _finding(
-        evidence,
+    return _observed(
         item,
         marked,
         message=f"{int(marked.sum())} slices run over an episode's end, which {keys} does not show to the sampler; "
@@ -125,8 +122,7 @@ def _unseen(evidence: Evidence, item: Joins, marked: Tensor) -> Finding:
     )
 
 
-def _finding(
-    evidence: Evidence,
+def _observed(
     item: Joins,
     mask: Tensor,
     *,
@@ -134,23 +130,17 @@ def _finding(
     quantity: str,
     cause: str,
     fix: str,
-) -> Finding:
+) -> Observation:
     count = float(mask.sum())
-    return Finding(
-        code="RP506",
-        stage=Stage.REPLAY,
+    return Observation(
         message=message,
         key="is_init",
         quantity=quantity,
         measured=count,
         on=f"training batch {item.number}, {tuple(item.sample.td.shape)}",
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=count,
         where=item.where(mask),
         cause=cause,
         fix=fix,
-        source=evidence.pipeline.training_source(),
     )
 
 

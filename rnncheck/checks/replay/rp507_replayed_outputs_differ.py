@@ -26,7 +26,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
-from rnncheck.checks.evidence.compare import Mismatch, mismatches
+from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
@@ -34,10 +34,10 @@ from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
 from rnncheck.checks.evidence.training_batches import Sample, samples, stale, truth
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.replay.start_flags import lost_start
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -51,11 +51,11 @@ def run(evidence: Evidence) -> Judgement:
             raise Vacuous("keys or states are lost in replay (RP503, RP504)")
         if approximated(evidence, sample):
             raise Vacuous(APPROXIMATED)
-        keys, mask = compared_keys(evidence, sample), judged(evidence, sample)
+        keys, mask = _compared_keys(evidence, sample), _judged(evidence, sample)
         compared += len(keys) * int(mask.sum())
-        found = differing(evidence, sample, keys, mask)
+        found = _differing(evidence, sample, keys, mask)
         if found:
-            return Judgement((_finding(evidence, found, number),), compared)
+            return Judgement((_observed(found, number),), compared)
     if not compared:
         raise Vacuous("no step of the training batches could be replayed")
     return Judgement((), compared, f"{compared} replayed outputs are the trajectory's")
@@ -74,7 +74,7 @@ def _named_elsewhere(evidence: Evidence, sample: Sample, number: int) -> bool:
     return False
 
 
-def compared_keys(evidence: Evidence, sample: Sample) -> list[Key]:
+def _compared_keys(evidence: Evidence, sample: Sample) -> list[Key]:
     """Float outputs of the policy whose true values are known."""
     known = truth(evidence).outputs
     keys = comparable_outputs(
@@ -83,14 +83,16 @@ def compared_keys(evidence: Evidence, sample: Sample) -> list[Key]:
     return [key for key in keys if key in known and known[key].is_floating_point()]
 
 
-def judged(evidence: Evidence, sample: Sample) -> Tensor:
+def _judged(evidence: Evidence, sample: Sample) -> Tensor:
     """Steps that were traced back to a replayed trajectory, behind the burn-in of their slice."""
     mask = sample.known & truth(evidence).has[sample.ids.clamp_min(0)]
     skip = burn_in(evidence, sample)
     return mask & (positions(sample) >= skip) if skip else mask
 
 
-def differing(evidence: Evidence, sample: Sample, keys: list[Key], mask: Tensor) -> Mismatch | None:
+def _differing(
+    evidence: Evidence, sample: Sample, keys: list[Key], mask: Tensor
+) -> Mismatch | None:
     """The worst output of the replayed batch that is not the trajectory's."""
     if not keys or not bool(mask.any()):
         return None
@@ -115,11 +117,9 @@ def _select(td: TensorDictBase, keys: list[Key]) -> TensorDict:
     return TensorDict({key: td.get(key) for key in keys}, td.batch_size)
 
 
-def _finding(evidence: Evidence, found: Mismatch, number: int) -> Finding:
+def _observed(found: Mismatch, number: int) -> Observation:
     d = found.difference
-    return Finding(
-        code="RP507",
-        stage=Stage.REPLAY,
+    return Observation(
         message=f"recurrent mode on the training batch gives another {dotted(found.key)} than the trajectory had",
         key=dotted(found.key),
         quantity=f"max abs difference of {dotted(found.key)}, replayed against the sequential trajectory",
@@ -127,11 +127,9 @@ def _finding(evidence: Evidence, found: Mismatch, number: int) -> Finding:
         on=f"training batch {number}",
         bound=found.bound,
         bound_formula=found.formula,
-        passing_bound=d.worst,
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
         cause="replay changes what the policy reads: observations transformed twice, another layout, a lost state",
         fix="compare the batch's observations, flags and states with the collected ones at the named step",
-        source=evidence.pipeline.training_source(),
         details={"elements beyond the bound": f"{d.differing} of {d.elements}"},
     )
 

@@ -32,10 +32,10 @@ from rnncheck.checks.evidence.burn_in_by_maker import WarmUp, warm_ups
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample
 from rnncheck.checks.evidence.training_batches import samples
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.subject import Carrier
-from rnncheck.results.model import Finding, Severity, Source, Stage
+from rnncheck.results.model import Severity, Source, Stage
 
 IDLE = "the state at the start of what remains is the one that was stored"
 SEQUENTIAL = (
@@ -67,7 +67,7 @@ def run(evidence: Evidence) -> Judgement:
     raise Skip("nothing burns states in")
 
 
-def _judged(evidence: Evidence, one: WarmUp) -> Finding | None:
+def _judged(evidence: Evidence, one: WarmUp) -> Observation | None:
     """The finding for one maker; None where its burn-in works or it has none."""
     burns = bool(one.ready_made) or one.ran
     if not one.openings:
@@ -83,13 +83,13 @@ def _judged(evidence: Evidence, one: WarmUp) -> Finding | None:
     return None if one.deep else _last_only(evidence, one)
 
 
-def _not_used(evidence: Evidence, one: WarmUp) -> Finding | None:
+def _not_used(evidence: Evidence, one: WarmUp) -> Observation | None:
     """A BurnInTransform ran, and no slice lost a step."""
     if not one.whole:
         raise Vacuous("every slice that lost steps goes on with another trajectory")
     steps = max(one.ready_made)
     cause = "burn_in is 0" if steps == 0 else "its result is not what the loss gets"
-    return _finding(
+    return _observed(
         evidence,
         one,
         message=f"a BurnInTransform of {steps} steps leaves the batch as it was",
@@ -98,8 +98,8 @@ def _not_used(evidence: Evidence, one: WarmUp) -> Finding | None:
     )
 
 
-def _idle(evidence: Evidence, one: WarmUp) -> Finding:
-    return _finding(
+def _idle(evidence: Evidence, one: WarmUp) -> Observation:
+    return _observed(
         evidence,
         one,
         message=f"{one.spent} steps of each slice are burned in, and none of them reaches the state: {IDLE}",
@@ -109,10 +109,10 @@ def _idle(evidence: Evidence, one: WarmUp) -> Finding:
     )
 
 
-def _partly(evidence: Evidence, one: WarmUp, carrier: Carrier) -> Finding:
+def _partly(evidence: Evidence, one: WarmUp, carrier: Carrier) -> Observation:
     kept = ", ".join(dotted(k) for k in carrier.keys if k not in one.reached)
     burned = ", ".join(dotted(k) for k in carrier.keys if k in one.reached)
-    return _finding(
+    return _observed(
         evidence,
         one,
         message=f"the burn-in writes {burned} and leaves {kept} of the same module as it was stored",
@@ -122,8 +122,8 @@ def _partly(evidence: Evidence, one: WarmUp, carrier: Carrier) -> Finding:
     )
 
 
-def _last_only(evidence: Evidence, one: WarmUp) -> Finding:
-    return _finding(
+def _last_only(evidence: Evidence, one: WarmUp) -> Observation:
+    return _observed(
         evidence,
         one,
         message=f"{one.spent} steps of each slice are burned in, and only the last of them counts",
@@ -133,7 +133,7 @@ def _last_only(evidence: Evidence, one: WarmUp) -> Finding:
     )
 
 
-def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
+def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
     """A loss that leaves first steps out and then starts from nothing that they changed, or the last one alone."""
     if evidence.pipeline.loss is None:
         return None, 0
@@ -141,18 +141,17 @@ def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
         steps = burn_in(evidence, sample)
         if reaches(evidence, sample):
             deep = steps < 2 or reaches(evidence, sample, but=1)
-            return (None if deep else _in_loss(evidence, number, steps, 1)), 1
+            return (None if deep else _in_loss(number, steps, 1)), 1
         if steps and not opens_with_stored(evidence, sample):
-            return _in_loss(evidence, number, steps, 0), 1
+            return _in_loss(number, steps, 0), 1
     return None, 0
 
 
-def _in_loss(evidence: Evidence, number: int, steps: int, counting: int) -> Finding:
+def _in_loss(number: int, steps: int, counting: int) -> Observation:
     cause = "the pass over the rest starts from a state that is neither stored nor burned in"
     fix = "start it from ('next', key) of the last step that is left out"
     said = "only the last of them" if counting else "none of them"
-    return Finding(
-        code="RP508",
+    return Observation(
         stage=Stage.LOSS,
         message=f"the loss leaves out the first {steps} steps of each slice, and {said} reaches it through the memory",
         quantity="steps left out whose observations change the loss",
@@ -160,14 +159,12 @@ def _in_loss(evidence: Evidence, number: int, steps: int, counting: int) -> Find
         on=f"training batch {number}",
         bound=float(steps),
         bound_formula="every step that is burned in",
-        passing_bound=float(counting),
         cause=SEQUENTIAL if counting else cause,
         fix=MODE if counting else fix,
-        source=evidence.pipeline.source(Stage.LOSS),
     )
 
 
-def _finding(
+def _observed(
     evidence: Evidence,
     one: WarmUp,
     *,
@@ -176,10 +173,8 @@ def _finding(
     fix: str,
     key: str = "",
     counting: float = 0.0,
-) -> Finding:
-    return Finding(
-        code="RP508",
-        stage=Stage.REPLAY,
+) -> Observation:
+    return Observation(
         message=message,
         key=key or ", ".join(dotted(k) for k in evidence.policy.carry),
         quantity="steps left out whose observations change the state",
@@ -187,7 +182,6 @@ def _finding(
         on=f"{len(one.openings)} slices of the first training batch",
         bound=float(one.spent),
         bound_formula="every step that is burned in",
-        passing_bound=counting,
         cause=cause,
         fix=fix,
         source=_source(evidence, one),

@@ -14,12 +14,12 @@ from rnncheck.checks.evidence.batch_isolation import (
     without_memory,
 )
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import changed_batch, memoryless
+from rnncheck.checks.evidence.loss_calls import changed_batch, memoryless_batch
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.value.estimates import per_step
 from rnncheck.numerics.difference import gap
 
-ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
+_ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
 
 
 def estimator_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
@@ -28,11 +28,13 @@ def estimator_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], boo
     def outputs(td: TensorDictBase) -> dict[str, Tensor]:
         return per_step(evidence, sample, td)
 
-    found, alive = leaks(evidence, sample, outputs, tolerance=ROUNDING)
+    found, alive = leaks(evidence, sample, outputs, tolerance=_ROUNDING)
     if not found:
         return [], alive
     alone = without_memory(outputs)
-    twin, _ = leaks(evidence, sample, lambda td: alone(memoryless(sample, td)), tolerance=ROUNDING)
+    twin, _ = leaks(
+        evidence, sample, lambda td: alone(memoryless_batch(sample, td)), tolerance=_ROUNDING
+    )
     natural = _forwards(evidence, sample, alone) if _couples_all(twin) else set[str]()
     return [leak for leak in found if leak.name not in natural], alive
 
@@ -50,11 +52,11 @@ def _forwards(evidence: Evidence, sample: Sample, outputs: Elements) -> set[str]
     segments = segments_of(sample)
     first = segments == segments[:, :1]
     changed = changed_batch(sample, first & sample.valid, observed(evidence, sample))
-    before, after = (outputs(memoryless(sample, td)) for td in (sample.td, changed))
+    before, after = (outputs(memoryless_batch(sample, td)) for td in (sample.td, changed))
     watch, found = ~first & sample.valid, set[str]()
     for name, old in before.items():
         if name in after and after[name].shape == old.shape:
-            limit = ROUNDING * float(old.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+            limit = _ROUNDING * float(old.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
             moved = gap(after[name], old).flatten(2).amax(-1) > limit
             if int((moved & watch).sum()) > 0.5 * int(watch.sum()):
                 found.add(name)

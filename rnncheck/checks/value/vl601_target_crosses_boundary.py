@@ -26,12 +26,12 @@ from rnncheck.checks.evidence.batch_isolation import (
 )
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.checks.value.estimates import batches, estimator_of
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.numerics.difference import Difference
 from rnncheck.pipeline.compat import installed, joins_rows
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -45,7 +45,7 @@ def run(evidence: Evidence) -> Judgement:
         compared += int(sample.valid.sum())
         alive = alive or lively
         if found:
-            return Judgement((_finding(evidence, sample, number, found),), compared)
+            return Judgement((_observed(evidence, sample, number, found),), compared)
     if not compared:
         raise Vacuous("every row of the estimator's batches is a single segment")
     if not alive:
@@ -53,25 +53,20 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((), compared, f"{compared} steps are isolated")
 
 
-def _finding(evidence: Evidence, sample: Sample, number: int, found: list[Leak]) -> Finding:
+def _observed(evidence: Evidence, sample: Sample, number: int, found: list[Leak]) -> Observation:
     first = min(found, key=lambda leak: ("value" not in leak.name, leak.name.count(".")))
     d = first.difference
     cause, fix = _blame(evidence, d)
-    return Finding(
-        code="VL601",
-        stage=Stage.ADVANTAGE,
+    return Observation(
         message=f"a change in one segment changes the {first.name} of {first.count} steps of others",
         key=first.name,
         quantity=f"change of {first.name} of segments that were not touched",
         measured=d.worst,
         on=f"batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
-        bound=0.0,
         bound_formula="none beyond 1e-5 of the largest entry, for what is isolated in the memoryless twin",
-        passing_bound=d.worst,
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
         cause=cause,
         fix=fix,
-        source=evidence.pipeline.source(Stage.ADVANTAGE),
         details={"what changes": ", ".join(leak.name for leak in found)},
     )
 

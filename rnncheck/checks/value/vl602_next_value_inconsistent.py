@@ -24,12 +24,12 @@ import torch
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.checks.value.estimates import VALUE, batches, dropped, ended, estimator_of, per_step
 from rnncheck.numerics.difference import Difference, gap, locate
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
-LIMIT = 1e-4  # relative to the largest value: two float32 passes over the same history
+_LIMIT = 1e-4  # relative to the largest value: two float32 passes over the same history
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -40,7 +40,7 @@ def run(evidence: Evidence) -> Judgement:
         found, count, scale = inconsistent(evidence, sample)
         compared += count
         if found is not None:
-            return Judgement((_finding(evidence, number, found, scale),), compared)
+            return Judgement((_observed(number, found, scale),), compared)
     if not compared:
         raise Vacuous("the estimator writes no next value beside a value")
     return Judgement((), compared, f"{compared} next values are the next step's values")
@@ -58,25 +58,21 @@ def inconsistent(evidence: Evidence, sample: Sample) -> tuple[Difference | None,
     gaps = gap(following[:, :-1], value[:, 1:])
     wide = inside.reshape(*inside.shape, *([1] * (gaps.ndim - 2)))
     gaps = torch.where(wide, gaps, torch.zeros_like(gaps))
-    return locate(gaps, LIMIT * scale, value), int(inside.sum()), scale
+    return locate(gaps, _LIMIT * scale, value), int(inside.sum()), scale
 
 
-def _finding(evidence: Evidence, number: int, d: Difference, scale: float) -> Finding:
-    return Finding(
-        code="VL602",
-        stage=Stage.ADVANTAGE,
+def _observed(number: int, d: Difference, scale: float) -> Observation:
+    return Observation(
         message="the next value of a step is not the value of the step that follows it",
         key=VALUE,
         quantity="max abs difference of next.state_value at t and state_value at t+1",
         measured=d.worst,
         on=f"batch {number}",
-        bound=LIMIT * scale,
+        bound=_LIMIT * scale,
         bound_formula="1e-4 of the largest value",
-        passing_bound=d.worst,
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
         cause="the two passes of the critic had different states: no recurrent mode, or a next pass from zero",
         fix="run the estimator under set_recurrent_mode(True), or use shifted=True",
-        source=evidence.pipeline.source(Stage.ADVANTAGE),
         details={"elements beyond the bound": f"{d.differing} of {d.elements}"},
     )
 

@@ -33,15 +33,15 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.checks.value.estimates import batches, ended, per_step
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.recording.recording import Joint
 from rnncheck.pipeline.subject.subject import next_key
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
-ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
+_ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
 REWARD = ("next", "reward")
 TARGETS = ("value_target", "advantage")
 
@@ -50,7 +50,7 @@ def run(evidence: Evidence) -> Judgement:
     """The recorded ends, then the estimator's targets there, then the loss's."""
     lost, count = lost_observations(evidence)
     if lost is not None:
-        return Judgement((_lost(evidence, lost),), count)
+        return Judgement((_lost(lost),), count)
     for look in (_estimator, _loss):
         finding, compared = look(evidence)
         count += compared
@@ -61,7 +61,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((), count, f"{count} ends of episodes and targets there")
 
 
-def _estimator(evidence: Evidence) -> tuple[Finding | None, int]:
+def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
     compared = 0
     for number, sample in enumerate(_batches(evidence)):
         terminal = ended(sample, "terminated")
@@ -74,11 +74,11 @@ def _estimator(evidence: Evidence) -> tuple[Finding | None, int]:
             compared += int(ends.sum())
             where = looks_over(evidence, sample, number, ends, own=kind == "terminated")
             if where is not None:
-                return _looks_over(evidence, where, kind), compared
+                return _looks_over(where, kind), compared
     return None, compared
 
 
-def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
+def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
     compared = 0
     for number, sample in _loss_samples(evidence):
         ends = ended(sample, "terminated")
@@ -91,9 +91,7 @@ def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
         compared += int(ends.sum()) * reads
         if moved and not loss_leaks(evidence, sample)[0]:
             row, step = ends.nonzero()[0].tolist()
-            return _bootstraps(
-                evidence, Where((number, row), step, first_step=step), moved
-            ), compared
+            return _bootstraps(Where((number, row), step, first_step=step), moved), compared
     return None, compared
 
 
@@ -125,7 +123,7 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> tuple[floa
         answers.append(totals[0] - totals[1])
         scale = max(scale, *map(abs, totals))
     size = abs(answers[0] - answers[1])
-    return (size if size > ROUNDING * scale else 0.0), answers[0] != 0
+    return (size if size > _ROUNDING * scale else 0.0), answers[0] != 0
 
 
 def _batches(evidence: Evidence) -> list[Sample]:
@@ -176,7 +174,7 @@ def looks_over(
                 continue
             if _normalised(base[name], after[name], asked | behind):
                 continue
-            limit = ROUNDING * float(base[name].abs().max())
+            limit = _ROUNDING * float(base[name].abs().max())
             differ = (gap(base[name], after[name]).flatten(2).amax(-1) > limit) & asked
             if bool(differ.any()):
                 row, step = differ.nonzero()[0].tolist()
@@ -199,16 +197,15 @@ def _changed_behind(
 
 def _normalised(old: Tensor, new: Tensor, near: Tensor) -> bool:
     """What lies later than all changes changed too: the entry is normalised over the batch."""
-    limit = ROUNDING * float(old.abs().max())
+    limit = _ROUNDING * float(old.abs().max())
     moved = gap(old, new).flatten(2).amax(-1) > limit
     later = ~(near.flip(1).cumsum(1).flip(1) > 0)
     watch = later if bool(later.any()) else ~near
     return int((moved & watch).sum()) > 0.5 * int(watch.sum())
 
 
-def _lost(evidence: Evidence, where: Where) -> Finding:
-    return _finding(
-        evidence,
+def _lost(where: Where) -> Observation:
+    return _observed(
         Stage.COLLECT,
         where,
         message="the next observation of done steps is the first one of the next episode: the terminal one is lost",
@@ -219,10 +216,9 @@ def _lost(evidence: Evidence, where: Where) -> Finding:
     )
 
 
-def _looks_over(evidence: Evidence, where: Where, kind: str) -> Finding:
+def _looks_over(where: Where, kind: str) -> Observation:
     over = kind == "terminated"
-    return _finding(
-        evidence,
+    return _observed(
         Stage.ADVANTAGE,
         where,
         message=f"the target of a {kind} step changes with what lies behind the end of its episode",
@@ -237,9 +233,8 @@ def _looks_over(evidence: Evidence, where: Where, kind: str) -> Finding:
     )
 
 
-def _bootstraps(evidence: Evidence, where: Where, moved: float) -> Finding:
-    return _finding(
-        evidence,
+def _bootstraps(where: Where, moved: float) -> Observation:
+    return _observed(
         Stage.LOSS,
         where,
         message="the loss's target of terminated steps changes with their next observation",
@@ -251,8 +246,7 @@ def _bootstraps(evidence: Evidence, where: Where, moved: float) -> Finding:
     )
 
 
-def _finding(
-    evidence: Evidence,
+def _observed(
     stage: Stage,
     where: Where,
     *,
@@ -262,21 +256,17 @@ def _finding(
     fix: str,
     key: str,
     measured: float = 1.0,
-) -> Finding:
-    return Finding(
-        code="VL603",
+) -> Observation:
+    return Observation(
         stage=stage,
         message=message,
         key=key,
         quantity=quantity,
         measured=measured,
-        bound=0.0,
         bound_formula="none beyond 1e-5 of the largest target or loss",
-        passing_bound=measured,
         where=where,
         cause=cause,
         fix=fix,
-        source=evidence.pipeline.source(stage),
     )
 
 

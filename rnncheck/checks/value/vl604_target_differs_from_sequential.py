@@ -37,9 +37,9 @@ from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
-from rnncheck.checks.evidence.loss_passes import started
+from rnncheck.checks.evidence.loss_passes import from_true_states
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.checks.value.estimates import (
     VALUE,
     Values,
@@ -55,12 +55,12 @@ from rnncheck.checks.value.estimator_passes import inner_passes
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
-LIMIT = 1e-4  # relative to the largest value
-INSIDE = 1e-3  # relative to the largest output of the recurrent module
+_LIMIT = 1e-4  # relative to the largest value
+_INSIDE = 1e-3  # relative to the largest output of the recurrent module
 LASTING = 0.5  # of the largest difference: a burn-in on purpose leaves less behind than that
-NAMES = ("chosen_action_value", VALUE)
+_NAMES = ("chosen_action_value", VALUE)
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -80,7 +80,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((), compared, f"{compared} values are the sequential run's")
 
 
-def _estimator(evidence: Evidence) -> tuple[Finding | None, int]:
+def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
     compared = 0
     values = true_values(evidence)
     for number, sample in enumerate(batches(evidence)):
@@ -98,13 +98,13 @@ def _estimator(evidence: Evidence) -> tuple[Finding | None, int]:
             mask &= ~dropped(evidence, sample)
             gaps = gaps * mask
             compared += int(mask.sum())
-            if bool((gaps > LIMIT * scale).any()):
+            if bool((gaps > _LIMIT * scale).any()):
                 stage = Stage.ADVANTAGE
-                return _finding(evidence, stage, sample, number, name, gaps, scale), compared
+                return _observed(stage, sample, number, name, gaps, scale), compared
     return None, compared
 
 
-def _estimator_inside(evidence: Evidence) -> tuple[Finding | None, int]:
+def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
     """Passes inside the estimator, which need not write their values: what their recurrent modules give."""
     compared = 0
     for number, sample in enumerate(batches(evidence)):
@@ -116,9 +116,9 @@ def _estimator_inside(evidence: Evidence) -> tuple[Finding | None, int]:
             mask = one.mask & since_start(evidence, sample, one.key, following=one.following)
             gaps = one.gaps * (mask & ~ended(sample, "done") if one.following else mask)
             compared += int(mask.sum())
-            if bool((gaps > INSIDE * one.scale).any()):
+            if bool((gaps > _INSIDE * one.scale).any()):
                 stage, scale = Stage.ADVANTAGE, one.scale
-                return _finding(evidence, stage, sample, number, one.name, gaps, scale), compared
+                return _observed(stage, sample, number, one.name, gaps, scale), compared
     if not compared:
         raise Vacuous("no recurrent pass over the steps could be seen inside the estimator")
     return None, compared
@@ -145,7 +145,7 @@ def since_start(
     return result
 
 
-def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
+def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
     loss, compared = evidence.pipeline.loss, 0
     if loss is None:
         raise Skip("the spec has no loss")
@@ -164,13 +164,13 @@ def _loss(evidence: Evidence) -> tuple[Finding | None, int]:
         mask &= positions(sample) >= burn_in(evidence, sample)
         gaps = gaps * mask
         compared += int(mask.sum())
-        if bool((gaps > LIMIT * scale).any()):
+        if bool((gaps > _LIMIT * scale).any()):
             name = "next value"
-            return _finding(evidence, Stage.LOSS, sample, number, name, gaps, scale), compared
+            return _observed(Stage.LOSS, sample, number, name, gaps, scale), compared
     return None, compared
 
 
-def _inside(evidence: Evidence) -> tuple[Finding | None, int]:
+def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
     """Passes inside the loss: what their recurrent modules give, against what they give from the true states."""
     compared = 0
     for number, sample in each_sample(evidence):
@@ -178,21 +178,21 @@ def _inside(evidence: Evidence) -> tuple[Finding | None, int]:
             raise Vacuous("the loss crosses segments already (LS701)")
         if approximated(evidence, sample):
             raise Vacuous(APPROXIMATED)
-        for one in started(evidence, sample):
+        for one in from_true_states(evidence, sample):
             counted = one.mask & (positions(sample) >= burn_in(evidence, sample))
             compared += int(counted.sum())
             seen = one.gaps * counted
             worst = float(seen.max())
-            if worst > INSIDE * one.scale and worst > LASTING * float(one.gaps.max()):
+            if worst > _INSIDE * one.scale and worst > LASTING * float(one.gaps.max()):
                 name, scale = one.name, one.scale
-                return _finding(evidence, Stage.LOSS, sample, number, name, seen, scale), compared
+                return _observed(Stage.LOSS, sample, number, name, seen, scale), compared
     if not compared:
         raise Vacuous("no pass over the next steps could be seen inside the loss")
     return None, compared
 
 
 def _values(evidence: Evidence) -> Values:
-    for name in NAMES:
+    for name in _NAMES:
         try:
             return true_values(evidence, name)
         except Skip:
@@ -227,29 +227,26 @@ def fading(sample: Sample, gaps: Tensor) -> int:
     return next((t for t in range(peak, len(means)) if means[t] <= 0.1 * largest), len(means))
 
 
-def _finding(
-    evidence: Evidence,
+def _observed(
     stage: Stage,
     sample: Sample,
     number: int,
     name: str,
     gaps: Tensor,
     scale: float,
-) -> Finding:
+) -> Observation:
     row, step = divmod(int(gaps.argmax()), gaps.shape[1])
     worst = float(gaps.max())
-    beyond = gaps > LIMIT * scale
-    return Finding(
-        code="VL604",
+    beyond = gaps > _LIMIT * scale
+    return Observation(
         stage=stage,
         message=f"the {name} is not the one of the sequential run with the true states",
         key=name,
         quantity=f"max abs difference of the {name} and the sequential run's",
         measured=worst,
         on=f"batch {number}, {int(beyond.sum())} of {beyond.numel()} steps beyond the bound",
-        bound=LIMIT * scale,
+        bound=_LIMIT * scale,
         bound_formula="1e-4 of the largest value",
-        passing_bound=worst,
         where=Where((number, row), step, first_step=int(beyond.any(0).nonzero()[0])),
         cause="the root pass overwrites the collected ('next', state) before the next pass reads it, or the next pass "
         "starts from another state than the trajectory's own"
@@ -261,7 +258,6 @@ def _finding(
         "out of the loss (burn-in)"
         if stage is Stage.LOSS
         else "run the estimator under set_recurrent_mode(True) and let it evaluate T+1 steps in one pass (shifted=True)",
-        source=evidence.pipeline.source(stage),
         details={"fades to a tenth after": f"{fading(sample, gaps)} steps"},
     )
 

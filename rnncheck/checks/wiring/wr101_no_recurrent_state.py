@@ -23,16 +23,16 @@ from __future__ import annotations
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.hidden_state import hidden_state
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.checks.wiring.root_states import root_states
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """Count the carry keys of policy and critic."""
-    subjects = [s for s in (evidence.policy, critic_of(evidence)) if s is not None]
+    subjects = [s for s in (evidence.policy, _critic_of(evidence)) if s is not None]
     keys = [dotted(key) for subject in subjects for key in subject.carry]
     if keys:
         return Judgement((), len(keys), f"carry: {', '.join(keys)}")
@@ -40,10 +40,10 @@ def run(evidence: Evidence) -> Judgement:
         raise Vacuous("the state is written to the root (WR107)")
     if any(hidden_state(evidence, s, constructed(evidence, s)) for s in subjects):
         raise Vacuous("the state lives outside the tensordict (EQ206)")
-    return Judgement((_finding(evidence),), len(subjects))
+    return Judgement((_observed(),), len(subjects))
 
 
-def critic_of(evidence: Evidence) -> Subject | None:
+def _critic_of(evidence: Evidence) -> Subject | None:
     """The critic, or None also where it cannot run."""
     try:
         return evidence.critic
@@ -51,19 +51,15 @@ def critic_of(evidence: Evidence) -> Subject | None:
         return None
 
 
-def _finding(evidence: Evidence) -> Finding:
-    return Finding(
-        code="WR101",
-        stage=Stage.POLICY,
+def _observed() -> Observation:
+    return Observation(
         message="no module of the policy or critic reads a key and writes it back under 'next'",
         quantity="carry keys",
         measured=0.0,
         bound=1.0,
         bound_formula="at least one",
-        passing_bound=0.0,
         cause="the policy is feed-forward, or its state's in_key and out_key do not match as k and ('next', k)",
         fix="use LSTMModule or GRUModule, or name the state k in in_keys and ('next', k) in out_keys",
-        source=evidence.pipeline.source(Stage.POLICY),
     )
 
 

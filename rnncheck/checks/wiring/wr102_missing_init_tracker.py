@@ -21,11 +21,11 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.pipeline.subject.introspect import start_flags
 from rnncheck.pipeline.subject.subject import all_reads
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -37,24 +37,18 @@ def run(evidence: Evidence) -> Judgement:
     if not wanted:
         raise Vacuous("no module reads a start flag")
     missing = sorted(wanted - set(tensor_keys(evidence.env.first)))
-    findings = tuple(_finding(evidence, dotted(key)) for key in missing)
+    findings = tuple(_observed(dotted(key)) for key in missing)
     return Judgement(findings, len(wanted), "the env writes " + ", ".join(map(dotted, wanted)))
 
 
-def _finding(evidence: Evidence, key: str) -> Finding:
-    return Finding(
-        code="WR102",
-        stage=Stage.ENV,
+def _observed(key: str) -> Observation:
+    return Observation(
         message=f"the policy reads {key!r}, but the env's reset does not write it",
         key=key,
         quantity="start flags that the env does not write",
         measured=1.0,
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
         cause="the env has no InitTracker",
         fix="append InitTracker() to the env's transforms",
-        source=evidence.pipeline.source(Stage.ENV),
     )
 
 

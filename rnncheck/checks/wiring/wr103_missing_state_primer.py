@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.trajectory_replay import acted_mismatch, compared_keys, replayed
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.compat import or_by_the_collector
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.introspect import carry_keys
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -37,7 +37,7 @@ def run(evidence: Evidence) -> Judgement:
     missing = [key for key in keys if key not in tensor_keys(evidence.env.first)]
     if missing and acts_with_memory(evidence):
         return Judgement((), len(keys), "the collector carries the state itself")
-    findings = (_finding(evidence, missing),) if missing else ()
+    findings = (_observed(missing),) if missing else ()
     return Judgement(findings, len(keys), "the env's reset gives " + ", ".join(map(dotted, keys)))
 
 
@@ -51,22 +51,16 @@ def acts_with_memory(evidence: Evidence) -> bool:
         return False
 
 
-def _finding(evidence: Evidence, missing: list[Key]) -> Finding:
+def _observed(missing: list[Key]) -> Observation:
     names = ", ".join(map(dotted, missing))
-    return Finding(
-        code="WR103",
-        stage=Stage.ENV,
+    return Observation(
         message=f"the env's reset does not give the policy's state: {names}",
         key=names,
         quantity="carry keys absent from the reset",
         measured=float(len(missing)),
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=float(len(missing)),
         cause="the env has no state primer, or one for other keys",
         fix="append the policy's primers: env.append_transform(get_primers_from_module(policy))"
         + or_by_the_collector(),
-        source=evidence.pipeline.source(Stage.ENV),
     )
 
 

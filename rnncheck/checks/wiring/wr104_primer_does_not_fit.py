@@ -25,11 +25,11 @@ import re
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.introspect import carry_keys, probe_step
 from rnncheck.pipeline.subject.subject import all_reads, next_key
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 MISFIT = r"shape|size|dimension|dtype|mat1|expand"  # how torch says that a tensor does not fit
 
@@ -46,7 +46,7 @@ def run(evidence: Evidence) -> Judgement:
     findings = misfits(evidence, [k for k in primed if k in carry])
     read = {key for module in modules for key in all_reads(module)}
     missing = [key for key in carry if key not in primed]
-    findings += [_unread(evidence, k, missing) for k in primed if k not in read and missing]
+    findings += [_unread(k, missing) for k in primed if k not in read and missing]
     return Judgement(tuple(findings), len(primed), "the primed states fit the modules")
 
 
@@ -56,7 +56,7 @@ def primed_keys(evidence: Evidence) -> list[Key]:
     return [key for key in env.primed if key not in env.own]
 
 
-def misfits(evidence: Evidence, keys: list[Key]) -> list[Finding]:
+def misfits(evidence: Evidence, keys: list[Key]) -> list[Observation]:
     """States whose form changes with the first step, or that the module refuses."""
     if not keys:
         return []
@@ -64,12 +64,12 @@ def misfits(evidence: Evidence, keys: list[Key]) -> list[Finding]:
     if out is None:
         without, same = probe_step(evidence.pipeline.pristine_policy, evidence.env, zeros=True)
         blamed = without is not None or (error != same and re.search(MISFIT, error) is not None)
-        return [_refused(evidence, keys, error)] if blamed else []
+        return [_refused(keys, error)] if blamed else []
     found = []
     for key in keys:
         given, written = evidence.env.first.get(key), out.get(next_key(key), None)
         if written is not None and form(given) != form(written):
-            found.append(_misfit(evidence, key, given, written))
+            found.append(_misfit(key, given, written))
     return found
 
 
@@ -78,49 +78,43 @@ def form(value: Tensor) -> tuple[object, ...]:
     return tuple(value.shape), value.dtype, value.device
 
 
-def describe(value: Tensor) -> str:
+def _describe(value: Tensor) -> str:
     """A tensor's form in words."""
     return f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')} on {value.device}"
 
 
-def _misfit(evidence: Evidence, key: Key, given: Tensor, written: Tensor) -> Finding:
-    return _finding(
-        evidence, key,
-        f"the primer gives {dotted(key)} as {describe(given)}, the module writes {describe(written)}",
+def _misfit(key: Key, given: Tensor, written: Tensor) -> Observation:
+    return _observed(
+        key,
+        f"the primer gives {dotted(key)} as {_describe(given)}, the module writes {_describe(written)}",
         "the primer was written for another module or size",
     )  # fmt: skip
 
 
-def _refused(evidence: Evidence, keys: list[Key], error: str) -> Finding:
-    return _finding(
-        evidence, keys[0],
+def _refused(keys: list[Key], error: str) -> Observation:
+    return _observed(
+        keys[0],
         f"the module refuses the primed {', '.join(map(dotted, keys))} ({error})",
         "the primed state has a shape or dtype that the module cannot use",
     )  # fmt: skip
 
 
-def _unread(evidence: Evidence, key: Key, missing: list[Key]) -> Finding:
-    return _finding(
-        evidence, key,
+def _unread(key: Key, missing: list[Key]) -> Observation:
+    return _observed(
+        key,
         f"the primer writes {dotted(key)!r}, which no module reads; {dotted(missing[0])!r} is not primed",
         "the primer's key is not the one that the module reads",
     )  # fmt: skip
 
 
-def _finding(evidence: Evidence, key: Key, message: str, cause: str) -> Finding:
-    return Finding(
-        code="WR104",
-        stage=Stage.ENV,
+def _observed(key: Key, message: str, cause: str) -> Observation:
+    return Observation(
         message=message,
         key=dotted(key),
         quantity="primed states that do not fit",
         measured=1.0,
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
         cause=cause,
         fix="use the module's own make_tensordict_primer(), or the same key, shape and dtype as it writes",
-        source=evidence.pipeline.source(Stage.ENV),
     )
 
 

@@ -20,11 +20,11 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.introspect import carry_keys
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -36,26 +36,21 @@ def run(evidence: Evidence) -> Judgement:
     if not keys:
         raise Vacuous("the env primes no state")
     moving = [key for key in keys if bool(bits_differ(first.get(key), second.get(key)).any())]
-    findings = tuple(_finding(evidence, key) for key in moving[:1])
+    findings = tuple(_observed(evidence, key) for key in moving[:1])
     return Judgement(findings, len(keys), "two resets give the same initial state")
 
 
-def _finding(evidence: Evidence, key: Key) -> Finding:
+def _observed(evidence: Evidence, key: Key) -> Observation:
     size = float(gap(evidence.env.first.get(key), evidence.env.second.get(key)).max())
-    return Finding(
-        code="WR105",
-        stage=Stage.ENV,
+    return Observation(
         message=f"two resets start from different {dotted(key)}",
         key=dotted(key),
         quantity=f"max abs difference of {dotted(key)} between two resets",
         measured=size,
-        bound=0.0,
         bound_formula="the same to the bit",
-        passing_bound=size,
         cause="the primer is random, or the state survives a reset",
         fix="use a constant default_value; a start state that is meant to be random is fine where the module "
         "uses it in both modes",
-        source=evidence.pipeline.source(Stage.ENV),
     )
 
 

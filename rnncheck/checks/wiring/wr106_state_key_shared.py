@@ -21,10 +21,10 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.subject import Carrier, carriers
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -39,7 +39,7 @@ def run(evidence: Evidence) -> Judgement:
     if len(found) < 2:
         raise Vacuous("there is at most one recurrent module")
     shared = {key: names for key, names in users.items() if len(names) > 1}
-    findings = tuple(_finding(evidence, key, names) for key, names in list(shared.items())[:1])
+    findings = tuple(_observed(key, names) for key, names in list(shared.items())[:1])
     return Judgement(findings, len(users), f"{len(found)} recurrent modules use keys of their own")
 
 
@@ -55,20 +55,17 @@ def distinct(evidence: Evidence) -> list[tuple[str, Carrier]]:
     return found
 
 
-def _finding(evidence: Evidence, key: Key, names: list[str]) -> Finding:
-    return Finding(
-        code="WR106",
-        stage=Stage.POLICY,
+def _observed(key: Key, names: list[str]) -> Observation:
+    return Observation(
         message=f"{len(names)} recurrent modules carry their state under {dotted(key)!r}: {', '.join(names)}",
         key=dotted(key),
         quantity="modules that use one carry key",
         measured=float(len(names)),
         bound=1.0,
         bound_formula="one",
-        passing_bound=float(len(names)),
         cause="the modules were built with the same (default) state keys",
         fix="give each recurrent module state keys of its own",
-        source=evidence.pipeline.source(Stage.CRITIC if "critic" in names[-1] else Stage.POLICY),
+        source=Stage.CRITIC if "critic" in names[-1] else Stage.POLICY,
     )
 
 

@@ -21,17 +21,17 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.checks.wiring.root_states import rewritten
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.subject import innermost
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """Every innermost module of policy and critic."""
     pipeline, compared = evidence.pipeline, 0
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     for stage, module in (
         (Stage.POLICY, pipeline.pristine_policy),
         (Stage.CRITIC, pipeline.pristine_critic),
@@ -40,24 +40,19 @@ def run(evidence: Evidence) -> Judgement:
             continue
         compared += len(innermost(module))
         for path, key in rewritten(module, evidence)[:1]:
-            findings.append(_finding(evidence, stage, path, key))
+            findings.append(_observed(stage, path, key))
     return Judgement(tuple(findings), compared, f"{compared} modules looked at")
 
 
-def _finding(evidence: Evidence, stage: Stage, path: str, key: Key) -> Finding:
-    return Finding(
-        code="WR107",
+def _observed(stage: Stage, path: str, key: Key) -> Observation:
+    return Observation(
         stage=stage,
         message=f"module {path} reads the state {dotted(key)!r} and writes the new one to the same root key",
         key=dotted(key),
         quantity="states written to the root",
         measured=1.0,
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
         cause=f"out_keys names {dotted(key)!r} instead of ('next', {dotted(key)!r})",
         fix=f"write the new state to ('next', {dotted(key)!r})",
-        source=evidence.pipeline.source(stage),
     )
 
 

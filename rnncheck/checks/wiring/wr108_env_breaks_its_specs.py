@@ -20,32 +20,26 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.pipeline.recording.random_play import complaint
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """One call of TorchRL's checker."""
     said = complaint(evidence.probe_env)
     if said is not None:
-        return Judgement((_finding(evidence, said),), 1)
+        return Judgement((_observed(said),), 1)
     return Judgement((), 1, "check_env_specs accepts the env")
 
 
-def _finding(evidence: Evidence, said: str) -> Finding:
-    return Finding(
-        code="WR108",
-        stage=Stage.ENV,
+def _observed(said: str) -> Observation:
+    return Observation(
         message=f"check_env_specs rejects the env: {said[:300]}",
         quantity="complaints of check_env_specs",
         measured=1.0,
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
         cause="the env returns other keys, shapes, dtypes or values than its specs say, or raises",
         fix="correct the spec (or the env) named in the message",
-        source=evidence.pipeline.source(Stage.ENV),
     )
 
 

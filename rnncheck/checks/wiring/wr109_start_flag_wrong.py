@@ -21,10 +21,10 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.recording.random_play import FlagErrors, watch_flags
-from rnncheck.results.model import Finding, Severity, Stage, Where
+from rnncheck.results.model import Severity, Stage, Where
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -32,32 +32,27 @@ def run(evidence: Evidence) -> Judgement:
     keys = [key for key in evidence.policy.flags if evidence.env.first.get(key, None) is not None]
     if not keys:
         raise Vacuous("the env writes no start flag")
-    findings: list[Finding] = []
+    findings: list[Observation] = []
     compared, ends = 0, 0
     for key in keys:
         errors = watch_flags(evidence.probe_env, key, evidence.env)
         compared, ends = compared + errors.compared, ends + errors.ends
-        findings += [_finding(evidence, dotted(key), errors)] if errors.wrong else []
+        findings += [_observed(dotted(key), errors)] if errors.wrong else []
     note = f"{compared} flags are right, {ends} ends of episodes among them"
     return Judgement(tuple(findings), compared, note)
 
 
-def _finding(evidence: Evidence, key: str, errors: FlagErrors) -> Finding:
-    return Finding(
-        code="WR109",
-        stage=Stage.ENV,
+def _observed(key: str, errors: FlagErrors) -> Observation:
+    return Observation(
         message=f"{key} is wrong at {errors.wrong} of {errors.compared} steps: {errors.example}",
         key=key,
         quantity="start flags that are wrong",
         measured=float(errors.wrong),
         on=f"{errors.compared} steps with {errors.ends} ends of episodes, random actions",
-        bound=0.0,
         bound_formula="true after every reset and done, false elsewhere",
-        passing_bound=float(errors.wrong),
         where=Where((errors.row,), errors.step, first_step=errors.step),
         cause="the flag is written by something else than InitTracker, or changed after it",
         fix="append InitTracker() to the env and leave its entry alone",
-        source=evidence.pipeline.source(Stage.ENV),
     )
 
 

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence, first_line
 from rnncheck.checks.evidence.known_errors import UNKNOWN, raised_at, way_out
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.guard.user_frames import describe_trouble
 from rnncheck.pipeline.subject.introspect import CannotStep, part_that_raised
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
-OWN = "make policy(env.reset()) run on its own first: the part and the line are named here"
-ALREADY = ("WR102", "WR103", "WR104")  # what they name is not said again
+_OWN = "make policy(env.reset()) run on its own first: the part and the line are named here"
+_ALREADY = ("WR102", "WR103", "WR104")  # what they name is not said again
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -37,9 +37,9 @@ def run(evidence: Evidence) -> Judgement:
         return Judgement((), 1, "the policy runs one step on the env's reset")
     if evidence.pipeline.batches:
         raise Vacuous("the collector acts with it all the same")
-    if any(map(evidence.finds, ALREADY)):
+    if any(map(evidence.finds, _ALREADY)):
         raise Vacuous("another finding of the wiring names the reason")
-    return Judgement((_finding(evidence, error),), 1)
+    return Judgement((_observed(evidence, error),), 1)
 
 
 def _raised(evidence: Evidence) -> Exception | None:
@@ -52,22 +52,17 @@ def _raised(evidence: Evidence) -> Exception | None:
     return None
 
 
-def _finding(evidence: Evidence, error: Exception) -> Finding:
+def _observed(evidence: Evidence, error: Exception) -> Observation:
     pipeline = evidence.pipeline
     cause, fix = way_out(str(error))
     if (cause, fix) == UNKNOWN:
-        cause, fix = "the policy's own code does not take what the env's reset gives", OWN
+        cause, fix = "the policy's own code does not take what the env's reset gives", _OWN
     part = part_that_raised(error)
-    return Finding(
-        code="WR110",
-        stage=Stage.POLICY,
+    return Observation(
         message=f"the policy raises on the env's reset: {first_line(error)}",
         quantity="steps that raise",
         measured=1.0,
         on="one step from the env's reset",
-        bound=0.0,
-        bound_formula="none",
-        passing_bound=1.0,
         cause=cause,
         fix=fix,
         source=raised_at(pipeline, Stage.POLICY, describe_trouble(error).place),

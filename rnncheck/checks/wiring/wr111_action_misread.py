@@ -20,11 +20,11 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.env_facts import ActionForm, action_forms
 from rnncheck.pipeline.subject.introspect import probe_step
-from rnncheck.results.model import Finding, Severity, Stage
+from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -37,15 +37,13 @@ def run(evidence: Evidence) -> Judgement:
     forms = action_forms(evidence.probe_env, td)
     if not forms:
         raise Vacuous("no action with a fixed shape is given")
-    findings = tuple(_finding(evidence, form) for form in forms if not form.fits)
+    findings = tuple(_observed(form) for form in forms if not form.fits)
     return Judgement(findings, len(forms), "the env reads what the policy gives")
 
 
-def _finding(evidence: Evidence, form: ActionForm) -> Finding:
+def _observed(form: ActionForm) -> Observation:
     given, wanted = list(form.given), list(form.wanted)
-    return Finding(
-        code="WR111",
-        stage=Stage.ENV,
+    return Observation(
         message=f"{dotted(form.key)} has the shape {given}, and the env reads {wanted}"
         + (", one-hot: it takes action 0 whatever the policy chose" if form.one_hot else ""),
         key=dotted(form.key),
@@ -53,14 +51,13 @@ def _finding(evidence: Evidence, form: ActionForm) -> Finding:
         measured=float(form.given.numel()),
         bound=float(form.wanted.numel()),
         bound_formula="as many as the env's action spec has",
-        passing_bound=float(form.given.numel()),
         cause="the policy ends in an index (argmax), and the env was made for one-hot actions, TorchRL's default"
         if form.one_hot
         else "the policy's head was made for another action space",
         fix="make the env with categorical_action_encoding=True, or let the policy give one-hot actions"
         if form.one_hot
         else f"let the policy give actions of {wanted}",
-        source=evidence.pipeline.source(Stage.ENV if form.one_hot else Stage.POLICY),
+        source=Stage.ENV if form.one_hot else Stage.POLICY,
     )
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from rnncheck.pipeline.backends.facts import variant_of
 from rnncheck.pipeline.backends.swap import own_variant
-from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.results.variant import Variant, parse_variant
 from rnncheck.spec.model import Component, Spec
 
 EVERY = "all"
@@ -35,7 +35,7 @@ def check_asked(spec: Spec) -> None:
     for index, text in enumerate(spec.verify.backends):
         place = spec.locate(("verify", "backends", index))
         if text != EVERY:
-            parse(text, place)
+            parse_variant(text, place)
 
 
 def expand(module: nn.Module, asked: Sequence[str], *, thorough: bool = False) -> list[Variant]:
@@ -45,7 +45,7 @@ def expand(module: nn.Module, asked: Sequence[str], *, thorough: bool = False) -
         return list(dict.fromkeys([own_variant(module, "pad"), own]))
     every = (*EAGER, *MORE) if thorough else EAGER
     texts = [word for text in asked for word in (every if text == EVERY else (text,))]
-    return list(dict.fromkeys(_as_own(parse(text), module) for text in texts))
+    return list(dict.fromkeys(_as_own(parse_variant(text), module) for text in texts))
 
 
 def _as_own(named: Variant, module: nn.Module) -> Variant:

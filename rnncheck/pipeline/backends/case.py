@@ -10,8 +10,8 @@ from torch import Tensor
 
 from rnncheck.pipeline.backends.facts import Facts
 
-SEED = 20_07  # any fixed number
-STEPS = 7  # small on purpose: Triton's interpreter runs them too
+CASE_SEED = 20_07  # any fixed number
+_STEPS = 7  # small on purpose: Triton's interpreter runs them too
 SOME = 0.3  # of the steps are resets where they lie anywhere
 
 
@@ -41,7 +41,7 @@ class Case:
         return self.kinds[row] if self.kinds else "resets as they were recorded"
 
 
-Place = Callable[[int, torch.Generator], Tensor]  # steps -> starts of one row
+_StartsOfRow = Callable[[int, torch.Generator], Tensor]  # steps -> starts of one row
 
 
 def _none(steps: int, draw: torch.Generator) -> Tensor:
@@ -66,14 +66,14 @@ def _anywhere(steps: int, draw: torch.Generator) -> Tensor:
     return found
 
 
-PLACES: dict[str, Place] = {
+PLACES: dict[str, _StartsOfRow] = {
     "no reset": _none,
     "a reset at step 0": _at_first,
     "a reset at every step": _everywhere,
     "a reset at the last step": _at_last,
     "resets anywhere": _anywhere,
 }
-ALL = (*PLACES, "resets anywhere")
+_ALL_KINDS = (*PLACES, "resets anywhere")
 
 
 def standard_cases(facts: Facts, scale: float = 1.0) -> list[Case]:
@@ -82,20 +82,20 @@ def standard_cases(facts: Facts, scale: float = 1.0) -> list[Case]:
     ``scale`` is the spread of the inputs. The rows of a case differ in their resets, so that one run of a backend
     shows them all.
     """
-    draw = torch.Generator().manual_seed(SEED)
-    rows = _case(facts, "resets in all places", ALL, STEPS, scale, draw)
+    draw = torch.Generator().manual_seed(CASE_SEED)
+    rows = _case(facts, "resets in all places", _ALL_KINDS, _STEPS, scale, draw)
     return [
         rows,
-        _case(facts, "one row", ("resets anywhere",), STEPS, scale, draw),
+        _case(facts, "one row", ("resets anywhere",), _STEPS, scale, draw),
         _case(facts, "one step", ("no reset", "a reset at step 0"), 1, scale, draw),
-        strided(_case(facts, "not contiguous", ("resets anywhere",) * 3, STEPS, scale, draw)),
+        strided(_case(facts, "not contiguous", ("resets anywhere",) * 3, _STEPS, scale, draw)),
     ]
 
 
 def short_case(facts: Facts) -> Case:
     """Resets in every place over few steps: for what is slow to start."""
-    draw = torch.Generator().manual_seed(SEED)
-    return _case(facts, "resets in all places", ALL, 4, 1.0, draw)
+    draw = torch.Generator().manual_seed(CASE_SEED)
+    return _case(facts, "resets in all places", _ALL_KINDS, 4, 1.0, draw)
 
 
 def _case(

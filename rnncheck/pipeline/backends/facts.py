@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torchrl.modules import GRUModule, LSTMModule
 
-from rnncheck.pipeline.backends.variant import Variant
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.stock import rnn_of
+from rnncheck.results.variant import Variant
 
-Kind = Literal["lstm", "gru"]
+RnnKind = Literal["lstm", "gru"]
 TILED_FROM = 512  # hidden units, padded to a power of two: TorchRL's Triton backend then tiles them
 INTERPRETED_UP_TO = 128  # hidden units: one forward and backward pass stays around a second
 STANDIN = 48  # hidden units of the module that is interpreted in the place of a larger one
-SETTINGS = {  # field of Variant: attribute of LSTMModule and GRUModule (and argument of both)
+MODULE_SETTINGS = {  # field of Variant: attribute of LSTMModule and GRUModule (and argument of both)
     "backend": "recurrent_backend",
     "recompute": "recurrent_recompute",
     "compute_dtype": "recurrent_compute_dtype",
@@ -29,7 +29,7 @@ SETTINGS = {  # field of Variant: attribute of LSTMModule and GRUModule (and arg
 class Facts:
     """The sizes and options of one recurrent module."""
 
-    kind: Kind
+    kind: RnnKind
     input_size: int
     hidden_size: int
     num_layers: int = 1
@@ -56,7 +56,7 @@ class Facts:
         return f"{name}({self.input_size} to {self.hidden_size}{layers})"
 
 
-def facts_of(module: nn.Module) -> Facts:
+def rnn_facts_of(module: nn.Module) -> Facts:
     """The facts of a live LSTMModule or GRUModule."""
     rnn = rnn_of(module)
     if rnn is None:
@@ -72,7 +72,7 @@ def variant_of(module: nn.Module) -> Variant:
     """How a live LSTMModule or GRUModule runs as it is. ``compile`` is not visible in it."""
     given = {
         field: _name(getattr(module, attribute))
-        for field, attribute in SETTINGS.items()
+        for field, attribute in MODULE_SETTINGS.items()
         if hasattr(module, attribute)
     }
     parameter = next(iter(rnn_parameters(module).values()), None)
@@ -127,7 +127,7 @@ def new_module(facts: Facts, variant: Variant, **more: Any) -> nn.Module:
         own["proj_size"] = facts.proj_size
     settings: dict[str, Any] = {}
     if knows_backends():
-        settings = {SETTINGS[field]: getattr(variant, field) for field in SETTINGS}
+        settings = {MODULE_SETTINGS[field]: getattr(variant, field) for field in MODULE_SETTINGS}
         settings["recurrent_compute_dtype"] = torch_dtype(variant.compute_dtype)
     module = kind(
         **own, **settings, **more,

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from rnncheck.pipeline.backends.case import Case
 from rnncheck.pipeline.backends.facts import Facts, new_module, rnn_parameters
-from rnncheck.pipeline.backends.trial import Outcome, Refused, run
-from rnncheck.pipeline.backends.variant import Variant
+from rnncheck.pipeline.backends.trial import Refused, TrialOutcome, run_trial
+from rnncheck.results.variant import Variant
 
-Answer = Outcome | Refused
+TrialAnswer = TrialOutcome | Refused
 REQUEST = "request.pt"
 FAILED = "failed.txt"  # why the worker could do nothing at all
 
@@ -39,10 +39,10 @@ class Job:
                 parameter.copy_(self.weights[name])
         return made
 
-    def run(self, device: str = "cpu") -> Answer:
+    def run(self, device: str = "cpu") -> TrialAnswer:
         """The outcome, or what it raised."""
         try:
-            return run(self.module(), self.variant, self.case, device=device)
+            return run_trial(self.module(), self.variant, self.case, device=device)
         except Refused as error:
             return error
 
@@ -96,7 +96,7 @@ def answer_file(folder: Path, number: int) -> Path:
     return folder / f"answer-{number}.pt"
 
 
-def save_answer(answer: Answer, folder: Path, number: int) -> None:
+def save_answer(answer: TrialAnswer, folder: Path, number: int) -> None:
     """Write an answer so that it is either there as a whole or not at all."""
     plain: dict[str, Any] = (
         {"refused": str(answer)}
@@ -108,7 +108,7 @@ def save_answer(answer: Answer, folder: Path, number: int) -> None:
     path.with_suffix(".part").rename(path)
 
 
-def load_answer(folder: Path, number: int) -> Answer | None:
+def load_answer(folder: Path, number: int) -> TrialAnswer | None:
     """An answer that has been written, or None."""
     path = answer_file(folder, number)
     if not path.exists():
@@ -116,4 +116,4 @@ def load_answer(folder: Path, number: int) -> Answer | None:
     plain = torch.load(path, weights_only=True)
     if "refused" in plain:
         return Refused(plain["refused"])
-    return Outcome(plain["values"], plain["gradients"])
+    return TrialOutcome(plain["values"], plain["gradients"])

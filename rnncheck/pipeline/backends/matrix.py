@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 
 from rnncheck.pipeline.backends.facts import Facts, knows_backends
-from rnncheck.pipeline.backends.variant import Variant
+from rnncheck.results.variant import Variant
 
 Vmap = Literal["none", "data", "parameters"]
 SCAN_NEEDS_TORCH = (2, 6)
@@ -35,7 +35,7 @@ class Ability(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BackendVerdict:
     """Whether a combination can run here; ``reason`` says why not, or what of it has no effect."""
 
     ability: Ability
@@ -83,14 +83,14 @@ def _version(name: str) -> str:
         return "0"
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
     """``(2, 13)`` of ``2.13.0+cpu``."""
     parts = version.split("+")[0].split(".")[:2]
     return tuple(int(part) if part.isdigit() else 0 for part in parts)
 
 
 @dataclass(frozen=True)
-class Asked:
+class _Question:
     """One question to the matrix."""
 
     facts: Facts
@@ -121,39 +121,39 @@ class Asked:
         return self.variant.backend == "scan" or (self.variant.backend == "auto" and compiled)
 
 
-def verdict(
+def backend_verdict(
     facts: Facts,
     variant: Variant,
     device: str = "cpu",
     *,
     vmap: Vmap = "none",
     machine: Machine | None = None,
-) -> Verdict:
+) -> BackendVerdict:
     """Whether ``variant`` of a module with ``facts`` runs on ``device`` (``cpu`` or ``cuda...``)."""
-    asked = Asked(facts, variant, device, vmap, machine or this_machine())
+    asked = _Question(facts, variant, device, vmap, machine or this_machine())
     for obstacle in OBSTACLES:
         reason = obstacle(asked)
         if reason:
-            return Verdict(Ability.CANNOT, reason)
+            return BackendVerdict(Ability.CANNOT, reason)
     without_effect = "; ".join(_without_effect(asked))
     if variant.backend == "triton" and not asked.on_cuda and not asked.falls_back:
         said = "Triton's interpreter: the kernels' logic, multiplied in float32"
-        return Verdict(Ability.INTERPRETED, "; ".join(filter(None, [said, without_effect])))
-    return Verdict(Ability.RUNS, without_effect)
+        return BackendVerdict(Ability.INTERPRETED, "; ".join(filter(None, [said, without_effect])))
+    return BackendVerdict(Ability.RUNS, without_effect)
 
 
-def _device(asked: Asked) -> str:
+def _device(asked: _Question) -> str:
     return "no CUDA device here" if asked.on_cuda and not asked.machine.cuda else ""
 
 
-def _old_torchrl(asked: Asked) -> str:
+def _old_torchrl(asked: _Question) -> str:
     plain = asked.variant.backend == "pad" and asked.variant.recompute == "none"
     if asked.machine.settings or plain:
         return ""
     return "this TorchRL has the pad backend alone; the others came with 0.13"
 
 
-def _module(asked: Asked) -> str:
+def _module(asked: _Question) -> str:
     """What a Python-based module cannot be."""
     if not asked.variant.python_based:
         return ""
@@ -164,12 +164,12 @@ def _module(asked: Asked) -> str:
     return ""
 
 
-def _scan(asked: Asked) -> str:
+def _scan(asked: _Question) -> str:
     if not asked.scans:
         return ""
     if not asked.machine.hoptorch:
         return "the scan backend needs hoptorch, which is not installed"
-    if numbers(asked.machine.torch) < SCAN_NEEDS_TORCH:
+    if version_numbers(asked.machine.torch) < SCAN_NEEDS_TORCH:
         return "the scan backend needs torch 2.6 or newer"
     refused = {
         "dropout": asked.facts.dropout,
@@ -179,12 +179,12 @@ def _scan(asked: Asked) -> str:
     return next((f"the scan backend supports no {what}" for what, on in refused.items() if on), "")
 
 
-def _triton(asked: Asked) -> str:
+def _triton(asked: _Question) -> str:
     if asked.variant.backend != "triton":
         return ""
     if not asked.machine.triton:
         return "triton is not installed"
-    if numbers(asked.machine.triton) < TRITON_NEEDS:
+    if version_numbers(asked.machine.triton) < TRITON_NEEDS:
         return f"TorchRL needs triton 2.2 or newer, here is {asked.machine.triton}"
     if asked.falls_back:
         return ""
@@ -193,30 +193,30 @@ def _triton(asked: Asked) -> str:
     return "" if asked.on_cuda else _interpreter(asked)
 
 
-def _interpreter(asked: Asked) -> str:
+def _interpreter(asked: _Question) -> str:
     """Why Triton's interpreter, the only way to run the kernels on a CPU, cannot."""
     machine, low, high = asked.machine, *INTERPRETER
     if machine.cuda:
         return "Triton's kernels run on the CUDA device that is here, not on CPU tensors"
     if asked.variant.compile != "eager":
         return "torch.compile does not trace Triton's interpreter; it needs CUDA"
-    old = numbers(machine.triton) < low
-    if old and numbers(machine.numpy) >= NUMPY_FOR_OLD_TRITON:
+    old = version_numbers(machine.triton) < low
+    if old and version_numbers(machine.numpy) >= NUMPY_FOR_OLD_TRITON:
         return f"triton {machine.triton}'s interpreter fails with numpy {machine.numpy}"
-    if old or numbers(machine.triton) >= high:
+    if old or version_numbers(machine.triton) >= high:
         return f"no CUDA, and triton {machine.triton}'s interpreter is not one that was tried (3.9)"
     if asked.variant.dtype == "bfloat16":
         return "no CUDA, and Triton's interpreter does not compute in bfloat16"
     return ""
 
 
-def _recompute(asked: Asked) -> str:
+def _recompute(asked: _Question) -> str:
     if asked.variant.recompute == "none" or asked.variant.backend in ("scan", "triton"):
         return ""
     return "recompute is for scan and triton alone: cuDNN manages the memory of pad's backward pass"
 
 
-def _compile(asked: Asked) -> str:
+def _compile(asked: _Question) -> str:
     if asked.variant.compile == "eager":
         return ""
     if not asked.on_cuda and not asked.machine.compiler:
@@ -224,7 +224,7 @@ def _compile(asked: Asked) -> str:
     return _full_graph(asked) if asked.variant.compile == "fullgraph" else ""
 
 
-def _full_graph(asked: Asked) -> str:
+def _full_graph(asked: _Question) -> str:
     if asked.variant.backend == "pad":
         return "the pad backend splits at resets outside the graph: it has no full graph"
     if asked.facts.kind == "gru":
@@ -234,7 +234,7 @@ def _full_graph(asked: Asked) -> str:
     return ""
 
 
-def _vmap(asked: Asked) -> str:
+def _vmap(asked: _Question) -> str:
     if asked.vmap == "none":
         return ""
     if asked.variant.backend in ("pad", "auto") and asked.variant.compile == "eager":
@@ -250,7 +250,7 @@ def _vmap(asked: Asked) -> str:
     return ""
 
 
-OBSTACLES: tuple[Callable[[Asked], str], ...] = (
+OBSTACLES: tuple[Callable[[_Question], str], ...] = (
     _device,
     _old_torchrl,
     _module,
@@ -262,7 +262,7 @@ OBSTACLES: tuple[Callable[[Asked], str], ...] = (
 )
 
 
-def _without_effect(asked: Asked) -> Iterator[str]:
+def _without_effect(asked: _Question) -> Iterator[str]:
     """Settings that are accepted and change nothing here."""
     kernels = asked.variant.backend == "triton" and not asked.falls_back
     if asked.falls_back:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rnncheck.pipeline.backends.facts import Facts
-from rnncheck.pipeline.backends.matrix import Vmap, verdict
-from rnncheck.pipeline.backends.precision import resolve, sources
-from rnncheck.pipeline.backends.variant import BACKENDS, COMPILES, PRECISIONS, Variant
+from rnncheck.pipeline.backends.matrix import Vmap, backend_verdict
+from rnncheck.pipeline.backends.precision import precision_sources, resolve
+from rnncheck.results.variant import BACKENDS, COMPILES, MATMUL_PRECISIONS, Variant
 
 LSTM = Facts("lstm", 4, 16)
 GRU = Facts("gru", 4, 16)
@@ -16,7 +16,7 @@ PLAIN = Variant()
 
 
 @dataclass(frozen=True)
-class Row:
+class _Option:
     """An option: a module that has it, and how it is run."""
 
     option: str
@@ -25,30 +25,30 @@ class Row:
     vmap: Vmap = "none"
 
 
-OPTIONS: tuple[Row, ...] = (
-    Row("LSTM"),
-    Row("GRU", GRU),
-    Row("two layers, dropout", replace(LSTM, num_layers=2, dropout=0.1)),
-    Row("proj_size", replace(LSTM, proj_size=8)),
-    Row("bidirectional", replace(LSTM, bidirectional=True)),
-    Row("python_based", variant=Variant(python_based=True)),
-    Row("recompute full", variant=Variant(recompute="full")),
-    Row("compute bfloat16", variant=Variant(compute_dtype="bfloat16")),
+OPTIONS: tuple[_Option, ...] = (
+    _Option("LSTM"),
+    _Option("GRU", GRU),
+    _Option("two layers, dropout", replace(LSTM, num_layers=2, dropout=0.1)),
+    _Option("proj_size", replace(LSTM, proj_size=8)),
+    _Option("bidirectional", replace(LSTM, bidirectional=True)),
+    _Option("python_based", variant=Variant(python_based=True)),
+    _Option("recompute full", variant=Variant(recompute="full")),
+    _Option("compute bfloat16", variant=Variant(compute_dtype="bfloat16")),
     *(
-        Row(f"precision {n}", variant=Variant(matmul_precision=n))
-        for n in PRECISIONS
+        _Option(f"precision {n}", variant=Variant(matmul_precision=n))
+        for n in MATMUL_PRECISIONS
         if n != "auto"
     ),
-    Row("float64", variant=Variant(dtype="float64")),
-    Row("bfloat16", variant=Variant(dtype="bfloat16")),
-    Row("float16", variant=Variant(dtype="float16")),
+    _Option("float64", variant=Variant(dtype="float64")),
+    _Option("bfloat16", variant=Variant(dtype="bfloat16")),
+    _Option("float16", variant=Variant(dtype="float16")),
     *(
-        Row(f"compile {name}", variant=Variant(compile=name))
+        _Option(f"compile {name}", variant=Variant(compile=name))
         for name in COMPILES
         if name != "eager"
     ),
-    Row("vmap over data", vmap="data"),
-    Row("vmap over parameters", vmap="parameters"),
+    _Option("vmap over data", vmap="data"),
+    _Option("vmap over parameters", vmap="parameters"),
 )
 
 
@@ -67,12 +67,14 @@ def combinations(device: str) -> Iterator[Combination]:
     """Every option with every backend on ``device``."""
     for row in OPTIONS:
         for backend in BACKENDS:
-            found = verdict(row.facts, replace(row.variant, backend=backend), device, vmap=row.vmap)
+            found = backend_verdict(
+                row.facts, replace(row.variant, backend=backend), device, vmap=row.vmap
+            )
             yield Combination(row.option, backend, device, str(found.ability), found.reason)
 
 
 @dataclass(frozen=True)
-class Precision:
+class ProcessPrecision:
     """What the precision of a recurrent product is here when a module does not ask for one itself, and who says so."""
 
     auto: str
@@ -83,14 +85,14 @@ class Precision:
     high_prec: str
 
 
-def precision() -> Precision:
+def precision() -> ProcessPrecision:
     """Resolved in this process, on its current device."""
     auto = resolve()
-    return Precision(
+    return ProcessPrecision(
         auto.mode,
         auto.source,
         auto.setting,
-        sources(),
+        precision_sources(),
         resolve("fast").mode,
         resolve("high-prec").mode,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from rnncheck.pipeline.backends.facts import torch_dtype
-from rnncheck.pipeline.backends.variant import Variant
+from rnncheck.results.variant import Variant
 
-TF32 = torch.float16  # tf32 keeps the 10 bits of float16's mantissa
+_TF32 = torch.float16  # tf32 keeps the 10 bits of float16's mantissa
 
 
 def rounding_dtype(variant: Variant, device: str) -> torch.dtype:
@@ -17,7 +17,7 @@ def rounding_dtype(variant: Variant, device: str) -> torch.dtype:
         return own
     if variant.backend == "triton" and variant.compute_dtype == "bfloat16":
         return torch.bfloat16
-    return TF32 if device.startswith("cuda") and _uses_tf32(variant) else own
+    return _TF32 if device.startswith("cuda") and _uses_tf32(variant) else own
 
 
 def _uses_tf32(variant: Variant) -> bool:

@@ -21,7 +21,7 @@ from rnncheck.pipeline.backends.facts import torch_dtype, variant_of
 from rnncheck.pipeline.backends.variable import VARIABLE, given
 from rnncheck.pipeline.subject.stock import is_stock
 
-MODULE = "torchrl.modules.tensordict_module._rnn_precision"
+_PRECISION_MODULE = "torchrl.modules.tensordict_module._rnn_precision"
 TENSOR_CORES = ("tf32", "tf32x3")
 # Significant bits that torch's own setting leaves to a float32 product.
 TORCH_BITS = {"highest": FLOAT32_BITS, "high": TF32_BITS, "medium": BITS[torch.bfloat16]}
@@ -45,14 +45,14 @@ ARGUMENT = "module argument"
 SETTER = "set_recurrent_matmul_precision"
 ENVIRONMENT = f"environment variable {VARIABLE}"
 TORCH = "torch.get_float32_matmul_precision"
-UNKNOWN = Resolved("ieee", "none", "this TorchRL has no precision setting")
+_UNRESOLVED = Resolved("ieee", "none", "this TorchRL has no precision setting")
 
 
 def resolve(argument: str = "auto") -> Resolved:
     """What a module's ``recurrent_matmul_precision`` means in this process, on its current device."""
     chain: Any = _chain()
     if chain is None:
-        return UNKNOWN
+        return _UNRESOLVED
     setting, source = _origin(chain, argument)
     return Resolved(str(chain._resolve_precision(setting)), setting, source)
 
@@ -60,7 +60,7 @@ def resolve(argument: str = "auto") -> Resolved:
 def _chain() -> Any:
     """TorchRL's own resolution; private, so that a version without it gives None."""
     try:
-        found = importlib.import_module(MODULE)
+        found = importlib.import_module(_PRECISION_MODULE)
     except ImportError:
         return None
     wanted = ("_GLOBAL_OVERRIDE", "_read_env_default", "_resolve_precision")
@@ -82,7 +82,7 @@ def torch_setting() -> str:
     return translated.get(_torch_level() or "highest", "ieee")
 
 
-def sources() -> dict[str, str]:
+def precision_sources() -> dict[str, str]:
     """What each source says now, the strongest first; empty where it says nothing."""
     chain: Any = _chain()
     override = getattr(chain, "_GLOBAL_OVERRIDE", None)
@@ -129,7 +129,7 @@ def _torch_level() -> str | None:
 
 
 @dataclass(frozen=True)
-class Ask:
+class AskedPrecision:
     """What one mode of a recurrent module is to be computed in, and who says so.
 
     ``explicit`` tells a setting from what the dtypes alone say; ``bits`` are those of a product's operands.
@@ -142,7 +142,9 @@ class Ask:
     cannot: str = ""  # why it cannot be asked on this device
 
 
-def ask(module: nn.Module, dtypes: Iterable[torch.dtype], device: str, *, recurrent: bool) -> Ask:
+def asked_precision(
+    module: nn.Module, dtypes: Iterable[torch.dtype], device: str, *, recurrent: bool
+) -> AskedPrecision:
     """The precision that ``module`` is to have; ``dtypes`` are those of its states and outputs as it writes them.
 
     A compute dtype and a tensor-core mode are asked of the recurrent mode alone: no other pass knows them.
@@ -168,23 +170,25 @@ def narrowest(dtypes: Iterable[torch.dtype]) -> torch.dtype:
     return min(known, key=lambda one: BITS[one]) if known else torch.float32
 
 
-def _compute_dtype(module: nn.Module, recurrent: bool) -> Ask | None:
+def _compute_dtype(module: nn.Module, recurrent: bool) -> AskedPrecision | None:
     wanted = torch_dtype(variant_of(module).compute_dtype)
     bits = BITS.get(wanted, FLOAT32_BITS)
     if not recurrent or bits >= BITS[narrowest(parameter_dtypes(module))]:
         return None
     name = str(wanted).removeprefix("torch.")
-    return Ask(name, f"recurrent_compute_dtype={name}", True, bits)
+    return AskedPrecision(name, f"recurrent_compute_dtype={name}", True, bits)
 
 
-def _argument(module: nn.Module, device: str, recurrent: bool) -> Ask | None:
+def _argument(module: nn.Module, device: str, recurrent: bool) -> AskedPrecision | None:
     setting = variant_of(module).matmul_precision
     if setting == "auto":
         return None
     return _matmul(resolve(setting), f"recurrent_matmul_precision={setting}", device, recurrent)
 
 
-def _process(module: nn.Module, declared: torch.dtype, device: str, recurrent: bool) -> Ask | None:
+def _process(
+    module: nn.Module, declared: torch.dtype, device: str, recurrent: bool
+) -> AskedPrecision | None:
     """The setter and the variable speak of float32 products; a module in fewer bits has none."""
     resolved = resolve()
     if not resolved.by_process or declared is not torch.float32:
@@ -195,26 +199,26 @@ def _process(module: nn.Module, declared: torch.dtype, device: str, recurrent: b
     return _matmul(resolved, by, device, recurrent)
 
 
-def _matmul(resolved: Resolved, by: str, device: str, recurrent: bool) -> Ask | None:
+def _matmul(resolved: Resolved, by: str, device: str, recurrent: bool) -> AskedPrecision | None:
     mode = resolved.mode
     if mode not in TENSOR_CORES:
-        return Ask(mode, by, True, FLOAT32_BITS)
+        return AskedPrecision(mode, by, True, FLOAT32_BITS)
     if not recurrent:
         return None
     cannot = "" if device.startswith("cuda") else NO_TENSOR_CORES
-    return Ask(mode, by, True, TF32_BITS if mode == "tf32" else FLOAT32_BITS, cannot)
+    return AskedPrecision(mode, by, True, TF32_BITS if mode == "tf32" else FLOAT32_BITS, cannot)
 
 
 NO_TENSOR_CORES = "the CPU has no tensor cores: its kernels multiply in full float32"
 
 
-def _implied(declared: torch.dtype, device: str) -> Ask:
+def _implied(declared: torch.dtype, device: str) -> AskedPrecision:
     name = str(declared).removeprefix("torch.")
     bits, by = BITS[declared], f"its parameters, states and outputs in {name}"
     allowed = _allowed(device)
     if allowed < bits:
-        return Ask(f"{allowed} bits", "torch's own settings", False, allowed)
-    return Ask(name, by, False, bits)
+        return AskedPrecision(f"{allowed} bits", "torch's own settings", False, allowed)
+    return AskedPrecision(name, by, False, bits)
 
 
 def _allowed(device: str) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 import rnncheck
-from rnncheck.pipeline.backends.job import FAILED, Answer, Request, load_answer
+from rnncheck.pipeline.backends.job import FAILED, Request, TrialAnswer, load_answer
 from rnncheck.pipeline.backends.trial import Refused
 
 WORKER = "rnncheck.pipeline.backends.worker"
@@ -24,7 +24,7 @@ class NoAnswer(Refused):
     """The worker gave no answer: it hung, crashed or could not adapt TorchRL. Nothing is known of the backend."""
 
 
-class Worker:
+class TrialWorker:
     """A process that answers one request; a context manager that kills it, and what it started, at the end."""
 
     def __init__(self, request: Request) -> None:
@@ -37,7 +37,7 @@ class Worker:
         """Where request and answers lie."""
         return Path(self._folder.name)
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> TrialWorker:
         try:
             self.request.save(self.folder)
             with (self.folder / "stderr").open("wb") as errors:
@@ -70,7 +70,7 @@ class Worker:
             process.wait()
         self._folder.cleanup()
 
-    def answers(self, seconds: float) -> list[Answer]:
+    def answers(self, seconds: float) -> list[TrialAnswer]:
         """One answer per job; a job without one gets a NoAnswer that says why."""
         process = self._process
         assert process is not None

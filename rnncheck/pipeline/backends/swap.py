@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from rnncheck.pipeline.backends.facts import (
-    SETTINGS,
+    MODULE_SETTINGS,
     is_python_based,
     rnn_parameters,
     torch_dtype,
     variant_of,
 )
-from rnncheck.pipeline.backends.variant import Backend, Dtype, Variant
 from rnncheck.pipeline.subject.stock import is_stock, rnn_of
+from rnncheck.results.variant import Backend, Dtype, Variant
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -35,7 +35,7 @@ def recurrent_modules(policy: nn.Module) -> dict[str, nn.Module]:
     }
 
 
-def copied(policy: Module) -> Module:
+def policy_copy(policy: Module) -> Module:
     """A copy of ``policy`` as it is. Raises CannotSwap where it cannot be copied."""
     try:
         return copy.deepcopy(policy)
@@ -52,13 +52,13 @@ def variant_inside(policy: nn.Module) -> Variant:
     return Variant(dtype=cast(Dtype, name))
 
 
-def swapped(policy: Module, variant: Variant) -> Module:
+def policy_as(policy: Module, variant: Variant) -> Module:
     """A copy of ``policy`` in which every LSTMModule and GRUModule runs as ``variant`` says.
 
-    Own cells and all other modules are copied as they are; only ``variant.dtype`` reaches them as well, where it
+    RNNs of the user's own and all other modules are copied as they are; only ``variant.dtype`` reaches them as well, where it
     is not the dtype that the recurrent modules had. ``variant.compile`` is the caller's to apply.
     """
-    found = copied(policy)
+    found = policy_copy(policy)
     modules = recurrent_modules(found)
     for module in modules.values():
         _set(module, variant)
@@ -69,11 +69,11 @@ def swapped(policy: Module, variant: Variant) -> Module:
 
 def _set(module: nn.Module, variant: Variant) -> None:
     """Change one module in place, as its constructor would have built it."""
-    for field, attribute in SETTINGS.items():
+    for field, attribute in MODULE_SETTINGS.items():
         if hasattr(module, attribute):
             setattr(module, attribute, _value(field, variant))
     if variant.python_based != is_python_based(module):
-        convert(module, python_based=variant.python_based)
+        exchange_rnn(module, python_based=variant.python_based)
     if variant.backend == "scan":
         _warm(module)
 
@@ -83,7 +83,7 @@ def _value(field: str, variant: Variant) -> object:
     return torch_dtype(value) if field == "compute_dtype" else value
 
 
-def convert(module: nn.Module, *, python_based: bool) -> None:
+def exchange_rnn(module: nn.Module, *, python_based: bool) -> None:
     """Exchange the RNN inside for TorchRL's Python one or for ``torch.nn``'s; the parameters are kept."""
     name = "make_python_based" if python_based else "make_cudnn_based"
     method = getattr(module, name, None)

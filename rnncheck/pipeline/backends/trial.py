@@ -12,12 +12,12 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.numerics.rollout import rollout
-from rnncheck.pipeline.backends.case import SEED, Case
-from rnncheck.pipeline.backends.facts import facts_of, rnn_parameters, torch_dtype
-from rnncheck.pipeline.backends.swap import CannotSwap, convert, swapped
-from rnncheck.pipeline.backends.variant import Compile, Variant
+from rnncheck.pipeline.backends.case import CASE_SEED, Case
+from rnncheck.pipeline.backends.facts import rnn_facts_of, rnn_parameters, torch_dtype
+from rnncheck.pipeline.backends.swap import CannotSwap, exchange_rnn, policy_as
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.results.variant import Compile, Variant
 
 COMPILE_OPTIONS: Mapping[Compile, dict[str, Any]] = {
     "default": {},
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """``values``: ``output`` ``[rows, steps, hidden]`` and the end states ``h``, ``c``
     ``[rows, steps, layers, hidden]``, zero away from segment ends. ``gradients`` of a random mix of them: by
     parameter, ``input``, and ``stored h``, ``stored c``."""
@@ -44,17 +44,17 @@ class Outcome:
 Way = Callable[[nn.Module, TensorDictBase], TensorDictBase]
 
 
-def run(
+def run_trial(
     module: nn.Module, variant: Variant, case: Case, way: str = "call", *, device: str = "cpu"
-) -> Outcome:
+) -> TrialOutcome:
     """Run a copy of ``module`` as ``variant``. Raises Refused with what it said."""
     try:
-        network = swapped(module, variant).to(device)
+        network = policy_as(module, variant).to(device)
         if way == "converted and back":
-            convert(network, python_based=not variant.python_based)
-            convert(network, python_based=variant.python_based)
+            exchange_rnn(network, python_based=not variant.python_based)
+            exchange_rnn(network, python_based=variant.python_based)
         network.requires_grad_(True)  # a frozen module has gradients too
-        network.train(facts_of(network).dropout == 0)  # cuDNN's backward pass wants train()
+        network.train(rnn_facts_of(network).dropout == 0)  # cuDNN's backward pass wants train()
         return _measured(network, variant, case, way, device)
     except CannotSwap as error:
         raise Refused(str(error)) from error
@@ -63,20 +63,24 @@ def run(
         raise Refused(f"{type(error).__name__}: {lines[0] if lines else ''}") from error
 
 
-def _measured(network: nn.Module, variant: Variant, case: Case, way: str, device: str) -> Outcome:
+def _measured(
+    network: nn.Module, variant: Variant, case: Case, way: str, device: str
+) -> TrialOutcome:
     leaves = _leaves(case, torch_dtype(variant.dtype), device)
     call: Any = network
     if variant.compile != "eager":
         call = torch.compile(network, **COMPILE_OPTIONS[variant.compile])
     with measuring(recurrent=True, grad=True):
-        out = WAYS[way](call, _batch(network, case, leaves, device))
+        out = CALL_WAYS[way](call, _batch(network, case, leaves, device))
     keys = declared(network, "out_keys")
-    names = ("output", *facts_of(network).states)
+    names = ("output", *rnn_facts_of(network).states)
     values = {name: out.get(key) for name, key in zip(names, keys, strict=True)}
-    return outcome(values, case, {**rnn_parameters(network), **leaves})
+    return trial_outcome(values, case, {**rnn_parameters(network), **leaves})
 
 
-def outcome(values: dict[str, Tensor], case: Case, leaves: Mapping[str, Tensor]) -> Outcome:
+def trial_outcome(
+    values: dict[str, Tensor], case: Case, leaves: Mapping[str, Tensor]
+) -> TrialOutcome:
     """Mask the states to segment ends and differentiate a fixed random mix with respect to ``leaves``."""
     ends = case.ends.reshape(*case.ends.shape, 1, 1)
     kept = {
@@ -86,14 +90,14 @@ def outcome(values: dict[str, Tensor], case: Case, leaves: Mapping[str, Tensor])
     total = torch.stack([(value * _weights(value)).sum() for value in kept.values()]).sum()
     grads = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
     pairs = zip(leaves.items(), grads, strict=True)
-    return Outcome(
+    return TrialOutcome(
         {name: value.detach().cpu() for name, value in kept.items()},
         {name: (torch.zeros_like(leaf) if g is None else g).cpu() for (name, leaf), g in pairs},
     )
 
 
 def _weights(value: Tensor) -> Tensor:
-    draw = torch.Generator().manual_seed(SEED)
+    draw = torch.Generator().manual_seed(CASE_SEED)
     mix = torch.randn(value.shape, generator=draw, dtype=torch.float64)
     return mix.to(value.dtype).to(value.device)
 
@@ -122,7 +126,7 @@ def _batch(
 
 def from_weights(
     weights: Mapping[str, Tensor], case: Case, dtype: torch.dtype = torch.float64
-) -> Outcome:
+) -> TrialOutcome:
     """What the equations give on ``case``, step by step in ``dtype``; weights by ``torch.nn``'s names."""
     own = {name: value.detach().cpu().to(dtype).requires_grad_() for name, value in weights.items()}
     leaves = _leaves(case, dtype, "cpu")
@@ -130,7 +134,7 @@ def from_weights(
     with torch.enable_grad():
         made = rollout(own, given[0], case.starts, given[1:])
         values = {"output": made.outputs} | dict(zip(STATES, made.states, strict=False))
-        return outcome(values, case, {**own, **leaves})
+        return trial_outcome(values, case, {**own, **leaves})
 
 
 def _call(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
@@ -167,7 +171,7 @@ def _vmapped(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
     return both[0]
 
 
-WAYS: Mapping[str, Way] = {
+CALL_WAYS: Mapping[str, Way] = {
     "call": _call,
     "in another thread": _in_a_thread,
     "canonicalize": _canonical,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from rnncheck.errors import UserError, did_you_mean
-from rnncheck.pipeline.backends.variant import PRECISIONS
+from rnncheck.results.variant import MATMUL_PRECISIONS
 
 VARIABLE = "TORCHRL_RNN_PRECISION"
 
@@ -19,9 +19,9 @@ def given() -> str:
 def check_variable() -> None:
     """Raise UserError for a value with which TorchRL cannot be imported."""
     value = given()
-    if value and value not in PRECISIONS:
+    if value and value not in MATMUL_PRECISIONS:
         raise UserError(
             f"{VARIABLE}={value} is no precision of recurrent products",
-            accepted=", ".join(PRECISIONS),
-            hint=did_you_mean(value, PRECISIONS) or f"unset {VARIABLE}",
+            accepted=", ".join(MATMUL_PRECISIONS),
+            hint=did_you_mean(value, MATMUL_PRECISIONS) or f"unset {VARIABLE}",
         )

@@ -14,7 +14,7 @@ from rnncheck.errors import ComponentError, Place, VersionError, did_you_mean, n
 from rnncheck.pipeline.compat import lacks, lacks_argument, lacks_class, other_name
 from rnncheck.pipeline.guard.calling import raising_as
 from rnncheck.pipeline.guard.user_frames import describe_trouble
-from rnncheck.spec.model import Component, Path, Spec
+from rnncheck.spec.model import Component, KeyPath, Spec
 
 _MOST_LISTED = 14  # accepted names listed in a message before it is cut
 KEY_LISTS = {
@@ -109,7 +109,7 @@ def _as_type(value: object) -> type:
     return value
 
 
-def nested(value: object, at: Path) -> Component | None:
+def nested(value: object, at: KeyPath) -> Component | None:
     """The component that a mapping with ``use`` or ``factory`` stands for, else None."""
     if isinstance(value, Component):
         return value
@@ -126,7 +126,7 @@ def listed_names(names: Iterable[str]) -> str:
     return ", ".join(listed[:_MOST_LISTED]) + more
 
 
-def find_class(spec: Spec, name: str, kind: ComponentKind, at: Path) -> type:
+def find_class(spec: Spec, name: str, kind: ComponentKind, at: KeyPath) -> type:
     """The public TorchRL class of that name, or a ComponentError with the nearest one."""
     modules = [importlib.import_module(path) for path in kind.namespaces]
     for candidate in filter(None, (name, other_name(name))):
@@ -145,7 +145,7 @@ def find_class(spec: Spec, name: str, kind: ComponentKind, at: Path) -> type:
     )
 
 
-def _of_kind(spec: Spec, found: type, kind: ComponentKind, at: Path) -> type:
+def _of_kind(spec: Spec, found: type, kind: ComponentKind, at: KeyPath) -> type:
     if issubclass(found, kind.base_class()):
         return found
     raise ComponentError(
@@ -325,7 +325,7 @@ def _mentioned(component: Component, message: str) -> str:
 
 
 def bad_value(
-    spec: Spec, at: Path, value: object, what: str, known: Iterable[str] = ()
+    spec: Spec, at: KeyPath, value: object, what: str, known: Iterable[str] = ()
 ) -> ComponentError:
     """The error for a value that does not name what its argument asks for."""
     names = list(known)

@@ -16,7 +16,7 @@ from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
 from rnncheck.pipeline.build.nested import build_nested, offered_critic, reads_action
 from rnncheck.pipeline.build.values import convert_arguments
 from rnncheck.pipeline.compat import unbatched_action_spec
-from rnncheck.spec.model import Component, LossSpec, NetworkSpec, Path, Spec
+from rnncheck.spec.model import Component, KeyPath, LossSpec, NetworkSpec, Spec
 
 MakeNetwork = Callable[[NetworkSpec], nn.Module]
 _LOSS_LIKE = "a LossModule, or any callable that takes a tensordict"
@@ -96,7 +96,7 @@ def _arguments(spec: Spec, component: LossSpec, kit: Kit) -> dict[str, Any]:
     return args | {name: kit.make_network(network) for name, network in networks.items()}
 
 
-def _as_network(value: Any, at: Path, name: str) -> NetworkSpec | None:
+def _as_network(value: Any, at: KeyPath, name: str) -> NetworkSpec | None:
     if not name.endswith(("_network", "_model")) or not isinstance(value, (list, dict)):
         return None
     inner = c.nested(value, at)
@@ -114,7 +114,7 @@ def _as_network(value: Any, at: Path, name: str) -> NetworkSpec | None:
     return NetworkSpec(modules=tuple(modules), at=at)
 
 
-def _element(item: Any, at: Path) -> Component:
+def _element(item: Any, at: KeyPath) -> Component:
     return c.nested(item, at) or Component(use=str(item), at=at)
 
 
@@ -205,7 +205,7 @@ def _make_value_estimator(spec: Spec, component: LossSpec, loss: Any) -> None:
         loss.make_value_estimator(*first, **args)
 
 
-def _estimator_type(spec: Spec, name: Any, at: Path) -> Any:
+def _estimator_type(spec: Spec, name: Any, at: KeyPath) -> Any:
     from torchrl.objectives import ValueEstimators
 
     known = {one.name.lower(): one for one in ValueEstimators}

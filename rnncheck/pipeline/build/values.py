@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rnncheck.pipeline.build import components as c
-from rnncheck.spec.model import Component, Path, Spec
+from rnncheck.spec.model import Component, KeyPath, Spec
 
 Build = Callable[[Component], Any]  # builds a component that is nested in another's arguments
 TENSORS = {"support"}  # of a distributional Q-value
@@ -21,7 +21,7 @@ def convert_arguments(spec: Spec, component: Component, build: Build) -> dict[st
     }
 
 
-def convert_argument(spec: Spec, name: str, value: Any, at: Path, build: Build) -> Any:
+def convert_argument(spec: Spec, name: str, value: Any, at: KeyPath, build: Build) -> Any:
     """One argument. Its name says what a string or a list in it stands for."""
     inner = c.nested(value, at)
     if inner is not None:
@@ -35,7 +35,7 @@ def convert_argument(spec: Spec, name: str, value: Any, at: Path, build: Build) 
     return value
 
 
-def _convert_list(spec: Spec, name: str, value: list[Any], at: Path, build: Build) -> Any:
+def _convert_list(spec: Spec, name: str, value: list[Any], at: KeyPath, build: Build) -> Any:
     if name in c.KEY_LISTS:
         return c.as_keys(value)
     if c.is_key_argument(name) or name in ("in_key", "out_key"):
@@ -45,7 +45,7 @@ def _convert_list(spec: Spec, name: str, value: list[Any], at: Path, build: Buil
     return [convert_argument(spec, name, item, (*at, i), build) for i, item in enumerate(value)]
 
 
-def _convert_name(spec: Spec, name: str, value: str, at: Path) -> Any:
+def _convert_name(spec: Spec, name: str, value: str, at: KeyPath) -> Any:
     if name in c.KEY_LISTS:
         return c.as_keys(value)
     if name == "distribution_class":
@@ -59,7 +59,7 @@ def _convert_name(spec: Spec, name: str, value: str, at: Path) -> Any:
     return value
 
 
-def _tensor(spec: Spec, value: list[Any], at: Path) -> Any:
+def _tensor(spec: Spec, value: list[Any], at: KeyPath) -> Any:
     import torch
 
     try:
@@ -68,7 +68,7 @@ def _tensor(spec: Spec, value: list[Any], at: Path) -> Any:
         raise c.bad_value(spec, at, value, "a list of numbers") from None
 
 
-def _dtype(spec: Spec, value: str, at: Path) -> Any:
+def _dtype(spec: Spec, value: str, at: KeyPath) -> Any:
     import torch
 
     found = getattr(torch, value.removeprefix("torch."), None)
@@ -78,7 +78,7 @@ def _dtype(spec: Spec, value: str, at: Path) -> Any:
     raise c.bad_value(spec, at, value, "a dtype of torch", names)
 
 
-def _exploration(spec: Spec, value: str, at: Path) -> Any:
+def _exploration(spec: Spec, value: str, at: KeyPath) -> Any:
     from torchrl.envs.utils import ExplorationType
 
     names = {one.name.lower(): one for one in ExplorationType}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
+from torch.utils.weak import WeakIdKeyDictionary
 
 from rnncheck.pipeline.instruments.vmap import under_vmap
 from rnncheck.pipeline.keys import declared
@@ -23,7 +25,7 @@ class Memoryless:
 
     def __init__(self) -> None:
         self._whole: list[tuple[nn.Module, TensorDictBase | None]] = []
-        self._carries: dict[int, bool] = {}
+        self._carries: MutableMapping[nn.Module, bool] = WeakIdKeyDictionary()
 
     def __enter__(self) -> Memoryless:
         self._handles = [
@@ -37,10 +39,10 @@ class Memoryless:
             handle.remove()
 
     def _innermost(self, module: nn.Module) -> bool:
-        if id(module) not in self._carries:
+        if module not in self._carries:
             inner = (part for part in module.modules() if part is not module)
-            self._carries[id(module)] = bool(_states(module)) and not any(map(_states, inner))
-        return self._carries[id(module)]
+            self._carries[module] = bool(_states(module)) and not any(map(_states, inner))
+        return self._carries[module]
 
     def _cut(self, module: nn.Module, args: Any) -> Any:
         if not self._innermost(module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
+from torch.utils.weak import WeakIdKeyDictionary
 
 from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import Key, declared
@@ -62,7 +63,7 @@ class ModuleCalls:
         self._other, self._probing = other, probing
         self._open: list[_Open] = []
         self._again = False
-        self._known: dict[int, bool] = {}
+        self._known: MutableMapping[nn.Module, bool] = WeakIdKeyDictionary()
 
     def __enter__(self) -> ModuleCalls:
         self._handles = [
@@ -77,10 +78,10 @@ class ModuleCalls:
 
     def _carries(self, module: nn.Module) -> bool:
         """The module has states, and no part of it has."""
-        if id(module) not in self._known:
+        if module not in self._known:
             inner = (part for part in module.modules() if part is not module)
-            self._known[id(module)] = bool(state_keys(module)) and not any(map(state_keys, inner))
-        return self._known[id(module)]
+            self._known[module] = bool(state_keys(module)) and not any(map(state_keys, inner))
+        return self._known[module]
 
     def _reads(self, module: nn.Module, args: Any) -> None:
         if self._again or not self._carries(module):

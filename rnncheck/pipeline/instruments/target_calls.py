@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakIdKeyDictionary
 
 from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import declared
@@ -28,7 +29,7 @@ class Calls:
         self.given: list[list[Tensor]] = []  # what each call gave
         self._held, self._old = held, old or {}
         self._open: list[tuple[nn.Module, int, list[tuple[Tensor, Tensor]]]] = []
-        self._known: dict[int, bool] = {}
+        self._known: MutableMapping[nn.Module, bool] = WeakIdKeyDictionary()
 
     def __enter__(self) -> Calls:
         self._handles = [
@@ -58,11 +59,11 @@ class Calls:
         self.given[number] = list(_tensors(module, result))
 
     def _is_network(self, module: nn.Module) -> bool:
-        if id(module) not in self._known:
+        if module not in self._known:
             parts = [part for part in module.modules() if declared(part, "in_keys")]
             owns = any(value is not None for value in module._parameters.values())
-            self._known[id(module)] = parts == [module] or (owns and not parts)
-        return self._known[id(module)]
+            self._known[module] = parts == [module] or (owns and not parts)
+        return self._known[module]
 
     def _swapped(self, module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
         for part in module.modules():

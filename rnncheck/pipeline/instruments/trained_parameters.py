@@ -21,7 +21,7 @@ def recurrent_parameters(loss: Any, pipeline: Pipeline) -> tuple[dict[str, Tenso
     recurrent = {
         name: parameter
         for name, parameter in trained.items()
-        if name in shared or any(path in _plain(name) for path in paths)
+        if name in shared or any(_ends_with(name, path) for path in paths)
     }
     ids = {id(p) for p in recurrent.values()}
     return recurrent, [p for p in trained.values() if id(p) not in ids]
@@ -53,6 +53,9 @@ def _recurrent_paths(pipeline: Pipeline) -> set[str]:
     return found
 
 
-def _plain(name: str) -> str:
-    """A functional parameter's name (``value_network_params.module_0_lstm_weight``) in dots."""
-    return name.replace("_params.", "_params.").replace("__", ".")
+def _ends_with(name: str, path: str) -> bool:
+    """Whether ``name`` is ``path`` in full, behind whatever holds the network.
+
+    TorchRL holds ``module.1.lstm.bias_ih_l0`` as ``value_network_params.module.1.lstm.bias_ih_l0``.
+    """
+    return name == path or name.endswith(f".{path}")

@@ -325,8 +325,7 @@ class Recording:
     def trajectories(self) -> Iterator[Trajectory]:
         """Every trajectory of policy steps, the longest history first; random steps are left out."""
         chains: dict[StepPlace, list[Stretch]] = {}
-        fresh: dict[int, bool] = {}
-        done: list[list[Stretch]] = []
+        begun: list[tuple[list[Stretch], bool]] = []  # with whether it starts from a fresh state
         for number, rows in enumerate(self.batches):
             if rows.random:
                 continue
@@ -335,12 +334,11 @@ class Recording:
                 chain = chains.pop(before, None) if before and joint == Joint.CONTINUES else None
                 if chain is None:
                     chain = []
-                    done.append(chain)
-                    fresh[id(chain)] = joint in (Joint.AFTER_DONE, Joint.BEGINS)
+                    begun.append((chain, joint in (Joint.AFTER_DONE, Joint.BEGINS)))
                 chain.append(stretch)
                 chains[(number, stretch.row, stretch.end - 1)] = chain
-        for chain in sorted(done, key=lambda c: -len(c)):
-            yield Trajectory(tuple(chain), fresh[id(chain)])
+        for chain, fresh in sorted(begun, key=lambda one: -len(one[0])):
+            yield Trajectory(tuple(chain), fresh)
 
     def _stretches(self, number: int, rows: Rows) -> Iterator[tuple[Stretch, Joint]]:
         for row in range(rows.valid.shape[0]):

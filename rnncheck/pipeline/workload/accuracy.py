@@ -16,13 +16,13 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.numerics.difference import gap
-from rnncheck.numerics.tolerance import FACTOR, SLACK
-from rnncheck.pipeline.backends.variant import Variant
+from rnncheck.numerics.tolerance import REFERENCE_FACTOR, SLACK
 from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.passes import RunSettings, call, cast, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.cells import Accuracy
+from rnncheck.results.variant import Variant
 
 REDUCED = {"tf32": 2.0**-10, "fast": 2.0**-10, "tf32x3": 2.0**-20}  # unit roundoff of the product
 REDUCED_SLACK = 16.0  # units: rounding that was asked for feeds back through the carry
@@ -45,7 +45,7 @@ def stepwise(
     out = unroll_subject(
         subject, inputs, starts, module=module, settings=RunSettings(dtype=dtype, grad=grad)
     )
-    return numbers(module, out.exclude(*subject.carry), grad=grad)
+    return numbers_of(module, out.exclude(*subject.carry), grad=grad)
 
 
 def at_once(
@@ -64,7 +64,7 @@ def at_once(
     module.eval()
     try:
         with measuring(recurrent=True, grad=grad):
-            return numbers(module, module(cast(batch, dtype).copy()), grad=grad, names=names)
+            return numbers_of(module, module(cast(batch, dtype).copy()), grad=grad, names=names)
     finally:
         module.train(was_training)
 
@@ -72,11 +72,11 @@ def at_once(
 def one_step(module: nn.Module, step: TensorDictBase, dtype: torch.dtype) -> Numbers:
     """A module in sequential mode on one step ``[rows]``, as ``[rows, 1]``."""
     with measuring(recurrent=False):
-        found = numbers(module, call(module, cast(step, dtype).copy()), grad=False)
+        found = numbers_of(module, call(module, cast(step, dtype).copy()), grad=False)
     return Numbers({key: value.unsqueeze(1) for key, value in found.outputs.items()}, {})
 
 
-def numbers(
+def numbers_of(
     module: nn.Module, out: TensorDictBase, *, grad: bool, names: Container[str] | None = None
 ) -> Numbers:
     """What a run gave: its float outputs, and the gradients of a fixed weighting of them."""
@@ -105,7 +105,7 @@ def _weighted(name: str, value: Tensor) -> Tensor:
     return (value * weight.to(value.dtype).to(value.device)).sum()
 
 
-def judged(
+def judged_accuracy(
     candidate: Numbers, reference: Numbers, oracle: Numbers, variant: Variant
 ) -> Accuracy | None:
     """The candidate's errors with their bounds; None where no float output can be compared."""
@@ -116,11 +116,11 @@ def judged(
     base = max(_errors(reference.outputs, oracle.outputs).values(), default=0.0)
     name = max(worst, key=lambda key: worst[key])
     gradients = _errors(candidate.gradients, oracle.gradients)
-    found = Accuracy(worst[name], FACTOR * base + slack, worst=name)
+    found = Accuracy(worst[name], REFERENCE_FACTOR * base + slack, worst=name)
     if not gradients:
         return found
     base = max(_errors(reference.gradients, oracle.gradients).values(), default=0.0)
-    bound = FACTOR * base + GRADIENT_SLACK * slack
+    bound = REFERENCE_FACTOR * base + GRADIENT_SLACK * slack
     error = max(gradients.values())
     blamed = max(gradients, key=lambda key: gradients[key]) if error > bound else name
     return Accuracy(found.output, found.output_bound, error, bound, blamed)

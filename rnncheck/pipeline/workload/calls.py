@@ -14,21 +14,21 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import set_recurrent_mode
 
 from rnncheck.pipeline.backends.trial import COMPILE_OPTIONS
-from rnncheck.pipeline.backends.variant import Variant
 from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.results.cells import Accuracy, Memory
+from rnncheck.results.variant import Variant
 
-Call = Callable[[], object]
+TimedCall = Callable[[], object]
 COMPILATIONS = 64  # of one function: Dynamo counts those of all cells together and runs eagerly beyond its limit
 CACHE = 2**28  # bytes written between samples with a cold cache: more than any L2 cache holds
 
 
 @dataclass
-class Prepared:
+class PreparedCell:
     """One cell, ready to be timed. ``accuracy`` and ``memory`` are measured when they are asked for."""
 
-    call: Call
+    call: TimedCall
     accuracy: Callable[[], Accuracy | None]
     compiled: bool
     engine: str = "kernels"
@@ -36,11 +36,11 @@ class Prepared:
     cold: bool = False
 
     @property
-    def timed(self) -> Callable[[Call, int], tuple[float, float]] | None:
+    def timed(self) -> Callable[[TimedCall, int], tuple[float, float]] | None:
         """How a sample is taken, where a clock around the call is not enough."""
         return self._cuda_sample if self.device.type == "cuda" else None
 
-    def _cuda_sample(self, call: Call, repetitions: int) -> tuple[float, float]:
+    def _cuda_sample(self, call: TimedCall, repetitions: int) -> tuple[float, float]:
         """Device seconds by events, and CPU seconds, of one call."""
         if self.cold:
             torch.empty(CACHE, dtype=torch.int8, device=self.device).zero_()
@@ -81,7 +81,7 @@ def compiled(module: nn.Module, variant: Variant) -> nn.Module:
     return module
 
 
-def forward_call(module: Any, batch: TensorDictBase) -> Call:
+def forward_call(module: Any, batch: TensorDictBase) -> TimedCall:
     """Recurrent mode over ``[batch, steps]``, no gradient; what the last call wrote is overwritten."""
 
     def call() -> object:
@@ -91,7 +91,7 @@ def forward_call(module: Any, batch: TensorDictBase) -> Call:
     return call
 
 
-def act_call(module: Any, step: TensorDictBase) -> Call:
+def act_call(module: Any, step: TensorDictBase) -> TimedCall:
     """One sequential step of ``[batch]``, exploring, as a collector makes it."""
 
     def call() -> object:
@@ -102,7 +102,7 @@ def act_call(module: Any, step: TensorDictBase) -> Call:
     return call
 
 
-def loss_call(loss: Any, sample: TensorDictBase, parameters: list[nn.Parameter]) -> Call:
+def loss_call(loss: Any, sample: TensorDictBase, parameters: list[nn.Parameter]) -> TimedCall:
     """The spec's loss and its backward pass."""
 
     def call() -> object:
@@ -114,7 +114,9 @@ def loss_call(loss: Any, sample: TensorDictBase, parameters: list[nn.Parameter])
     return call
 
 
-def plain_train_call(module: Any, batch: TensorDictBase, parameters: list[nn.Parameter]) -> Call:
+def plain_train_call(
+    module: Any, batch: TensorDictBase, parameters: list[nn.Parameter]
+) -> TimedCall:
     """Without a loss: the mean square of every float output, and its backward pass."""
 
     def call() -> object:

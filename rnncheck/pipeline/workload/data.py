@@ -9,10 +9,10 @@ from torch import Tensor
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.subject import Subject
 
-STRIDE = 7  # rows begin this many steps apart in the pool, so that they differ
+_STRIDE = 7  # rows begin this many steps apart in the pool, so that they differ
 
 
-def starts_of(rows: int, steps: int, resets: float, seed: int) -> Tensor:
+def drawn_starts(rows: int, steps: int, resets: float, seed: int) -> Tensor:
     """Start flags ``[rows, steps]``: true at every row's first step, and elsewhere with probability ``resets``."""
     generator = torch.Generator().manual_seed(seed)
     starts = torch.rand(rows, steps, generator=generator) < resets
@@ -23,7 +23,7 @@ def starts_of(rows: int, steps: int, resets: float, seed: int) -> Tensor:
 def lay_inputs(pool: TensorDictBase, rows: int, steps: int) -> TensorDictBase:
     """``[rows, steps]`` out of a pool ``[n]`` of steps, over and over."""
     count = int(pool.shape[0])
-    index = STRIDE * torch.arange(rows)[:, None] + torch.arange(steps)[None, :]
+    index = _STRIDE * torch.arange(rows)[:, None] + torch.arange(steps)[None, :]
     taken: TensorDictBase = pool[index.reshape(-1) % count]
     return taken.reshape(rows, steps)
 

@@ -8,8 +8,8 @@ from typing import Any
 from rnncheck.pipeline.workload import CannotRun
 from rnncheck.spec.model import NetworkSpec, Spec
 
-MODULES = ("LSTMModule", "GRUModule")
-ARGUMENTS = ("hidden_size", "num_layers")
+_STOCK_MODULES = ("LSTMModule", "GRUModule")
+_SIZES = ("hidden_size", "num_layers")
 
 
 def override_texts(spec: Spec, overrides: dict[str, Any]) -> list[str]:
@@ -28,10 +28,10 @@ def override_texts(spec: Spec, overrides: dict[str, Any]) -> list[str]:
 
 def _texts(name: str, network: NetworkSpec, overrides: dict[str, Any]) -> Iterator[str]:
     for index, component in enumerate(network.modules):
-        if component.use not in MODULES:
+        if component.use not in _STOCK_MODULES:
             continue
         at = f"{name}.modules.{index}"
-        for argument in ARGUMENTS:
+        for argument in _SIZES:
             if argument in overrides:
                 yield f"{at}.{argument}={overrides[argument]}"
         if "kind" in overrides:

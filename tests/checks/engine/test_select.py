@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rnncheck.checks.engine.select import select_rules
 from rnncheck.errors import UserError
 from rnncheck.results.model import Stage
+from rnncheck.spec.load import load_spec
+
+SPEC = load_spec(Path(__file__).parents[3] / "fixtures" / "specs" / "cartpole_dqn.yaml")
 
 
 def codes(*args: object, **kwargs: object) -> list[str]:
-    return [rule.code for rule in select_rules(*args, **kwargs)]  # type: ignore[arg-type]
+    return [rule.code for rule in select_rules(SPEC, *args, **kwargs)]  # type: ignore[arg-type]
 
 
 def test_all_rules_in_the_order_of_the_families() -> None:
@@ -28,12 +33,12 @@ def test_prefixes_codes_and_names() -> None:
 def test_ignore_and_stage_narrow_the_selection() -> None:
     everywhere = set(codes())
     assert everywhere - set(codes(ignore=["BD"])) == set(codes(["BD"]))
-    collected = select_rules(stages=[Stage.COLLECT])
+    collected = select_rules(SPEC, stages=[Stage.COLLECT])
     assert {rule.stage for rule in collected} == {Stage.COLLECT}
 
 
 @pytest.mark.parametrize("argument", ["select", "ignore"])
 def test_a_prefix_that_names_nothing_is_refused(argument: str) -> None:
     with pytest.raises(UserError, match="memory-ded") as caught:
-        select_rules(**{argument: ["memory-ded"]})
+        select_rules(SPEC, **{argument: ["memory-ded"]})
     assert "memory-dead" in str(caught.value)

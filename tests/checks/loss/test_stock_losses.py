@@ -111,7 +111,7 @@ def verified(folder: Path, env: str, policy: str, loss: str, stages: str, worker
         f'policy: {{factory: "stock:{policy}"}}\n{stages}loss: {{use: {loss}}}\n'
     )
     spec, collector = load_spec(folder / "rnncheck.yaml"), RunCollector()
-    for event in verify_events(spec, select_rules(("VL", "LS"))):
+    for event in verify_events(spec, select_rules(spec, ("VL", "LS"))):
         collector(event)
     return collector.finish(interrupted=False, seconds=0.0)
 

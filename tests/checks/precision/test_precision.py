@@ -54,7 +54,8 @@ def verified(
     file = folder / f"{cell}.yaml"
     file.write_text(SPEC.format(cell=cell, dtype=dtype, more=more))
     collector = RunCollector()
-    for event in verify_events(load_spec(file), select_rules(["PR"])):
+    spec = load_spec(file)
+    for event in verify_events(spec, select_rules(spec, ["PR"])):
         collector(event)
     run = collector.finish(interrupted=False, seconds=0.0)
     return {check.code: check for check in run.checks}

@@ -8,9 +8,9 @@ import pytest
 
 from rnncheck.pipeline.backends.case import standard_cases
 from rnncheck.pipeline.backends.facts import Facts, new_module
-from rnncheck.pipeline.backends.matrix import Ability, Machine, Vmap, this_machine, verdict
-from rnncheck.pipeline.backends.trial import Refused, run
-from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.pipeline.backends.matrix import Ability, Machine, Vmap, backend_verdict, this_machine
+from rnncheck.pipeline.backends.trial import Refused, run_trial
+from rnncheck.results.variant import Variant, parse_variant
 
 LSTM, GRU = Facts("lstm", 3, 5), Facts("gru", 3, 5)
 MODULES = {
@@ -36,17 +36,17 @@ HERE = Machine(
 @pytest.mark.parametrize("text", VARIANTS)
 @pytest.mark.parametrize("name", MODULES)
 def test_a_verdict_is_what_happens(name: str, text: str) -> None:
-    facts, variant = MODULES[name], parse(text)
-    answer = verdict(facts, variant)
+    facts, variant = MODULES[name], parse_variant(text)
+    answer = backend_verdict(facts, variant)
     if answer.runs:
-        run(new_module(replace(facts), Variant()), variant, standard_cases(facts)[0])
+        run_trial(new_module(replace(facts), Variant()), variant, standard_cases(facts)[0])
         return
     assert answer.reason
     with pytest.raises((ValueError, RuntimeError, NotImplementedError, Refused)):
         module = new_module(
             facts, variant
         )  # some are refused when they are built, some when they run
-        run(module, variant, standard_cases(facts)[0])
+        run_trial(module, variant, standard_cases(facts)[0])
 
 
 @pytest.mark.parametrize(
@@ -74,20 +74,25 @@ def test_a_verdict_is_what_happens(name: str, text: str) -> None:
 def test_what_a_machine_lacks_is_said(
     change: dict[str, str], facts: Facts, text: str, said: str
 ) -> None:
-    answer = verdict(facts, parse(text), machine=replace(HERE, **change))
+    answer = backend_verdict(facts, parse_variant(text), machine=replace(HERE, **change))
     assert answer.ability is Ability.CANNOT
     assert said in answer.reason
 
 
 def test_triton_is_interpreted_without_cuda_and_real_with_it() -> None:
-    assert verdict(LSTM, parse("triton"), machine=HERE).ability is Ability.INTERPRETED
+    assert (
+        backend_verdict(LSTM, parse_variant("triton"), machine=HERE).ability is Ability.INTERPRETED
+    )
     with_cuda = replace(HERE, cuda=True)
-    assert verdict(LSTM, parse("triton"), "cuda", machine=with_cuda).ability is Ability.RUNS
-    assert "no CUDA" in verdict(LSTM, parse("pad"), "cuda:0", machine=HERE).reason
+    assert (
+        backend_verdict(LSTM, parse_variant("triton"), "cuda", machine=with_cuda).ability
+        is Ability.RUNS
+    )
+    assert "no CUDA" in backend_verdict(LSTM, parse_variant("pad"), "cuda:0", machine=HERE).reason
 
 
 def test_what_the_triton_backend_hands_to_pad_needs_no_gpu() -> None:
-    answer = verdict(replace(LSTM, proj_size=2), parse("triton"), machine=HERE)
+    answer = backend_verdict(replace(LSTM, proj_size=2), parse_variant("triton"), machine=HERE)
     assert answer.ability is Ability.RUNS
     assert "pad backend" in answer.reason
 
@@ -104,7 +109,7 @@ def test_what_the_triton_backend_hands_to_pad_needs_no_gpu() -> None:
     ],
 )
 def test_vmap_is_allowed_where_it_is(facts: Facts, text: str, vmap: Vmap, runs: bool) -> None:
-    assert verdict(facts, parse(text), vmap=vmap, machine=HERE).runs is runs
+    assert backend_verdict(facts, parse_variant(text), vmap=vmap, machine=HERE).runs is runs
 
 
 @pytest.mark.parametrize(
@@ -118,7 +123,7 @@ def test_vmap_is_allowed_where_it_is(facts: Facts, text: str, vmap: Vmap, runs: 
     ],
 )
 def test_a_setting_without_effect_is_remarked(text: str, said: str) -> None:
-    answer = verdict(LSTM, parse(text), machine=HERE)
+    answer = backend_verdict(LSTM, parse_variant(text), machine=HERE)
     assert answer.runs
     assert said in answer.reason
 

@@ -19,7 +19,12 @@ from torchrl.modules import (
 from rnncheck.numerics.emulate import Computing
 from rnncheck.numerics.rounding import IEEE, PRECISIONS, TF32, TF32X3
 from rnncheck.pipeline.backends.overview import combinations, precision
-from rnncheck.pipeline.backends.precision import ask, resolve, settings_kept, sources
+from rnncheck.pipeline.backends.precision import (
+    asked_precision,
+    precision_sources,
+    resolve,
+    settings_kept,
+)
 
 FLOATS = [torch.float32]
 CPU = pytest.mark.skipif(torch.cuda.is_available(), reason="presets depend on the GPU")
@@ -53,7 +58,7 @@ def test_the_setter_is_stronger_than_torch_and_the_argument_than_the_setter() ->
     set_recurrent_matmul_precision("tf32x3")
     assert (resolve().mode, resolve().source) == ("tf32x3", "set_recurrent_matmul_precision")
     assert (resolve("ieee").mode, resolve("ieee").source) == ("ieee", "module argument")
-    assert sources()["set_recurrent_matmul_precision"] == "tf32x3"
+    assert precision_sources()["set_recurrent_matmul_precision"] == "tf32x3"
 
 
 def test_what_is_set_inside_ends_with_it() -> None:
@@ -82,23 +87,23 @@ def test_what_is_set_inside_ends_with_it() -> None:
 def test_what_is_asked_of_a_module(
     module: nn.Module, recurrent: bool, name: str, explicit: bool
 ) -> None:
-    found = ask(module, FLOATS, "cpu", recurrent=recurrent)
+    found = asked_precision(module, FLOATS, "cpu", recurrent=recurrent)
     assert (found.name, found.explicit) == (name, explicit)
     assert bool(found.cannot) == name.startswith("tf32")
 
 
 def test_narrow_states_and_loose_settings_ask_for_less() -> None:
-    assert ask(nn.GRUCell(4, 8), [torch.bfloat16], "cpu", recurrent=True).bits == 8
+    assert asked_precision(nn.GRUCell(4, 8), [torch.bfloat16], "cpu", recurrent=True).bits == 8
     torch.set_float32_matmul_precision("high")
-    assert ask(nn.GRUCell(4, 8), FLOATS, "cpu", recurrent=True).bits == 11
+    assert asked_precision(nn.GRUCell(4, 8), FLOATS, "cpu", recurrent=True).bits == 11
 
 
 def test_the_setter_speaks_to_every_recurrent_module() -> None:
     set_recurrent_matmul_precision("ieee")
-    assert ask(nn.GRUCell(4, 8), FLOATS, "cpu", recurrent=False).explicit
-    assert not ask(nn.GRUCell(4, 8), [torch.bfloat16], "cpu", recurrent=False).explicit
+    assert asked_precision(nn.GRUCell(4, 8), FLOATS, "cpu", recurrent=False).explicit
+    assert not asked_precision(nn.GRUCell(4, 8), [torch.bfloat16], "cpu", recurrent=False).explicit
     set_recurrent_matmul_precision("tf32")
-    assert not ask(nn.GRUCell(4, 8), FLOATS, "cpu", recurrent=True).explicit
+    assert not asked_precision(nn.GRUCell(4, 8), FLOATS, "cpu", recurrent=True).explicit
 
 
 def test_the_overview_names_every_reason() -> None:

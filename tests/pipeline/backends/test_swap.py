@@ -15,13 +15,13 @@ from tensordict.nn import (
 from torch import nn
 from torchrl.modules import GRUModule, LSTMModule
 
-from rnncheck.pipeline.backends.facts import facts_of, is_python_based, variant_of
-from rnncheck.pipeline.backends.swap import CannotSwap, own_variant, recurrent_modules, swapped
-from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.pipeline.backends.facts import is_python_based, rnn_facts_of, variant_of
+from rnncheck.pipeline.backends.swap import CannotSwap, own_variant, policy_as, recurrent_modules
+from rnncheck.results.variant import Variant, parse_variant
 
 
 class Own(nn.Module):
-    """A cell of the user's that happens to hold an nn.LSTM."""
+    """An RNN of the user's that happens to hold an nn.LSTM."""
 
     in_keys = ("x", "s")
     out_keys = ("y", ("next", "s"))
@@ -62,7 +62,7 @@ def policy() -> nn.Module:
 def test_every_module_runs_the_variant_with_its_weights(text: str) -> None:
     original = policy()
     before = copy.deepcopy(original.state_dict())
-    made = swapped(original, parse(text))
+    made = policy_as(original, parse_variant(text))
     assert [variant_of(m).label for m in recurrent_modules(made).values()] == [text, text]
     assert type(made) is type(original)
     assert made.state_dict().keys() == before.keys()
@@ -78,9 +78,9 @@ def test_every_module_runs_the_variant_with_its_weights(text: str) -> None:
     assert not {id(p) for p in made.parameters()} & {id(p) for p in original.parameters()}
 
 
-def test_nested_containers_are_entered_and_own_cells_are_left_alone() -> None:
+def test_nested_containers_are_entered_and_own_rnns_are_left_alone() -> None:
     original = nn.ModuleList([Wrapped(lstm()), Own()])
-    made = swapped(original, Variant("scan", python_based=True))
+    made = policy_as(original, Variant("scan", python_based=True))
     assert list(recurrent_modules(made)) == ["0.parts.0.inner"]
     assert is_python_based(made.get_submodule("0.parts.0.inner"))
     assert type(made[1].lstm) is nn.LSTM
@@ -89,7 +89,7 @@ def test_nested_containers_are_entered_and_own_cells_are_left_alone() -> None:
 def test_weights_that_two_modules_share_stay_shared() -> None:
     both = nn.ModuleList([lstm(), lstm()])
     both[1].lstm = both[0].lstm
-    made = swapped(both, Variant("scan"))
+    made = policy_as(both, Variant("scan"))
     assert made[0].lstm is made[1].lstm
 
 
@@ -98,7 +98,7 @@ def test_a_subclass_stays_one_and_keeps_its_training_flag() -> None:
         pass
 
     module = Mine(input_size=3, hidden_size=4, in_key="x", out_key="y").eval()
-    made = swapped(module, Variant("scan", python_based=True))
+    made = policy_as(module, Variant("scan", python_based=True))
     assert type(made) is Mine
     assert not made.training
 
@@ -107,11 +107,11 @@ def test_what_cannot_be_copied_is_said() -> None:
     module = lstm()
     module.handle = (step for step in ())
     with pytest.raises(CannotSwap, match="cannot be copied"):
-        swapped(module, Variant())
+        policy_as(module, Variant())
 
 
 def test_the_modules_own_settings_are_read() -> None:
     module = lstm(recurrent_backend="scan", recurrent_recompute="full", num_layers=2).double()
     assert variant_of(module) == Variant("scan", recompute="full", dtype="float64")
     assert own_variant(module, "pad") == Variant(dtype="float64")
-    assert str(facts_of(module)) == "LSTMModule(3 to 4, 2 layers)"
+    assert str(rnn_facts_of(module)) == "LSTMModule(3 to 4, 2 layers)"

@@ -8,8 +8,8 @@ import torch
 from rnncheck.numerics.rollout import rollout
 from rnncheck.pipeline.backends.case import Case, other_sizes, short_case, standard_cases
 from rnncheck.pipeline.backends.facts import Facts, new_module, rnn_parameters
-from rnncheck.pipeline.backends.trial import WAYS, Refused, from_weights, run
-from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.pipeline.backends.trial import CALL_WAYS, Refused, from_weights, run_trial
+from rnncheck.results.variant import Variant, parse_variant
 
 KINDS = {
     "lstm": Facts("lstm", 3, 5),
@@ -43,7 +43,10 @@ def test_the_equations_are_those_of_torch(name: str) -> None:
 def test_a_healthy_backend_is_the_equations(name: str, text: str) -> None:
     module = new_module(KINDS[name], Variant())
     for case in standard_cases(KINDS[name]):
-        gave, truth = run(module, parse(text), case), from_weights(rnn_parameters(module), case)
+        gave, truth = (
+            run_trial(module, parse_variant(text), case),
+            from_weights(rnn_parameters(module), case),
+        )
         assert gave.values.keys() == truth.values.keys()
         assert gave.gradients.keys() == truth.gradients.keys()
         for name_, value in truth.values.items():
@@ -58,38 +61,41 @@ def test_a_healthy_backend_is_the_equations(name: str, text: str) -> None:
 def test_scan_itself_is_the_equations(kind: str) -> None:
     facts = KINDS[kind]
     module, case = new_module(facts, Variant()), short_case(facts)
-    gave, truth = run(module, Variant("scan"), case), from_weights(rnn_parameters(module), case)
+    gave, truth = (
+        run_trial(module, Variant("scan"), case),
+        from_weights(rnn_parameters(module), case),
+    )
     assert torch.allclose(gave.values["output"].double(), truth.values["output"], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "vmap"])
+@pytest.mark.parametrize("way", [way for way in CALL_WAYS if way != "vmap"])
 def test_every_way_of_running_gives_the_same_bits(way: str) -> None:
     facts = KINDS["lstm"]
     module, case = new_module(facts, Variant()), standard_cases(facts)[-1]
-    usual, other = run(module, Variant(), case), run(module, Variant(), case, way)
+    usual, other = run_trial(module, Variant(), case), run_trial(module, Variant(), case, way)
     assert all(torch.equal(usual.values[name], other.values[name]) for name in usual.values)
 
 
 def test_vmap_over_scan_gives_the_same_numbers() -> None:
     facts = KINDS["lstm"]
     module, case = new_module(facts, Variant()), short_case(facts)
-    usual, other = (run(module, Variant("scan"), case, way) for way in ("call", "vmap"))
+    usual, other = (run_trial(module, Variant("scan"), case, way) for way in ("call", "vmap"))
     assert torch.allclose(usual.values["output"], other.values["output"], rtol=0, atol=1e-6)
     with pytest.raises(Refused, match="vmap"):
-        run(module, Variant(), case, "vmap")
+        run_trial(module, Variant(), case, "vmap")
 
 
 def test_a_frozen_module_has_gradients_and_the_original_is_untouched() -> None:
     facts = KINDS["gru"]
     module = new_module(facts, Variant()).requires_grad_(False)
-    run(module, Variant(), standard_cases(facts)[0])
+    run_trial(module, Variant(), standard_cases(facts)[0])
     assert not any(p.requires_grad or p.grad is not None for p in module.parameters())
 
 
 def test_what_a_backend_says_is_one_line() -> None:
     facts = KINDS["projection"]
     with pytest.raises(Refused) as raised:
-        run(new_module(facts, Variant()), Variant("scan"), short_case(facts))
+        run_trial(new_module(facts, Variant()), Variant("scan"), short_case(facts))
     assert str(raised.value).startswith("NotImplementedError: ")
     assert "\n" not in str(raised.value)
 
@@ -107,7 +113,7 @@ def test_a_module_that_writes_into_its_inputs_does_not_change_the_case() -> None
     module.forward = forward
     case = standard_cases(facts)[0]
     before = case.stored[0].clone()
-    run(module, Variant(), case)
+    run_trial(module, Variant(), case)
     assert torch.equal(case.stored[0], before)
 
 

@@ -15,10 +15,10 @@ import torch
 from rnncheck.pipeline.backends.case import short_case, standard_cases
 from rnncheck.pipeline.backends.facts import Facts, new_module, rnn_parameters
 from rnncheck.pipeline.backends.interpreter import Moved, adapt
-from rnncheck.pipeline.backends.job import Answer, Job, Request
-from rnncheck.pipeline.backends.process import NoAnswer, Worker
-from rnncheck.pipeline.backends.trial import Outcome, Refused, from_weights, run
-from rnncheck.pipeline.backends.variant import Variant, parse
+from rnncheck.pipeline.backends.job import Job, Request, TrialAnswer
+from rnncheck.pipeline.backends.process import NoAnswer, TrialWorker
+from rnncheck.pipeline.backends.trial import Refused, TrialOutcome, from_weights, run_trial
+from rnncheck.results.variant import Variant, parse_variant
 
 ROOT = Path(__file__).parent.parent.parent.parent
 LSTM, GRU = Facts("lstm", 3, 6), Facts("gru", 3, 17)
@@ -31,7 +31,11 @@ needs_triton = pytest.mark.skipif(
 def job(facts: Facts, text: str, *, tiled: bool = False) -> Job:
     torch.manual_seed(0)
     return Job(
-        facts, parse(text), rnn_parameters(new_module(facts, Variant())), short_case(facts), tiled
+        facts,
+        parse_variant(text),
+        rnn_parameters(new_module(facts, Variant())),
+        short_case(facts),
+        tiled,
     )
 
 
@@ -41,9 +45,9 @@ def ask(
     interpret: bool = False,
     seconds: float = PATIENCE,
     module: Path | None = None,
-) -> list[Answer]:
+) -> list[TrialAnswer]:
     imports = () if module is None else ((str(module.parent), module.stem),)
-    with Worker(Request(jobs, interpret, imports)) as worker:
+    with TrialWorker(Request(jobs, interpret, imports)) as worker:
         answers = worker.answers(seconds)
         folder = worker.folder
     assert not folder.exists()
@@ -72,11 +76,11 @@ def test_a_worker_gives_what_this_process_gives() -> None:
     jobs = [job(LSTM, "pad"), job(GRU, "pad-python"), job(LSTM, "pad-recompute")]
     one, two, three = ask(jobs)
     for asked, answer in zip(jobs, (one, two), strict=False):
-        here = run(asked.module(), asked.variant, asked.case)
-        assert isinstance(answer, Outcome)
+        here = run_trial(asked.module(), asked.variant, asked.case)
+        assert isinstance(answer, TrialOutcome)
         assert all(torch.equal(answer.values[k], v) for k, v in here.values.items())
         assert answer.gradients.keys() == here.gradients.keys()
-    assert isinstance(three, Outcome | Refused)
+    assert isinstance(three, TrialOutcome | Refused)
 
 
 def test_a_worker_that_hangs_is_left_after_the_stated_time(tmp_path: Path) -> None:
@@ -87,7 +91,7 @@ def test_a_worker_that_hangs_is_left_after_the_stated_time(tmp_path: Path) -> No
         "time.sleep(600)\n"
     )
     module = user_module(tmp_path, code)
-    with Worker(Request([job(LSTM, "pad")], False, ((str(tmp_path), "theirs"),))) as worker:
+    with TrialWorker(Request([job(LSTM, "pad")], False, ((str(tmp_path), "theirs"),))) as worker:
         end = time.monotonic() + PATIENCE
         while not module.with_suffix(".pid").exists() and time.monotonic() < end:
             time.sleep(0.1)
@@ -150,7 +154,7 @@ def test_interpreted_kernels_are_the_equations_on_both_paths() -> None:
         job(Facts("gru", 3, 5, num_layers=2, bias=False), "triton"),
     ]
     for asked, answer in zip(jobs, ask(jobs, interpret=True), strict=True):
-        assert isinstance(answer, Outcome), answer
+        assert isinstance(answer, TrialOutcome), answer
         truth = from_weights(asked.weights, asked.case)
         for name, value in truth.values.items():
             assert torch.allclose(answer.values[name].double(), value, rtol=0, atol=1e-6), name
@@ -164,7 +168,7 @@ def test_interpreted_kernels_are_the_equations_on_both_paths() -> None:
 def test_products_in_bfloat16_and_modules_in_float16_are_interpreted() -> None:
     jobs = [job(LSTM, "triton-compute_bfloat16"), job(GRU, "triton-float16")]
     for asked, answer in zip(jobs, ask(jobs, interpret=True), strict=True):
-        assert isinstance(answer, Outcome), answer
+        assert isinstance(answer, TrialOutcome), answer
         truth = from_weights(asked.weights, asked.case).values["output"]
         error = float((answer.values["output"].double() - truth).abs().max())
         assert 1e-6 < error < 2e-2  # rounded, and not wrong
@@ -187,7 +191,7 @@ def test_internals_that_have_moved_are_a_reason(tmp_path: Path) -> None:
 def test_the_real_kernels_are_the_equations(facts: Facts, text: str) -> None:
     module = new_module(facts, Variant())
     case = standard_cases(facts)[0]
-    answer = run(module, parse(text), case, device="cuda")
+    answer = run_trial(module, parse_variant(text), case, device="cuda")
     truth = from_weights(rnn_parameters(module), case)
     for name, value in truth.values.items():
         assert torch.allclose(answer.values[name].double(), value, rtol=0, atol=2e-3), name

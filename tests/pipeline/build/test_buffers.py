@@ -66,7 +66,8 @@ def run(
         text = text.replace("  batch_size: 16\n", "")
     path.write_text(text + parts(replay) + "\n")
     collector = RunCollector()
-    for event in verify_events(load_spec(path), select_rules(["RP"])):
+    spec = load_spec(path)
+    for event in verify_events(spec, select_rules(spec, ["RP"])):
         collector(event)
     return collector.finish(interrupted=False, seconds=0.0)
 

@@ -1,7 +1,7 @@
-"""A lane: one worker at a time, and the groups that are measured in it one after another.
+"""A slot: one worker at a time, and the groups that are measured in it one after another.
 
-An engine has one lane or many: here all groups go through a single one; on a Ray cluster (``cluster.py``) there are
-as many lanes as it has room for.
+An engine has one slot or many: here all groups go through a single one; on a Ray cluster (``cluster.py``) there are
+as many slots as it has room for.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Protocol
 
 from rnncheck.bench.group import Group, Limits, Load
 from rnncheck.bench.load import usage
-from rnncheck.bench.process import AnyWorker, WorkerProcess
+from rnncheck.bench.messages import OpenPipeline, PipelineOpened, WorkerFailed
+from rnncheck.bench.process import START_UP, AnyWorker, WorkerProcess, ask
 from rnncheck.errors import UserError
 from rnncheck.results.cells import Cell, CellResult
+from rnncheck.results.variant import Variant
 from rnncheck.spec.model import Spec
-
-START_UP = 120.0  # seconds that a worker may take to import and to build the pipeline, at least
 
 
 @dataclass(frozen=True)
-class Opening:
+class PipelineOpening:
     """What every worker of a sweep is opened with."""
 
     spec: Spec
@@ -33,36 +33,35 @@ class Opening:
 
         Raises UserError where it cannot be built; the worker is dead then.
         """
+        command = OpenPipeline(
+            spec=path,
+            overrides=tuple(self.overrides),
+            hash=self.spec.hash,
+            memory_limit=self.spec.bench.memory_limit,
+            threads=self.spec.bench.threads,
+        )
         try:
-            answer = worker.ask(
-                "open",
-                max(START_UP, self.spec.verify.timeout),
-                spec=path,
-                overrides=list(self.overrides),
-                hash=self.spec.hash,
-                memory_limit=self.spec.bench.memory_limit,
-                threads=self.spec.bench.threads,
-            )
+            answer = ask(worker, command, PipelineOpened, max(START_UP, self.spec.verify.timeout))
         except BaseException:
             worker.kill()
             raise
-        if answer["is"] == "failed":
+        if isinstance(answer, WorkerFailed):
             worker.kill()
-            raise UserError(f"the pipeline cannot be built: {answer['reason']}")
+            raise UserError(f"the pipeline cannot be built: {answer.reason}")
 
 
 @dataclass(frozen=True)
-class Order:
-    """A group to be measured; ``reference`` is the label of its reference's variant."""
+class GroupOrder:
+    """A group to be measured; ``reference`` is what its speed-ups are over."""
 
     cells: Sequence[Cell]
-    reference: str
+    reference: Variant
     limits: Limits
     seed: int
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GroupOutcome:
     """What came out of an order; ``overhead`` is the time beyond what was timed, over what was timed."""
 
     results: Sequence[CellResult]
@@ -75,8 +74,8 @@ class Engine(Protocol):
     name: str
 
     def measure(
-        self, orders: Sequence[Order], opening: Opening
-    ) -> Generator[str | Outcome, None, None]:
+        self, orders: Sequence[GroupOrder], opening: PipelineOpening
+    ) -> Generator[str | GroupOutcome, None, None]:
         """What is being done, in words, and each order's outcome as it comes; closing it ends the workers."""
         ...
 
@@ -85,7 +84,7 @@ class Engine(Protocol):
         ...
 
 
-class Lane:
+class WorkerSlot:
     """``start`` gives an opened worker, ``load`` the use of the machine that it runs on."""
 
     def __init__(self, start: Callable[[], AnyWorker], load: Load = usage) -> None:
@@ -93,7 +92,7 @@ class Lane:
         self._worker: AnyWorker | None = None  # the latest, alive or not
         self._alive: AnyWorker | None = None
 
-    def measure(self, order: Order) -> Generator[str | Outcome, None, None]:
+    def measure(self, order: GroupOrder) -> Generator[str | GroupOutcome, None, None]:
         """One group."""
         group = Group(
             order.cells,
@@ -106,7 +105,7 @@ class Lane:
         )
         yield from group.run()
         self._alive = group.worker
-        yield Outcome(group.results(), group.overhead)
+        yield GroupOutcome(group.results(), group.overhead)
 
     def _opened(self) -> AnyWorker:
         self._worker = self._start()
@@ -124,8 +123,8 @@ class LocalEngine:
     name = "local"
 
     def measure(
-        self, orders: Sequence[Order], opening: Opening
-    ) -> Generator[str | Outcome, None, None]:
+        self, orders: Sequence[GroupOrder], opening: PipelineOpening
+    ) -> Generator[str | GroupOutcome, None, None]:
         """See ``Engine``. Raises UserError where the spec cannot be built."""
 
         def start() -> AnyWorker:
@@ -133,9 +132,9 @@ class LocalEngine:
             opening.open(worker, opening.spec.path)
             return worker
 
-        with closing(Lane(start)) as lane:
+        with closing(WorkerSlot(start)) as slot:
             for order in orders:
-                yield from lane.measure(order)
+                yield from slot.measure(order)
 
     def last_words(self) -> Iterator[str]:
         """Nothing: the run's environment says it."""

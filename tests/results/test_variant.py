@@ -7,24 +7,32 @@ import itertools
 import pytest
 
 from rnncheck.errors import UserError
-from rnncheck.pipeline.backends.variant import (
+from rnncheck.results.variant import (
     BACKENDS,
     COMPILES,
     COMPUTE_DTYPES,
     DTYPES,
-    PRECISIONS,
+    MATMUL_PRECISIONS,
     RECOMPUTES,
     Variant,
-    parse,
+    parse_variant,
 )
 
 
 def test_every_point_has_a_label_of_its_own_that_parses_back() -> None:
-    fields = (BACKENDS, RECOMPUTES, COMPUTE_DTYPES, PRECISIONS, DTYPES, (False, True), COMPILES)
+    fields = (
+        BACKENDS,
+        RECOMPUTES,
+        COMPUTE_DTYPES,
+        MATMUL_PRECISIONS,
+        DTYPES,
+        (False, True),
+        COMPILES,
+    )
     points = [Variant(*values) for values in itertools.product(*fields)]
     labels = {point.label: point for point in points}
     assert len(labels) == len(points)
-    assert all(parse(label) == point for label, point in labels.items())
+    assert all(parse_variant(label) == point for label, point in labels.items())
 
 
 @pytest.mark.parametrize(
@@ -39,7 +47,7 @@ def test_every_point_has_a_label_of_its_own_that_parses_back() -> None:
     ],
 )
 def test_a_text_is_read(text: str, variant: Variant) -> None:
-    assert parse(text) == variant
+    assert parse_variant(text) == variant
 
 
 @pytest.mark.parametrize(
@@ -53,6 +61,6 @@ def test_a_text_is_read(text: str, variant: Variant) -> None:
 )
 def test_what_is_no_variant_is_refused_with_what_is(text: str, said: str) -> None:
     with pytest.raises(UserError) as raised:
-        parse(text)
+        parse_variant(text)
     assert said in str(raised.value)
     assert "accepted" in str(raised.value)

@@ -22,7 +22,9 @@ def layers(parameters: dict[str, Tensor]) -> int:
     return sum(name.startswith("weight_ih_l") for name in parameters)
 
 
-def unroll(parameters: dict[str, Tensor], inputs: Tensor, states: States) -> tuple[Tensor, States]:
+def unroll_equations(
+    parameters: dict[str, Tensor], inputs: Tensor, states: States
+) -> tuple[Tensor, States]:
     """Outputs ``[steps, hidden]`` and end states of ``inputs`` ``[steps, features]``, in eval mode.
 
     ``states`` are ``(h, c)`` of an LSTM or ``(h,)`` of a GRU, each ``[layers, hidden]``.

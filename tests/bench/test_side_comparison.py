@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from rnncheck.bench.side_comparison import ComparisonRules, SideComparison
 from rnncheck.bench.sides import here
-from rnncheck.bench.versus import Rules, Versus
-from rnncheck.numerics.sequential import MIN_PAIRS, Answer, Measure
+from rnncheck.numerics.stopping import MIN_PAIRS, Measure, PairsAnswer
 from rnncheck.results.cells import Cell, Phase
+from rnncheck.results.variant import OWN
 
 SPEC = """schema: 1
 name: small
@@ -40,16 +41,18 @@ def test_a_cell_that_breaks_its_processes_leaves_the_others_their_pairs(tmp_path
     (tmp_path / "mine.py").write_text(MINE)
     spec = tmp_path / "spec.yaml"
     spec.write_text(SPEC)
-    cells = [Cell(Phase.ACT, "own", batch, 1, 0.0) for batch in (3, 5, 4)]
+    cells = [Cell(Phase.ACT, OWN, batch, 1, 0.0) for batch in (3, 5, 4)]
     side = here(str(spec), ())
-    versus = Versus((side, replace(side, name="there")), cells, Rules(0.9, budget=0, timeout=100))
-    list(versus.run())
-    killed, raised, healthy = versus.duels
+    both_sides = SideComparison(
+        (side, replace(side, name="there")), cells, ComparisonRules(0.9, budget=0, timeout=100)
+    )
+    list(both_sides.run())
+    killed, raised, healthy = both_sides.cells
     assert [*killed.end.values()] == ["the process ended with SIGKILL"]
     assert [*raised.end.values()] == ["RuntimeError: out of luck"]
     assert not healthy.end
     assert len(healthy.ratios[Measure.WALL]) == MIN_PAIRS
-    assert versus.answer(healthy) is Answer.WITHIN
+    assert both_sides.answer(healthy) is PairsAnswer.WITHIN
     for name in ("here", "there"):
-        assert versus.about[name].files == (str(tmp_path / "mine.py"),)
-        assert versus.about[name].environment.threads == 1
+        assert both_sides.about[name].files == (str(tmp_path / "mine.py"),)
+        assert both_sides.about[name].environment.threads == 1

@@ -6,7 +6,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from rnncheck.checks.evidence.compare import changes, mismatches
+from rnncheck.checks.evidence.comparison import changes, mismatches
 
 VALUE, ACTION = ("value",), ("action",)
 

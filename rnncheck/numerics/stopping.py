@@ -17,7 +17,7 @@ from scipy.stats import t
 
 from rnncheck.results.noise import BETWEEN
 
-LEVEL = 0.95  # of the intervals that are shown
+_SHOWN_LEVEL = 0.95  # of the intervals that are shown
 KNOWN = 4.0  # degrees of freedom that the known variance is worth
 PASSING = 0.80  # of the interval that must be below the allowance: what is 5 % slower passes in about 1 gate of 200 under load
 MIN_PAIRS, MAX_PAIRS = 4, 16  # even: who starts first changes from pair to pair
@@ -37,7 +37,7 @@ class Measure(StrEnum):
 STRICT: dict[Measure, float] = {Measure.WALL: 0.999, Measure.CPU: 0.99}
 
 
-class Answer(StrEnum):
+class PairsAnswer(StrEnum):
     """What the pairs so far say."""
 
     SLOWER = "slower"
@@ -46,7 +46,7 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True)
-class Over:
+class RatioOverPairs:
     """A ratio of times over pairs with its interval at ``level``; 1.05 is 5 % slower."""
 
     value: float
@@ -55,10 +55,10 @@ class Over:
     pairs: int
 
 
-Ratios = Mapping[Measure, Sequence[float]]  # one for each pair of processes
+PairRatios = Mapping[Measure, Sequence[float]]  # one for each pair of processes
 
 
-def over_pairs(ratios: Sequence[float], level: float = LEVEL) -> Over:
+def over_pairs(ratios: Sequence[float], level: float = _SHOWN_LEVEL) -> RatioOverPairs:
     """The geometric mean of ``ratios`` (one for each pair of processes, at least two) with its interval.
 
     Raises ValueError with fewer.
@@ -70,22 +70,26 @@ def over_pairs(ratios: Sequence[float], level: float = LEVEL) -> Over:
     variance = (KNOWN * BETWEEN**2 + (values.size - 1) * float(values.var(ddof=1))) / freedom
     half = float(t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance / values.size)
     middle = float(values.mean())
-    return Over(math.exp(middle), math.exp(middle - half), math.exp(middle + half), values.size)
+    return RatioOverPairs(
+        math.exp(middle), math.exp(middle - half), math.exp(middle + half), values.size
+    )
 
 
-def corrected(comparisons: int, level: float = LEVEL) -> float:
+def corrected(comparisons: int, level: float = _SHOWN_LEVEL) -> float:
     """The level of each of so many intervals at which all of them hold together (Bonferroni)."""
     return 1 - (1 - level) / max(1, comparisons)
 
 
-def last_answer(found: Over, allowed: float) -> Answer:
+def last_answer(found: RatioOverPairs, allowed: float) -> PairsAnswer:
     """The verdict on one ratio that comes from no pairs: slower only where its interval is clear of no change."""
     if found.value > 1 + allowed and found.low > 1:
-        return Answer.SLOWER
-    return Answer.WITHIN if found.value <= 1 + allowed else Answer.OPEN
+        return PairsAnswer.SLOWER
+    return PairsAnswer.WITHIN if found.value <= 1 + allowed else PairsAnswer.OPEN
 
 
-def answer(ratios: Ratios, allowed: float, *, comparisons: int = 1, last: bool = False) -> Answer:
+def answer_of_pairs(
+    ratios: PairRatios, allowed: float, *, comparisons: int = 1, last: bool = False
+) -> PairsAnswer:
     """What the pairs so far say of a cell, one of so many ``comparisons``. ``allowed`` is a share, e.g. 0.03.
 
     Slower: in one measure the estimate is above the allowance and the strict interval is clear of no change, by half
@@ -94,13 +98,13 @@ def answer(ratios: Ratios, allowed: float, *, comparisons: int = 1, last: bool =
     """
     count = min(map(len, ratios.values()), default=0)
     if count < MIN_PAIRS:
-        return Answer.OPEN
+        return PairsAnswer.OPEN
     if any(_slower(measure, ratios[measure], allowed, comparisons, last) for measure in ratios):
-        return Answer.SLOWER
+        return PairsAnswer.SLOWER
     found = [over_pairs(values, PASSING) for values in ratios.values()]
     if all((one.value if last else one.high) < 1 + allowed for one in found):
-        return Answer.WITHIN
-    return Answer.OPEN
+        return PairsAnswer.WITHIN
+    return PairsAnswer.OPEN
 
 
 def _slower(

@@ -1,4 +1,4 @@
-"""The user's pipeline as the ground of a sweep: built once in a process, every cell prepared from it."""
+"""The user's pipeline, prepared for a sweep: built once in a process, every cell prepared from it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import nn
 
-from rnncheck.pipeline.backends.facts import facts_of, torch_dtype
-from rnncheck.pipeline.backends.matrix import Ability, verdict
+from rnncheck.pipeline.backends.facts import rnn_facts_of, torch_dtype
+from rnncheck.pipeline.backends.matrix import Ability, backend_verdict
 from rnncheck.pipeline.backends.swap import (
     CannotSwap,
-    copied,
+    policy_as,
+    policy_copy,
     recurrent_modules,
-    swapped,
     variant_inside,
 )
-from rnncheck.pipeline.backends.variant import OWN, Variant, parse
 from rnncheck.pipeline.build.builder import Builder
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.env_facts import look_at
@@ -33,39 +32,40 @@ from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.pipeline.workload import CannotRun
 from rnncheck.pipeline.workload import accuracy as judging
 from rnncheck.pipeline.workload.calls import (
-    Prepared,
+    PreparedCell,
     act_call,
     compiled,
     forward_call,
     loss_call,
     plain_train_call,
 )
-from rnncheck.pipeline.workload.data import lay_inputs, resized_sample, starts_of, whole_batch
+from rnncheck.pipeline.workload.data import drawn_starts, lay_inputs, resized_sample, whole_batch
 from rnncheck.pipeline.workload.overriding import override_texts
 from rnncheck.results.cells import Accuracy, Cell, Phase
 from rnncheck.results.model import Stage
+from rnncheck.results.variant import Own, Variant
 from rnncheck.spec.load import load_spec
 from rnncheck.spec.model import Spec
 
 POOL = 64  # steps of the user's own env that batches are laid out of
-NETWORKS = (Stage.ENV, Stage.POLICY, Stage.CRITIC)
+_NETWORKS = (Stage.ENV, Stage.POLICY, Stage.CRITIC)
 
 
-class Ground:
+class PreparedPipeline:
     """Use as a context. ``prepare`` turns a cell into a call; overrides get a pipeline of their own."""
 
     def __init__(self, spec: Spec, overrides: tuple[str, ...] = ()) -> None:
         self.spec = spec
         self._overrides = overrides
         self._scope = ExitStack()
-        self._others: dict[str, Ground] = {}
+        self._others: dict[str, PreparedPipeline] = {}
         self._oracles: dict[tuple[Any, ...], judging.Numbers] = {}
         self._batches: dict[tuple[int, int, float], tuple[TensorDictBase, TensorDict]] = {}
 
-    def __enter__(self) -> Ground:
+    def __enter__(self) -> PreparedPipeline:
         torch.manual_seed(self.spec.seed)
         self._builder = self._scope.enter_context(Builder(self.spec))
-        for stage in NETWORKS:
+        for stage in _NETWORKS:
             self._builder.run(stage)
         self._raise_failures()
         return self
@@ -78,24 +78,23 @@ class Ground:
         """What torch computes with."""
         return torch.get_num_threads()
 
-    def prepare(self, cell: Cell) -> Prepared:
+    def prepare(self, cell: Cell) -> PreparedCell:
         """The cell's call. Raises CannotRun with the reason, or whatever the user's code raises."""
         if cell.overrides:
             return self._overridden(cell)
-        if cell.variant == OWN:
+        if isinstance(cell.variant, Own):
             return _Preparation(self, cell, variant_inside(self.policy), own=True).made()
-        variant = parse(cell.variant)
-        self._check(variant)
-        return _Preparation(self, cell, variant).made()
+        self._check(cell.variant)
+        return _Preparation(self, cell, cell.variant).made()
 
-    def _overridden(self, cell: Cell) -> Prepared:
+    def _overridden(self, cell: Cell) -> PreparedCell:
         from dataclasses import replace
 
         name = repr(sorted(cell.overrides.items()))
         if name not in self._others:
             texts = override_texts(self.spec, cell.overrides)
             spec = load_spec(Path(self.spec.path), [*self._overrides, *texts])
-            self._others[name] = self._scope.enter_context(Ground(spec))
+            self._others[name] = self._scope.enter_context(PreparedPipeline(spec))
         return self._others[name].prepare(replace(cell, overrides={}))
 
     def _check(self, variant: Variant) -> None:
@@ -106,7 +105,7 @@ class Ground:
                 "the policy has no LSTMModule or GRUModule whose backend could be chosen"
             )
         for path, module in modules.items():
-            found = verdict(facts_of(module), variant, str(self.device))
+            found = backend_verdict(rnn_facts_of(module), variant, str(self.device))
             if found.ability is Ability.INTERPRETED:
                 raise CannotRun("Triton's kernels need CUDA: the interpreter's speed says nothing")
             if not found.runs:
@@ -155,7 +154,7 @@ class Ground:
         shape = (rows, steps, resets)
         if shape not in self._batches:
             laid = lay_inputs(self._pool, rows, steps)
-            starts = starts_of(rows, steps, resets, self.spec.seed)
+            starts = drawn_starts(rows, steps, resets, self.spec.seed)
             self._batches[shape] = laid, whole_batch(self.subject(), laid, starts)
         return self._batches[shape]
 
@@ -167,7 +166,7 @@ class Ground:
     def sample(self) -> TensorDictBase:
         """A training sample as the spec makes it. Raises CannotRun where a stage on the way fails."""
         if not self.pipeline.samples:
-            for stage in self._builder.stages[len(NETWORKS) :]:
+            for stage in self._builder.stages[len(_NETWORKS) :]:
                 self._builder.run(stage)
             self._raise_failures()
         sample: TensorDictBase = self.pipeline.samples[0]
@@ -187,22 +186,22 @@ class Ground:
 class _Preparation:
     """One cell's way to a call."""
 
-    ground: Ground
+    prepared: PreparedPipeline
     cell: Cell
     variant: Variant
     own: bool = False  # nothing is exchanged
 
-    def made(self) -> Prepared:
+    def made(self) -> PreparedCell:
         try:
             call = self._call()
         except CannotSwap as error:
             raise CannotRun(str(error)) from error
-        return Prepared(
+        return PreparedCell(
             call,
             self._accuracy,
             compiled=self.variant.compile != "eager",
-            device=self.ground.device,
-            cold=self.ground.spec.bench.cold_cache,
+            device=self.prepared.device,
+            cold=self.prepared.spec.bench.cold_cache,
         )
 
     @property
@@ -210,7 +209,7 @@ class _Preparation:
         return torch_dtype(self.variant.dtype)
 
     def _call(self) -> Callable[[], object]:
-        if self.cell.phase is Phase.TRAIN and self.ground.spec.loss is not None and self._whole:
+        if self.cell.phase is Phase.TRAIN and self.prepared.spec.loss is not None and self._whole:
             return self._loss_call()
         run = self.module = self._ready(self._original())
         batch = self._readable(self._batch())
@@ -223,8 +222,8 @@ class _Preparation:
     def _ready(self, module: nn.Module) -> nn.Module:
         """A copy that runs as the cell asks."""
         if self.own:
-            return copied(module)
-        return compiled(swapped(module, self.variant), self.variant)
+            return policy_copy(module)
+        return compiled(policy_as(module, self.variant), self.variant)
 
     @property
     def _whole(self) -> bool:
@@ -233,38 +232,38 @@ class _Preparation:
     def _original(self) -> nn.Module:
         """The policy, or its first recurrent module."""
         if self._whole:
-            return self.ground.policy
-        modules = recurrent_modules(self.ground.policy)
+            return self.prepared.policy
+        modules = recurrent_modules(self.prepared.policy)
         if not modules:
             raise CannotRun("the policy has no LSTMModule or GRUModule to be measured alone")
         return next(iter(modules.values()))
 
     def _loss_call(self) -> Callable[[], object]:
-        sample, critic = self.ground.sample(), self.ground.pipeline.pristine_critic
-        self.module = self._ready(self.ground.policy)
+        sample, critic = self.prepared.sample(), self.prepared.pipeline.pristine_critic
+        self.module = self._ready(self.prepared.policy)
         mine = None if critic is None else self._ready(critic)
-        loss = self.ground.loss_of(self.module, mine)
+        loss = self.prepared.loss_of(self.module, mine)
         if isinstance(loss, nn.Module):
             loss = loss.to(self.dtype)
-        flags = self.ground.subject().flag_values(self._starts())
+        flags = self.prepared.subject().flag_values(self._starts())
         resized = resized_sample(sample, self.cell.batch, self.cell.steps, flags)
         trainable = [p for m in (loss, self.module, mine) for p in _parameters(m)]
         return loss_call(loss, cast(resized, self.dtype), list(dict.fromkeys(trainable)))
 
     def _starts(self) -> torch.Tensor:
         cell = self.cell
-        return starts_of(cell.batch, cell.steps, cell.resets, self.ground.spec.seed)
+        return drawn_starts(cell.batch, cell.steps, cell.resets, self.prepared.spec.seed)
 
     def _batch(self) -> TensorDictBase:
         cell = self.cell
-        _, batch = self.ground.inputs(cell.batch, cell.steps, cell.resets)
+        _, batch = self.prepared.inputs(cell.batch, cell.steps, cell.resets)
         return cast(batch if self._whole else self._module_batch(batch), self.dtype)
 
     def _module_batch(self, batch: TensorDictBase) -> TensorDictBase:
         """What the bare module reads: random features beside the flags and states of the whole batch."""
         module = self._original()
-        facts = facts_of(module)
-        generator = torch.Generator().manual_seed(self.ground.spec.seed)
+        facts = rnn_facts_of(module)
+        generator = torch.Generator().manual_seed(self.prepared.spec.seed)
         features = torch.randn(*batch.shape, facts.input_size, generator=generator)
         keys = declared(module, "in_keys")
         return batch.clone(recurse=False).set(keys[0], features.to(batch.device))
@@ -281,11 +280,11 @@ class _Preparation:
         """This variant's outputs (and, for train, gradients) of the policy at this shape against float64."""
         if not self._whole:
             return self._judged(self._original_subject())
-        return self._judged(self.ground.subject())
+        return self._judged(self.prepared.subject())
 
     def _original_subject(self) -> Subject:
         """The bare module as a subject: its own carry, the fresh states of the policy."""
-        whole, module = self.ground.subject(), self._original()
+        whole, module = self.prepared.subject(), self._original()
         reads = set(declared(module, "in_keys"))
         carry = tuple(key for key in whole.carry if key in reads)
         fresh = {key: whole.fresh[key] for key in carry}
@@ -296,13 +295,13 @@ class _Preparation:
         batch = self._batch()
         inputs, starts = subject.inputs_of(batch), self._starts()
         make = partial(judging.stepwise, subject, inputs, starts.to(batch.device), grad=grad)
-        exact = self.ground.oracle(self.cell, torch.float64, lambda: make(torch.float64))
-        reference = self.ground.oracle(self.cell, self.dtype, lambda: make(self.dtype))
+        exact = self.prepared.oracle(self.cell, torch.float64, lambda: make(torch.float64))
+        reference = self.prepared.oracle(self.cell, self.dtype, lambda: make(self.dtype))
         if self.cell.phase is Phase.ACT:
             found = judging.one_step(self.module, batch[:, 0], self.dtype)
         else:
             found = judging.at_once(self.module, batch, self.dtype, grad=grad, names=exact.outputs)
-        return judging.judged(found, reference, exact, self.variant)
+        return judging.judged_accuracy(found, reference, exact, self.variant)
 
 
 def _parameters(module: Any) -> list[nn.Parameter]:

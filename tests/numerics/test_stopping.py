@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rnncheck.numerics.sequential import (
+from rnncheck.numerics.stopping import (
     MAX_PAIRS,
     MIN_PAIRS,
-    Answer,
     Measure,
-    answer,
+    PairsAnswer,
+    answer_of_pairs,
     corrected,
     over_pairs,
 )
@@ -21,7 +21,7 @@ ALLOWED = 0.03
 GATES = 400
 
 
-def gate(generator: np.random.Generator, slowdown: float, wall: float, cpu: float) -> Answer:
+def gate(generator: np.random.Generator, slowdown: float, wall: float, cpu: float) -> PairsAnswer:
     """One comparison: both measures share the process's own part, each has noise of its own."""
     shared = generator.normal(np.log1p(slowdown), 0.015, MAX_PAIRS)
     ratios = {
@@ -31,10 +31,10 @@ def gate(generator: np.random.Generator, slowdown: float, wall: float, cpu: floa
     for pairs in range(MIN_PAIRS, MAX_PAIRS + 1):
         last = pairs == MAX_PAIRS
         seen = {measure: values[:pairs].tolist() for measure, values in ratios.items()}
-        said = answer(seen, ALLOWED, last=last)
-        if said is not Answer.OPEN:
+        said = answer_of_pairs(seen, ALLOWED, last=last)
+        if said is not PairsAnswer.OPEN:
             return said
-    return Answer.OPEN
+    return PairsAnswer.OPEN
 
 
 @pytest.mark.parametrize(("wall", "cpu"), [(0.005, 0.005), (0.03, 0.017)])
@@ -43,7 +43,7 @@ def test_error_rates(wall: float, cpu: float) -> None:
 
     def slower(slowdown: float) -> float:
         said = [gate(generator, slowdown, wall, cpu) for _ in range(GATES)]
-        return said.count(Answer.SLOWER) / GATES
+        return said.count(PairsAnswer.SLOWER) / GATES
 
     assert slower(0.0) <= 0.01
     assert slower(0.05) >= 0.95
@@ -52,24 +52,24 @@ def test_error_rates(wall: float, cpu: float) -> None:
 
 def test_few_pairs_say_nothing() -> None:
     seen = {measure: [2.0] * (MIN_PAIRS - 1) for measure in Measure}
-    assert answer(seen, ALLOWED) is Answer.OPEN
+    assert answer_of_pairs(seen, ALLOWED) is PairsAnswer.OPEN
 
 
 def test_what_only_wall_time_shows_is_slower_too() -> None:
     seen = {Measure.WALL: [1.5, 1.52, 1.49, 1.51], Measure.CPU: [1.0, 1.01, 0.99, 1.0]}
-    assert answer(seen, ALLOWED) is Answer.SLOWER
+    assert answer_of_pairs(seen, ALLOWED) is PairsAnswer.SLOWER
 
 
 def test_an_estimate_above_the_allowance_with_a_wide_interval_stays_open() -> None:
     seen = {measure: [1.2, 0.9, 1.25, 0.95] for measure in Measure}
-    assert answer(seen, ALLOWED) is Answer.OPEN
-    assert answer(seen, ALLOWED, last=True) is Answer.OPEN
+    assert answer_of_pairs(seen, ALLOWED) is PairsAnswer.OPEN
+    assert answer_of_pairs(seen, ALLOWED, last=True) is PairsAnswer.OPEN
 
 
 def test_many_comparisons_ask_for_more() -> None:
     seen = {measure: [1.05, 1.06, 1.07, 1.045] for measure in Measure}
-    assert answer(seen, ALLOWED) is Answer.SLOWER
-    assert answer(seen, ALLOWED, comparisons=200) is Answer.OPEN
+    assert answer_of_pairs(seen, ALLOWED) is PairsAnswer.SLOWER
+    assert answer_of_pairs(seen, ALLOWED, comparisons=200) is PairsAnswer.OPEN
     assert corrected(5, 0.95) == pytest.approx(0.99)
 
 

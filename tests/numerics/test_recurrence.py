@@ -1,4 +1,4 @@
-"""The cell equations against torch's own LSTM and GRU, in float64."""
+"""The equations against torch's own LSTM and GRU, in float64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from rnncheck.numerics import cells
+from rnncheck.numerics import recurrence
 
 TIGHT = {"rtol": 0.0, "atol": 1e-13}  # a few units in the last place of numbers around one
 
@@ -51,7 +51,7 @@ def compare(rnn: nn.RNNBase, inputs: torch.Tensor, width: int) -> None:
     with torch.no_grad():
         outputs, ends = rnn(inputs, states if len(states) == 2 else h)
     ends = ends if isinstance(ends, tuple) else (ends,)
-    mine, my_ends = cells.unroll(cells.weights(rnn), inputs, states)
+    mine, my_ends = recurrence.unroll_equations(recurrence.weights(rnn), inputs, states)
     torch.testing.assert_close(mine, outputs, **TIGHT)
     for own, theirs in zip(my_ends, ends, strict=True):
         torch.testing.assert_close(own, theirs, **TIGHT)
@@ -59,21 +59,21 @@ def compare(rnn: nn.RNNBase, inputs: torch.Tensor, width: int) -> None:
 
 @pytest.mark.parametrize("layers", [1, 3])
 def test_layers_are_counted_by_the_parameters_names(layers: int) -> None:
-    assert cells.layers(cells.weights(nn.GRU(2, 3, num_layers=layers))) == layers
+    assert recurrence.layers(recurrence.weights(nn.GRU(2, 3, num_layers=layers))) == layers
 
 
 def test_the_states_and_weights_handed_in_are_left_alone() -> None:
     torch.manual_seed(0)
     gru, h = nn.GRU(2, 3), torch.zeros(1, 3, dtype=torch.float64)
     before = {name: value.clone() for name, value in gru.named_parameters()}
-    cells.unroll(cells.weights(gru), torch.randn(4, 2), (h,))
+    recurrence.unroll_equations(recurrence.weights(gru), torch.randn(4, 2), (h,))
     assert torch.equal(h, torch.zeros_like(h))
     assert all(torch.equal(value, before[name]) for name, value in gru.named_parameters())
 
 
 def test_everything_is_computed_in_float64() -> None:
-    outputs, (h,) = cells.unroll(
-        cells.weights(nn.GRU(2, 3)), torch.randn(4, 2), (torch.zeros(1, 3),)
+    outputs, (h,) = recurrence.unroll_equations(
+        recurrence.weights(nn.GRU(2, 3)), torch.randn(4, 2), (torch.zeros(1, 3),)
     )
     assert (outputs.dtype, h.dtype) == (torch.float64, torch.float64)
     assert not outputs.requires_grad
