@@ -11,9 +11,8 @@ import torch
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, around_estimator
-from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.keys import present, tensor_keys
 from rnncheck.pipeline.plant.hooks import Parts
-from rnncheck.pipeline.plant.tamper import present
 from rnncheck.results.model import Stage
 
 ENDS = ("done", "terminated", "truncated")

@@ -9,7 +9,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.faults.fault import Fault, in_both_modes
-from rnncheck.pipeline.plant.tamper import Call, called_with, inputs_of
+from rnncheck.pipeline.plant.module_changes import Call, called_with, inputs_of
 from rnncheck.results.model import Stage
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import dropout
 
 from rnncheck.faults.fault import Fault, in_both_modes
-from rnncheck.pipeline.plant.tamper import Call, called_with, inputs_of
+from rnncheck.pipeline.plant.module_changes import Call, called_with, inputs_of
 from rnncheck.results.model import Stage
 
 

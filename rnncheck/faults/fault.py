@@ -10,15 +10,14 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.pipeline.keys import Key, declared, present, tensor_keys
+from rnncheck.pipeline.plant.env_changes import altered
 from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts, Plant
-from rnncheck.pipeline.plant.tamper import (
+from rnncheck.pipeline.plant.module_changes import (
     Around,
     Call,
-    altered,
     has_recurrent_mode,
     is_recurrent,
-    present,
     wrap,
 )
 from rnncheck.pipeline.subject.subject import Carrier, carriers

@@ -8,8 +8,8 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, Remembered, flag_keys, remembering
+from rnncheck.pipeline.plant.env_changes import shortened
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
-from rnncheck.pipeline.plant.tamper import shortened
 from rnncheck.results.model import Stage
 
 _STEPS = 9  # of an episode, so that a few of them are truncated in any recording

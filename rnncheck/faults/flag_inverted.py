@@ -8,8 +8,8 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, flag_keys
+from rnncheck.pipeline.plant.env_changes import altered
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
-from rnncheck.pipeline.plant.tamper import altered
 from rnncheck.results.model import Stage
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from rnncheck.faults.fault import Fault, flag_keys
 from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.plant.env_changes import EnvChange, altered
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
-from rnncheck.pipeline.plant.tamper import EnvChange, altered
 from rnncheck.results.model import Stage
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of, in_recurrent_mode
 from rnncheck.pipeline.plant.hooks import NotApplicable, Parts
-from rnncheck.pipeline.plant.tamper import Call, gates_of
+from rnncheck.pipeline.plant.module_changes import Call, gates_of
 from rnncheck.results.model import Stage
 
 

@@ -11,8 +11,8 @@ import torch
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, around_loss, flag_keys, needs_training, reading
+from rnncheck.pipeline.keys import present
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
-from rnncheck.pipeline.plant.tamper import present
 from rnncheck.results.model import Stage
 
 

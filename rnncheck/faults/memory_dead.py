@@ -10,7 +10,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, in_recurrent_mode
-from rnncheck.pipeline.plant.tamper import Call, called_with, carry_of, flags_of
+from rnncheck.pipeline.plant.module_changes import Call, called_with, carry_of, flags_of
 from rnncheck.results.model import Stage
 
 

@@ -18,8 +18,8 @@ from rnncheck.faults.fault import (
     needs_training,
     reading,
 )
+from rnncheck.pipeline.keys import present
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
-from rnncheck.pipeline.plant.tamper import present
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 

@@ -22,14 +22,14 @@ from rnncheck.faults.fault import (
     needs_training,
     wrapped,
 )
+from rnncheck.pipeline.keys import present
 from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.plant.tamper import (
+from rnncheck.pipeline.plant.module_changes import (
     Call,
     called_with,
     is_next_pass,
-    lowered,
-    present,
-    starts_of,
+    lowered_flags,
+    start_mask,
 )
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
@@ -47,10 +47,10 @@ def plant(parts: Parts) -> Hooks:
 
     def next_pass(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
         whole = inside.batch
-        if whole is None or not is_next_pass(module, td, whole) or not starts_of(module, td).any():
+        if whole is None or not is_next_pass(module, td, whole) or not start_mask(module, td).any():
             return call(td)
         lost.append(True)
-        return called_with(module, call, td, lowered(module, td))
+        return called_with(module, call, td, lowered_flags(module, td))
 
     def watched(stage: str) -> Any:
         def run(call: Any, td: TensorDictBase, parts: Parts) -> Any:

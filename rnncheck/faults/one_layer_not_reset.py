@@ -13,15 +13,22 @@ from torch import Tensor, nn
 
 from rnncheck.faults.fault import Fault, carriers_of, keeping_state, while_acting
 from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.plant.tamper import Call, called_with, carry_of, choose, lowered, starts_of
+from rnncheck.pipeline.plant.module_changes import (
+    Call,
+    called_with,
+    carry_of,
+    choose,
+    lowered_flags,
+    start_mask,
+)
 from rnncheck.results.model import Stage
 
 
 def _kept(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     """Start flags are hidden; all layers but the last are set to zero here."""
-    starts = starts_of(module, td)
+    starts = start_mask(module, td)
     fresh = {key: choose(starts, _but_last(td.get(key)), td.get(key)) for key in carry_of(module)}
-    return called_with(module, call, td, {**lowered(module, td), **fresh})
+    return called_with(module, call, td, {**lowered_flags(module, td), **fresh})
 
 
 def _but_last(state: Tensor) -> Tensor:

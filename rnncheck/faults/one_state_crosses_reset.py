@@ -9,7 +9,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.faults.fault import Fault, where_it_fits
-from rnncheck.pipeline.plant.tamper import Call, State, by_steps, choose
+from rnncheck.pipeline.plant.module_changes import Call, State, by_steps, choose
 from rnncheck.pipeline.subject.subject import Carrier
 from rnncheck.results.model import Stage
 

@@ -6,7 +6,7 @@ No TensorDictPrimer in the env: the collector feeds no state and the policy acts
 from __future__ import annotations
 
 from rnncheck.faults.fault import Fault, on_states_of_env
-from rnncheck.pipeline.plant.tamper import without_states
+from rnncheck.pipeline.plant.env_changes import without_states
 from rnncheck.results.model import Stage
 
 FAULT = Fault(

@@ -6,7 +6,7 @@ A typo in the primer's key, or a module whose keys were renamed.
 from __future__ import annotations
 
 from rnncheck.faults.fault import Fault, on_states_of_env
-from rnncheck.pipeline.plant.tamper import with_renamed_states
+from rnncheck.pipeline.plant.env_changes import with_renamed_states
 from rnncheck.results.model import Stage
 
 FAULT = Fault(

@@ -12,7 +12,7 @@ from torch import nn
 
 from rnncheck.faults.fault import Fault, needs_recurrent_mode, while_acting
 from rnncheck.pipeline.plant.hooks import NotApplicable, Parts
-from rnncheck.pipeline.plant.tamper import Call, mode
+from rnncheck.pipeline.plant.module_changes import Call, mode
 from rnncheck.results.model import Stage
 
 

@@ -14,7 +14,7 @@ from rnncheck.faults.fault import Fault, Inside, around_estimator, needs_trainin
 from rnncheck.faults.sequential_loss import by_steps_in
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.plant.tamper import mode
+from rnncheck.pipeline.plant.module_changes import mode
 from rnncheck.pipeline.subject.subject import carriers
 from rnncheck.results.model import Stage
 

@@ -19,7 +19,7 @@ from rnncheck.faults.fault import (
     wrapped,
 )
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
-from rnncheck.pipeline.plant.tamper import Around, Call, mode
+from rnncheck.pipeline.plant.module_changes import Around, Call, mode
 from rnncheck.results.model import Stage
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of
 from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.plant.tamper import rename_keys
+from rnncheck.pipeline.plant.module_changes import rename_keys
 from rnncheck.pipeline.subject.subject import Carrier, carriers, next_key
 from rnncheck.results.model import Stage
 

@@ -9,9 +9,9 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of
-from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.keys import Key, present
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
-from rnncheck.pipeline.plant.tamper import Around, Call, present, rename_keys, wrap
+from rnncheck.pipeline.plant.module_changes import Around, Call, rename_keys, wrap
 from rnncheck.pipeline.subject.subject import carriers, next_key
 from rnncheck.results.model import Stage
 

@@ -9,12 +9,12 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, in_recurrent_mode
-from rnncheck.pipeline.plant.tamper import Call, called_with, lowered
+from rnncheck.pipeline.plant.module_changes import Call, called_with, lowered_flags
 from rnncheck.results.model import Stage
 
 
 def _deaf(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
-    return called_with(module, call, td, lowered(module, td))
+    return called_with(module, call, td, lowered_flags(module, td))
 
 
 FAULT = Fault(

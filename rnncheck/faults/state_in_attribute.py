@@ -9,7 +9,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, while_acting
-from rnncheck.pipeline.plant.tamper import Call, called_with, carry_of, lowered
+from rnncheck.pipeline.plant.module_changes import Call, called_with, carry_of, lowered_flags
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
@@ -17,7 +17,7 @@ from rnncheck.results.model import Stage
 def remembered(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     held = module.__dict__.get("held_state", {})
     own = {key: value for key, value in held.items() if value.shape == td.get(key).shape}
-    out = called_with(module, call, td, {**lowered(module, td), **own})
+    out = called_with(module, call, td, {**lowered_flags(module, td), **own})
     module.__dict__["held_state"] = {k: out.get(next_key(k)).detach() for k in carry_of(module)}
     return out
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, carriers_of, needs_collect
+from rnncheck.pipeline.keys import present
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
-from rnncheck.pipeline.plant.tamper import present
 from rnncheck.results.model import Stage
 
 

@@ -12,12 +12,12 @@ from torch import nn
 
 from rnncheck.faults.fault import Fault, keeping_state, while_acting
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
-from rnncheck.pipeline.plant.tamper import Call, called_with, lowered
+from rnncheck.pipeline.plant.module_changes import Call, called_with, lowered_flags
 from rnncheck.results.model import Stage
 
 
 def _deaf(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
-    return called_with(module, call, td, lowered(module, td))
+    return called_with(module, call, td, lowered_flags(module, td))
 
 
 def plant(parts: Parts) -> Hooks:

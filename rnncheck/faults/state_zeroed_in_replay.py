@@ -9,8 +9,8 @@ import torch
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, carriers_of, on_samples
+from rnncheck.pipeline.keys import present
 from rnncheck.pipeline.plant.hooks import Parts
-from rnncheck.pipeline.plant.tamper import present
 from rnncheck.results.model import Stage
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, needs_collect
-from rnncheck.pipeline.keys import Key, as_key
+from rnncheck.pipeline.keys import Key, as_key, present
+from rnncheck.pipeline.plant.env_changes import shortened
 from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.plant.tamper import choose, present, shortened
+from rnncheck.pipeline.plant.module_changes import choose
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 

@@ -9,7 +9,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, over_rows
-from rnncheck.pipeline.plant.tamper import Call, carry_of, outputs_of
+from rnncheck.pipeline.plant.module_changes import Call, carry_of, outputs_of
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from rnncheck.faults.fault import Fault, needs_workers, while_acting
 from rnncheck.pipeline.compat import is_worker
-from rnncheck.pipeline.plant.tamper import Call, called_with, carry_of
+from rnncheck.pipeline.plant.module_changes import Call, called_with, carry_of
 from rnncheck.results.model import Stage
 
 

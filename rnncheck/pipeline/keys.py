@@ -32,6 +32,11 @@ def tensor_keys(td: TensorDictBase) -> tuple[Key, ...]:
     return tuple(key for key in keys if isinstance(td.get(key), Tensor))
 
 
+def present(td: TensorDictBase | None, keys: Iterable[Key]) -> tuple[Key, ...]:
+    """Those of ``keys`` that ``td`` holds."""
+    return () if td is None else tuple(key for key in keys if key in tensor_keys(td))
+
+
 def tensor_items(td: TensorDictBase) -> list[tuple[Key, Tensor]]:
     """All leaves of ``td`` that are tensors, by key, in one pass."""
     items = td.items(include_nested=True, leaves_only=True)

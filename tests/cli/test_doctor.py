@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from rnncheck.pipeline.doctor import TRIED_BACKENDS, Package, complaints, pins, required_packages
+from rnncheck.pipeline.doctor import (
+    Package,
+    complaints,
+    pins,
+    required_packages,
+)
+from rnncheck.results.variant import BACKENDS
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -29,7 +35,7 @@ def test_json_says_what_was_tried(rnncheck: Any) -> None:
     found = json.loads(done.stdout)
     assert found["devices"][0]["name"] == "cpu"
     tried = {one["name"]: one for one in found["backends"]}
-    assert {f"{name} on cpu" for name in TRIED_BACKENDS} <= set(tried)
+    assert {f"{name} on cpu" for name in BACKENDS} <= set(tried)
     assert tried["pad on cpu"]["works"]
     assert not tried["triton on cpu"]["works"]
     assert (
@@ -93,7 +99,7 @@ def test_combinations_and_precision_are_said_with_their_reasons(
     monkeypatch.setenv("TORCHRL_RNN_PRECISION", "tf32x3")
     found = json.loads(rnncheck("doctor", "--json").stdout)
     on_cpu = {(c["option"], c["backend"]): c for c in found["combinations"] if c["device"] == "cpu"}
-    assert {backend for _, backend in on_cpu} == set(TRIED_BACKENDS)
+    assert {backend for _, backend in on_cpu} == set(BACKENDS)
     assert {c["ability"] for c in on_cpu.values()} <= {"runs", "interpreted", "cannot"}
     assert on_cpu["LSTM", "pad"]["ability"] == "runs"
     assert all(c["reason"] for c in on_cpu.values() if c["ability"] == "cannot")

@@ -19,7 +19,7 @@ from rnncheck.faults.fault import Fault
 from rnncheck.faults.registry import faults, select_faults
 from rnncheck.pipeline.build.builder import Builder
 from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
-from rnncheck.pipeline.plant.tamper import Call, mode, wrap
+from rnncheck.pipeline.plant.module_changes import Call, mode, wrap
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Run, Stage
 from rnncheck.spec.load import load_spec, spec_from_text

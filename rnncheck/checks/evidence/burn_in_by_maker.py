@@ -18,7 +18,8 @@ from rnncheck.checks.evidence.loss_calls import UNREAD, ambient, changed_batch
 from rnncheck.checks.evidence.training_batches import Sample, make_sample, stale
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, tensor_keys
-from rnncheck.pipeline.recording.batch_makers import Maker, Runs
+from rnncheck.pipeline.recording.batch_makers import Maker
+from rnncheck.pipeline.recording.recurrent_runs import RecurrentRuns
 from rnncheck.pipeline.subject.passes import unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
@@ -96,7 +97,7 @@ def _look(evidence: Evidence, maker: Maker) -> WarmUp | None:
     if maker.given.batch_dims == 0:
         return None
     given = make_sample(evidence, maker.given)
-    with Runs() as runs:
+    with RecurrentRuns() as runs:
         made = _again(evidence, maker, maker.given)
     if made is None:
         return None

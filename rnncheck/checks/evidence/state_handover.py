@@ -115,11 +115,8 @@ def written_again(evidence: Evidence, rows: Rows) -> TensorDict:
     for t in range(min(SAMPLED, rows.data.shape[1])):
         step = rows.data[:, t : t + 1]
         starts = torch.zeros(step.shape, dtype=torch.bool) if flag is None else flag[:, t : t + 1]
-        state = {key: step.get(key)[:, 0] for key in subject.carry}
-        inputs = subject.inputs_of(step)
-        outputs.append(
-            unroll_subject(subject, inputs, starts, StartStates(fresh=state, kept=subject.carry))[
-                :, 0
-            ]
-        )
+        stored = {key: step.get(key)[:, 0] for key in subject.carry}
+        states = StartStates(fresh=stored, kept=subject.carry)
+        written = unroll_subject(subject, subject.inputs_of(step), starts, states)
+        outputs.append(written[:, 0])
     return TensorDict.stack(outputs, 1)

@@ -73,7 +73,7 @@ class Builder:
         self._env = EnvStage(spec, device, self._notes, self._scope, log)
         self._networks = NetworkStages(spec, self._env, self._notes)
         offered = self._networks.offered
-        self._training = Training(spec, offered, device, self._networks.build_further)
+        self._training = Training(spec, offered, device, self._networks.build_loss_network)
         self._collection = CollectStage(spec, self._env, offered, self._training)
         self._children = ChildProcesses()
         self._scope.enter_context(importable(spec.folder))

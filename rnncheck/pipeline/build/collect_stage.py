@@ -12,7 +12,7 @@ from rnncheck.pipeline.build import collectors
 from rnncheck.pipeline.build.components import MULTI_PROCESS
 from rnncheck.pipeline.build.env_stage import EnvStage
 from rnncheck.pipeline.build.factories import Offered, component_source
-from rnncheck.pipeline.build.further import MOST_ROUNDS, FurtherBatches
+from rnncheck.pipeline.build.more_batches import MOST_ROUNDS, MoreBatches
 from rnncheck.pipeline.build.stored import writing
 from rnncheck.pipeline.build.training import Training
 from rnncheck.pipeline.model import Pipeline
@@ -84,9 +84,7 @@ class CollectStage:
         pipeline.collector = inner or pipeline.collector
         alone = buffered or has_collector_workers(self._spec) or isinstance(source, TensorDictBase)
         if not alone:
-            self._training.more = FurtherBatches(
-                source, limit * (MOST_ROUNDS - 1), self.hooks.batch
-            )
+            self._training.more = MoreBatches(source, limit * (MOST_ROUNDS - 1), self.hooks.batch)
 
     def _buffer(self) -> Any:
         """The replay buffer for a collector that writes into it."""

@@ -61,7 +61,7 @@ class NetworkStages:
         """What the critic stage says of itself; nothing without a critic."""
         return "" if self.critic is None else _told(self.critic)
 
-    def build_further(self, network: NetworkSpec) -> nn.Module:
+    def build_loss_network(self, network: NetworkSpec) -> nn.Module:
         """A network beside the policy and the critic, as some losses need one."""
         assembly = self._assembly(Stage.CRITIC, network, self.offered)
         with running("loss"):

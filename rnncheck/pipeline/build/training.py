@@ -20,12 +20,16 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.errors import ComponentError, Lacking, StageError
-from rnncheck.pipeline.build import further
 from rnncheck.pipeline.build import replay as replaying
 from rnncheck.pipeline.build.advantage import build_estimator
 from rnncheck.pipeline.build.factories import Offered, call_factory, component_source, wrong_type
-from rnncheck.pipeline.build.further import More, no_more
 from rnncheck.pipeline.build.loss import Kit, MakeNetwork, build_loss, build_updater
+from rnncheck.pipeline.build.more_batches import (
+    TakeBatch,
+    is_scarcity,
+    more_batches_notice,
+    no_more,
+)
 from rnncheck.pipeline.build.refusals import explained
 from rnncheck.pipeline.build.steps import tag, tagged
 from rnncheck.pipeline.build.stored import contents
@@ -83,7 +87,7 @@ class Training:
     buffer: Any = None
     filled: bool = False  # by the collector itself
     tagged: list[TensorDictBase] = field(default_factory=list)
-    more: More = no_more  # one further batch of the collector, where it can go on
+    more: TakeBatch = no_more  # one further batch of the collector, where it can go on
     told: list[str] = field(default_factory=list)  # what was done beyond the spec's own words
 
     def replay_buffer(self) -> Any:
@@ -165,12 +169,12 @@ class Training:
                 samples = draw_samples(section, pipeline.replay)
                 break
             except StageError as error:
-                batch = self.more() if further.is_scarcity(error) and not self.filled else None
+                batch = self.more() if is_scarcity(error) and not self.filled else None
                 if batch is None:
                     raise explained(error, pipeline.replay, len(pipeline.batches)) from None
                 self._extend(pipeline, section, batch)
         if len(pipeline.batches) > first:
-            self.told.append(further.said(first, len(pipeline.batches)))
+            self.told.append(more_batches_notice(first, len(pipeline.batches)))
         return samples
 
     def _extend(self, pipeline: Pipeline, section: ReplaySpec, batch: TensorDictBase) -> None:

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 from torch.utils.weak import WeakIdKeyDictionary
 
+from rnncheck.pipeline.instruments.vmap import under_vmap
 from rnncheck.pipeline.keys import declared
 from rnncheck.pipeline.subject.subject import next_key
-
-FUNCTORCH = torch._C._functorch
 
 
 class Memoryless:
@@ -69,12 +68,6 @@ class Memoryless:
 def _states(module: nn.Module) -> list[Any]:
     writes = declared(module, "out_keys")
     return [key for key in declared(module, "in_keys") if next_key(key) in writes]
-
-
-def under_vmap(td: TensorDictBase) -> bool:
-    """Whether the values stand for several at once, so that nothing can be asked of them."""
-    tensors = (value for value in td.values(True, True) if isinstance(value, Tensor))
-    return any(FUNCTORCH.is_batchedtensor(value) for value in tensors)
 
 
 def _steps(module: nn.Module, td: TensorDictBase) -> TensorDictBase:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 from torch.utils.weak import WeakIdKeyDictionary
 
+from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.subject import next_key
 
-FUNCTORCH = torch._C._functorch
 CarryState = dict[Key, Tensor]
 
 
@@ -100,7 +100,7 @@ class ModuleCalls:
         if not self._probing or td is None or fed is None or not torch.is_grad_enabled():
             return None
         key, x = fed
-        if FUNCTORCH.is_batchedtensor(x) or td.is_locked:
+        if is_batched(x) or td.is_locked:
             return None
         probe = torch.zeros_like(x).requires_grad_()
         td.set(key, x + probe)
@@ -116,7 +116,7 @@ class ModuleCalls:
         if one.given is None or one.fed is None or td is None:
             return
         x, (key, y) = one.fed[1].detach(), _gave(module, td)
-        if y is None or FUNCTORCH.is_batchedtensor(y) or FUNCTORCH.is_batchedtensor(x):
+        if y is None or is_batched(y) or is_batched(x):
             return
         again = self._from_others(module, one.given, key, one.random)
         shape = td.batch_size

@@ -12,9 +12,8 @@ from torch.nn.modules import module as hooks
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
+from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import declared
-
-FUNCTORCH = torch._C._functorch
 
 
 class Calls:
@@ -69,7 +68,7 @@ class Calls:
     def _swapped(self, module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
         for part in module.modules():
             for value in (*part._parameters.values(), *part._buffers.values()):
-                if value is None or FUNCTORCH.is_batchedtensor(value):
+                if value is None or is_batched(value):
                     continue
                 old = self._old.get(value.data_ptr())
                 if old is not None and old.shape == value.shape:
@@ -89,7 +88,7 @@ def idle(calls: Calls, total: Tensor) -> frozenset[int]:
     """The calls whose outputs get no gradient from ``total``: targets, and what is detached."""
     found = []
     for number, given in enumerate(calls.given):
-        if any(FUNCTORCH.is_batchedtensor(value) for value in given):
+        if any(map(is_batched, given)):
             continue
         live = [value for value in given if value.requires_grad]
         grads = (

@@ -5,24 +5,13 @@ A maker is what the user put between the storage and the loss: the buffer's tran
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tensordict import TensorDictBase
-from torch import Tensor, nn
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from torch import nn
 from torch.utils.hooks import RemovableHandle
-from torchrl.envs.transforms import BurnInTransform
-
-from rnncheck.pipeline.subject.subject import carriers
-
-CELLS = (nn.RNNCellBase,)
-STACKS = (nn.RNNBase,)
 
 Make = Callable[[TensorDictBase], TensorDictBase]
 
@@ -64,52 +53,3 @@ class NotedInputs:
         if self.given is None or self._transform is None:
             return []
         return [Maker("replay", self.given, self._transform)]
-
-
-class Runs:
-    """Inside the context: on how many steps each outermost recurrent module runs; whether a BurnInTransform does."""
-
-    def __init__(self) -> None:
-        self.steps: dict[int, int] = defaultdict(int)
-        self.ready_made: list[int] = []  # `burn_in` of each
-        self._depth = 0
-        self._known: dict[int, tuple[nn.Module, bool]] = {}
-        self._handles: list[RemovableHandle] = []
-
-    def __enter__(self) -> Runs:
-        self._handles = [
-            register_module_forward_pre_hook(self._before),
-            register_module_forward_hook(self._after, always_call=True),
-        ]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
-
-    def _before(self, module: nn.Module, args: Any) -> None:
-        if isinstance(module, BurnInTransform):
-            self.ready_made.append(int(module.burn_in))
-        elif self._recurs(module):
-            if self._depth == 0 and args:
-                self.steps[id(module)] += _steps(module, args[0])
-            self._depth += 1
-
-    def _after(self, module: nn.Module, _args: Any, _result: Any) -> None:
-        if not isinstance(module, BurnInTransform) and self._recurs(module):
-            self._depth -= 1
-
-    def _recurs(self, module: nn.Module) -> bool:
-        if id(module) not in self._known:
-            found = isinstance(module, (*CELLS, *STACKS)) or bool(carriers(module))
-            self._known[id(module)] = (module, found)
-        return self._known[id(module)][1]
-
-
-def _steps(module: nn.Module, given: Any) -> int:
-    if isinstance(given, TensorDictBase):
-        return int(given.batch_size.numel())
-    if not isinstance(given, Tensor):
-        return 0
-    lead = given.shape[:-1]  # a cell's rows, or the rows and steps of a stack
-    return int(lead.numel()) if isinstance(module, (*CELLS, *STACKS)) else 0

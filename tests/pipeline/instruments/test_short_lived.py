@@ -9,8 +9,8 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import nn
 
-from rnncheck.pipeline.instruments.memoryless import Forgetful
-from rnncheck.pipeline.instruments.module_calls import Inside
+from rnncheck.pipeline.instruments.memoryless import Memoryless
+from rnncheck.pipeline.instruments.module_calls import ModuleCalls
 from rnncheck.pipeline.instruments.target_calls import Calls
 
 ROUNDS = 20  # of two modules each: the second of a round usually gets the address of the first
@@ -47,7 +47,7 @@ def kinds() -> Iterator[bool]:
 
 
 def test_every_pass_of_a_carrying_module_is_noted_and_no_other() -> None:
-    with Inside() as inside:
+    with ModuleCalls() as inside:
         noted = []
         for carries in kinds():
             before = len(inside.passes)
@@ -59,7 +59,7 @@ def test_every_pass_of_a_carrying_module_is_noted_and_no_other() -> None:
 
 def test_every_carrying_module_forgets_and_no_other() -> None:
     last = []
-    with Forgetful():
+    with Memoryless():
         for carries in kinds():
             out = Sums(carries=carries)(batch())
             last.append(float(out["y"][0, -1, 0]))

@@ -12,26 +12,26 @@ from rnncheck.errors import StageError
 from rnncheck.pipeline.guard.calling import running
 
 MOST_ROUNDS = 8  # times the batches that the spec asks for, which is where collecting ends
-SCARCE = re.compile(
+_SCARCE = re.compile(
     r"sufficient length|empty storage|No logical trajectory|larger (sample )?than (the )?population"
     r"|not enough (data|steps|trajector|episodes|samples)",
     re.IGNORECASE,
 )
 
-More = Callable[[], TensorDictBase | None]
+TakeBatch = Callable[[], TensorDictBase | None]
 
 
 def is_scarcity(error: StageError) -> bool:
     """Whether a sampler refused because the buffer holds too little for it."""
-    return error.stage == "replay" and bool(SCARCE.search(error.message))
+    return error.stage == "replay" and bool(_SCARCE.search(error.message))
 
 
-def said(first: int, batches: int) -> str:
+def more_batches_notice(first: int, batches: int) -> str:
     """The notice of a run that collected more than the spec asks for."""
     return f"{batches - first} more batches were collected: the sampler could draw nothing from the first {first}"
 
 
-class FurtherBatches:
+class MoreBatches:
     """The collector's batches one after the other; taken up again where more of them are wanted."""
 
     def __init__(

@@ -1,10 +1,10 @@
-"""Tools for changing a live pipeline from outside: around a module's call, behind an env's transforms."""
+"""Tools for changing a network from outside: around a module's call, in what it reads and writes."""
 
 from __future__ import annotations
 
 import copy
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,20 +14,12 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torchrl.data.utils import CloudpickleWrapper
-from torchrl.envs import Compose, EnvBase, TransformedEnv
-from torchrl.envs.transforms import (
-    ExcludeTransform,
-    RenameTransform,
-    StepCounter,
-    TensorDictPrimer,
-    Transform,
-)
+from torchrl.envs import EnvBase
 from torchrl.modules import set_recurrent_mode
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
-from rnncheck.pipeline.instruments.memoryless import under_vmap
-from rnncheck.pipeline.keys import Key, as_key, declared, tensor_keys
-from rnncheck.pipeline.subject.env_facts import flat
+from rnncheck.pipeline.instruments.vmap import under_vmap
+from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.modes import ModeQueries, measuring
 from rnncheck.pipeline.subject.stock import rnn_of
 from rnncheck.pipeline.subject.subject import next_key
@@ -36,7 +28,6 @@ Call = Callable[[TensorDictBase], TensorDictBase]
 Around = Callable[[nn.Module, Call, TensorDictBase], TensorDictBase]
 State = dict[Key, Tensor]
 Step = Callable[[Tensor, State, State], State]
-EnvChange = Callable[[TensorDictBase | None, TensorDictBase], TensorDictBase]
 
 
 def mode(recurrent: bool) -> AbstractContextManager[Any]:
@@ -137,7 +128,7 @@ def _is(td: TensorDictBase, key: Key) -> bool:
     return isinstance(td.get(key, None), Tensor)
 
 
-def starts_of(module: nn.Module, td: TensorDictBase) -> Tensor:
+def start_mask(module: nn.Module, td: TensorDictBase) -> Tensor:
     """``[*batch]``: any start flag of the step."""
     found = [td.get(key).reshape(*td.batch_size, -1).any(-1) for key in flags_of(module, td)]
     return torch.stack(found).any(0) if found else torch.zeros(td.batch_size, dtype=torch.bool)
@@ -162,7 +153,7 @@ def _equal(left: Tensor, right: Tensor | None) -> bool:
     return torch.equal(left.reshape(-1), right.reshape(-1))
 
 
-def lowered(module: nn.Module, td: TensorDictBase) -> State:
+def lowered_flags(module: nn.Module, td: TensorDictBase) -> State:
     """The start flags, all false."""
     return {key: torch.zeros_like(td.get(key)) for key in flags_of(module, td)}
 
@@ -177,14 +168,14 @@ def by_steps(module: nn.Module, call: Call, td: TensorDictBase, step: Step) -> T
 
     ``step(starts, state, stored)`` gives the state that a step begins with, out of the one before and the stored one.
     """
-    time, starts, outs = td.ndim - 1, starts_of(module, td), list[TensorDictBase]()
+    time, starts, outs = td.ndim - 1, start_mask(module, td), list[TensorDictBase]()
     state: State = {}
     with mode(False):
         for t in range(td.shape[-1]):
             now = td[..., t].copy()
             stored = {key: now.get(key) for key in carry_of(module)}
             state = step(starts[..., t], state, stored) if state else stored
-            outs.append(called_with(module, call, now, {**lowered(module, now), **state}))
+            outs.append(called_with(module, call, now, {**lowered_flags(module, now), **state}))
             state = {key: now.get(next_key(key)) for key in carry_of(module)}
     for key in declared(module, "out_keys"):
         td.set(key, torch.stack([out.get(key) for out in outs], time))
@@ -208,112 +199,6 @@ def rename_keys(
             old = declared(part, name)
             if set(old) & set(new):
                 setattr(part, name, [new.get(key, key) for key in old])
-
-
-# --- envs ------------------------------------------------------------------------------------
-
-
-class Altered(Transform):
-    """Changes what a reset and a step give, without saying so in the specs."""
-
-    def __init__(self, reset: EnvChange | None = None, step: EnvChange | None = None) -> None:
-        super().__init__()
-        self.changes = (reset, step)
-
-    def _reset(self, tensordict: TensorDictBase, tensordict_reset: TensorDictBase) -> Any:
-        change = self.changes[0]
-        return change(tensordict, tensordict_reset) if change else tensordict_reset
-
-    def _step(self, tensordict: TensorDictBase, next_tensordict: TensorDictBase) -> Any:
-        change = self.changes[1]
-        return change(tensordict, next_tensordict) if change else next_tensordict
-
-
-def altered(env: EnvBase, reset: EnvChange | None = None, step: EnvChange | None = None) -> EnvBase:
-    """``env`` with a change behind all its transforms: ``change(before, given)`` returns what is given instead."""
-    changed: EnvBase = env.append_transform(Altered(reset, step))
-    return changed
-
-
-def shortened(env: EnvBase, steps: int) -> EnvBase:
-    """``env`` whose episodes are truncated after ``steps``."""
-    key = "rnncheck_step_count"
-    changed: EnvBase = env.append_transform(StepCounter(max_steps=steps, step_count_key=key))
-    return changed
-
-
-def without_states(env: EnvBase, keys: Sequence[Key]) -> EnvBase:
-    """``env`` without the primers of these states; without the states, where its inner envs prime them."""
-    bare = _with_primers(env, keys, lambda primer: None)
-    left = present(bare.reset(), keys)
-    return bare.append_transform(ExcludeTransform(*map(_plain, left))) if left else bare
-
-
-def with_random_states(env: EnvBase, keys: Sequence[Key]) -> EnvBase:
-    """``env`` whose resets draw these states anew."""
-    if _own_primers(env, keys):
-        return _with_primers(env, keys, _random_primer)
-
-    def draw(before: TensorDictBase | None, given: TensorDictBase) -> TensorDictBase:
-        for key in present(given, keys):
-            given.set(key, torch.randn_like(given.get(key)))
-        return given
-
-    return altered(env, draw)
-
-
-def with_renamed_states(env: EnvBase, keys: Sequence[Key], suffix: str) -> EnvBase:
-    """``env`` that primes these states under other names."""
-    if _own_primers(env, keys):
-        return _with_primers(env, keys, lambda primer: _renamed_primer(primer, suffix))
-    new = [_plain(_suffixed(key, suffix)) for key in keys]
-    renamed: EnvBase = env.append_transform(RenameTransform([_plain(key) for key in keys], new))
-    return renamed
-
-
-def _own_primers(env: EnvBase, keys: Iterable[Key]) -> list[TensorDictPrimer]:
-    """The primers of these states in the env's own chain of transforms, where they can be exchanged."""
-    found = flat(env.transform) if isinstance(env, TransformedEnv) else ()
-    return [one for one in found if isinstance(one, TensorDictPrimer) and _primes(one, keys)]
-
-
-def _primes(primer: TensorDictPrimer, keys: Iterable[Key]) -> bool:
-    return bool({as_key(key) for key in primer.primers.keys(True, True)} & set(keys))
-
-
-def _with_primers(
-    env: EnvBase, keys: Sequence[Key], change: Callable[[TensorDictPrimer], Transform | None]
-) -> EnvBase:
-    """``env`` with each of its own primers of these states changed; None leaves it out."""
-    theirs = {id(one) for one in _own_primers(env, keys)}
-    if not theirs:
-        return env
-    kept = [change(one) if id(one) in theirs else one.clone() for one in flat(env.transform)]
-    return TransformedEnv(env.base_env, Compose(*(one for one in kept if one is not None)))
-
-
-def _random_primer(primer: TensorDictPrimer) -> TensorDictPrimer:
-    return TensorDictPrimer(primers=primer.primers.clone(), random=True, expand_specs=True)
-
-
-def _renamed_primer(primer: TensorDictPrimer, suffix: str) -> TensorDictPrimer:
-    old = primer.primers
-    keys = [as_key(key) for key in old.keys(True, True)]
-    named = {_suffixed(key, suffix): old[key].clone() for key in keys}
-    return TensorDictPrimer(primers={_plain(k): v for k, v in named.items()}, expand_specs=True)
-
-
-def _suffixed(key: Key, suffix: str) -> Key:
-    return (*key[:-1], key[-1] + suffix)
-
-
-def _plain(key: Key) -> str | Key:
-    return key[0] if len(key) == 1 else key
-
-
-def present(td: TensorDictBase | None, keys: Iterable[Key]) -> tuple[Key, ...]:
-    """Those of ``keys`` that ``td`` holds."""
-    return () if td is None else tuple(key for key in keys if key in tensor_keys(td))
 
 
 def has_recurrent_mode(env: EnvBase, network: nn.Module, behind: nn.Module | None = None) -> bool:
