@@ -21,8 +21,8 @@ _LABELS = (
 VARIANTS = tuple(map(parse_variant, _LABELS))
 # Two variants within this ratio are equally fast: it is what a gate lets pass, too.
 SAME_SPEED = 1 + ALLOWED
-# Share below which two peaks of memory are the same. Chosen, not measured: a claim about memory that
-# holds by less helps nobody to choose.
+# Share below which two peaks of memory are the same. Chosen, not measured: a claim about memory
+# that holds by less helps nobody to choose.
 NOISE = 0.05
 # What TorchRL's pages call close: tf32x3 within one decimal digit of ieee, and tf32 beyond it. Its
 # unit roundoff is 2^-22 against 2^-24, a factor of 4, so that a working tf32x3 stays within.

@@ -29,7 +29,8 @@ from rnncheck.results.environment import current_environment
 # Seconds within which a named cluster must be reached; Ray itself tries for minutes. Chosen: a TCP
 # connection is made in well under one, and a user who mistyped the address waits for this long.
 REACHING = 10.0
-# Seconds that ending one worker may take: two waits of ``process.PATIENCE``, the most that it takes.
+# Seconds that ending one worker may take: two waits of ``process.PATIENCE``, the most that it
+# takes.
 ENDING = 2 * PATIENCE
 # Seconds between two looks at whether there is a free place; chosen: a person sees that it goes on.
 _LOOK_EVERY = 1.0

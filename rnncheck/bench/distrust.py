@@ -6,8 +6,8 @@ from rnncheck.numerics.statistics import drift, spread
 from rnncheck.results.cells import Samples, Timing
 
 FEW_SAMPLES = 8  # their whole range is a 99 % interval of the median: 1 - 2 / 2^8
-# The next two and the last were chosen, not measured. They change no number and fail nothing: lower,
-# a row is remarked on most machines, higher, a disturbed one goes without a word.
+# The next two and the last were chosen, not measured. They change no number and fail nothing:
+# lower, a row is remarked on most machines, higher, a disturbed one goes without a word.
 UNSTEADY = 0.25  # interquartile range over the median
 DRIFTING = 0.05  # last third against the first
 # Seconds: a call that the loop around it blurs. An empty call in that loop takes 0.06 µs (measured,

@@ -57,7 +57,8 @@ SLOW = 0.5
 SETTLED = 3.0
 # Chosen: an interval that is looked at after each round is narrow by chance now and then.
 _ROUNDS_BETWEEN_LOOKS = 4
-# Where the budget is spent: the fewest rounds that say anything of each cell, as in a pair of sides.
+# Where the budget is spent: the fewest rounds that say anything of each cell, as in a pair of
+# sides.
 FEWEST_ROUNDS = 4
 REACHED, SPENT = "interval reached", "budget spent"
 

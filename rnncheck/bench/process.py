@@ -23,8 +23,9 @@ from rnncheck.bench.messages import (
 )
 
 _STDERR_KEPT = 2000  # characters of the worker's standard error; chosen: its last line is told
-# The next two are seconds and were chosen, not measured: too short, a slow machine is called broken,
-# too long, a broken one is waited for. A worker imports and builds in a few seconds on 2 cores.
+# The next two are seconds and were chosen, not measured: too short, a slow machine is called
+# broken, too long, a broken one is waited for. A worker imports and builds in a few seconds on 2
+# cores.
 START_UP = 120.0  # that it may take to import and to build the pipeline, at least
 PATIENCE = 5.0  # that it gets to end by itself
 # Inductor's pool of compilers would load the machine while the first cells are timed.

@@ -38,8 +38,8 @@ from rnncheck.results.events import (
 from rnncheck.results.model import SpecRef, Tool
 from rnncheck.spec.model import Spec
 
-# Harness overhead beyond which the run says so: all measured sweeps stayed within it, also with every
-# core loaded (README, "How far its numbers hold").
+# Harness overhead beyond which the run says so: all measured sweeps stayed within it, also with
+# every core loaded (README, "How far its numbers hold").
 HEAVY = 0.02
 
 

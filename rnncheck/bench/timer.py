@@ -12,8 +12,8 @@ from dataclasses import dataclass
 # times Linux's scheduling slice of a few ms, so that being put aside once moves a sample by little.
 SAMPLE = 0.03
 # Warm-up ends when the last BLOCKS blocks agree within the share STEADY, or after WARM_UP seconds
-# beyond them. Chosen, not measured: a cell that is not steady by then is remarked (``distrust``), and
-# the rounds go on until its interval is narrow.
+# beyond them. Chosen, not measured: a cell that is not steady by then is remarked (``distrust``),
+# and the rounds go on until its interval is narrow.
 STEADY, BLOCKS, WARM_UP = 0.05, 3, 2.0
 # Calls within a sample; reached only by calls below SAMPLE / 10 000 = 3 µs, which are remarked.
 _MOST_REPETITIONS = 10_000

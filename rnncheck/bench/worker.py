@@ -35,7 +35,8 @@ from rnncheck.bench.messages import (
 from rnncheck.errors import RnncheckError
 from rnncheck.results.cells import MIB, Status
 
-# Seconds of a call from which its memory is measured once. Chosen: ``memory.TIMES`` take 1.5 s then.
+# Seconds of a call from which its memory is measured once. Chosen: ``memory.TIMES`` take 1.5 s
+# then.
 SLOW = 0.5
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# Limits of the spread of the noise, in the unit of the values. Chosen: a tensor of one value shall move
-# beyond its rounding in every dtype, and one with an outlier shall not overflow float16's products.
+# Limits of the spread of the noise, in the unit of the values. Chosen: a tensor of one value shall
+# move beyond its rounding in every dtype, and one with an outlier shall not overflow float16's
+# products.
 LEAST_SPREAD, MOST_SPREAD = 0.1, 1e6
 
 

@@ -16,8 +16,9 @@ from rnncheck.numerics.difference import gap
 
 # Times the reference's own error: another order of the same sums. Chosen, one decimal digit.
 REFERENCE_FACTOR = 10.0
-# Units in the last place, where the reference happens to have no error. Healthy modules differed from
-# float64 by at most 2 (float32, float16, bfloat16; a grid of shapes, kinds and backends): 32 times that.
+# Units in the last place, where the reference happens to have no error. Healthy modules differed
+# from float64 by at most 2 (float32, float16, bfloat16; a grid of shapes, kinds and backends): 32
+# times that.
 SLACK = 64.0
 # Where float64 cannot be run, the reference itself is the yardstick, and its error is in no bound.
 # Chosen, not measured: 32 times SLACK, 2.4e-4 in float32, far below what a wrong state makes.

@@ -16,8 +16,8 @@ from rnncheck.results.cells import CellResult, Status, cells_from_json
 from rnncheck.results.model import CheckResult, Environment, Outcome, Run
 from rnncheck.results.noise import widened
 
-# A change within this share is none. Chosen between what fresh processes differ by (1.8 %, measured)
-# and the 5 % that a gate must find.
+# A change within this share is none. Chosen between what fresh processes differ by (1.8 %,
+# measured) and the 5 % that a gate must find.
 ALLOWED = 0.03
 # Half the logarithmic interval beyond which nothing is called the same. Chosen: three times ALLOWED
 # would still lie inside such an interval.

@@ -18,8 +18,8 @@ RnnKind = Literal["lstm", "gru"]
 # `_FWD_TILED_H_MIN`.
 TILED_FROM = 512
 INTERPRETED_UP_TO = 128  # hidden units: one forward and backward pass stays around a second
-# Hidden units of the module that is interpreted in the place of a larger one. Chosen: no power of two,
-# so that the kernels' masks are used, and three blocks of 16, so that their loops are.
+# Hidden units of the module that is interpreted in the place of a larger one. Chosen: no power of
+# two, so that the kernels' masks are used, and three blocks of 16, so that their loops are.
 STANDIN = 48
 MODULE_SETTINGS = {  # field of Variant: attribute and argument of LSTMModule and GRUModule
     "backend": "recurrent_backend",

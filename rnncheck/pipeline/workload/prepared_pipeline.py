@@ -46,8 +46,8 @@ from rnncheck.results.variant import Own, Variant
 from rnncheck.spec.load import load_spec
 from rnncheck.spec.model import Spec
 
-# Steps of the user's own env that batches are laid out of. Chosen: time hardly depends on the values,
-# and an env that is slow to step is stepped only so often.
+# Steps of the user's own env that batches are laid out of. Chosen: time hardly depends on the
+# values, and an env that is slow to step is stepped only so often.
 POOL = 64
 _NETWORKS = (Stage.ENV, Stage.POLICY, Stage.CRITIC)
 
