@@ -21,16 +21,19 @@ from typing import Any
 from rnncheck.bench.host import Host, Node
 from rnncheck.bench.load import Usage
 from rnncheck.bench.messages import Command, WorkerAnswer
-from rnncheck.bench.process import AnyWorker, WorkerDied, WorkerTrouble
+from rnncheck.bench.process import PATIENCE, AnyWorker, WorkerDied, WorkerTrouble
 from rnncheck.bench.worker_slot import GroupOrder, GroupOutcome, PipelineOpening, WorkerSlot
 from rnncheck.errors import UserError
 from rnncheck.results.environment import current_environment
 
-REACHING = (
-    10.0  # seconds within which a named cluster must be reached; Ray itself tries for minutes
-)
-ENDING = 10.0  # seconds that ending one worker may take
-_LOOK_EVERY = 1.0  # seconds between two looks at whether there is a free place
+# Seconds within which a named cluster must be reached; Ray itself tries for minutes. Chosen: a TCP
+# connection is made in well under one, and a user who mistyped the address waits for this long.
+REACHING = 10.0
+# Seconds that ending one worker may take: two waits of ``process.PATIENCE``, the most that it
+# takes.
+ENDING = 2 * PATIENCE
+# Seconds between two looks at whether there is a free place; chosen: a person sees that it goes on.
+_LOOK_EVERY = 1.0
 TALKS = 2  # calls that an actor takes at once: one that waits for answers, and one that kills
 
 
@@ -148,7 +151,7 @@ class _Desk:
 
 
 class _NodeSlot:
-    """A thread with a place on the cluster: an actor on a node, and the slot whose workers live in it."""
+    """A thread with a place on the cluster: an actor on a node, and the slot of its workers."""
 
     def __init__(self, ray: Any, device: NodeShare, opening: PipelineOpening, desk: _Desk) -> None:
         self._ray, self._device, self._opening, self._desk = ray, device, opening, desk

@@ -13,7 +13,9 @@ from rnncheck.results.cells import Memory
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RESET_PEAK = "5"  # see proc(5): resets VmHWM to the present resident size
 UNIT = 1024  # /proc gives kB
-TIMES = 3  # the kernel counts pages in batches: one call may miss some
+# Calls, of which the median counts: the kernel counts pages in batches, and one call may miss some.
+# Three are the fewest of which one may be off.
+TIMES = 3
 
 
 def cpu_memory(call: Callable[[], object], times: int = TIMES) -> Memory | None:

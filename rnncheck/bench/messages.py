@@ -1,4 +1,4 @@
-"""What is said between a sweep and its worker processes: commands, answers, and their form on the wire.
+"""What is said between a sweep and its worker processes, and its form on the wire.
 
     OpenPipeline     -> PipelineOpened
     PrepareCell      -> CellPrepared
@@ -55,7 +55,7 @@ class PrepareCell:
 
 @dataclass(frozen=True)
 class TimeRound:
-    """One sample of each cell, in this order; over so many calls, or as many as its warm-up chose."""
+    """One sample of each cell, in this order; over so many calls, or as many as warm-up chose."""
 
     keys: tuple[str, ...]
     repetitions: int | None = None

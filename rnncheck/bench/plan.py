@@ -17,11 +17,10 @@ CELL_FIELDS = ("phase", "batch", "steps", "resets", "target")
 OVERRIDES = tuple(OverrideSpec.model_fields)
 RULE_FIELDS = (*VARIANT_FIELDS, *CELL_FIELDS, *OVERRIDES)
 _COMPILE_MODES: dict[bool, str] = {False: "eager", True: "default"}
-START, COMPILE, MEASURE = (
-    6.0,
-    8.0,
-    4.0,
-)  # seconds: a worker, a compilation, a cell's rounds; a guess
+# Seconds, for the estimate that ``--plan`` shows; nothing else depends on them.
+START = 6.0  # of a worker: imports and the pipeline. Chosen, not measured
+COMPILE = 8.0  # of a compilation: 4 to 12 were measured for an LSTM on 2 cores
+MEASURE = 4.0  # of a cell's rounds: ``group.SETTLED`` and some warm-up
 
 
 def plan_cells(spec: Spec, *, quick: bool = False) -> list[Cell]:

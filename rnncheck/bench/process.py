@@ -22,9 +22,12 @@ from rnncheck.bench.messages import (
     encode_command,
 )
 
-_STDERR_KEPT = 2000  # characters of the worker's standard error that are kept
-START_UP = 120.0  # seconds that a worker may take to import and to build the pipeline, at least
-PATIENCE = 5.0  # seconds that a worker gets to end by itself
+_STDERR_KEPT = 2000  # characters of the worker's standard error; chosen: its last line is told
+# The next two are seconds and were chosen, not measured: too short, a slow machine is called
+# broken, too long, a broken one is waited for. A worker imports and builds in a few seconds on 2
+# cores.
+START_UP = 120.0  # that it may take to import and to build the pipeline, at least
+PATIENCE = 5.0  # that it gets to end by itself
 # Inductor's pool of compilers would load the machine while the first cells are timed.
 QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
@@ -32,7 +35,7 @@ Wanted = TypeVar("Wanted")
 
 
 class WorkerTrouble(Exception):
-    """The worker gives no further answer. All that is known is in the arguments: it can be pickled."""
+    """The worker gives no further answer. Its arguments are all that it says: it can be pickled."""
 
 
 class WorkerDied(WorkerTrouble):

@@ -14,7 +14,10 @@ from rnncheck.results.cells import Cell, CellResult, Phase
 from rnncheck.results.scaling import Scaling
 
 AXES = {"steps": "steps", "batch": "batch", "hidden": "hidden_size", "resets": "resets"}
-RESETS = 6  # points along a range of probabilities
+# Points along a range of probabilities; chosen: a line through them has 4 degrees of freedom, where
+# its t interval is 1.42 times the one of many points.
+RESETS = 6
+FEWEST_POINTS = 3  # a line through two has no residuals, so no interval
 _SCALE_FORM = "AXIS=FROM..TO with AXIS one of steps, batch, hidden, resets"
 
 
@@ -83,7 +86,7 @@ def scalings(results: Sequence[CellResult], axis: str) -> list[Scaling]:
     return [
         _fitted(phase, variant, axis, sorted(points))
         for (phase, variant, _), points in series.items()
-        if len({x for x, _ in points}) >= 3
+        if len({x for x, _ in points}) >= FEWEST_POINTS
     ]
 
 

@@ -1,8 +1,8 @@
-"""The same cells on two sides, in fresh pairs of processes, in turn, until it is clear which side is slower.
+"""The same cells on two sides, in fresh pairs of processes, until it is clear which side is slower.
 
-Within one pair of processes the ratio of two sides soon stands still, but not at its true value: the layout of each
-process's memory makes it a little faster or slower for good. So a pair is measured briefly and replaced by a fresh one,
-and the verdict is drawn over pairs.
+Within one pair of processes the ratio of two sides soon stands still, but not at its true value:
+the layout of each process's memory makes it a little faster or slower for good. So a pair is
+measured briefly and replaced by a fresh one, and the verdict is drawn over pairs.
 """
 
 from __future__ import annotations
@@ -37,16 +37,26 @@ from rnncheck.numerics.statistics import Interval, ratio_interval
 from rnncheck.numerics.stopping import MAX_PAIRS, MIN_PAIRS, Measure, PairsAnswer, answer_of_pairs
 from rnncheck.results.cells import Cell
 
-ROUNDS = 12  # of a pair, at least
-FEW_ROUNDS, LONG = 4, 3  # so few do where they take that many times PAIR
-PAIR = 3.0  # seconds of rounds for a cell in one pair; more tell little
-_NARROW = 0.006  # relative half-interval of a pair's ratio at which it is left early
-CALM = 25  # percentile of CPU time that is least disturbed by what else runs
+# Within a pair the ratio has a standard deviation of 0.3 % after 3 s of rounds, between pairs one
+# of 1.8 % however long each is (measured, results.noise.BETWEEN): more seconds tell little.
+PAIR = 3.0
+_NARROW = 0.006  # relative half-interval of a pair's ratio (2 x 0.3 %) at which it is left early
+# Rounds of a pair, at least: of 12 samples the 3rd and the 10th enclose the median with 96.1 %.
+ROUNDS = 12
+# Calls that take seconds get few rounds, where these take LONG times PAIR. Chosen: the pair's own
+# ratio is then loose, and the spread between the pairs shows it.
+FEW_ROUNDS, LONG = 4, 3
+# Percentile of CPU time that is little disturbed by what else runs. Chosen between the minimum,
+# which one lucky call decides, and the median, which other work moves.
+CALM = 25
 
 
 @dataclass
 class CellComparison:
-    """One cell on both sides: ratios of times (here over there) for each pair, and what ended it, if anything."""
+    """One cell on both sides: ratios of times (here over there), one for each pair.
+
+    What ended it is there where something did.
+    """
 
     cell: Cell
     ratios: dict[Measure, list[float]] = field(
@@ -92,7 +102,7 @@ class SideComparison:
                 ):
                     break
                 yield f"pair {self.pairs + 1} of processes, {len(todo)} cells open"
-                # one that broke is not counted: each ends a cell for good, and the others need all of theirs
+                # one that broke is not counted: it ends a cell, the others need all of theirs
                 self.pairs += self._pair(todo, import_folder)
 
     def _is_open(self, comparison: CellComparison) -> bool:
@@ -161,7 +171,8 @@ class SideComparison:
     def _prepare(self, comparison: CellComparison, workers: Sequence[WorkerProcess]) -> int | None:
         """Both at once; the numbers are judged in the first pair alone.
 
-        Returns how many calls a sample is, alike on both sides: the first of them find other caches than the last.
+        Returns how many calls a sample is, alike on both sides: the first of them find other caches
+        than the last.
         None where the cell cannot be measured.
         """
         judge, repetitions = not comparison.told, 1
@@ -208,7 +219,7 @@ _CallTimes = tuple[float, float]  # wall and CPU seconds of one call
 
 
 def _enough(seen: tuple[list[_CallTimes], list[_CallTimes]], seconds: float) -> bool:
-    """Whether another round of this pair would tell little; calls that take seconds get few rounds."""
+    """Whether another round of this pair would tell little; long calls get few rounds."""
     rounds = len(seen[0])
     if rounds < ROUNDS:
         return rounds >= FEW_ROUNDS and seconds >= LONG * PAIR

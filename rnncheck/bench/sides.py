@@ -30,8 +30,10 @@ HARNESS_PACKAGES = (
     "typer",
     "rich",
 )
-ASKING = 60.0  # seconds that an interpreter may take to say what it has
-OLDEST = (3, 11)
+# Seconds that an interpreter may take to say what it has. It imports none of it and answers within
+# one; chosen for file systems over a network, where starting it may take long.
+ASKING = 60.0
+OLDEST = (3, 11)  # `requires-python` of this package
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ def check_python(python: str) -> None:
     """Raise UserError where the interpreter cannot run this package, saying what it lacks."""
     try:
         done = subprocess.run(
-            [python, "-c", _ASK_VERSION, *HARNESS_PACKAGES], capture_output=True, text=True, timeout=ASKING, check=True,
+            [python, "-c", _ASK_VERSION, *HARNESS_PACKAGES],
+            capture_output=True, text=True, timeout=ASKING, check=True,
             env={**os.environ, "PYTHONPATH": ""},
         )  # fmt: skip
         version, lacking = done.stdout.splitlines()[:2]

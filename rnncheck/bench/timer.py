@@ -8,12 +8,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-SAMPLE = 0.03  # seconds that one sample should last: far above the clock's resolution and a scheduler's slice
-STEADY = 0.05  # warm-up ends when the last blocks agree within this share
-BLOCKS = 3  # ... so many of them
-WARM_UP = 2.0  # seconds that warming up may take, beyond the first BLOCKS blocks
-_MOST_REPETITIONS = 10_000  # repetitions within a sample
-MANY = 50  # repetitions of which one more costs at most 2 %
+# Seconds that one sample should last: far above the clock's resolution (1 ns), and many
+# times Linux's scheduling slice of a few ms, so that being put aside once moves a sample by little.
+SAMPLE = 0.03
+# Warm-up ends when the last BLOCKS blocks agree within the share STEADY, or after WARM_UP seconds
+# beyond them. Chosen, not measured: a cell that is not steady by then is remarked (``distrust``),
+# and the rounds go on until its interval is narrow.
+STEADY, BLOCKS, WARM_UP = 0.05, 3, 2.0
+# Calls within a sample; reached only by calls below SAMPLE / 10 000 = 3 µs, which are remarked.
+_MOST_REPETITIONS = 10_000
+MANY = 50  # repetitions of which one more costs at most 1 / 50 = 2 %
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,9 @@ from rnncheck.errors import RnncheckError
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.results.cells import MIB, Status
 
-SLOW = 0.5  # seconds of a call from which its memory is measured once
+# Seconds of a call from which its memory is measured once. Chosen: ``memory.TIMES`` take 1.5 s
+# then.
+SLOW = 0.5
 
 
 class CellWorker:

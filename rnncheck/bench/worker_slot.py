@@ -1,7 +1,7 @@
 """A slot: one worker at a time, and the groups that are measured in it one after another.
 
-An engine has one slot or many: here all groups go through a single one; on a Ray cluster (``cluster.py``) there are
-as many slots as it has room for.
+An engine has one slot or many: here all groups go through a single one; on a Ray cluster
+(``cluster.py``) there are as many slots as it has room for.
 """
 
 from __future__ import annotations

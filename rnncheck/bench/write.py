@@ -16,7 +16,13 @@ from rnncheck.results.recommendation import Recommendation
 from rnncheck.spec.model import Spec
 
 _STOCK_MODULES = ("LSTMModule", "GRUModule")
-_RECOMMENDABLE = ("recurrent_backend", "recurrent_recompute", "recurrent_compute_dtype", "recurrent_matmul_precision", "python_based")  # fmt: skip
+_RECOMMENDABLE = (
+    "recurrent_backend",
+    "recurrent_recompute",
+    "recurrent_compute_dtype",
+    "recurrent_matmul_precision",
+    "python_based",
+)
 
 
 def write_recommendation(spec: Spec, found: Recommendation) -> list[str]:

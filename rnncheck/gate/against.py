@@ -37,8 +37,10 @@ from rnncheck.results.model import CheckResult, Outcome
 from rnncheck.results.store import read_run
 from rnncheck.spec.model import Spec
 
-VERIFYING = 600.0  # seconds that the other side's checks may take beyond this side's
-_TOLD = 400  # characters of its standard error that are told
+# Seconds that the other side's checks may take beyond this side's. Chosen, not measured: the same
+# checks run on both, so that only other libraries or a hanging one make a difference.
+VERIFYING = 600.0
+_TOLD = 400  # characters of its standard error that are told; chosen: a line that can be read
 PROGRAM = """
 import json, sys
 from pathlib import Path

@@ -24,8 +24,11 @@ from rnncheck.results.store import read_run
 from rnncheck.spec.model import Spec
 
 _COMMANDS = ("gate", "verify", "bench")
-ERRORS = 0.05  # share of false alarms over all comparisons of a gate together (Bonferroni)
-_NAMED = 3  # differences between machines, and codes of checks, that a sentence names
+# Share of false alarms over all comparisons of a gate together (Bonferroni): the level of every
+# other interval here. Beside it the estimate must be above the allowance, which few false ones are.
+ERRORS = 0.05
+# Differences between machines, and codes of checks, that a sentence names; chosen: it can be read.
+_NAMED = 3
 
 
 @dataclass(frozen=True)

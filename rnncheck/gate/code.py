@@ -12,7 +12,7 @@ from rnncheck.bench.sides import Side, inherited
 from rnncheck.results.compare import environment_differences
 from rnncheck.results.gate import GateItem, Part, Ruling
 
-_NAMED = 3  # files that a sentence names
+_NAMED = 3  # files that a sentence names; chosen: it can be read
 REACH = (
     "name their folder in PYTHONPATH, or give --against an environment that has the other version"
 )

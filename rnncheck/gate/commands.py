@@ -8,8 +8,10 @@ from pathlib import Path
 
 from rnncheck.errors import UserError
 
-SETTLING = 1800.0  # seconds that an installation may take
-_TOLD = 300  # characters of the command's output that are told
+# Seconds that an installation may take. Chosen, not measured: torch is some hundred MB without CUDA
+# and some GB with it, which a slow line brings in that time.
+SETTLING = 1800.0
+_TOLD = 300  # characters of the command's output that are told; chosen: a line that can be read
 
 
 def run_command(command: Sequence[str], folder: Path, problem: str) -> str:

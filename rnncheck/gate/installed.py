@@ -82,7 +82,8 @@ def distribution_of(python: str, name: str) -> Installed | None:
     """The distribution ``name`` of an interpreter; None where it has none or cannot say."""
     try:
         done = subprocess.run(
-            [python, "-P", "-c", _ASK_DISTRIBUTION, name], capture_output=True, text=True, timeout=ASKING, check=True,
+            [python, "-P", "-c", _ASK_DISTRIBUTION, name],
+            capture_output=True, text=True, timeout=ASKING, check=True,
             env={**os.environ, "PYTHONPATH": ""},
         )  # fmt: skip
         # the last line: what is imported at the start may print

@@ -5,6 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+# Limits of the spread of the noise, in the unit of the values. Chosen: a tensor of one value shall
+# move beyond its rounding in every dtype, and one with an outlier shall not overflow float16's
+# products.
+LEAST_SPREAD, MOST_SPREAD = 0.1, 1e6
+
 
 def perturbed(values: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
     """``values`` ``[rows, steps, *features]`` with other contents where ``mask`` ``[rows, steps]`` is true.
@@ -18,7 +23,8 @@ def perturbed(values: Tensor, mask: Tensor, generator: torch.Generator) -> Tenso
 
 def _other(values: Tensor, generator: torch.Generator) -> Tensor:
     if values.is_floating_point():
-        spread = float(values.double().nan_to_num().std(unbiased=False).clamp(0.1, 1e6))
+        seen = values.double().nan_to_num().std(unbiased=False)
+        spread = float(seen.clamp(LEAST_SPREAD, MOST_SPREAD))
         noise = torch.randn(values.shape, generator=generator, dtype=torch.float64)
         return values + (spread * noise).to(values.dtype).to(values.device)
     if values.dtype is torch.bool:

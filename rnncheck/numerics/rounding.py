@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 FLOAT32_BITS = 24  # of significand, the implicit one counted, as everywhere here
-TF32_BITS = 11
+TF32_BITS = 11  # 10 stored: the format of NVIDIA's tensor cores
 BITS = {torch.float64: 53, torch.float32: FLOAT32_BITS, torch.float16: 11, torch.bfloat16: 8}
 
 Bilinear = Callable[[Tensor, Tensor], Tensor]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BENT = 0.15  # relative distance of a point from the fit that is told; chosen, it changes no number
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -27,7 +29,7 @@ class Scaling:
         first, last = self.points[0][0], self.points[-1][0]
         over = f"over {first:g} to {last:g}"
         interval = f"[{self.low:.2f}, {self.high:.2f}]"
-        bent = f"; no straight line: off by up to {self.worst:.0%}" if self.worst > 0.15 else ""
+        bent = f"; no straight line: off by up to {self.worst:.0%}" if self.worst > BENT else ""
         if self.axis == "resets":
             percent = f"each 1 % of resets adds {self.exponent:.2f} % {interval}"
             return f"{self.phase}, {self.variant}: {percent} {over}{bent}"

@@ -54,7 +54,10 @@ def write_run(run: Run, path: Path) -> None:
 
 
 def from_json(data: dict[str, Any], place: Place | None = None) -> Run:
-    """The run that ``run_to_json`` made ``data`` from; a UserError says what does not fit and where in it."""
+    """The run that ``run_to_json`` made ``data`` from.
+
+    A UserError says what does not fit and where in it.
+    """
     from pydantic import ValidationError
 
     _check_format(data, place)

@@ -202,3 +202,13 @@ def test_a_file_that_is_alike_or_lacking_there_is_no_matter(tmp_path: Path) -> N
     about = PipelineContents((str(root / "a.py"),), Environment("3.11", "Linux", {}, "cpu", 1))
     (item,) = Other(side, own).items(side, about, about)  # nor is it called the same code
     assert item.ruling is Ruling.FAILED
+
+
+@pytest.mark.parametrize("told", ["", "hello", "3", '{"files": 3}', '{"files": {}, "direct": 3}'])
+def test_an_interpreter_that_answers_nonsense_has_no_such_project(
+    tmp_path: Path, told: str
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!{sys.executable}\nprint({told!r})\n")
+    python.chmod(0o755)
+    assert distribution_of(str(python), "my-agent") is None

@@ -11,8 +11,10 @@ from torch import Tensor
 from rnncheck.pipeline.backends.facts import Facts
 
 CASE_SEED = 20_07  # any fixed number
-_STEPS = 7  # small on purpose: Triton's interpreter runs them too
-SOME = 0.3  # of the steps are resets where they lie anywhere
+# Small on purpose: Triton's interpreter runs them too. Chosen: odd, no multiple of a block, and
+# with room for a reset at the first, at the last and at several steps between.
+_STEPS = 7
+SOME = 0.3  # of the steps are resets where they lie anywhere; chosen: two of seven
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,14 @@ from rnncheck.pipeline.subject.stock import rnn_of
 from rnncheck.results.variant import Variant
 
 RnnKind = Literal["lstm", "gru"]
-TILED_FROM = 512  # hidden units, padded to a power of two: TorchRL's Triton backend then tiles them
+# Hidden units, padded to a power of two, from which TorchRL's Triton backend tiles them: its own
+# `_FWD_TILED_H_MIN`.
+TILED_FROM = 512
 INTERPRETED_UP_TO = 128  # hidden units: one forward and backward pass stays around a second
-STANDIN = 48  # hidden units of the module that is interpreted in the place of a larger one
-MODULE_SETTINGS = {  # field of Variant: attribute of LSTMModule and GRUModule (and argument of both)
+# Hidden units of the module that is interpreted in the place of a larger one. Chosen: no power of
+# two, so that the kernels' masks are used, and three blocks of 16, so that their loops are.
+STANDIN = 48
+MODULE_SETTINGS = {  # field of Variant: attribute and argument of LSTMModule and GRUModule
     "backend": "recurrent_backend",
     "recompute": "recurrent_recompute",
     "compute_dtype": "recurrent_compute_dtype",

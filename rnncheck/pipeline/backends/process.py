@@ -17,7 +17,7 @@ from rnncheck.pipeline.backends.job import FAILED, Request, TrialAnswer, load_an
 from rnncheck.pipeline.backends.trial import Refused
 
 WORKER = "rnncheck.pipeline.backends.worker"
-PAUSE = 0.05  # seconds between two looks at the worker
+PAUSE = 0.05  # seconds between two looks at the worker; chosen: starting it takes some seconds
 
 
 class NoAnswer(Refused):

@@ -55,8 +55,9 @@ def variant_inside(policy: nn.Module) -> Variant:
 def policy_as(policy: Module, variant: Variant) -> Module:
     """A copy of ``policy`` in which every LSTMModule and GRUModule runs as ``variant`` says.
 
-    RNNs of the user's own and all other modules are copied as they are; only ``variant.dtype`` reaches them as well, where it
-    is not the dtype that the recurrent modules had. ``variant.compile`` is the caller's to apply.
+    RNNs of the user's own and all other modules are copied as they are; only ``variant.dtype``
+    reaches them as well, where it is not the dtype that the recurrent modules had.
+    ``variant.compile`` is the caller's to apply.
     """
     found = policy_copy(policy)
     modules = recurrent_modules(found)

@@ -9,7 +9,9 @@ from torch import Tensor
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.subject import Subject
 
-_STRIDE = 7  # rows begin this many steps apart in the pool, so that they differ
+# Rows begin this many steps apart in the pool, so that they differ: no divisor of its usual length,
+# so that all steps are first ones in turn.
+_STRIDE = 7
 
 
 def drawn_starts(rows: int, steps: int, resets: float, seed: int) -> Tensor:

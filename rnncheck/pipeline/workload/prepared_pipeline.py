@@ -1,4 +1,4 @@
-"""The user's pipeline, prepared for a sweep: built once in a process, every cell prepared from it."""
+"""The user's pipeline, prepared for a sweep: built once in a process, all cells made from it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ from rnncheck.results.variant import Own, Variant
 from rnncheck.spec.load import load_spec
 from rnncheck.spec.model import Spec
 
-POOL = 64  # steps of the user's own env that batches are laid out of
+# Steps of the user's own env that batches are laid out of. Chosen: time hardly depends on the
+# values, and an env that is slow to step is stepped only so often.
+POOL = 64
 _NETWORKS = (Stage.ENV, Stage.POLICY, Stage.CRITIC)
 
 
