@@ -15,7 +15,7 @@ from rnncheck.pipeline.plant.tamper import choose, present, shortened
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
-STEPS = 9  # of an episode
+STEPS = 9  # of an episode: a batch of 32 steps and more then holds a few ends
 DONE = ("next", "done")
 
 

@@ -51,10 +51,13 @@ from rnncheck.pipeline.guard.worker_log import WorkerLog
 from rnncheck.results.model import NOT_IN_SPEC, Outcome, Source, Stage, StageResult
 from rnncheck.spec.model import Component, NetworkSpec, Spec
 
-CLOSING = 20.0  # seconds that envs and collectors get to shut down before their workers are killed
-STRIDE = (
-    1_000_003  # between the seeds of two stages, so that those of neighbouring runs do not meet
-)
+# Seconds that envs and collectors get to shut down before their workers are killed. Chosen: a
+# worker ends the batch that it is at first; a shorter wait kills busy ones, a longer one is lost on
+# those that hang.
+CLOSING = 20.0
+# Between the seeds of two stages: the first prime above a million, more than the runs that anyone
+# numbers, so that the stages of seed 0 and those of seeds 1, 2, ... do not meet.
+STRIDE = 1_000_003
 LARGEST = 2**32  # of numpy's seeds
 STAGES = tuple(Stage)
 BEFORE = (Stage.ENV, Stage.POLICY, Stage.CRITIC, Stage.COLLECT)

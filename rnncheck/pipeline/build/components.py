@@ -16,7 +16,7 @@ from rnncheck.pipeline.guard.user_frames import describe
 from rnncheck.pipeline.guard.calling import guarded
 from rnncheck.spec.model import Component, Path, Spec
 
-SHOWN = 14  # accepted names listed in a message before it is cut
+SHOWN = 14  # accepted names listed in a message before it is cut: about two lines of a terminal
 KEY_LISTS = {
     "in_keys",
     "out_keys",
