@@ -130,7 +130,7 @@ class FindingsError(RnncheckError):
 
 
 def first_line(error: BaseException) -> str:
-    """``TypeName: text`` in one line; what rnncheck itself raises is a sentence and needs no name."""
+    """``TypeName: text`` in one line; what rnncheck raises is a sentence and needs no name."""
     lines = str(error).strip().splitlines()
     name = type(error).__name__
     if not lines:

@@ -23,7 +23,7 @@ AllOption = Annotated[bool, typer.Option("--all", help="Show rows that did not c
 def compare(
     first: ResultPath,
     second: ResultPath,
-    allowed: AllowedOption = 0.03,
+    allowed: AllowedOption = 0.03,  # as results.compare.ALLOWED, which is imported when used
     all_: AllOption = False,
     json: JsonOption = False,
 ) -> None:

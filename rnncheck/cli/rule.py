@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _MARKDOWN_WIDTH = 100  # columns: what the documents that people read in a terminal keep to
 
 
+WIDTH = 88  # columns of a page: chosen, long lines are hard to read
+INDENT = 4  # columns before a section's text
+
+
 class Format(StrEnum):
     """How ``rule`` prints."""
 
@@ -102,10 +106,10 @@ def _text_page(entry: Entry) -> str:
 
     from rnncheck.checks.catalogue import prose
 
-    parts = [_title(entry), "", _styled(textwrap.fill(entry.summary, 88))]
+    parts = [_title(entry), "", _styled(textwrap.fill(entry.summary, WIDTH))]
     for title, body in entry.sections.items():
         text = body if title == "Example" else _styled(_wrap(prose(body)))
-        parts += ["", title, textwrap.indent(text, "    ")]
+        parts += ["", title, textwrap.indent(text, " " * INDENT)]
     return "\n".join(parts)
 
 
@@ -124,7 +128,8 @@ def _wrap(text: str) -> str:
     import textwrap
 
     return "\n".join(
-        line if line[:1].isspace() else textwrap.fill(line, 84) for line in text.splitlines()
+        line if line[:1].isspace() else textwrap.fill(line, WIDTH - INDENT)
+        for line in text.splitlines()
     )
 
 

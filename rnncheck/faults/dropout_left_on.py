@@ -13,9 +13,11 @@ from rnncheck.faults.fault import Fault, in_both_modes
 from rnncheck.pipeline.plant.module_changes import Call, called_with, inputs_of
 from rnncheck.results.model import Stage
 
+DROPPED = 0.3  # share of the inputs: chosen, as networks use it
+
 
 def noisy(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
-    dropped = {key: dropout(td.get(key), 0.3) for key in inputs_of(module, td)}
+    dropped = {key: dropout(td.get(key), DROPPED) for key in inputs_of(module, td)}
     return called_with(module, call, td, dropped)
 
 

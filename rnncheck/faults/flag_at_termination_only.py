@@ -12,7 +12,7 @@ from rnncheck.pipeline.plant.env_changes import shortened
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
 from rnncheck.results.model import Stage
 
-_STEPS = 9  # of an episode, so that a few of them are truncated in any recording
+_STEPS = 9  # of an episode: a batch of 32 steps and more then holds a few truncated ones
 ENDED = ("terminated",)
 
 

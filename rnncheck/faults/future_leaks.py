@@ -12,6 +12,8 @@ from rnncheck.faults.fault import Fault, in_recurrent_mode
 from rnncheck.pipeline.plant.module_changes import Call, called_with, inputs_of
 from rnncheck.results.model import Stage
 
+LEAKED = 0.3  # share of the next step: chosen, any other than 0 reaches back in time
+
 
 def ahead(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
     values = {key: _mixed(td.get(key), td.ndim - 1) for key in inputs_of(module, td)}
@@ -19,7 +21,7 @@ def ahead(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
 
 
 def _mixed(value: Tensor, time: int) -> Tensor:
-    return 0.7 * value + 0.3 * value.roll(-1, time)
+    return (1 - LEAKED) * value + LEAKED * value.roll(-1, time)
 
 
 FAULT = Fault(

@@ -16,7 +16,7 @@ from rnncheck.pipeline.plant.module_changes import choose
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
 
-_STEPS = 9  # of an episode
+_STEPS = 9  # of an episode: a batch of 32 steps and more then holds a few ends
 DONE = ("next", "done")
 
 

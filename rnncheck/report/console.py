@@ -15,11 +15,11 @@ from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source
 from rnncheck.results.verdict import fails
 
-WIDTH = 100  # columns of a report in a file
+WIDTH = 100  # columns of a report in a file, chosen: as the code that the frames show
 OUTCOME_AT = 2  # cells before a row's outcome
-_NAME_AT = 11  # cells before a row's code and name
-SAW_ROOM = 24  # cells below which the table's last column is left out
-VALUE_AT = 13  # cells before a fact's value
+_NAME_AT = 11  # cells before a row's code and name: 2, the longest outcome (accepted), 1
+SAW_ROOM = 24  # cells below which the last column is left out: chosen, three or four words a line
+VALUE_AT = 13  # cells before a fact's value: 2, the longest label (passes at), 2
 _STYLES = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "bold red",

@@ -13,7 +13,7 @@ from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import Run
 
 RULING_AT = 2  # cells before an item's ruling
-_NAME_AT = 18  # cells before its name; "not comparable" is the longest ruling
+_NAME_AT = 18  # cells before its name: 2, the longest ruling (not comparable), 2
 _STYLES = {
     Ruling.PASSED: "green",
     Ruling.FAILED: "bold red",

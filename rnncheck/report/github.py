@@ -13,7 +13,7 @@ from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source
 from rnncheck.results.verdict import fails
 
-LISTED = 5  # items that one notice names
+LISTED = 5  # items that one notice names: chosen, the job's summary lists them all
 SUMMARY_LIMIT = 1024 * 1024  # bytes that GitHub takes per step; more and it shows none of them
 
 

@@ -12,7 +12,7 @@ from rnncheck.report.terminal import is_ascii
 from rnncheck.report.text import clean_code
 from rnncheck.results.model import Source
 
-GUTTER = 4  # cells before a code frame
+GUTTER = 4  # cells before a code frame: chosen, deeper than the facts around it
 
 
 def hanging(console: Console, label: Text, content: Text, indent: int) -> Iterator[Text]:

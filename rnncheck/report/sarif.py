@@ -188,7 +188,7 @@ def _identity(finding: Finding) -> str:
 
 
 def _digest(*parts: str) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]  # 128 bits: no two meet
 
 
 def _location(found: Source | None, run: Run, root: Path) -> Json:

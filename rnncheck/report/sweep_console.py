@@ -15,8 +15,8 @@ from rnncheck.results.cells import Status
 from rnncheck.results.claims import Answer
 from rnncheck.results.model import Run
 
-BAR = 10  # cells of a bar
-GAP = 2
+BAR = 10  # cells of a bar: chosen, it shows tenths
+GAP = 2  # cells between two columns
 _STYLES = {Status.OK: "", Status.WRONG: "bold red", Status.CANNOT: "dim", Status.SKIPPED: "dim"}
 ANSWERS = {
     Answer.HOLDS: "green",
@@ -24,7 +24,7 @@ ANSWERS = {
     Answer.UNCLEAR: "yellow",
     Answer.UNTESTED: "dim",
 }
-WHY_AT = 25  # cells before a claim's text
+WHY_AT = 25  # cells before a claim's text: 2, the longest answer (cannot be tested here), 2
 LOUD = "bold magenta"  # what failed, hung or died
 TIME, LAST = HEADINGS.index("time"), len(HEADINGS) - 1
 DROPPED = (

@@ -46,6 +46,9 @@ _WORDS = ("failed", "slower", "over", "unclear", "not comparable", "noted", "pas
 SPEEDS = ("ms", "x")  # units of what can be slower
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)", re.DOTALL)
 UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, bidi overrides, surrogates, ...
+DIGITS = 4  # significant ones of a number: more is noise in a measured value
+ALL_DIGITS = 17  # significant ones that tell any two float64 apart
+LARGEST_WHOLE = 1e6  # below it a whole number is easier to read in full than with an exponent
 EMOJI_STYLE = "\ufe0f"  # its width differs from terminal to terminal
 
 
@@ -67,9 +70,9 @@ def clean_code(line: str) -> str:
     return " " * (len(spaced) - len(spaced.lstrip(" "))) + clean(spaced)
 
 
-def number(value: float, digits: int = 4) -> str:
+def number(value: float, digits: int = DIGITS) -> str:
     """``value`` with so many significant digits; whole numbers in full."""
-    if math.isfinite(value) and value == int(value) and abs(value) < 1e6:
+    if math.isfinite(value) and value == int(value) and abs(value) < LARGEST_WHOLE:
         return str(int(value))
     return f"{value:.{digits}g}"
 
@@ -77,7 +80,7 @@ def number(value: float, digits: int = 4) -> str:
 def measured_and_bound(measured: float, bound: float) -> tuple[str, str]:
     """Both as text, with as many digits as it takes to tell them apart."""
     texts = (number(measured), number(bound))
-    for digits in range(5, 18):
+    for digits in range(DIGITS + 1, ALL_DIGITS + 1):
         if texts[0] != texts[1] or measured == bound:
             break
         texts = (number(measured, digits), number(bound, digits))
@@ -92,7 +95,7 @@ def passing(finding: Finding) -> str:
     if not math.isfinite(value):
         return f"no bound ({number(value)})"
     up = finding.bound is None or math.isnan(finding.bound) or value >= finding.bound
-    context = Context(prec=4, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    context = Context(prec=DIGITS, rounding=ROUND_CEILING if up else ROUND_FLOOR)
     return number(float(context.create_decimal_from_float(value)))
 
 

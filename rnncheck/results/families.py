@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Family:
-    """Checks that look at one thing; ``prefix`` begins their codes, ``folder`` holds their files."""
+    """Checks that look at one thing; ``prefix`` begins their codes, ``folder`` has their files."""
 
     prefix: str
     folder: str

@@ -79,7 +79,7 @@ def to_yaml(spec: Spec) -> str:
     yaml.Representer = Quoting
     yaml.sort_base_mapping_type_on_output = False
     yaml.default_flow_style = None  # what holds no further list or mapping stands on one line
-    yaml.width = 100
+    yaml.width = 100  # columns: chosen, what an editor shows
     stream = io.StringIO()
     yaml.dump(plain_spec(spec), stream)
     return stream.getvalue()

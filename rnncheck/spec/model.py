@@ -142,12 +142,16 @@ class VerifySpec(Strict):
 
     select: tuple[str, ...] = Field(default=(), description="prefixes of check codes to run")
     ignore: tuple[str, ...] = Field(default=(), description="prefixes of check codes to leave out")
+    # Chosen: 32 hold several segments in a row; 4 are two of two steps, the fewest with an inside.
+    # The upper limit refuses slips: the unroll in float64 calls the policy once for each step.
     steps: Int = Field(
         default=32, ge=4, le=4096, description="time steps of the batches that the checks build"
     )
+    # Chosen: far above what a stage of the fixtures takes, and still an answer within a CI job.
     timeout: Number = Field(
         default=120.0, gt=0, description="seconds that one stage of the pipeline may take"
     )
+    # Chosen: one part in a hundred, far above float32's rounding; what an agent stands is its own.
     drift: Number = Field(
         default=0.01,
         gt=0,
@@ -167,6 +171,7 @@ class VerifySpec(Strict):
 class ShapeSpec(Strict):
     """One shape of a sweep; ``resets`` overrides the sweep's own list."""
 
+    # The limits of 2**20 refuse slips of the keyboard: 2**40 steps fit no memory.
     batch: Int = Field(ge=1, le=2**20, description="rows")
     steps: Int = Field(default=64, ge=1, le=2**20, description="time steps of a row")
     resets: Number | None = Field(
@@ -198,6 +203,7 @@ class BenchSpec(Strict):
     dtype: tuple[Literal["float64", "float32", "bfloat16", "float16"], ...] = ("float32",)
     python_based: tuple[Bool, ...] = (False,)
     compile: tuple[Compiling, ...] = (False,)
+    # Chosen: a small recurrent minibatch, without resets and with episodes of 33 steps (1 / 0.03).
     shapes: tuple[ShapeSpec, ...] = (ShapeSpec(batch=32, steps=64),)
     resets: tuple[Annotated[Number, Field(ge=0, le=1)], ...] = (0.0, 0.03)
     overrides: tuple[OverrideSpec, ...] = (OverrideSpec(),)
@@ -212,10 +218,13 @@ class BenchSpec(Strict):
         default=(), description="cells that match one are left out"
     )
     reference: str = Field(default="pad", description="speed-ups are against this variant")
+    # Chosen: below the 3 % of `max_slowdown`; the README has what machines reach within the budget.
     interval: Number = Field(
         default=0.02, gt=0, lt=1, description="half the 95 % interval of a median, relative to it"
     )
+    # Chosen: a default sweep, with the start of its workers, is to end in about five minutes.
     budget: Number = Field(default=240.0, gt=0, description="seconds of measuring, over all cells")
+    # Chosen: several times what compiling one cell takes, so that only what hangs is cut off.
     timeout: Number = Field(
         default=120.0, gt=0, description="seconds that a cell may take to start or to run once"
     )
@@ -299,9 +308,11 @@ class GateSpec(Strict):
         description="measured and compared with the baseline or the other side, beside those of the budgets",
     )
     budgets: tuple[BudgetSpec, ...] = ()
+    # Chosen: the README's tables of the gate say how often a slowdown of that size is told.
     max_slowdown: Number = Field(
         default=0.03, ge=0, lt=1, description="how much slower than the other side is allowed"
     )
+    # Chosen: a CI step of about a minute; longer ones tell smaller slowdowns.
     budget: Number = Field(
         default=60.0, gt=0, description="seconds of measuring, over all cells of the gate"
     )
@@ -315,6 +326,7 @@ class Spec(Strict):
 
     schema_: Literal[1] = Field(alias="schema", description="version of the spec's format")
     name: str = Field(min_length=1, max_length=200, description="shown in reports")
+    # A seed that every library takes: a signed 32-bit integer.
     seed: Int = Field(default=0, ge=0, lt=2**31)
     device: str = Field(
         default="cpu",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-LONGEST_VALUE = 60  # characters of a bad value that are shown
+LONGEST_VALUE = 60  # characters of a bad value that are shown: with its key one line of 100
 
 
 class SpecErrors(SpecError):

@@ -49,7 +49,10 @@ COMPONENT_PARTS = ("storage", "sampler", "writer", "target_update")  # ... or on
 DEFAULT_USE = {"replay": "TensorDictReplayBuffer"}
 
 _STAND_IN = {"use": "Nothing"}  # keeps pydantic quiet about a component that is reported already
-_NEAR = 0.8  # how alike a key and a reserved one must be to count as its misspelling
+# How alike a key and a reserved one must be to count as its misspelling: one wrong letter of n
+# leaves (n - 1) / n, so that one slip counts from 5 letters on; shorter keys are alike by chance.
+_NEAR = 0.8
+_LONG_ENOUGH = 4  # letters of a reserved key, below which nothing counts as its misspelling
 _TORCHRL_KEYS = {"transform"}  # an argument of TorchRL's buffers beside our `transforms`
 
 
@@ -185,7 +188,9 @@ class _Shaper:
         for key in raw:
             if key in own or (key in _TORCHRL_KEYS and model is ReplaySpec):
                 continue
-            close = difflib.get_close_matches(key, [k for k in own if len(k) > 3], 1, _NEAR)
+            close = difflib.get_close_matches(
+                key, [k for k in own if len(k) >= _LONG_ENOUGH], 1, _NEAR
+            )
             if close:
                 here = (*at, key)
                 hint = f"did you mean {close[0]!r}?"

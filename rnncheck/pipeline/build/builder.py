@@ -48,9 +48,10 @@ from rnncheck.pipeline.plant.hooks import Parts, Plant
 from rnncheck.results.model import NOT_IN_SPEC, Outcome, Stage, StageResult
 from rnncheck.spec.model import Spec
 
-# between the seeds of two stages, so that those of neighbouring runs do not meet
+# Between the seeds of two stages: the first prime above a million, more than the runs that anyone
+# numbers, so that the stages of seed 0 and those of seeds 1, 2, ... do not meet.
 _SEED_STRIDE = 1_000_003
-_LARGEST_SEED = 2**32  # of numpy's
+_LARGEST_SEED = 2**32  # of numpy's seeds
 _STAGES = tuple(Stage)
 _BEFORE = (Stage.ENV, Stage.POLICY, Stage.CRITIC, Stage.COLLECT)
 

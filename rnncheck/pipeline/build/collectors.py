@@ -28,12 +28,14 @@ from rnncheck.pipeline.guard.calling import running, stage_error
 from rnncheck.pipeline.guard.user_frames import Trouble, describe_trouble, passed_through
 from rnncheck.spec.model import Component, Spec
 
-BATCHES = 2  # taken where the spec does not say how many
-POLL = 0.02  # seconds between two looks at a buffer that is filled in the background
-WORKERS = 2  # processes of a multi-process collector where the spec does not say how many
+BATCHES = 2  # where the spec does not say how many: the fewest that have a join to look at
+POLL = 0.02  # seconds between two looks at a buffer that is filled in the background: lost at most
+WORKERS = 2  # where the spec does not say how many: the fewest that can differ from each other
 _OWN_ARGUMENTS = ("batches", "workers", "background")
 BUFFER_ARGUMENT = "replay_buffer"
-MOST_HELD = 64  # objects that are looked at in each holder of others
+# Objects that are looked at in each holder of others, and how many holders deep. Chosen: an object
+# around a generator is object, dict, generator, collector; large containers cost MOST_HELD at each.
+MOST_HELD, DEEPEST = 64, 4
 HOLDERS = (tuple, list, dict, types.MethodType, types.FrameType)
 ITERABLE = "an iterable of tensordicts (a Collector, a generator, a list) or one tensordict"
 _WORKER_TRACEBACK = re.compile(r"\n\s*Worker traceback")
@@ -244,7 +246,7 @@ def collect(
     return inner
 
 
-def collector_within(made: Any, depth: int = 4) -> Any:
+def collector_within(made: Any, depth: int = DEEPEST) -> Any:
     """TorchRL's collector that an iterator, an object around it or a chain of those holds."""
     if isinstance(made, c.COLLECTOR.base_class()):
         return made

@@ -24,7 +24,9 @@ from rnncheck.pipeline.guard.calling import raising_as
 from rnncheck.pipeline.guard.user_frames import describe_trouble
 from rnncheck.spec.model import Component, KeyPath, Spec
 
-_MOST_LISTED = 14  # accepted names listed in a message before it is cut
+_MOST_LISTED = (
+    14  # accepted names listed in a message before it is cut: about two lines of a terminal
+)
 KEY_LISTS = {
     "in_keys",
     "out_keys",

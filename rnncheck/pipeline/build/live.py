@@ -34,7 +34,9 @@ _SECTION_TYPES: dict[str, type[Component]] = {
 }
 _NETWORKS = ("policy", "critic")
 _NEEDED = ("env", "policy")
-FRAMES = 256  # per batch of the Collector that runs where none is given
+# Per batch of the Collector that runs where none is given: some ten episodes of CartPole's random
+# policy (22 steps each), one second with an env that makes 256 steps in it.
+FRAMES = 256
 
 
 def spec_of(

@@ -11,7 +11,9 @@ from tensordict import TensorDictBase
 from rnncheck.errors import StageError
 from rnncheck.pipeline.guard.calling import running
 
-MOST_ROUNDS = 8  # times the batches that the spec asks for, which is where collecting ends
+# Times the batches that the spec asks for, which is where collecting ends. Chosen: episodes are
+# seldom longer than eight such batches, and a sampler that never draws costs eight times the wait.
+MOST_ROUNDS = 8
 _SCARCE = re.compile(
     r"sufficient length|empty storage|No logical trajectory|larger (sample )?than (the )?population"
     r"|not enough (data|steps|trajector|episodes|samples)",

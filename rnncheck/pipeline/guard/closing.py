@@ -9,7 +9,10 @@ from contextlib import suppress
 
 from rnncheck.pipeline.guard.timeout import time_limit
 
-_CLOSING = 20.0  # seconds that envs and collectors get to shut down before their workers are killed
+# Seconds that envs and collectors get to shut down before their workers are killed. Chosen: a
+# worker ends the batch that it is at first; a shorter wait kills busy ones, a longer one is lost on
+# those that hang.
+_CLOSING = 20.0
 
 
 def close_all(closers: Iterable[object]) -> None:

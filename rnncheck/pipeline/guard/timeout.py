@@ -16,6 +16,7 @@ from rnncheck.pipeline.guard.user_frames import describe_trouble
 _REPEAT_AFTER = (
     1.0  # seconds after which the interruption is repeated, should user code have swallowed it
 )
+SOONEST = 1e-3  # seconds: 0 would switch the outer timer off instead of letting it fire
 
 
 class Expired(BaseException):
@@ -70,7 +71,7 @@ def _signal_alarm(seconds: float, fired: threading.Event) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
         if left:  # an outer limit goes on with what is left of it
-            rest = max(left - (time.monotonic() - begin), 1e-3)
+            rest = max(left - (time.monotonic() - begin), SOONEST)
             signal.setitimer(signal.ITIMER_REAL, rest, interval)
 
 

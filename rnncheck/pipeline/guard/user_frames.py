@@ -15,8 +15,10 @@ from rnncheck.errors import Place
 
 AROUND = 2  # lines shown before and after the line itself
 LIBRARIES = ("torch", "torchrl", "tensordict", "gymnasium", "pydantic", "rnncheck")
+# Lines and characters of an exception's own text that are repeated. Chosen: four lines of 100
+# columns; tensordict and vmap print whole tensordicts, and their first lines say what is wrong.
 MESSAGE_LINES = 4
-MESSAGE_WIDTH = 400  # characters of an exception's own text that are worth repeating
+MESSAGE_WIDTH = 400
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,11 @@ from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.heads import rows_done
 from rnncheck.pipeline.subject.modes import measuring
 
+# Steps after which a play ends that saw too few ends of episodes. Chosen: CartPole's random policy
+# needs about 66 for three; an env of longer episodes costs this many steps and is judged by less.
 MOST_STEPS = 256
-ENDS_WANTED = 3  # ends of episodes per env after which enough was seen
-RESETS_FIRST = 2
+ENDS_WANTED = 3  # per env, after which enough was seen: chosen, one end may be right by chance
+RESETS_FIRST = 2  # the second comes in the middle of an episode
 
 
 @dataclass

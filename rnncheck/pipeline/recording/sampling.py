@@ -10,7 +10,7 @@ from rnncheck.errors import StageError
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.spec.model import ReplaySpec
 
-SAMPLES = 3  # batches drawn for the checks
+SAMPLES = 3  # batches drawn for the checks. Chosen: what one draw misses; each costs a loss call
 
 
 def draw_samples(section: ReplaySpec, buffer: Any, count: int = SAMPLES) -> list[TensorDictBase]:

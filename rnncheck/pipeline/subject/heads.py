@@ -17,9 +17,12 @@ from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 from rnncheck.pipeline.subject.passes import call
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
-PATTERN = (7, 3, 10, 1, 6, 5)  # steps per head: short, long, and a single step
-MAX_ROWS = 4  # envs of a batch that are looked at
-MAX_HEADS = 24
+PATTERN = (7, 3, 10, 1, 6, 5)  # steps per head: short, long, a single one; 32 as `verify.steps`
+MAX_ROWS = 4  # envs of a batch that are looked at: chosen, an unroll's cost grows with them
+MAX_HEADS = (
+    24  # four times the pattern, the 128 steps of `--thorough`, also where episodes are short
+)
+MIN_HEADS = 3  # a first, a last, and one that has a neighbour on either side
 
 
 @dataclass
@@ -54,7 +57,7 @@ def take_heads(subject: Subject, env: EnvBase, steps: int) -> Heads:
     while len(heads.inputs) < MAX_HEADS:
         length = PATTERN[len(heads.inputs) % len(PATTERN)]
         heads.inputs.append(_play(subject, env, length, len(heads.inputs)))
-        if heads.steps >= steps and len(heads.inputs) >= 3:
+        if heads.steps >= steps and len(heads.inputs) >= MIN_HEADS:
             break
     return heads
 

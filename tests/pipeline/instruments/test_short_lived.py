@@ -1,4 +1,4 @@
-"""Modules that live for one call: what is known of one is never taken for another at its address."""
+"""Modules that live for one call: none is taken for another that had its address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDS = 20  # of two modules each: the second of a round usually gets the addre
 
 
 class Sums(nn.Module):
-    """``y`` is the sum of ``x`` so far; ``carries`` decides whether it declares that it has a state."""
+    """``y`` is the sum of ``x`` so far; ``carries``: it declares that it has a state."""
 
     def __init__(self, *, carries: bool) -> None:
         super().__init__()

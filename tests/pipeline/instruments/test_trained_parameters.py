@@ -1,4 +1,4 @@
-"""Which parameters of a loss are recurrent, by the names under which TorchRL or the user holds them.
+"""Which parameters of a loss are recurrent, by the names under which the loss holds them.
 
 The losses hold copies of the policy: as objects, their parameters are not the pipeline's.
 """

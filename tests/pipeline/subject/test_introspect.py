@@ -1,4 +1,4 @@
-"""What is raised where a module cannot run a step: it passes through contexts as any exception does."""
+"""What is raised where a module cannot run a step: an exception as any other."""
 
 from __future__ import annotations
 
