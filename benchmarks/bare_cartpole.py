@@ -1,6 +1,8 @@
-"""The yardstick of bench_self: the CartPole DQN pipeline collected once by TorchRL alone, without rnncheck.
+"""The yardstick of bench_self: the CartPole DQN pipeline collected once by TorchRL alone, without
+rnncheck.
 
-Same environment, policy and frames as fixtures/specs/cartpole_dqn.yaml. Usage: bare_cartpole.py FRAMES_PER_BATCH BATCHES
+Same environment, policy and frames as fixtures/specs/cartpole_dqn.yaml. Usage: bare_cartpole.py
+FRAMES_PER_BATCH BATCHES
 """
 
 from __future__ import annotations

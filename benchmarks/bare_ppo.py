@@ -1,6 +1,8 @@
-"""The yardstick of bench_self for the training path: collected, sampled and trained on once by TorchRL alone.
+"""The yardstick of bench_self for the training path: collected, sampled and trained on once by
+TorchRL alone.
 
-Same environment, networks, estimator, replay and loss as cartpole_ppo.yaml. Usage: bare_ppo.py FRAMES_PER_BATCH BATCHES
+Same environment, networks, estimator, replay and loss as cartpole_ppo.yaml. Usage: bare_ppo.py
+FRAMES_PER_BATCH BATCHES
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ def networks() -> tuple[ProbabilisticActor, TensorDictSequential, list[LSTMModul
 
 
 def main(frames_per_batch: int, batches: int) -> None:
-    """Collects with advantages, samples, and makes one loss and backward pass; checks that it did."""
+    """Collects with advantages, samples, and makes one loss and backward pass; checks that it
+    did."""
     torch.manual_seed(0)
     actor, critic, memories = networks()
     base = GymEnv("CartPole-v1", categorical_action_encoding=True)

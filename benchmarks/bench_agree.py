@@ -2,7 +2,8 @@
 
     python benchmarks/bench_agree.py [--runs 2] [--spec fixtures/bench/cartpole_lstm.yaml]
 
-Rows agree where their 95 % intervals overlap: speed-ups (paired) for all rows but the reference's, and times.
+Rows agree where their 95 % intervals overlap: speed-ups (paired) for all rows but the reference's,
+and times.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""rnncheck's timing beside what people use today, on the same workload, in one run: `make bench-peers`.
+"""rnncheck's timing beside what people use today, on the same workload, in one run: `make
+bench-peers`.
 
-Each answers the same question again and again, in fresh processes: how long does one forward and backward pass of an
-LSTM take? The table shows the seconds of the whole process until the answer, the 95 % interval of the median of its raw
-samples (computed alike for all), how far its answers lie apart, and what a comparison of the workload with itself says:
-for the peers the ratio of two successive answers, as people compare; for rnncheck the paired ratio of `auto`, which is
-`pad` there, over `pad`, in the same run. Then the same while other processes load every core.
+Each answers the same question again and again, in fresh processes: how long does one forward and
+backward pass of an LSTM take? The table shows the seconds of the whole process until the answer,
+the 95 % interval of the median of its raw samples (computed alike for all), how far its answers lie
+apart, and what a comparison of the workload with itself says: for the peers the ratio of two
+successive answers, as people compare; for rnncheck the paired ratio of `auto`, which is `pad`
+there, over `pad`, in the same run. Then the same while other processes load every core.
 
-    python benchmarks/bench_peers.py [--repeats 10] [--small] [--quiet-only | --loaded-only] [--json PATH] [--device cuda]
+    python benchmarks/bench_peers.py [--repeats 10] [--small] [--quiet-only | --loaded-only] [--json
+    PATH] [--device cuda]
 
 TorchRL's shape is one for a GPU: on two cores a single call takes most of a minute.
 """
@@ -46,10 +49,18 @@ SPEC = """
 schema: 1
 name: peers
 device: {device}
-env: {{use: GymEnv, env_name: CartPole-v1, categorical_action_encoding: true, transforms: [InitTracker]}}
+env:
+  use: GymEnv
+  env_name: CartPole-v1
+  categorical_action_encoding: true
+  transforms: [InitTracker]
 policy:
   modules:
-    - {{use: MLP, in_keys: [observation], out_keys: [embed], num_cells: [], out_features: {features}}}
+    - use: MLP
+      in_keys: [observation]
+      out_keys: [embed]
+      num_cells: []
+      out_features: {features}
     - {{use: LSTMModule, in_key: embed, out_key: features, hidden_size: {hidden}}}
     - {{use: MLP, in_keys: [features], out_keys: [action_value], num_cells: [], out_features: auto}}
     - QValueModule
@@ -66,7 +77,8 @@ bench:
 
 @dataclass(frozen=True)
 class Found:
-    """One answer: seconds of a call with its interval, and ``ratio`` where it compares by itself."""
+    """One answer: seconds of a call with its interval, and ``ratio`` where it compares by
+    itself."""
 
     value: float
     low: float
@@ -125,7 +137,8 @@ def by_pytest(shape: Shape, device: str, folder: Path) -> Found:
 
 
 def by_rnncheck(shape: Shape, device: str, folder: Path) -> Found:
-    """``rnncheck bench`` on the bare module: it measures the workload twice, and judges its numbers too."""
+    """``rnncheck bench`` on the bare module: it measures the workload twice, and judges its numbers
+    too."""
     batch, steps, features, hidden, resets = shape
     spec, out = folder / "rnncheck.yaml", folder / "run.json"
     text = SPEC.format(
@@ -152,7 +165,8 @@ PEERS: dict[str, Callable[[Shape, str, Path], Found]] = {
 
 
 def comparisons(found: list[Found]) -> Iterator[tuple[float, bool]]:
-    """Each comparison of the workload with itself: how far from 1, and whether it says that they differ."""
+    """Each comparison of the workload with itself: how far from 1, and whether it says that they
+    differ."""
     for one in found:
         if one.ratio is not None:
             value, low, high = one.ratio
@@ -173,16 +187,29 @@ def row(name: str, found: list[Found]) -> str:
     worst = max((off for off, _ in compared), default=0.0)
     wrong = sum(differ for _, differ in compared)
     cells = [
-        name, f"{middle * 1e3:.2f} ms", f"{until:.1f} s",
-        f"±{half:.1%}" if math.isfinite(half) else "none", f"{narrow} of {len(found)}",
-        f"{(max(values) - min(values)) / middle:.1%}", f"{worst:.1%}", f"{wrong} of {len(compared)}",
-    ]  # fmt: skip
+        name,
+        f"{middle * 1e3:.2f} ms",
+        f"{until:.1f} s",
+        f"±{half:.1%}" if math.isfinite(half) else "none",
+        f"{narrow} of {len(found)}",
+        f"{(max(values) - min(values)) / middle:.1%}",
+        f"{worst:.1%}",
+        f"{wrong} of {len(compared)}",
+    ]
     return f"| {' | '.join(cells)} |"
 
 
-HEAD = """
-| | answer | until the answer | its 95 % interval | within 2 % | spread of its answers | A/A off by up to | A/A called different |
-|---|---|---|---|---|---|---|---|"""
+COLUMNS = (
+    "",
+    "answer",
+    "until the answer",
+    "its 95 % interval",
+    "within 2 %",
+    "spread of its answers",
+    "A/A off by up to",
+    "A/A called different",
+)
+HEAD = f"\n| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 
 
 def table(shape: str, busy: bool, wanted: argparse.Namespace) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """What rnncheck costs over TorchRL alone: `make bench-self`.
 
-Runs `rnncheck verify SPEC -q` and a bare process that does the same once without rnncheck in turn, round by round, and prints
-the medians, the ratio of each pair, peak memory, and the start times of the commands that import no torch. Two pairs are
-measured: acting alone (bare_cartpole.py), and the training path with GAE, replay and ClipPPOLoss (bare_ppo.py).
+Runs `rnncheck verify SPEC -q` and a bare process that does the same once without rnncheck in turn,
+round by round, and prints the medians, the ratio of each pair, peak memory, and the start times of
+the commands that import no torch. Two pairs are measured: acting alone (bare_cartpole.py), and the
+training path with GAE, replay and ClipPPOLoss (bare_ppo.py).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ START_TARGET = 0.35  # seconds
 
 @dataclass(frozen=True)
 class Pair:
-    """What is compared: a spec and the program that does the same without rnncheck; targets are times the latter."""
+    """What is compared: a spec and the program that does the same without rnncheck; targets are
+    times the latter."""
 
     name: str
     spec: Path
@@ -62,7 +64,8 @@ class Cost:
 
 
 def measure(command: Sequence[str], cwd: Path) -> Cost:
-    """Runs ``command`` to its end; a failure ends the benchmark, since it would be no measurement."""
+    """Runs ``command`` to its end; a failure ends the benchmark, since it would be no
+    measurement."""
     with tempfile.TemporaryFile() as output:
         start = time.perf_counter()
         child = subprocess.Popen(command, cwd=cwd, stdout=output, stderr=subprocess.STDOUT)
@@ -79,7 +82,8 @@ def measure(command: Sequence[str], cwd: Path) -> Cost:
 
 
 def pairs(pair: Pair, rounds: int) -> list[tuple[Cost, Cost]]:
-    """(verify, bare) for each round, in alternating order; one round before them warms the file cache."""
+    """(verify, bare) for each round, in alternating order; one round before them warms the file
+    cache."""
     collect = YAML(typ="safe").load(pair.spec.read_text())["collect"]
     size = [str(collect["frames_per_batch"]), str(collect.get("batches", 1))]
     bare = [sys.executable, str(pair.bare), *size]
@@ -116,7 +120,8 @@ def _met(yes: bool) -> str:
 
 
 def _distrust() -> str:
-    """Small LSTM calls wait for each other's threads: on a loaded machine they take many times as long."""
+    """Small LSTM calls wait for each other's threads: on a loaded machine they take many times as
+    long."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     busy = load > cores + 0.5
     return f"; load average {load:.1f}: other work runs, do not trust these figures" if busy else ""

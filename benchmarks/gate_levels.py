@@ -1,10 +1,13 @@
-"""How often a gate's verdict is right at the noise of this machine, out of a few measured pairs of processes.
+"""How often a gate's verdict is right at the noise of this machine, out of a few measured pairs of
+processes.
 
-    python benchmarks/gate_levels.py --measure 16 [--quiet] FILE    appends pairs of A against A, every core loaded
-    python benchmarks/gate_levels.py FILE...                        draws gates from them, again and again
+    python benchmarks/gate_levels.py --measure 16 [--quiet] FILE    appends pairs of A against A,
+    every core loaded python benchmarks/gate_levels.py FILE...                        draws gates
+    from them, again and again
 
-A file holds a line for what it was measured on, then one for each pair. A gate takes a minute, its verdict milliseconds: thousands of gates are drawn, each from pairs that were measured, either
-side of a pair as the first with equal chance, slowed by what is planted.
+A file holds a line for what it was measured on, then one for each pair. A gate takes a minute, its
+verdict milliseconds: thousands of gates are drawn, each from pairs that were measured, either side
+of a pair as the first with equal chance, slowed by what is planted.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ PLANTED = (0.0, 0.05, 0.2)
 
 
 def measure(count: int, file: Path, *, quiet: bool) -> None:
-    """Append so many pairs, a few more where they come in whole gates: the ratio of wall time and that of CPU time, of the same step on both sides."""
+    """Append so many pairs, a few more where they come in whole gates: the ratio of wall time and
+    that of CPU time, of the same step on both sides."""
     spec = load_spec(SPEC, [])
     one = here(spec.path, [])
     other = Side("there", sys.executable, spec.path, (), None, one.importable)

@@ -1,11 +1,14 @@
-"""What a gate's verdict on speed is worth: the same train step on both sides, or slower by a known share.
+"""What a gate's verdict on speed is worth: the same train step on both sides, or slower by a known
+share.
 
-    python benchmarks/gate_power.py [--rounds 20] [--quiet] [--out FILE]     runs, appending a JSON line for each answer
-    python benchmarks/gate_power.py --table FILE                              the table alone
+    python benchmarks/gate_power.py [--rounds 20] [--quiet] [--out FILE]     runs, appending a JSON
+    line for each answer python benchmarks/gate_power.py --table FILE
+    the table alone
 
-A round is three gates of A against A, two with 5 % planted and one with 20 %, while other processes load every core;
-each followed by what people use today: pytest-benchmark's --benchmark-compare-fail (median, 3 %), and the medians of
-two runs in separate processes, more than 3 % apart. A round takes about 11 minutes on 2 cores.
+A round is three gates of A against A, two with 5 % planted and one with 20 %, while other processes
+load every core; each followed by what people use today: pytest-benchmark's --benchmark-compare-fail
+(median, 3 %), and the medians of two runs in separate processes, more than 3 % apart. A round takes
+about 11 minutes on 2 cores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The train step of fixtures/gate/cartpole_step.yaml, for peers: as a pytest-benchmark test, and as a plain median."""
+"""The train step of fixtures/gate/cartpole_step.yaml, for peers: as a pytest-benchmark test, and as
+a plain median."""
 
 from __future__ import annotations
 

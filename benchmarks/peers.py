@@ -1,4 +1,5 @@
-"""The workload of bench_peers and the ways in which people time it; each run answers once, from a fresh process.
+"""The workload of bench_peers and the ways in which people time it; each run answers once, from a
+fresh process.
 
     python benchmarks/peers.py loop|torchrl|autorange '[256, 128, 32, 512, 0.03, "cpu"]'
 
@@ -28,7 +29,8 @@ SECONDS = 2.0  # that blocked_autorange is given
 def workload(
     batch: int, steps: int, features: int, hidden: int, resets: float, device: str
 ) -> Call:
-    """One forward and backward pass of an LSTM over ``[batch, steps]``, finished when it returns."""
+    """One forward and backward pass of an LSTM over ``[batch, steps]``, finished when it
+    returns."""
     torch.manual_seed(0)
     module = LSTMModule(
         input_size=features, hidden_size=hidden, in_key="x", out_key="y", device=device

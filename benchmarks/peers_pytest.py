@@ -1,4 +1,5 @@
-"""The workload of bench_peers under pytest-benchmark, with its default settings; PEERS_SHAPE says which."""
+"""The workload of bench_peers under pytest-benchmark, with its default settings; PEERS_SHAPE says
+which."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """False alarms over many seeds: `make seeds N=50`.
 
-Runs `verify` on every healthy fixture with seeds 0 to N-1 in one process, and prints each check that failed, errored or
-raised. Nothing but the summary is printed where none did.
+Runs `verify` on every healthy fixture with seeds 0 to N-1 in one process, and prints each check
+that failed, errored or raised. Nothing but the summary is printed where none did.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def alarms(run: Run) -> Iterator[str]:
             yield f"{check.code} error: {check.reason}"
         for finding in check.findings if check.outcome is Outcome.FAILED else ():
             kind = "" if check.severity is Severity.ERROR else " (warning)"
-            yield f"{check.code}{kind} [{finding.stage}] {finding.message} ({finding.measured} > {finding.bound})"
+            yield (
+                f"{check.code}{kind} [{finding.stage}] {finding.message} ({finding.measured} >"
+                f" {finding.bound})"
+            )
 
 
 def one(path: Path, seed: int, overrides: Sequence[str]) -> tuple[list[str], Counter[str]]:
@@ -65,7 +68,8 @@ def one(path: Path, seed: int, overrides: Sequence[str]) -> tuple[list[str], Cou
 
 
 def sweep(paths: Sequence[Path], seeds: Sequence[int], overrides: Sequence[str]) -> int:
-    """Seed by seed over all specs, so that a sweep that is stopped has seen each of them. The number of runs with an alarm."""
+    """Seed by seed over all specs, so that a sweep that is stopped has seen each of them. The
+    number of runs with an alarm."""
     bad, endings = 0, Counter[str]()
     for seed in seeds:
         begin = time.perf_counter()

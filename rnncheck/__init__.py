@@ -1,4 +1,5 @@
-"""Verifies recurrent TorchRL pipelines: nothing crosses a reset, nothing is forgotten in between."""
+"""Verifies recurrent TorchRL pipelines: nothing crosses a reset, nothing is forgotten in
+between."""
 
 from importlib import import_module as _import_module
 from typing import Any as _Any

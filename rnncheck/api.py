@@ -45,20 +45,23 @@ def verify(
 
     Args:
         spec: a spec file. It stands alone: give either a spec or the parts.
-        policy, env, critic, replay, advantage, loss: the parts, each the object itself or a function that makes it.
-            A function gets what it declares by name, as a spec's factory does: ``make_policy(env)``,
-            ``make_loss(policy, critic)``. An env object is copied, so that it is neither stepped nor closed.
-            ``advantage`` as a function makes the estimator.
-        collector: a TorchRL collector or a function ``(create_env_fn, policy)`` that makes one. Without it, and
-            without ``batches``, a ``Collector`` takes two batches; ``False`` collects nothing.
+        policy, env, critic, replay, advantage, loss: the parts, each the object itself or a
+            function that makes it. A function gets what it declares by name, as a spec's factory
+            does: ``make_policy(env)``, ``make_loss(policy, critic)``. An env object is copied, so
+            that it is neither stepped nor closed. ``advantage`` as a function makes the estimator.
+        collector: a TorchRL collector or a function ``(create_env_fn, policy)`` that makes one.
+            Without it, and without ``batches``, a ``Collector`` takes two batches; ``False``
+            collects nothing.
         batches: collected tensordicts, instead of a collector.
         batch: a function ``(data)`` that makes the training batch out of collected data.
         select, ignore: beginnings of check codes.
         strict, thorough: warnings fail too; more cases, more time.
         seed: of the run; the process's own random numbers stay as they were.
         device: where the parts run, as in a spec.
-        steps, timeout: length of the batches that the checks build; seconds that one stage may take.
-        backends: variants of LSTMModule and GRUModule to prove equal, ``all`` or e.g. ``pad``, ``scan-recompute``.
+        steps, timeout: length of the batches that the checks build; seconds that one stage may
+            take.
+        backends: variants of LSTMModule and GRUModule to prove equal, ``all`` or e.g. ``pad``,
+            ``scan-recompute``.
         overrides: ``KEY=VALUE`` texts for a spec file.
         name: of the pipeline, in messages.
 

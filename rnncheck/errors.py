@@ -73,7 +73,8 @@ class SpecError(UserError):
 
 
 class ComponentError(UserError):
-    """A component that the spec names does not exist, does not take an argument or failed to build."""
+    """A component that the spec names does not exist, does not take an argument or failed to
+    build."""
 
 
 class Lacking(RnncheckError):
@@ -122,7 +123,8 @@ class StageLacking(StageError, Lacking):
 
 
 class FindingsError(RnncheckError):
-    """A run that did not verify the pipeline: a check failed, or nothing could be told. ``run`` is the Run."""
+    """A run that did not verify the pipeline: a check failed, or nothing could be told. ``run`` is
+    the Run."""
 
     def __init__(self, message: str, run: object = None) -> None:
         self.run = run

@@ -1,9 +1,11 @@
-"""``pytest --rnncheck rnncheck.yaml``: one test for each check, and a fixture for factories of one's own.
+"""``pytest --rnncheck rnncheck.yaml``: one test for each check, and a fixture for factories of
+one's own.
 
     rnncheck.yaml::BD301 state-crosses-reset
 
-The pipeline of a spec is built once, when its first test runs, and closed after its last one. A skipped or vacuous
-check skips its test with the reason; a warning passes with a pytest warning. Nothing heavy is imported without a use.
+The pipeline of a spec is built once, when its first test runs, and closed after its last one. A
+skipped or vacuous check skips its test with the reason; a warning passes with a pytest warning.
+Nothing heavy is imported without a use.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The spec files join what is collected, unless the command line names tests of theirs already."""
+    """The spec files join what is collected, unless the command line names tests of theirs
+    already."""
     named = {_resolved(config, arg.partition("::")[0]) for arg in config.args}
     for value in config.getoption(OPTION):
         path = _resolved(config, value)

@@ -1,4 +1,5 @@
-"""Shared by all tests: one thread for each worker, a fixed hypothesis profile, the CLI as a process."""
+"""Shared by all tests: one thread for each worker, a fixed hypothesis profile, the CLI as a
+process."""
 
 from __future__ import annotations
 
@@ -15,10 +16,12 @@ from hypothesis import settings
 
 from tests.small import START
 
-# Set before torch is imported, and inherited by subprocesses: workers that share two cores must not fight for them.
+# Set before torch is imported, and inherited by subprocesses: workers that share two cores must not
+# fight for them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame renders without a display
-# What a shell starts in the background ignores Ctrl-C, and so would every process that the tests interrupt.
+# What a shell starts in the background ignores Ctrl-C, and so would every process that the tests
+# interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("rnncheck", deadline=None, derandomize=True, max_examples=50)

@@ -30,7 +30,8 @@ SMALL = {"select": ["WR", "BD301", "CL401"], "timeout": 60}
 
 
 class Cell(TensorDictModuleBase):
-    """h <- tanh(W x + U h), right in both modes; ``deaf`` to the start flag inside a sequence if asked."""
+    """h <- tanh(W x + U h), right in both modes; ``deaf`` to the start flag inside a sequence if
+    asked."""
 
     def __init__(self, deaf: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""Every fixture against what it is for: the healthy specs pass whole, each broken one is named by its own code."""
+"""Every fixture against what it is for: the healthy specs pass whole, each broken one is named by
+its own code."""
 
 from __future__ import annotations
 
@@ -58,8 +59,9 @@ CHOICES = [
     "scan_backend",
 ]
 
-# The codes that a broken fixture must be given: its own, and those under which the same fault is seen elsewhere
-# (values that differ between the modes differ in the replay of the collected data too).
+# The codes that a broken fixture must be given: its own, and those under which the same fault is
+# seen elsewhere (values that differ between the modes differ in the replay of the collected data
+# too).
 FAULTS: dict[str, set[str]] = {
     "wr101_no_recurrent_state": {"WR101"},
     "wr102_missing_init_tracker": {"WR102"},
@@ -109,7 +111,8 @@ EXIT_CODES = {  # all others exit with 1
     "pr902_drift": ExitCode.VERIFIED,  # a warning
     "pr903_carry_rounded": ExitCode.VERIFIED,  # a warning
 }
-# Near misses which are so far from their fault that the check finds nothing to compare, and says so.
+# Near misses which are so far from their fault that the check finds nothing to compare, and says
+# so.
 NOTHING_TO_COMPARE = {
     "wr106_state_key_shared": "at most one recurrent module",  # one that two networks share
     "cl404_carry_broken_between_batches": "no batch goes on",  # each begins with a reset

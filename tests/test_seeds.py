@@ -1,4 +1,5 @@
-"""Other seeds raise no alarm: `make seeds` asks every healthy fixture, these are the ones that once did."""
+"""Other seeds raise no alarm: `make seeds` asks every healthy fixture, these are the ones that once
+did."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from rnncheck.results.model import Outcome
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 HEALTHY = ["ppo_two_memories", "pendulum_ddpg", "nested_rows"]
 
-# Where an episode ends at the last step of a row, and another row's runs on behind it; where one begins there.
+# Where an episode ends at the last step of a row, and another row's runs on behind it; where one
+# begins there.
 ONCE_BLAMED = [
     ("broken/cl405_boundary_unmarked_near_miss", 1, "CL403"),
     ("training/ppo_two_memories", 5, "VL604"),

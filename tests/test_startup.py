@@ -1,4 +1,5 @@
-"""Commands that explain must start at once: no torch, and little time. The one place where a wall time is asserted."""
+"""Commands that explain must start at once: no torch, and little time. The one place where a wall
+time is asserted."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def test_the_schema_needs_no_torch() -> None:
 
 @pytest.mark.parametrize("args", [("--help",), ("rule",)], ids=" ".join)
 def test_it_starts_at_once(args: tuple[str, ...]) -> None:
-    """The limit grows with the machine's own start of a bare Python: a busy runner is no regression."""
+    """The limit grows with the machine's own start of a bare Python: a busy runner is no
+    regression."""
     bare = fastest("pass")
     limit = LIMIT * max(1.0, bare / BARE)
     assert fastest(PROGRAM.format(args=args, heavy=HEAVY)) <= limit

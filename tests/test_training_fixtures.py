@@ -1,4 +1,5 @@
-"""Every fixture of the training path against what it is for: faults get their own code, near misses pass."""
+"""Every fixture of the training path against what it is for: faults get their own code, near misses
+pass."""
 
 from __future__ import annotations
 
@@ -46,8 +47,9 @@ HEALTHY = [
     "q_slices",
 ]
 
-# The codes that a broken fixture must be given: its own, and those under which the same fault is seen elsewhere
-# (a loss without memory gives the recurrent weights no gradient, too); then the near miss.
+# The codes that a broken fixture must be given: its own, and those under which the same fault is
+# seen elsewhere (a loss without memory gives the recurrent weights no gradient, too); then the near
+# miss.
 FAULTS: dict[str, tuple[set[str], str]] = {
     "rp501_slice_start_unmarked": ({"RP501"}, "q_slices"),
     "rp502_steps_not_consecutive": ({"RP502", "LS702"}, "ppo_slices"),

@@ -1,6 +1,8 @@
-"""``--claims``: the documentation's statements about backends and precisions, tested on this machine and policy.
+"""``--claims``: the documentation's statements about backends and precisions, tested on this
+machine and policy.
 
-Source of the statements: TorchRL's pages on recurrent backends (pad, scan, triton, auto, recompute, matmul precision).
+Source of the statements: TorchRL's pages on recurrent backends (pad, scan, triton, auto, recompute,
+matmul precision).
 """
 
 from __future__ import annotations
@@ -15,9 +17,18 @@ from rnncheck.results.compare import ALLOWED
 from rnncheck.results.variant import parse_variant
 
 _LABELS = (
-    "pad", "scan", "scan-recompute", "scan-compiled", "pad-compiled", "auto", "auto-compiled", "triton",
-    "triton-ieee", "triton-tf32", "triton-tf32x3",
-)  # fmt: skip
+    "pad",
+    "scan",
+    "scan-recompute",
+    "scan-compiled",
+    "pad-compiled",
+    "auto",
+    "auto-compiled",
+    "triton",
+    "triton-ieee",
+    "triton-tf32",
+    "triton-tf32x3",
+)
 VARIANTS = tuple(map(parse_variant, _LABELS))
 # Two variants within this ratio are equally fast: it is what a gate lets pass, too.
 SAME_SPEED = 1 + ALLOWED
@@ -77,7 +88,10 @@ def _untested(text: str, rows: ClaimRows, *variants: str) -> Claim:
 
 
 def _said(name: str, ratio: Ratio) -> str:
-    return f"{name} is {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] times as fast as {ratio.reference}"
+    return (
+        f"{name} is {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] times as fast as"
+        f" {ratio.reference}"
+    )
 
 
 def _faster(text: str, rows: ClaimRows, candidate: str, reference: str) -> Claim:

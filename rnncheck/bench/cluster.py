@@ -1,7 +1,8 @@
-"""``--engine ray``: groups are spread over an existing Ray cluster, one device for each group at a time.
+"""``--engine ray``: groups are spread over an existing Ray cluster, one device for each group at a
+time.
 
-A group stays on one node, so that what is compared was measured on the same machine in the same minutes. Ray is an
-extra: it is imported here, in functions, and nowhere else.
+A group stays on one node, so that what is compared was measured on the same machine in the same
+minutes. Ray is an extra: it is imported here, in functions, and nowhere else.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class NodeShare:
 def node_share(
     wanted: str, nodes: Sequence[dict[str, float]], threads: int | None = None
 ) -> NodeShare:
-    """One GPU, or as many cores as torch computes with: ``threads``, or all of a node. ``nodes`` are the resources of each.
+    """One GPU, or as many cores as torch computes with: ``threads``, or all of a node. ``nodes``
+    are the resources of each.
 
     Raises UserError where the cluster has no such device.
     """
@@ -80,7 +82,8 @@ def node_share(
 
 
 class RayEngine:
-    """Connected to a cluster from the start. Raises UserError where there is no Ray, no cluster, or no device."""
+    """Connected to a cluster from the start. Raises UserError where there is no Ray, no cluster, or
+    no device."""
 
     name = "ray"
 
@@ -91,7 +94,8 @@ class RayEngine:
         self._room = sum(self._device.fits(node) for node in nodes)
         if not self._room:
             raise UserError(
-                f"no node of the Ray cluster has the {self._device.cpus} cores that one worker takes",
+                f"no node of the Ray cluster has the {self._device.cpus} cores that one worker"
+                " takes",
                 hint="set bench.threads to the number of cores that a worker shall compute with",
             )
         self._seen: Counter[str] = Counter()
@@ -131,7 +135,10 @@ class RayEngine:
         """On which nodes, and that the run's environment is that of this machine."""
         if self._seen:
             said = ", ".join(f"{count} on {node}" for node, count in sorted(self._seen.items()))
-            yield f"cells measured on a Ray cluster: {said}; the environment of the run is the driver's"
+            yield (
+                f"cells measured on a Ray cluster: {said}; the environment of the run is the"
+                " driver's"
+            )
 
 
 class _Desk:
@@ -179,10 +186,12 @@ class _NodeSlot:
             return found
         return replace(found, results=[replace(one, node=self._node.name) for one in found.results])
 
-    # --- the actor ---------------------------------------------------------------------------------
+    # --- the actor
+    # ---------------------------------------------------------------------------------
 
     def _take_place(self) -> None:
-        """Wait until the cluster has room for an actor. Raises UserError where the node cannot take part."""
+        """Wait until the cluster has room for an actor. Raises UserError where the node cannot take
+        part."""
         device = self._device
         kind = self._ray.remote(Host).options(
             num_cpus=device.cpus,
@@ -321,11 +330,15 @@ def _environment(device: NodeShare) -> dict[str, str]:
 
 
 def check_node(node: Node, spec: str) -> None:
-    """Raises UserError where the node lacks the spec or has other libraries: its times would not belong here."""
+    """Raises UserError where the node lacks the spec or has other libraries: its times would not
+    belong here."""
     if not node.spec:
         raise UserError(
             f"the node {node.name} of the Ray cluster does not see {spec}",
-            hint="the spec and what it imports must lie at the same path on every node: use a shared file system",
+            hint=(
+                "the spec and what it imports must lie at the same path on every node: use a shared"
+                " file system"
+            ),
         )
     here = current_environment().packages
     there = node.environment.packages

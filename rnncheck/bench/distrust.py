@@ -19,7 +19,8 @@ BUSY = 0.15  # share of all cores that other processes used
 def reasons(
     samples: Samples, timing: Timing, target: float, others: float | None, warm: bool
 ) -> tuple[str, ...]:
-    """In words, the most serious first. ``target`` is the wanted relative half-width of the interval."""
+    """In words, the most serious first. ``target`` is the wanted relative half-width of the
+    interval."""
     wall = samples.wall
     found = []
     if timing.samples < FEW_SAMPLES:

@@ -1,7 +1,8 @@
-"""One group of cells: prepared in one worker, measured in interleaved rounds until their intervals are narrow.
+"""One group of cells: prepared in one worker, measured in interleaved rounds until their intervals
+are narrow.
 
-A cell that kills or blocks the worker costs itself alone: the others are prepared again in a fresh process and keep
-the samples that they have.
+A cell that kills or blocks the worker costs itself alone: the others are prepared again in a fresh
+process and keep the samples that they have.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ Load = Callable[[], Usage | None]  # of the machine that the worker runs on
 
 @dataclass(frozen=True)
 class Limits:
-    """``interval`` is relative; the others are seconds: for one answer of a worker, and for all rounds of the group."""
+    """``interval`` is relative; the others are seconds: for one answer of a worker, and for all
+    rounds of the group."""
 
     interval: float
     timeout: float
@@ -187,7 +189,8 @@ class Group:
     # --- rounds ----------------------------------------------------------------------------------
 
     def _measure(self) -> Iterator[str]:
-        """Rounds until every interval is narrow; a cell whose own is leaves the rounds, the reference stays to the last."""
+        """Rounds until every interval is narrow; a cell whose own is leaves the rounds, the
+        reference stays to the last."""
         self._before, self._cpu_before = self._load(), time.process_time()
         wide = [one for one in self._cells if one.alive]
         while wide:
@@ -250,7 +253,8 @@ class Group:
         one.workers.append(self._started)
         self._timed += sample.wall * one.repetitions
 
-    # --- results -----------------------------------------------------------------------------------
+    # --- results
+    # -----------------------------------------------------------------------------------
 
     def results(self) -> list[CellResult]:
         """What came out, in the order of the cells."""

@@ -1,7 +1,8 @@
 """What runs on a node of a Ray cluster: a worker process, and an actor that hands its words on.
 
-This module imports no Ray: the driver turns ``Host`` into an actor. Commands are relayed by the round, so that the way
-to the driver costs once for all samples of a round; the samples are timed in the worker process.
+This module imports no Ray: the driver turns ``Host`` into an actor. Commands are relayed by the
+round, so that the way to the driver costs once for all samples of a round; the samples are timed in
+the worker process.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Node:
 
 
 class Host:
-    """One worker process at a time. ``environment`` is added to the node's own, for the workers too."""
+    """One worker process at a time. ``environment`` is added to the node's own, for the workers
+    too."""
 
     def __init__(self, environment: dict[str, str], folder: str, spec: str) -> None:
         os.environ.update(environment)

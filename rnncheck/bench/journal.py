@@ -1,4 +1,5 @@
-"""The sweep's journal: finished cells as JSON lines, appended as they come, read again by ``--resume``."""
+"""The sweep's journal: finished cells as JSON lines, appended as they come, read again by
+``--resume``."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Journal:
         self._write(json.dumps({"head": self._head}) + "\n", "w")
 
     def add(self, result: CellResult) -> None:
-        """Append a finished cell; it is on the disk when this returns. Raises OutputError (a full disk)."""
+        """Append a finished cell; it is on the disk when this returns. Raises OutputError (a full
+        disk)."""
         self._write(json.dumps(cell_to_json(result), ensure_ascii=False) + "\n", "a")
 
     def _write(self, text: str, mode: str) -> None:
@@ -48,8 +50,9 @@ class Journal:
     def resume(self) -> dict[str, CellResult]:
         """The finished cells by key, of the same spec, environment and code.
 
-        A line that was cut off (a full disk, a power cut) is dropped, from the file too: what is appended begins a
-        line. Raises UserError where the file is missing or belongs to something else.
+        A line that was cut off (a full disk, a power cut) is dropped, from the file too: what is
+        appended begins a line. Raises UserError where the file is missing or belongs to something
+        else.
         """
         lines = self._lines()
         head = _object(lines[0]) if lines else None
@@ -90,7 +93,8 @@ class Journal:
 
 
 def head_of(spec: SpecRef, environment: Environment, code: str, engine: str) -> dict[str, Any]:
-    """What cells must share to stand in one table: spec, machine or cluster, libraries, the user's own code."""
+    """What cells must share to stand in one table: spec, machine or cluster, libraries, the user's
+    own code."""
     return {
         "format": _JOURNAL_FORMAT,
         "spec": spec.hash,

@@ -29,7 +29,8 @@ def usage() -> Usage | None:
 
 
 def others_share(before: Usage | None, after: Usage | None, own: float) -> float | None:
-    """The share of all cores that other processes used in between; ``own`` are this work's CPU seconds."""
+    """The share of all cores that other processes used in between; ``own`` are this work's CPU
+    seconds."""
     if before is None or after is None or after.total <= before.total:
         return None
     return max(0.0, (after.busy - before.busy - own) / (after.total - before.total))

@@ -19,9 +19,11 @@ TIMES = 3
 
 
 def cpu_memory(call: Callable[[], object], times: int = TIMES) -> Memory | None:
-    """Peak resident bytes of a call above those before it; None where the system does not tell (no Linux /proc).
+    """Peak resident bytes of a call above those before it; None where the system does not tell (no
+    Linux /proc).
 
-    The call has run before, so that what it loads once does not count. Freed memory is first given back to the system.
+    The call has run before, so that what it loads once does not count. Freed memory is first given
+    back to the system.
     """
     try:
         peaks = sorted(_peak(call) for _ in range(times))

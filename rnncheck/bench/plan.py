@@ -26,8 +26,8 @@ MEASURE = 4.0  # of a cell's rounds: ``group.SETTLED`` and some warm-up
 def plan_cells(spec: Spec, *, quick: bool = False) -> list[Cell]:
     """The cells of ``spec`` in order, each once. ``quick`` keeps the first shape and override.
 
-    Raises a SpecError for a rule that names no field of a cell, for an unknown reference, and where the rules leave
-    nothing.
+    Raises a SpecError for a rule that names no field of a cell, for an unknown reference, and where
+    the rules leave nothing.
     """
     bench = spec.bench
     _check_rules(spec)
@@ -95,7 +95,8 @@ def reference_of(spec: Spec) -> Variant:
 
 
 def with_references(cells: Sequence[Cell], spec: Spec) -> list[Cell]:
-    """``cells`` and, where a group lacks it, the reference cell: without it there is no speed-up."""
+    """``cells`` and, where a group lacks it, the reference cell: without it there is no
+    speed-up."""
     reference = reference_of(spec)
     wanted = [*cells, *(replace(cell, variant=reference) for cell in cells)]
     order = list(dict.fromkeys(cell.group for cell in cells))
@@ -151,7 +152,8 @@ def fields_by_name(cell: Cell) -> dict[str, Any]:
 
 
 def groups(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Cells that are compared with each other, in the order of the sweep; a bare module goes with its policy."""
+    """Cells that are compared with each other, in the order of the sweep; a bare module goes with
+    its policy."""
     found: dict[str, list[Cell]] = {}
     for cell in cells:
         found.setdefault(replace(cell, target="policy").group, []).append(cell)
@@ -159,7 +161,8 @@ def groups(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def estimate(cells: Sequence[Cell], budget: float) -> float:
-    """Seconds that the sweep may take, roughly: starting, compiling, and measuring within the budget."""
+    """Seconds that the sweep may take, roughly: starting, compiling, and measuring within the
+    budget."""
     named = [cell.variant for cell in cells if isinstance(cell.variant, Variant)]
     compiled = sum(variant.compile != "eager" for variant in named)
     starting = START * len(groups(cells)) + COMPILE * compiled

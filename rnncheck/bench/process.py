@@ -39,7 +39,8 @@ class WorkerTrouble(Exception):
 
 
 class WorkerDied(WorkerTrouble):
-    """The process ended in the middle of something; ``signal`` names what killed it, if anything."""
+    """The process ended in the middle of something; ``signal`` names what killed it, if
+    anything."""
 
     def __init__(self, code: int | None, words: str) -> None:
         self.code = code

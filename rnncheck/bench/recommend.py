@@ -1,4 +1,5 @@
-"""What to run: the fastest right cell of each shape, for training and for acting, and what would change the answer."""
+"""What to run: the fastest right cell of each shape, for training and for acting, and what would
+change the answer."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ TRAINING = (Phase.TRAIN, Phase.FORWARD)  # forward counts where train was not me
 
 
 def recommendations(results: Sequence[CellResult], bench: BenchSpec) -> list[Recommendation]:
-    """One for training and one for acting, as far as there are cells; each about the sweep's largest group."""
+    """One for training and one for acting, as far as there are cells; each about the sweep's
+    largest group."""
     found = []
     for purpose, phases in (("training", TRAINING), ("acting", ACTING)):
         mine = _first_measured(results, phases)
@@ -59,7 +61,8 @@ def _recommended(purpose: str, rows: list[CellResult], bench: BenchSpec) -> Reco
 
 
 def _size(rows: list[CellResult], group: str) -> float:
-    """The work of a group: of two with the same shape the one with resets, as training data has them."""
+    """The work of a group: of two with the same shape the one with resets, as training data has
+    them."""
     cell = next(row.cell for row in rows if row.cell.group == group)
     return cell.batch * cell.steps + cell.resets
 
@@ -67,7 +70,8 @@ def _size(rows: list[CellResult], group: str) -> float:
 def _best(rows: list[CellResult], bench: BenchSpec) -> CellResult | None:
     """The fastest right row within the memory limit.
 
-    A row that is not clearly faster than the reference does not displace it: nothing is recommended for noise.
+    A row that is not clearly faster than the reference does not displace it: nothing is recommended
+    for noise.
     """
     fitting = [row for row in rows if _fits(row, bench)]
     if not fitting:
@@ -100,7 +104,8 @@ def _changes(
 
 
 def arguments_of(variant: Variant) -> dict[str, str]:
-    """The arguments of LSTMModule and GRUModule that make ``variant``: those that are not the defaults, and the backend."""
+    """The arguments of LSTMModule and GRUModule that make ``variant``: those that are not the
+    defaults, and the backend."""
     default = Variant()
     names = [field.name for field in fields(Variant) if field.name in _MODULE_ARGUMENTS]
     return {

@@ -1,4 +1,5 @@
-"""A whole sweep as a stream of events: group after group, resumable, each finished cell journalled at once."""
+"""A whole sweep as a stream of events: group after group, resumable, each finished cell journalled
+at once."""
 
 from __future__ import annotations
 
@@ -45,9 +46,11 @@ HEAVY = 0.02
 
 @dataclass
 class Sweep:
-    """The cells of one spec, measured. ``overrides`` are the ``--set`` texts that made the spec, for the workers.
+    """The cells of one spec, measured. ``overrides`` are the ``--set`` texts that made the spec,
+    for the workers.
 
-    Without a journal nothing can be resumed. ``seconds`` of measuring are the spec's ``bench.budget`` where none are given.
+    Without a journal nothing can be resumed. ``seconds`` of measuring are the spec's
+    ``bench.budget`` where none are given.
     """
 
     spec: Spec
@@ -67,7 +70,8 @@ class Sweep:
     _results: list[CellResult] = field(default_factory=list)
 
     def events(self) -> Generator[Event, None, None]:
-        """Everything that happens. Raises UserError where the spec cannot be built. Closing it ends the workers."""
+        """Everything that happens. Raises UserError where the spec cannot be built. Closing it ends
+        the workers."""
         yield sweep_started(self.spec)
         yield from self.measured(with_references(self.cells, self.spec))
         for found in recommendations(self._results, self.spec.bench):
@@ -79,7 +83,8 @@ class Sweep:
         yield from self._last_words()
 
     def measured(self, cells: Sequence[Cell]) -> Generator[Event, None, None]:
-        """The same of these cells alone, in their order: no reference is added, nothing concluded."""
+        """The same of these cells alone, in their order: no reference is added, nothing
+        concluded."""
         self._begin = time.perf_counter()
         yield SweepPlanned(tuple(cells), estimate(cells, self._budget))
         for cell in cells:

@@ -22,7 +22,8 @@ _SCALE_FORM = "AXIS=FROM..TO with AXIS one of steps, batch, hidden, resets"
 
 
 def parse_scale(text: str) -> tuple[str, list[float]]:
-    """The axis and its values: doubling from FROM to TO, evenly spaced for resets. Raises UserError."""
+    """The axis and its values: doubling from FROM to TO, evenly spaced for resets. Raises
+    UserError."""
     axis, _, span = text.partition("=")
     low, dots, high = span.partition("..")
     if axis not in AXES:
@@ -56,7 +57,8 @@ def _spaced(axis: str, first: float, last: float) -> list[float]:
 
 
 def scaled_cells(cells: Sequence[Cell], axis: str, values: Iterable[float]) -> list[Cell]:
-    """Each distinct cell of the sweep at every value of ``axis``; acting has no steps and no resets to vary."""
+    """Each distinct cell of the sweep at every value of ``axis``; acting has no steps and no resets
+    to vary."""
     kept = [c for c in cells if axis in ("batch", "hidden") or c.phase is not Phase.ACT]
     found = [_at(cell, axis, value) for value in values for cell in kept]
     return list({cell.key: cell for cell in found}.values())

@@ -1,7 +1,8 @@
-"""Two sides of a comparison: an interpreter, a folder and what it can import, for this side and the other.
+"""Two sides of a comparison: an interpreter, a folder and what it can import, for this side and the
+other.
 
-Both run this very package, whichever they have installed: the harness is the same, the libraries and the user's code
-are what differs.
+Both run this very package, whichever they have installed: the harness is the same, the libraries
+and the user's code are what differs.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Side:
 
 
 def make_import_folder(folder: Path) -> Path:
-    """A folder in which this package lies alone: on a path it shadows nothing of another interpreter."""
+    """A folder in which this package lies alone: on a path it shadows nothing of another
+    interpreter."""
     import_folder = folder / "import"
     import_folder.mkdir()
     (import_folder / "rnncheck").symlink_to(PACKAGE, target_is_directory=True)

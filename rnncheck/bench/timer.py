@@ -56,9 +56,11 @@ def _timed(call: Callable[[], object], repetitions: int) -> float:
 
 
 def sample(call: Callable[[], object], repetitions: int) -> tuple[float, float]:
-    """Wall seconds and the process's CPU seconds of one call, over ``repetitions``; no collection in between.
+    """Wall seconds and the process's CPU seconds of one call, over ``repetitions``; no collection
+    in between.
 
-    The call before it was another cell's: one that is not timed brings the caches back, where it costs little.
+    The call before it was another cell's: one that is not timed brings the caches back, where it
+    costs little.
     """
     if repetitions >= MANY:
         call()

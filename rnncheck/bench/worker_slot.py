@@ -62,7 +62,8 @@ class GroupOrder:
 
 @dataclass(frozen=True)
 class GroupOutcome:
-    """What came out of an order; ``overhead`` is the time beyond what was timed, over what was timed."""
+    """What came out of an order; ``overhead`` is the time beyond what was timed, over what was
+    timed."""
 
     results: Sequence[CellResult]
     overhead: float
@@ -76,7 +77,8 @@ class Engine(Protocol):
     def measure(
         self, orders: Sequence[GroupOrder], opening: PipelineOpening
     ) -> Generator[str | GroupOutcome, None, None]:
-        """What is being done, in words, and each order's outcome as it comes; closing it ends the workers."""
+        """What is being done, in words, and each order's outcome as it comes; closing it ends the
+        workers."""
         ...
 
     def last_words(self) -> Iterator[str]:

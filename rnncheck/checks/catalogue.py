@@ -1,7 +1,8 @@
 """The catalogue of checks, read from their source files without running them.
 
-A check is one file, ``<family>/<code>_<name>.py``. Its docstring explains it and its ``RULE = Rule(...)`` names it; both
-are literals, so that ``rnncheck rule`` needs neither torch nor the check's own imports.
+A check is one file, ``<family>/<code>_<name>.py``. Its docstring explains it and its
+``RULE = Rule(...)`` names it; both are literals, so that ``rnncheck rule`` needs neither torch nor
+the check's own imports.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Entry:
-    """What a check's file says about it; ``sections`` has the keys of ``DOCSTRING_SECTIONS``, in their order."""
+    """What a check's file says about it; ``sections`` has the keys of ``DOCSTRING_SECTIONS``, in
+    their order."""
 
     code: str
     name: str
@@ -44,7 +46,8 @@ class Catalogue:
     entries: tuple[Entry, ...]
 
     def find(self, code_or_name: str) -> Entry:
-        """The check with this code or name, in any case; a UserError names the nearest when there is none."""
+        """The check with this code or name, in any case; a UserError names the nearest when there
+        is none."""
         wanted = code_or_name.lower()
         for entry in self.entries:
             if wanted in (entry.code.lower(), entry.name):
@@ -57,7 +60,8 @@ class Catalogue:
         )
 
     def match(self, prefixes: Iterable[str]) -> tuple[Entry, ...]:
-        """The checks whose code begins with one of ``prefixes`` or whose name is one of them, in order.
+        """The checks whose code begins with one of ``prefixes`` or whose name is one of them, in
+        order.
 
         A prefix that selects nothing is a UserError: an empty selection must not pass in silence.
         """
@@ -86,7 +90,8 @@ def entries() -> tuple[Entry, ...]:
 def read(file: Path, module: str, family: str) -> Entry:
     """The entry of one check's file.
 
-    Raises LookupError where it defines no RULE that can be read without running it, SyntaxError where it is no Python.
+    Raises LookupError where it defines no RULE that can be read without running it, SyntaxError
+    where it is no Python.
     """
     tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
     rule = _rule_call(tree, file)
@@ -127,7 +132,8 @@ def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def prose(text: str) -> str:
-    """A section's hard-wrapped lines joined to paragraphs; indented lines and lists stay as they are."""
+    """A section's hard-wrapped lines joined to paragraphs; indented lines and lists stay as they
+    are."""
     parts = re.split(r"\n\s*\n", text)
     return "\n\n".join(part if _laid_out(part) else " ".join(part.split()) for part in parts)
 

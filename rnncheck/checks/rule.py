@@ -10,7 +10,8 @@ from rnncheck.results.model import Severity, Source, Stage, Where
 
 
 class Skip(Exception):
-    """The check cannot be asked here: a stage is absent, a device is missing. The message is the reason."""
+    """The check cannot be asked here: a stage is absent, a device is missing. The message is the
+    reason."""
 
 
 class Vacuous(Exception):
@@ -21,10 +22,11 @@ class Vacuous(Exception):
 class Observation:
     """What a failed check alone knows; the runner makes a Finding of it.
 
-    ``measured`` and ``bound`` are in the unit of ``quantity``; ``measured`` is None for what is seen in the structure.
-    ``passing_bound`` is the smallest bound that would have passed, where it is not what was measured. ``stage`` is
-    where it was seen, where that is not the rule's own stage. ``source`` is the line to change, or the stage whose
-    line it is, where that is not ``stage``.
+    ``measured`` and ``bound`` are in the unit of ``quantity``; ``measured`` is None for what is
+    seen in the structure. ``passing_bound`` is the smallest bound that would have passed, where it
+    is not what was measured. ``stage`` is where it was seen, where that is not the rule's own
+    stage. ``source`` is the line to change, or the stage whose line it is, where that is not
+    ``stage``.
     """
 
     message: str
@@ -45,7 +47,8 @@ class Observation:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a check concluded: what it saw, how many things it compared, and a word on what they were.
+    """What a check concluded: what it saw, how many things it compared, and a word on what they
+    were.
 
     ``severity`` is set where these findings weigh less than the rule's own.
     """
@@ -60,8 +63,8 @@ class Judgement:
 class Rule:
     """One named way of going wrong.
 
-    ``needs`` are the stages without which the check is skipped. ``run`` takes the evidence of a run and returns a
-    Judgement, or raises Skip or Vacuous.
+    ``needs`` are the stages without which the check is skipped. ``run`` takes the evidence of a run
+    and returns a Judgement, or raises Skip or Vacuous.
     """
 
     code: str

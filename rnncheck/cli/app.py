@@ -1,4 +1,5 @@
-"""The ``rnncheck`` command: its sub-commands, and how an error becomes a message and an exit code."""
+"""The ``rnncheck`` command: its sub-commands, and how an error becomes a message and an exit
+code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``rnncheck bench``: which backend, precision and shape to run, measured on the user's own policy."""
+"""``rnncheck bench``: which backend, precision and shape to run, measured on the user's own
+policy."""
 
 from __future__ import annotations
 
@@ -65,8 +66,10 @@ EngineOption = Annotated[
     EngineName,
     typer.Option(
         "--engine",
-        help="ray: on an existing Ray cluster, one device for each group of cells. It needs rnncheck[ray], "
-        "and the spec and its code at the same path on every node.",
+        help=(
+            "ray: on an existing Ray cluster, one device for each group of cells. It needs"
+            " rnncheck[ray], and the spec and its code at the same path on every node."
+        ),
     ),
 ]
 AddressOption = Annotated[

@@ -27,7 +27,8 @@ def compare(
     all_: AllOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Compare two stored results: checks that newly fail, cells that are faster, slower, new or gone.
+    """Compare two stored results: checks that newly fail, cells that are faster, slower, new or
+    gone.
 
     It never fails because of what it finds; `rnncheck gate` does.
     """

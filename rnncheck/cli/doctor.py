@@ -58,7 +58,8 @@ def _print(found: Diagnosis, console: Console) -> None:
 
 
 def _combinations(console: Console, found: list[Combination]) -> None:
-    """A grid of options and backends; what cannot run, or has no effect, has the number of its reason below."""
+    """A grid of options and backends; what cannot run, or has no effect, has the number of its
+    reason below."""
     from rich.table import Table
 
     reasons = list(dict.fromkeys(one.reason for one in found if one.reason))

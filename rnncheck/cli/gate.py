@@ -1,4 +1,5 @@
-"""``rnncheck gate``: the step of a CI job. Checks, budgets, a baseline and another side give one verdict."""
+"""``rnncheck gate``: the step of a CI job. Checks, budgets, a baseline and another side give one
+verdict."""
 
 from __future__ import annotations
 

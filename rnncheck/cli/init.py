@@ -19,7 +19,9 @@ def init(
         typer.Option(
             "--template",
             "-t",
-            help="dqn: LSTM Q-network; ppo: recurrent actor and critic; custom: your own factories.",
+            help=(
+                "dqn: LSTM Q-network; ppo: recurrent actor and critic; custom: your own factories."
+            ),
         ),
     ] = Template.DQN,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,

@@ -31,7 +31,10 @@ ReportOption = Annotated[
     typer.Option(
         "--report",
         metavar="FORMAT[=PATH]",
-        help="Write a report: console, json, jsonl, junit, github, sarif, markdown, csv, html or benchmark. Repeatable.",
+        help=(
+            "Write a report: console, json, jsonl, junit, github, sarif, markdown, csv, html or"
+            " benchmark. Repeatable."
+        ),
         show_default=False,
     ),
 ]

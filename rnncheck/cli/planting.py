@@ -1,4 +1,5 @@
-"""One planted fault after the other: build the pipeline with it, ask the checks, note which of them saw it."""
+"""One planted fault after the other: build the pipeline with it, ask the checks, note which of them
+saw it."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def attempts(
 ) -> Iterator[Attempt]:
     """An attempt for each fault. A check that fails without any fault catches none.
 
-    With ``every`` all checks are asked, not only those that the fault expects until one of them fails.
+    With ``every`` all checks are asked, not only those that the fault expects until one of them
+    fails.
     """
     from rnncheck.results.model import Outcome
 
@@ -102,7 +104,8 @@ def exhaust(events: Iterator[Event]) -> None:
 
 
 def _raised(verification: Verification) -> list[str]:
-    """A fault that stops its pipeline is seen by everyone; one whose pipeline is only too slow is not."""
+    """A fault that stops its pipeline is seen by everyone; one whose pipeline is only too slow is
+    not."""
     from rnncheck.errors import StageTimeout
 
     found = verification.failures.items()

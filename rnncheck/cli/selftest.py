@@ -1,4 +1,5 @@
-"""``rnncheck selftest``: plant faults into the user's own pipeline and show which check catches each."""
+"""``rnncheck selftest``: plant faults into the user's own pipeline and show which check catches
+each."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class SelftestState:
 
     @property
     def exit_code(self) -> ExitCode:
-        """1 where a fault was missed or the pipeline is not healthy, 4 where no fault could be planted."""
+        """1 where a fault was missed or the pipeline is not healthy, 4 where no fault could be
+        planted."""
         if self.interrupted:
             return ExitCode.INTERRUPTED
         if self.sick or self.counts[Ending.MISSED]:

@@ -1,1 +1,2 @@
-"""The planted faults of ``selftest``: one file each, every one a way in which real pipelines were wrong."""
+"""The planted faults of ``selftest``: one file each, every one a way in which real pipelines were
+wrong."""

@@ -28,10 +28,11 @@ EnvBase = Any  # only the pipeline knows TorchRL
 
 @dataclass(frozen=True)
 class Fault:
-    """One way of being wrong. ``expects`` are the checks that must see it: any one of them is enough.
+    """One way of being wrong. ``expects`` are the checks that must see it: any one of them is
+    enough.
 
-    ``plant`` gets the built parts and returns what changes them, or raises NotApplicable where it finds nothing to
-    take hold of.
+    ``plant`` gets the built parts and returns what changes them, or raises NotApplicable where it
+    finds nothing to take hold of.
     """
 
     name: str
@@ -62,7 +63,8 @@ def needs_collect(parts: Parts) -> None:
 
 
 def needs_workers(parts: Parts) -> None:
-    """A collector with processes of its own. One that a factory makes is not known before it is called."""
+    """A collector with processes of its own. One that a factory makes is not known before it is
+    called."""
     if not str(parts.spec.collect and parts.spec.collect.use).startswith("Multi"):
         raise NotApplicable("the spec names no collector with worker processes")
 
@@ -111,7 +113,8 @@ def in_recurrent_mode(around: Around, *needs: Callable[[Parts], None]) -> Plant:
 
 
 def over_rows(around: Around) -> Plant:
-    """``around`` the policy's carriers over time, where a batch has rows: those of the env, or of the training."""
+    """``around`` the policy's carriers over time, where a batch has rows: those of the env, or of
+    the training."""
     everywhere = in_recurrent_mode(around)
 
     def plant(parts: Parts) -> Hooks:
@@ -132,7 +135,8 @@ def _with_rows(sample: TensorDictBase) -> TensorDictBase:
 
 
 def where_it_fits(around: Around, fits: Callable[[Carrier], bool], otherwise: str) -> Plant:
-    """``around`` the carriers that fit, over time: the policy's, or where none of them does, the critic's."""
+    """``around`` the carriers that fit, over time: the policy's, or where none of them does, the
+    critic's."""
 
     def plant(parts: Parts) -> Hooks:
         carriers_of(parts)
@@ -209,7 +213,8 @@ def on_states_of_env(change: Callable[[EnvBase, Sequence[Key]], EnvBase]) -> Pla
 
 
 def at_reset(change: Callable[[Tensor, TensorDictBase | None], Tensor]) -> Plant:
-    """The start flags that a reset gives, changed: ``change(flag, what the reset was asked with)``."""
+    """The start flags that a reset gives, changed:
+    ``change(flag, what the reset was asked with)``."""
 
     def plant(parts: Parts) -> Hooks:
         keys = flag_keys(parts)
@@ -230,7 +235,8 @@ Remembered = dict[Key, Tensor]
 def remembering(
     env: EnvBase, keys: Sequence[Key], reset: Callable[[Remembered, TensorDictBase], None]
 ) -> EnvBase:
-    """``env`` whose resets are changed by ``reset(last, given)``; ``last`` holds what the last step gave of ``keys``."""
+    """``env`` whose resets are changed by ``reset(last, given)``; ``last`` holds what the last step
+    gave of ``keys``."""
     last: Remembered = {}
 
     def note(before: TensorDictBase, given: TensorDictBase) -> TensorDictBase:
@@ -253,7 +259,8 @@ def keeping_state(
     choose: Callable[[Carrier], Sequence[Key]],
     mix: Callable[[Tensor], Tensor] | None = None,
 ) -> Callable[[EnvBase], EnvBase]:
-    """A hook for envs whose resets leave the chosen states as they were, or what ``mix`` leaves of them."""
+    """A hook for envs whose resets leave the chosen states as they were, or what ``mix`` leaves of
+    them."""
     keys = [key for one in carriers_of(parts) for key in choose(one)]
 
     def keep(last: Remembered, given: TensorDictBase) -> None:
@@ -286,7 +293,8 @@ def around_loss(around: Callable[[Any, TensorDictBase, Parts], Any]) -> Plant:
 
 
 def reading(call: Any, td: TensorDictBase, values: dict[Key, Tensor]) -> Any:
-    """``call`` on a batch with other ``values``; what it writes into its batch goes into ``td`` as well."""
+    """``call`` on a batch with other ``values``; what it writes into its batch goes into ``td`` as
+    well."""
     work = td.copy()
     for key, value in values.items():
         work.set(key, value)

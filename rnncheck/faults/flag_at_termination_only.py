@@ -1,6 +1,7 @@
 """A truncated episode's successor begins without a start flag.
 
-A flag made of `terminated` where `done` was meant. Every episode is truncated early, so that it happens.
+A flag made of `terminated` where `done` was meant. Every episode is truncated early, so that it
+happens.
 """
 
 from __future__ import annotations

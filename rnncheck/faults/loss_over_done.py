@@ -1,6 +1,7 @@
 """The loss does not see where an episode ends.
 
-A target that goes on over a terminated step: `(1 - done)` forgotten, or the flag read under another key.
+A target that goes on over a terminated step: `(1 - done)` forgotten, or the flag read under another
+key.
 """
 
 from __future__ import annotations

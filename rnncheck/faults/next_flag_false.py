@@ -1,7 +1,7 @@
 """The next state is evaluated without start flags.
 
-`("next", "is_init")` false everywhere: the target of one slice depends on the slice before it. Where the loss or the
-estimator marks its pass over the next steps itself, it forgets to.
+`("next", "is_init")` false everywhere: the target of one slice depends on the slice before it.
+Where the loss or the estimator marks its pass over the next steps itself, it forgets to.
 """
 
 from __future__ import annotations

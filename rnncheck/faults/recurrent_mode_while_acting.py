@@ -1,6 +1,7 @@
 """Acting runs in recurrent mode: the envs of a batch are taken for a time axis.
 
-set_recurrent_mode(True) left on around the collector. One env alone has no axis that could be taken for time.
+set_recurrent_mode(True) left on around the collector. One env alone has no axis that could be taken
+for time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def _over_rows(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictB
 
 
 def needs_rows_or_none(parts: Parts) -> None:
-    """Over one row recurrent mode is one step; a module that needs an axis raises where there is none."""
+    """Over one row recurrent mode is one step; a module that needs an axis raises where there is
+    none."""
     if parts.env.batch_size.numel() < 2 and _acts(parts):
         raise NotApplicable("one env alone: recurrent mode over one row is one step")
 

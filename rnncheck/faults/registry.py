@@ -29,7 +29,8 @@ def faults() -> tuple[Fault, ...]:
 
 
 def select_faults(names: Sequence[str]) -> tuple[Fault, ...]:
-    """The faults whose name is, or begins with, one of ``names``; all of them where none is given."""
+    """The faults whose name is, or begins with, one of ``names``; all of them where none is
+    given."""
     if not names:
         return faults()
     for name in names:

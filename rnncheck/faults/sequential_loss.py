@@ -1,6 +1,7 @@
 """The networks run step by step inside the loss.
 
-A loss without recurrent mode: every step starts from its stored state, and nothing is learned over time.
+A loss without recurrent mode: every step starts from its stored state, and nothing is learned over
+time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The last observation of an episode is the first one of the next.
 
-An auto-resetting env whose terminal observation is never seen. Every episode is truncated early, so that a target
-bootstraps from it.
+An auto-resetting env whose terminal observation is never seen. Every episode is truncated early, so
+that a target bootstraps from it.
 """
 
 from __future__ import annotations

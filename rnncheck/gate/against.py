@@ -1,6 +1,7 @@
 """The other side of a gate: another interpreter, or another revision of the user's own code.
 
-Its checks run beside this side's own, its speed is measured in turn with this side's in fresh pairs of processes.
+Its checks run beside this side's own, its speed is measured in turn with this side's in fresh pairs
+of processes.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def open_against(
 
 @dataclass
 class Against:
-    """Use as a context: ``begin`` and ``checked`` hold the checks of both sides against each other, ``speed`` the cells."""
+    """Use as a context: ``begin`` and ``checked`` hold the checks of both sides against each other,
+    ``speed`` the cells."""
 
     spec: Spec
     python: str | None
@@ -218,7 +220,8 @@ def comparison_item(comparison: CellComparison, both_sides: SideComparison, othe
         return _item(name, Ruling.FAILED, reason)
     if comparison.end:
         reason = f"cannot be measured on the other side: {comparison.end[other]}"
-        # one new cell beside others is a change like any; where nothing at all was compared, no gate is passed
+        # one new cell beside others is a change like any; where nothing at all was compared, no
+        # gate is passed
         ruling = Ruling.NOTED if both_sides.compared else Ruling.UNCLEAR
         return _item(name, ruling, f"{reason}; nothing to compare with")
     if wrong := _wrong(comparison.told[both_sides.sides[0].name], comparison.told[other]):

@@ -1,8 +1,8 @@
 """The baseline: a stored run that a project commits, and what has changed since.
 
-Speed-ups, which are ratios within one run, are compared whatever the machine. Absolute times are compared on the same
-machine with the same libraries alone, and a difference between two runs minutes or months apart is believed only where
-neither machine was disturbed.
+Speed-ups, which are ratios within one run, are compared whatever the machine. Absolute times are
+compared on the same machine with the same libraries alone, and a difference between two runs
+minutes or months apart is believed only where neither machine was disturbed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Present:
-    """This run. ``checks`` is None where they were not asked; ``left_out`` are codes that the command line left out."""
+    """This run. ``checks`` is None where they were not asked; ``left_out`` are codes that the
+    command line left out."""
 
     checks: Sequence[CheckResult] | None
     left_out: Collection[str]
@@ -81,18 +82,21 @@ def open_baseline(path: Path, spec: Spec, *, update: bool) -> Baseline | None:
 
 
 def baseline_of(run: Run) -> Run:
-    """What is committed: verdicts and numbers, without the single samples and what this gate decided."""
+    """What is committed: verdicts and numbers, without the single samples and what this gate
+    decided."""
     rows = (replace(row, samples=Samples()) for row in cells_from_json(run.cells))
     return replace(run, cells=tuple(cell_to_json(row) for row in rows), gate=(), notices=())
 
 
 def compared(before: Baseline, now: Present, allowed: float) -> Iterator[GateItem]:
-    """Everything that the baseline has to say about this run; ``allowed`` is a share by which it may be slower."""
+    """Everything that the baseline has to say about this run; ``allowed`` is a share by which it
+    may be slower."""
     if before.run.spec.hash != now.spec_hash:
         yield _item(
             "spec",
             Ruling.NOTED,
-            "the effective spec changed since the baseline was written: the file, --set or a default",
+            "the effective spec changed since the baseline was written: the file, --set or a"
+            " default",
         )
     yield from _checks(before.run, now)
     yield from _gone(before, now)
@@ -184,7 +188,10 @@ def _gone(before: Baseline, now: Present) -> Iterator[GateItem]:
             yield _item(f"{len(lacking)} cells of the baseline", Ruling.NOTED, said)
         return
     for cell in lacking:
-        said = "gone: it was measured there, and the spec asks for it no more; --update-baseline if that is meant"
+        said = (
+            "gone: it was measured there, and the spec asks for it no more; --update-baseline if"
+            " that is meant"
+        )
         yield _item(cell.label, Ruling.FAILED, said)
 
 
@@ -246,7 +253,8 @@ def _by_time(old: CellResult, new: CellResult) -> _Pair:
 
 
 def _judged(pair: _Pair, allowed: float, comparisons: int) -> GateItem:
-    """Slower where the estimate is beyond what is allowed and the interval, as wide as so many need, clear of none."""
+    """Slower where the estimate is beyond what is allowed and the interval, as wide as so many
+    need, clear of none."""
     wide = NormalDist().inv_cdf(1 - ERRORS / comparisons / 2) / NORMAL
     half = pair.half * wide
     low, high = pair.slowdown * math.exp(-half), pair.slowdown * math.exp(half)

@@ -1,7 +1,7 @@
 """The spec's budgets: which cells each needs, and what the measured rows say about it.
 
-A budget is broken, or kept, only where the whole interval of what was measured says so. One whose cell could not be
-measured, or gave wrong numbers, fails: a gate that cannot look is closed.
+A budget is broken, or kept, only where the whole interval of what was measured says so. One whose
+cell could not be measured, or gave wrong numbers, fails: a gate that cannot look is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _UNITS = {"speedup": "x", "overhead": "x", "memory_mib": "MiB", "error": ""}
 
 @dataclass(frozen=True)
 class Budget:
-    """One budget: ``cell`` is what it limits, ``other`` what that is measured against in the same rounds."""
+    """One budget: ``cell`` is what it limits, ``other`` what that is measured against in the same
+    rounds."""
 
     metric: str  # the key in the spec: train_ms, speedup, ...
     limit: float
@@ -175,7 +176,8 @@ def _of_memory(memory: Memory | None) -> BudgetedNumber | None:
 
 
 def _of_accuracy(accuracy: Accuracy | None) -> BudgetedNumber | None:
-    """The larger of both errors; the same data give the same numbers, so that it is its own interval."""
+    """The larger of both errors; the same data give the same numbers, so that it is its own
+    interval."""
     if accuracy is None:
         return None
     return BudgetedNumber(accuracy.error, accuracy.error, accuracy.error)

@@ -1,4 +1,5 @@
-"""The cells that a gate measures, out of the spec: its own, and what its budgets and comparisons need."""
+"""The cells that a gate measures, out of the spec: its own, and what its budgets and comparisons
+need."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def asked_cells(spec: Spec) -> list[Cell]:
 
 
 def cell_of(wanted: GateCellSpec | TimeLimit, spec: Spec, at: KeyPath, phase: Phase) -> Cell:
-    """One cell; what ``wanted`` leaves open is the sweep's first shape and its last share of resets."""
+    """One cell; what ``wanted`` leaves open is the sweep's first shape and its last share of
+    resets."""
     if not spec.bench.shapes:
         raise SpecError("`bench.shapes` is empty", place=spec.locate(("bench", "shapes")))
     shape, resets = spec.bench.shapes[0], wanted.resets
@@ -45,7 +47,8 @@ def variant_at(text: str, spec: Spec, at: KeyPath) -> Variant | Own:
 
 
 def with_reference(cells: Sequence[Cell], spec: Spec) -> list[Cell]:
-    """``cells`` and the reference of each group, by whose speed those of another machine are compared."""
+    """``cells`` and the reference of each group, by whose speed those of another machine are
+    compared."""
     reference = reference_of(spec)
     mine = [replace(cell, variant=reference) for cell in cells if cell.target == spec.bench.target]
     return unique([*cells, *mine])

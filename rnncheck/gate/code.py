@@ -1,4 +1,5 @@
-"""What the other side of a gate runs, of libraries and of the user's code: a comparison of a change with itself must not pass for one."""
+"""What the other side of a gate runs, of libraries and of the user's code: a comparison of a change
+with itself must not pass for one."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ def shared(_: Path) -> Path | None:
 class Other:
     """The other side, and what it has of its own of the user's code.
 
-    ``own`` gives its own copy of one of this side's files; None where there is none, so that both sides share the file.
-    ``must`` says that it is to run its own. ``told`` is a sentence about where they are.
+    ``own`` gives its own copy of one of this side's files; None where there is none, so that both
+    sides share the file. ``must`` says that it is to run its own. ``told`` is a sentence about
+    where they are.
     """
 
     side: Side
@@ -87,7 +89,8 @@ def same(one: Path, other: Path) -> bool:
 
 
 def copies(root: Path, tree: Path) -> Callable[[Path], Path | None]:
-    """Where the files below ``root`` lie in ``tree``, another version of it that may lie below it."""
+    """Where the files below ``root`` lie in ``tree``, another version of it that may lie below
+    it."""
 
     def own(file: Path) -> Path | None:
         if file.is_relative_to(tree) or not file.is_relative_to(root):
@@ -98,10 +101,11 @@ def copies(root: Path, tree: Path) -> Callable[[Path], Path | None]:
 
 
 def importable_from(tree: Path, project: Path, root: Path, path: Iterable[str]) -> tuple[str, ...]:
-    """Folders that come first on the path of a side that runs ``tree``, another version of ``root``.
+    """Folders that come first on the path of a side that runs ``tree``, another version of
+    ``root``.
 
-    The ``project``'s own (below ``tree``), then what ``path`` and the user's own PYTHONPATH name below ``root``, as it lies
-    in ``tree``; what they name elsewhere stays.
+    The ``project``'s own (below ``tree``), then what ``path`` and the user's own PYTHONPATH name
+    below ``root``, as it lies in ``tree``; what they name elsewhere stays.
     """
     folders = [project / "src", project, tree / "src", tree]
     folders += [tree / one.relative_to(root) for one in source_folders(root, path)]
@@ -110,7 +114,8 @@ def importable_from(tree: Path, project: Path, root: Path, path: Iterable[str]) 
 
 
 def source_folders(root: Path, path: Iterable[str]) -> list[Path]:
-    """Folders below ``root``, in no environment that lies there, that ``path`` and the user's own PYTHONPATH name."""
+    """Folders below ``root``, in no environment that lies there, that ``path`` and the user's own
+    PYTHONPATH name."""
     named = dict.fromkeys(Path(one).resolve() for one in (*inherited(), *path))
     return [one for one in named if _is_source(one, root)]
 

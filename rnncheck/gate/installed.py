@@ -1,4 +1,5 @@
-"""The user's project as another environment has it installed: from another checkout, or as a package of its own."""
+"""The user's project as another environment has it installed: from another checkout, or as a
+package of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ else:
 
 @dataclass(frozen=True)
 class Installed:
-    """A distribution: the checkout that it is an editable installation of, or its modules' files by relative path."""
+    """A distribution: the checkout that it is an editable installation of, or its modules' files by
+    relative path."""
 
     checkout: Path | None
     files: Mapping[str, Path]
@@ -45,8 +47,8 @@ class Installed:
 def side_of_python(python: str, spec: Path, overrides: tuple[str, ...]) -> Other:
     """The side of another interpreter: the same spec and code with its libraries.
 
-    Where the spec's project is installed there otherwise than here, the code is that installation's. Raises UserError
-    where it comes from a checkout that lacks the spec.
+    Where the spec's project is installed there otherwise than here, the code is that
+    installation's. Raises UserError where it comes from a checkout that lacks the spec.
     """
     spec = spec.resolve()
     plain = Other(Side(python, python, str(spec), overrides, None, inherited()))
@@ -116,8 +118,12 @@ def _checked_out(plain: Other, name: str, checkout: Path, project: Path) -> Othe
     inside = Path(side.spec).relative_to(project)
     if not (checkout / inside).exists():
         raise UserError(
-            f"--against {side.python}: its {name} comes from {checkout}, where there is no {inside}",
-            hint="install there the checkout that has the spec, or compare revisions with --against-ref",
+            f"--against {side.python}: its {name} comes from {checkout}, where there is no"
+            f" {inside}",
+            hint=(
+                "install there the checkout that has the spec, or compare revisions with"
+                " --against-ref"
+            ),
         )
     importable = importable_from(checkout, checkout, project, sys.path)
     return Other(
@@ -145,7 +151,8 @@ def _mine(one: str, project: Path) -> Path | None:
 
 
 def _packaged(plain: Other, name: str, changed: Mapping[str, Path], project: Path) -> Other:
-    """Nothing that is inherited may hide the installed package; the spec's own folder still may, which is told."""
+    """Nothing that is inherited may hide the installed package; the spec's own folder still may,
+    which is told."""
     side, tops = plain.side, {Path(one).parts[0] for one in changed}
     kept = [one for one in side.importable if not any((Path(one) / top).exists() for top in tops)]
     own = {mine: file for one, file in changed.items() if (mine := _mine(one, project)) is not None}

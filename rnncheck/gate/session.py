@@ -1,4 +1,5 @@
-"""A whole gate as one stream of events: the checks, the sweep of its cells, the budgets, the baseline, the other side."""
+"""A whole gate as one stream of events: the checks, the sweep of its cells, the budgets, the
+baseline, the other side."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 class GateRequest:
     """What a gate is asked for. ``rules`` is None where nothing shall be verified.
 
-    ``left_out`` are codes that the spec asks for and the command line left out. ``overrides`` are the ``--set`` texts.
+    ``left_out`` are codes that the spec asks for and the command line left out. ``overrides`` are
+    the ``--set`` texts.
     """
 
     rules: Sequence[Rule] | None
@@ -85,7 +87,8 @@ class Gate:
         self._compared = unique([*mine, *(budget.cell for budget in self._budgets)])
 
     def events(self) -> Generator[Event, None, None]:
-        """Everything that happens. Raises UserError where the spec cannot be built. Closing it ends all processes."""
+        """Everything that happens. Raises UserError where the spec cannot be built. Closing it ends
+        all processes."""
         with ExitStack() as scope:
             verification = scope.enter_context(closing(self._verification()))
             yield next(verification)
@@ -159,7 +162,8 @@ class Gate:
     # --- cells -----------------------------------------------------------------------------------
 
     def cells(self) -> list[Cell]:
-        """What the sweep measures: the budgets' cells, and where there is a baseline the gate's own with their references."""
+        """What the sweep measures: the budgets' cells, and where there is a baseline the gate's own
+        with their references."""
         needed = [cell for budget in self._budgets for cell in budget.cells]
         if not self.asked.keeps:
             return unique(needed)

@@ -1,4 +1,5 @@
-"""The virtual environment of another revision, where what it asks to install is not what is installed here."""
+"""The virtual environment of another revision, where what it asks to install is not what is
+installed here."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ HARNESS = (
 
 
 def project_of(spec: Path, tree: Path) -> Path:
-    """The folder from whose files ``spec``'s project is installed: the nearest above it, at most ``tree``."""
+    """The folder from whose files ``spec``'s project is installed: the nearest above it, at most
+    ``tree``."""
     for folder in spec.parents:
         if folder == tree or any(any(folder.glob(name)) for name in INSTALLS):
             return folder
@@ -97,9 +99,11 @@ def make_venv(folder: Path, project: Path, problem: str) -> str:
 
 
 def installer(python: Path, folder: Path) -> list[str]:
-    """A command that installs into the environment of ``python``. Raises UserError where there is none.
+    """A command that installs into the environment of ``python``. Raises UserError where there is
+    none.
 
-    An environment is often made without pip of its own; then the interpreter that it was made from may have one.
+    An environment is often made without pip of its own; then the interpreter that it was made from
+    may have one.
     """
     own = dict.fromkeys((sys.executable, getattr(sys, "_base_executable", sys.executable)))
     for pip in [*([one, "-m", "pip"] for one in own), ["pip"]]:
@@ -117,9 +121,11 @@ def installer(python: Path, folder: Path) -> list[str]:
 
 
 def installations(project: Path) -> list[list[str]]:
-    """Arguments of ``pip install``, in order: torch, what the project asks for, what the harness lacks.
+    """Arguments of ``pip install``, in order: torch, what the project asks for, what the harness
+    lacks.
 
-    torch comes first, as it is here unless a file pins it, so that no range brings another build of it.
+    torch comes first, as it is here unless a file pins it, so that no range brings another build of
+    it.
     """
     constraints = sorted(project.glob("constraints*.txt"))
     requirements = sorted(project.glob("requirements*.txt"))

@@ -1,8 +1,10 @@
-"""Another revision of the user's repository as the other side: its work tree, and an interpreter that fits it.
+"""Another revision of the user's repository as the other side: its work tree, and an interpreter
+that fits it.
 
-Both are kept in ``.rnncheck/against`` at the repository's root and used again for the same revision. Where nothing that
-says what is installed differs between the revisions, the present interpreter serves and the other tree's modules come
-first on its path; else the revision gets a virtual environment of its own, which takes a package index.
+Both are kept in ``.rnncheck/against`` at the repository's root and used again for the same
+revision. Where nothing that says what is installed differs between the revisions, the present
+interpreter serves and the other tree's modules come first on its path; else the revision gets a
+virtual environment of its own, which takes a package index.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ _WORKTREES = Path(".rnncheck") / "against"
 
 
 def side_of_ref(ref: str, spec: Path, overrides: Sequence[str]) -> Other:
-    """The side of ``ref``. Raises UserError where git, the revision, its spec or its environment are lacking."""
+    """The side of ``ref``. Raises UserError where git, the revision, its spec or its environment
+    are lacking."""
     here = spec.resolve()
     toplevel = ["rev-parse", "--show-toplevel"]
     root = Path(_git(here.parent, toplevel, "--against-ref needs a git repository")).resolve()
     commit = _git(
         root,
         ["rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}"],
-        f"--against-ref {ref}: no such revision here (a shallow clone has only its last one: fetch it)",
+        f"--against-ref {ref}: no such revision here (a shallow clone has only its last one:"
+        " fetch it)",
     )
     tree = _tree(root, commit, ref)
     there = tree / here.relative_to(root)

@@ -1,7 +1,9 @@
-"""Running any torch code again in a wider dtype than it asks for, or with less exact matrix products.
+"""Running any torch code again in a wider dtype than it asks for, or with less exact matrix
+products.
 
-Both act below the code that is run: a cast, an autocast or a new tensor in a narrower floating dtype becomes one of
-the wide dtype. What the code would compute without any rounding of its own is so known without knowing the code.
+Both act below the code that is run: a cast, an autocast or a new tensor in a narrower floating
+dtype becomes one of the wide dtype. What the code would compute without any rounding of its own is
+so known without knowing the code.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ OPERANDS: dict[Any, tuple[int, int]] = {
 
 
 class Computing(TorchDispatchMode):
-    """Inside the context floating tensors are made in ``dtype`` at least, and products are those of ``precision``.
+    """Inside the context floating tensors are made in ``dtype`` at least, and products are those of
+    ``precision``.
 
     Higher-order operators (a scan over steps) raise NotImplementedError here.
     """

@@ -12,10 +12,12 @@ LEAST_SPREAD, MOST_SPREAD = 0.1, 1e6
 
 
 def perturbed(values: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
-    """``values`` ``[rows, steps, *features]`` with other contents where ``mask`` ``[rows, steps]`` is true.
+    """``values`` ``[rows, steps, *features]`` with other contents where ``mask`` ``[rows, steps]``
+    is true.
 
-    Floats move by normal noise of their own spread (at least 0.1); integers take another value that occurs in the
-    batch, bytes and booleans flip their low bit, so that embeddings and pixels stay in range.
+    Floats move by normal noise of their own spread (at least 0.1); integers take another value that
+    occurs in the batch, bytes and booleans flip their low bit, so that embeddings and pixels stay
+    in range.
     """
     where = mask.reshape(*mask.shape, *([1] * (values.ndim - mask.ndim))).to(values.device)
     return torch.where(where, _other(values, generator), values)

@@ -1,7 +1,8 @@
 """LSTM and GRU in float64, from their equations: the judge where two implementations disagree.
 
-Source of the formulas: the documentation of ``torch.nn.LSTM`` and ``torch.nn.GRU`` (gate order i, f, g, o and
-r, z, n; projections as in LSTM with ``proj_size``). Weights are read from the ``nn.RNNBase`` parameter names.
+Source of the formulas: the documentation of ``torch.nn.LSTM`` and ``torch.nn.GRU`` (gate order i,
+f, g, o and r, z, n; projections as in LSTM with ``proj_size``). Weights are read from the
+``nn.RNNBase`` parameter names.
 """
 
 from __future__ import annotations

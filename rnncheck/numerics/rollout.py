@@ -1,7 +1,9 @@
-"""A batch of rows with resets through an LSTM or GRU, from the equations, in any dtype and with gradients.
+"""A batch of rows with resets through an LSTM or GRU, from the equations, in any dtype and with
+gradients.
 
-In float64 it is the judge of every backend; in a backend's own dtype it says how much rounding an honest
-computation makes there. Formulas and gate order are those of ``torch.nn.LSTM`` and ``torch.nn.GRU``.
+In float64 it is the judge of every backend; in a backend's own dtype it says how much rounding an
+honest computation makes there. Formulas and gate order are those of ``torch.nn.LSTM`` and
+``torch.nn.GRU``.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ def rollout(
 ) -> Rollout:
     """Run ``inputs`` ``[rows, steps, features]`` in the dtype of the weights.
 
-    A row begins in ``stored[...][:, 0]``, and where ``starts`` ``[rows, steps]`` is true it goes on from the state
-    stored at that step. ``stored`` is ``(h, c)`` of an LSTM or ``(h,)`` of a GRU, ``[rows, steps, layers, hidden]``.
+    A row begins in ``stored[...][:, 0]``, and where ``starts`` ``[rows, steps]`` is true it goes on
+    from the state stored at that step. ``stored`` is ``(h, c)`` of an LSTM or ``(h,)`` of a GRU,
+    ``[rows, steps, layers, hidden]``.
     """
     layers = sum(name.startswith("weight_ih_l") for name in weights)
     current = [part[:, 0] for part in stored]

@@ -1,8 +1,9 @@
-"""Reduced precision in float64: numbers with fewer bits of significand, and matrix products that use them.
+"""Reduced precision in float64: numbers with fewer bits of significand, and matrix products that
+use them.
 
-A product on tensor cores rounds its operands and sums in float32. tf32 keeps 11 significant bits of a float32 (10 are
-stored); tf32x3 splits each operand into two such parts and leaves out only the product of the small ones, which is
-about 22 bits; ieee keeps all 24. A bfloat16 operand has 8.
+A product on tensor cores rounds its operands and sums in float32. tf32 keeps 11 significant bits of
+a float32 (10 are stored); tf32x3 splits each operand into two such parts and leaves out only the
+product of the small ones, which is about 22 bits; ieee keeps all 24. A bfloat16 operand has 8.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ Bilinear = Callable[[Tensor, Tensor], Tensor]
 
 
 def round_bits(values: Tensor, bits: int) -> Tensor:
-    """``values`` rounded to ``bits`` significant bits, ties to even; the exponent's range is not narrowed."""
+    """``values`` rounded to ``bits`` significant bits, ties to even; the exponent's range is not
+    narrowed."""
     mantissa, exponent = torch.frexp(values)
     scaled = torch.ldexp(mantissa, torch.tensor(float(bits)).to(values.dtype)).round()
     rounded = torch.ldexp(
@@ -32,7 +34,8 @@ def round_bits(values: Tensor, bits: int) -> Tensor:
 
 @dataclass(frozen=True)
 class ProductPrecision:
-    """How a matrix product is computed: operands of ``bits``, in one part or, compensated, in two."""
+    """How a matrix product is computed: operands of ``bits``, in one part or, compensated, in
+    two."""
 
     name: str
     bits: int

@@ -1,8 +1,8 @@
 """Medians and ratios of timings with their intervals.
 
-Intervals come from order statistics (binomial; Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2): no
-shape of the noise is assumed. Successive samples of a busy machine resemble each other, so that their number is
-reduced to the effective one before the interval is taken.
+Intervals come from order statistics (binomial; Conover, Practical Nonparametric Statistics, 3rd
+ed., section 3.2): no shape of the noise is assumed. Successive samples of a busy machine resemble
+each other, so that their number is reduced to the effective one before the interval is taken.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Interval:
-    """A median with its interval, in the unit of the samples; ``effective`` is the number of independent samples."""
+    """A median with its interval, in the unit of the samples; ``effective`` is the number of
+    independent samples."""
 
     median: float
     low: float
@@ -41,7 +42,8 @@ class Interval:
 
 
 def median_interval(samples: Sequence[float] | Floats, level: float = CONFIDENCE) -> Interval:
-    """The median of ``samples`` ``[n]``; with fewer than ``FEW`` effective samples the interval is their whole range.
+    """The median of ``samples`` ``[n]``; with fewer than ``FEW`` effective samples the interval is
+    their whole range.
 
     Raises ValueError without samples.
     """
@@ -67,8 +69,8 @@ def _ranks(count: int, independent: float, level: float) -> tuple[int, int]:
 def effective_size(samples: Floats) -> float:
     """How many independent samples are worth as much: n / (1 + 2 sum of autocorrelations).
 
-    The sum runs over the initial positive correlations (Geyer 1992, "Practical Markov Chain Monte Carlo"), taken on
-    ranks, so that one outlier does not hide it.
+    The sum runs over the initial positive correlations (Geyer 1992, "Practical Markov Chain Monte
+    Carlo"), taken on ranks, so that one outlier does not hide it.
     """
     count = samples.size
     if count < FEW or float(samples.max()) == float(samples.min()):
@@ -90,7 +92,8 @@ def ratio_interval(
     reference: Sequence[float] | Floats,
     level: float = CONFIDENCE,
 ) -> Interval:
-    """``reference / candidate``, round by round: above 1 the candidate is faster. Both ``[n]``, positive.
+    """``reference / candidate``, round by round: above 1 the candidate is faster. Both ``[n]``,
+    positive.
 
     The median of the logarithms is taken, so that the inverse question has the inverse answer.
     """
@@ -112,7 +115,8 @@ def spread(samples: Sequence[float] | Floats) -> float:
 
 
 def drift(samples: Sequence[float] | Floats) -> float:
-    """The median of the last third over that of the first, minus 1; 0 with fewer than nine samples."""
+    """The median of the last third over that of the first, minus 1; 0 with fewer than nine
+    samples."""
     values = np.asarray(samples, dtype=np.float64)
     third = values.size // 3
     if third < 3:

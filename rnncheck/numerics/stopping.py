@@ -1,8 +1,10 @@
-"""Whether one side is slower than another, over fresh pairs of processes, stopping as soon as that is clear.
+"""Whether one side is slower than another, over fresh pairs of processes, stopping as soon as that
+is clear.
 
-One process on each side gives one logarithmic ratio. Their mean is judged by a moderated t interval (Smyth 2004,
-"Linear models and empirical Bayes methods", equation 4): the variance of few pairs is shrunk towards the one that is
-known of pairs in general, so that three pairs that agree by luck are not believed too far.
+One process on each side gives one logarithmic ratio. Their mean is judged by a moderated t interval
+(Smyth 2004, "Linear models and empirical Bayes methods", equation 4): the variance of few pairs is
+shrunk towards the one that is known of pairs in general, so that three pairs that agree by luck are
+not believed too far.
 """
 
 from __future__ import annotations
@@ -32,16 +34,18 @@ MIN_PAIRS, MAX_PAIRS = 4, 16
 
 
 class Measure(StrEnum):
-    """What a pair compares. Wall time is what users wait for; CPU time bears a busy machine better."""
+    """What a pair compares. Wall time is what users wait for; CPU time bears a busy machine
+    better."""
 
     WALL = "wall time"
     CPU = "CPU time"
 
 
-# Of the interval that must be clear before anything is called slower: at one look 0.55 % of error for each cell, if the
-# estimate did not also have to be above the allowance. Drawn again and again from 42 pairs that were measured on loaded
-# machines (benchmarks/gate_levels.py), all looks together call 0.07 % of A/A slower, and find 99.4 % of 5 %; with 99.8 %,
-# 98 % and 12 pairs it was 0.12 % and 99.2 %.
+# Of the interval that must be clear before anything is called slower: at one look 0.55 % of error
+# for each cell, if the estimate did not also have to be above the allowance. Drawn again and again
+# from 42 pairs that were measured on loaded machines (benchmarks/gate_levels.py), all looks
+# together call 0.07 % of A/A slower, and find 99.4 % of 5 %; with 99.8 %, 98 % and 12 pairs it was
+# 0.12 % and 99.2 %.
 STRICT: dict[Measure, float] = {Measure.WALL: 0.999, Measure.CPU: 0.99}
 
 
@@ -67,7 +71,8 @@ PairRatios = Mapping[Measure, Sequence[float]]  # one for each pair of processes
 
 
 def over_pairs(ratios: Sequence[float], level: float = _SHOWN_LEVEL) -> RatioOverPairs:
-    """The geometric mean of ``ratios`` (one for each pair of processes, at least two) with its interval.
+    """The geometric mean of ``ratios`` (one for each pair of processes, at least two) with its
+    interval.
 
     Raises ValueError with fewer.
     """
@@ -91,11 +96,12 @@ def corrected(comparisons: int, level: float = _SHOWN_LEVEL) -> float:
 def answer_of_pairs(
     ratios: PairRatios, allowed: float, *, comparisons: int = 1, last: bool = False
 ) -> PairsAnswer:
-    """What the pairs so far say of a cell, one of so many ``comparisons``. ``allowed`` is a share, e.g. 0.03.
+    """What the pairs so far say of a cell, one of so many ``comparisons``. ``allowed`` is a share,
+    e.g. 0.03.
 
-    Slower: in one measure the estimate is above the allowance and the strict interval is clear of no change, by half
-    the allowance while more pairs may come. Within: the 80 % intervals of all measures are below the allowance, or,
-    when no more pairs come (``last``), all estimates are.
+    Slower: in one measure the estimate is above the allowance and the strict interval is clear of
+    no change, by half the allowance while more pairs may come. Within: the 80 % intervals of all
+    measures are below the allowance, or, when no more pairs come (``last``), all estimates are.
     """
     count = min(map(len, ratios.values()), default=0)
     if count < MIN_PAIRS:

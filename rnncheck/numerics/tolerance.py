@@ -1,8 +1,9 @@
 """How far a right answer may lie from the float64 oracle.
 
-A candidate is accepted when its error is at most ``FACTOR`` times the error that the reference computation makes in
-the same dtype, plus a slack of ``SLACK`` units in the last place of the quantity's own scale. Both errors are taken
-against float64, so the bound follows the dtype, the scale and the conditioning of the network.
+A candidate is accepted when its error is at most ``FACTOR`` times the error that the reference
+computation makes in the same dtype, plus a slack of ``SLACK`` units in the last place of the
+quantity's own scale. Both errors are taken against float64, so the bound follows the dtype, the
+scale and the conditioning of the network.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ FORMULA_NO_ORACLE = "2048 eps x scale, against the step-by-step unroll"
 
 @dataclass(frozen=True)
 class Bound:
-    """Bounds per step, broadcastable to ``[rows, steps, *features]``; ``lost`` marks steps too ill-conditioned."""
+    """Bounds per step, broadcastable to ``[rows, steps, *features]``; ``lost`` marks steps too
+    ill-conditioned."""
 
     values: Tensor
     lost: Tensor
@@ -48,7 +50,8 @@ def epsilon(dtype: torch.dtype) -> float:
 def bound(reference: Tensor, oracle: Tensor | None, dtype: torch.dtype) -> Bound:
     """The bound for a candidate of ``dtype``; tensors are ``[rows, steps, *features]``.
 
-    The reference error is accumulated over the steps (a state's error cannot be undone by a lucky step).
+    The reference error is accumulated over the steps (a state's error cannot be undone by a lucky
+    step).
     """
     scale = float(reference.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
     ulp = epsilon(dtype) * max(scale, 1e-30)

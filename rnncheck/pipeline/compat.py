@@ -25,25 +25,31 @@ RENAMED = {  # either name of a class stands for the one that the installed vers
 CLASSES: Final = (
     (
         "0.13",
-        "ACTLoss ActionScaling BCLoss CrossCriticGroupSpec CrossGroupCritic DreamerV3ActorLoss DreamerV3ModelLoss "
-        "DreamerV3ValueLoss ExpandAs FlattenAction HERReplayBuffer IPPOLoss MAPPOLoss MacroPrimitiveTransform "
-        "MultiAgentGAE MujocoEnv NextObservationDelta NextStateReconstructor PopArtValueNorm RunningValueNorm "
-        "TerminateTransform",
+        (
+            "ACTLoss ActionScaling BCLoss CrossCriticGroupSpec CrossGroupCritic DreamerV3ActorLoss"
+            " DreamerV3ModelLoss DreamerV3ValueLoss ExpandAs FlattenAction HERReplayBuffer IPPOLoss"
+            " MAPPOLoss MacroPrimitiveTransform MultiAgentGAE MujocoEnv NextObservationDelta"
+            " NextStateReconstructor PopArtValueNorm RunningValueNorm TerminateTransform"
+        ),
     ),
     (
         "0.14",
-        "ActionChunkTransform ActionTokenizerTransform ComposeValueTransform ConsumingSampler DreamerV3BlockGRU "
-        "DreamerV3BlockGRUCell DreamerV3Loss DreamerV3MLP IdentityValueTransform KLAdaptiveLR MicroDuckEnv "
-        "OfflineToOnlineReplayBuffer PercentileValueNorm PolicyAgeFilter PromptGroupSampler RNDLoss RNDTransform "
-        "RSSMPosteriorV3 RSSMPriorV3 RSSMRolloutV3 SignedHyperbolicValueTransform StreamingSliceSampler SuccessReward "
-        "SymLogValueTransform TQCLoss ToyVLAEnv WorldModelEnv WorldModelLoss",
+        (
+            "ActionChunkTransform ActionTokenizerTransform ComposeValueTransform ConsumingSampler"
+            " DreamerV3BlockGRU DreamerV3BlockGRUCell DreamerV3Loss DreamerV3MLP"
+            " IdentityValueTransform KLAdaptiveLR MicroDuckEnv OfflineToOnlineReplayBuffer"
+            " PercentileValueNorm PolicyAgeFilter PromptGroupSampler RNDLoss RNDTransform"
+            " RSSMPosteriorV3 RSSMPriorV3 RSSMRolloutV3 SignedHyperbolicValueTransform"
+            " StreamingSliceSampler SuccessReward SymLogValueTransform TQCLoss ToyVLAEnv"
+            " WorldModelEnv WorldModelLoss"
+        ),
     ),
 )
 _COLLECTORS = "Collector MultiSyncCollector MultiAsyncCollector"
 _ESTIMATORS = "GAE TD0Estimator TD1Estimator TDLambdaEstimator VTrace"
 _BUFFERS = "ReplayBuffer TensorDictReplayBuffer"
 _PPO = "PPOLoss ClipPPOLoss KLPENPPOLoss"
-_NEW_ARGUMENTS: Final = (
+NEW_ARGUMENTS: Final = (
     (
         "0.13",
         "GRUModule LSTMModule",
@@ -54,7 +60,10 @@ _NEW_ARGUMENTS: Final = (
     (
         "0.13",
         _COLLECTORS,
-        "auto_register_policy_transforms compact_obs post_collect_hook pre_collect_hook trajs_per_write",
+        (
+            "auto_register_policy_transforms compact_obs post_collect_hook pre_collect_hook"
+            " trajs_per_write"
+        ),
     ),
     ("0.13", _ESTIMATORS, "num_chunk num_chunks shifted_budget value_chunk_size"),
     (
@@ -71,7 +80,10 @@ _NEW_ARGUMENTS: Final = (
     (
         "0.14",
         _BUFFERS,
-        "consume_after_n_samples sample_unit service_backend service_backend_options transport transport_options",
+        (
+            "consume_after_n_samples sample_unit service_backend service_backend_options transport"
+            " transport_options"
+        ),
     ),
     ("0.14", "ParallelEnv SerialEnv", "metadata_from_workers shutdown_timeout"),
     ("0.14", "CatFrames", "future mask_key"),
@@ -115,14 +127,15 @@ def lacks_class(name: str) -> str:
 def lacks_argument(owner: str, argument: str) -> str:
     """A sentence where a newer TorchRL's ``owner`` takes the argument, else nothing."""
     known = (owner, RENAMED.get(owner, owner))
-    for since, owners, arguments in _NEW_ARGUMENTS:
+    for since, owners, arguments in NEW_ARGUMENTS:
         if any(name in owners.split() for name in known) and _newer(since, argument, arguments):
             return _sentence(f"argument {argument!r} of {owner}", since)
     return ""
 
 
 def lacks(error: BaseException) -> str:
-    """A sentence where ``error`` was raised because the user's code is written for a newer TorchRL."""
+    """A sentence where ``error`` was raised because the user's code is written for a newer
+    TorchRL."""
     for pattern in _NEEDED:
         found = re.search(pattern, str(error))
         if found and isinstance(error, TypeError | ImportError | AttributeError):
@@ -145,7 +158,8 @@ def _sentence(what: str, since: str) -> str:
 
 
 def without_implied(owner: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments without those that this version does not take, where they ask for what it does anyway."""
+    """The arguments without those that this version does not take, where they ask for what it does
+    anyway."""
     return {
         name: value
         for name, value in args.items()
@@ -154,14 +168,14 @@ def without_implied(owner: str, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def loses_end_states() -> bool:
-    """Whether recurrent mode leaves 0 at the end of a trajectory that is shorter than the longest: before 0.13,
-    pytorch/rl issue 3711."""
+    """Whether recurrent mode leaves 0 at the end of a trajectory that is shorter than the longest:
+    before 0.13, pytorch/rl issue 3711."""
     return installed() < Version("0.13")
 
 
 def joins_rows(estimator: object) -> bool:
-    """Whether an estimator flattens its rows into one and leaves a row that starts in mid-episode unmarked: with
-    ``shifted=True`` before 0.13."""
+    """Whether an estimator flattens its rows into one and leaves a row that starts in mid-episode
+    unmarked: with ``shifted=True`` before 0.13."""
     return getattr(estimator, "shifted", False) is True and installed() < Version("0.13")
 
 
@@ -191,7 +205,8 @@ def _flat(transform: Any) -> Iterator[Any]:
 
 
 def with_policy_transforms(env: Any, policy: nn.Module) -> Any:
-    """What a collector does under ``auto_register_policy_transforms=True``, which came with 0.13."""
+    """What a collector does under ``auto_register_policy_transforms=True``, which came with
+    0.13."""
     from torchrl.modules.utils.utils import _maybe_append_env_transforms_from_module
 
     return _maybe_append_env_transforms_from_module(env, policy)
@@ -220,7 +235,8 @@ def takes_turns(collector: object) -> bool:
 def weight_senders(collector: object) -> list[Any]:
     """What sends weights to a collector's workers.
 
-    A sender that is still open when the interpreter ends starts a thread there, which waits for ever.
+    A sender that is still open when the interpreter ends starts a thread there, which waits for
+    ever.
     """
     schemes = getattr(collector, "_weight_sync_schemes", None)
     return list(schemes.values()) if isinstance(schemes, dict) else []

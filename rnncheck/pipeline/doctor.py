@@ -1,4 +1,5 @@
-"""What can run on this machine, found by trying it: versions, devices, environments, recurrent backends."""
+"""What can run on this machine, found by trying it: versions, devices, environments, recurrent
+backends."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ OPTIONAL = {
 
 @dataclass(frozen=True)
 class Package:
-    """One library: what is installed, what is supported, what was tested. Empty strings mean: nothing known."""
+    """One library: what is installed, what is supported, what was tested. Empty strings mean:
+    nothing known."""
 
     name: str
     installed: str
@@ -107,7 +109,8 @@ class Diagnosis:
 
 
 def diagnose() -> Diagnosis:
-    """Looks at the machine. Takes some seconds: environments and backends are tried, not guessed."""
+    """Looks at the machine. Takes some seconds: environments and backends are tried, not
+    guessed."""
     packages = required_packages(requirements(), pins())
     devices = _devices()
     kinds = dict.fromkeys(device.name.split(":")[0] for device in devices)
@@ -143,7 +146,8 @@ def requirements() -> list[Requirement]:
 
 
 def pins() -> dict[str, str]:
-    """The tested versions by normalised name: beside the package when installed, beside its folder in a checkout."""
+    """The tested versions by normalised name: beside the package when installed, beside its folder
+    in a checkout."""
     package = Path(__file__).parent.parent
     for file in (package / "constraints.txt", package.parent / "constraints.txt"):
         if file.is_file():

@@ -21,10 +21,11 @@ from rnncheck.spec.model import Spec
 class Pipeline:
     """What was built, stage by stage; a stage that the spec leaves out is None.
 
-    ``pristine_policy`` and ``pristine_critic`` are copies taken before anything ran. ``batches`` are the collected
-    tensordicts, as the collector gave them. ``failures`` holds the stages that raised while they ran. ``samples`` are
-    training batches: sampled from the replay buffer, made by the user's ``batch`` factory, or the estimated batches
-    themselves; each of their steps holds its ``STEP_KEY`` number where the user's code kept it.
+    ``pristine_policy`` and ``pristine_critic`` are copies taken before anything ran. ``batches``
+    are the collected tensordicts, as the collector gave them. ``failures`` holds the stages that
+    raised while they ran. ``samples`` are training batches: sampled from the replay buffer, made by
+    the user's ``batch`` factory, or the estimated batches themselves; each of their steps holds its
+    ``STEP_KEY`` number where the user's code kept it.
     """
 
     spec: Spec
@@ -59,7 +60,8 @@ class Pipeline:
     notices: list[str] = field(default_factory=list)
 
     def make_acting_env(self) -> EnvBase:
-        """A fresh env as the collector steps it: with the transforms that the collector itself adds."""
+        """A fresh env as the collector steps it: with the transforms that the collector itself
+        adds."""
         env = self.make_env()
         if getattr(self.collector, "_auto_register_policy_transforms", None) is True:
             env = with_policy_transforms(env, self.policy)
@@ -67,7 +69,8 @@ class Pipeline:
 
     @property
     def random_frames(self) -> int:
-        """How many frames a random policy collected first: whole batches, where whole batches are handed over."""
+        """How many frames a random policy collected first: whole batches, where whole batches are
+        handed over."""
         frames = int(getattr(self.collector, "init_random_frames", 0) or 0)
         size = int(getattr(self.collector, "requested_frames_per_batch", 0) or 0)
         whole = getattr(self.collector, "extend_buffer", True)
@@ -88,7 +91,8 @@ class Pipeline:
         return stored or takes_turns(self.collector)
 
     def training_source(self) -> Source:
-        """Where the user wrote how training batches are made: the batch factory, else the replay."""
+        """Where the user wrote how training batches are made: the batch factory, else the
+        replay."""
         batch = self.spec.batch
         if batch is not None:
             place = self.spec.locate(batch.at)

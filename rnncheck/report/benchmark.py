@@ -1,7 +1,9 @@
-"""The JSON that the GitHub action ``benchmark-action/github-action-benchmark`` reads for ``customSmallerIsBetter``.
+"""The JSON that the GitHub action ``benchmark-action/github-action-benchmark`` reads for
+``customSmallerIsBetter``.
 
-An array of ``{name, unit, value, range, extra}``. Each cell whose speed counts gives its time in ms, its peak memory in
-MiB and its error against the float64 oracle; names are the same from run to run, so that the action can chart them.
+An array of ``{name, unit, value, range, extra}``. Each cell whose speed counts gives its time in
+ms, its peak memory in MiB and its error against the float64 oracle; names are the same from run to
+run, so that the action can chart them.
 """
 
 from __future__ import annotations

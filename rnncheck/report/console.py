@@ -1,4 +1,5 @@
-"""The report in a terminal: the verdict table, then each finding with its source, then what was not told."""
+"""The report in a terminal: the verdict table, then each finding with its source, then what was not
+told."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def render_check(check: CheckResult, width: int = WIDTH) -> str:
 
 
 def show(run: Run, console: Console, quiet: bool = False, verbose: bool = False) -> None:
-    """Write the report to ``console``: with ``quiet`` what failed and the verdict, with ``verbose`` what all checks saw."""
+    """Write the report to ``console``: with ``quiet`` what failed and the verdict, with ``verbose``
+    what all checks saw."""
     for line in _quiet(run, console) if quiet else _report(run, console, verbose):
         console.print(line)
 

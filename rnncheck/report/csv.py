@@ -1,4 +1,5 @@
-"""CSV for a spreadsheet or pandas: one line a cell of a sweep, in SI units, or one a check and finding.
+"""CSV for a spreadsheet or pandas: one line a cell of a sweep, in SI units, or one a check and
+finding.
 
 A gate gives what it decided; its cells and checks are in the JSON.
 """
@@ -17,15 +18,66 @@ from rnncheck.results.gate import GateItem
 from rnncheck.results.model import CheckResult, Finding, Run
 
 COLUMNS = (
-    "key", "phase", "target", "variant", "batch", "steps", "resets", "overrides", "status", "reason",
-    "median_s", "low_s", "high_s", "cpu_s", "samples", "stopped", "reference", "speed_up",
-    "speed_up_low", "speed_up_high", "output_error", "output_bound", "gradient_error",
-    "gradient_bound", "peak_bytes", "reserved_bytes", "first_call_s", "compile_s", "distrust",
-)  # fmt: skip
+    "key",
+    "phase",
+    "target",
+    "variant",
+    "batch",
+    "steps",
+    "resets",
+    "overrides",
+    "status",
+    "reason",
+    "median_s",
+    "low_s",
+    "high_s",
+    "cpu_s",
+    "samples",
+    "stopped",
+    "reference",
+    "speed_up",
+    "speed_up_low",
+    "speed_up_high",
+    "output_error",
+    "output_bound",
+    "gradient_error",
+    "gradient_bound",
+    "peak_bytes",
+    "reserved_bytes",
+    "first_call_s",
+    "compile_s",
+    "distrust",
+)
 
 
-DECIDED = ("part", "name", "ruling", "value", "low", "high", "unit", "kind", "limit", "ratios", "reason", "at")  # fmt: skip
-CHECKED = ("code", "name", "severity", "stage", "outcome", "reason", "message", "key", "measured", "bound", "fix", "at")  # fmt: skip
+DECIDED = (
+    "part",
+    "name",
+    "ruling",
+    "value",
+    "low",
+    "high",
+    "unit",
+    "kind",
+    "limit",
+    "ratios",
+    "reason",
+    "at",
+)
+CHECKED = (
+    "code",
+    "name",
+    "severity",
+    "stage",
+    "outcome",
+    "reason",
+    "message",
+    "key",
+    "measured",
+    "bound",
+    "fix",
+    "at",
+)
 
 
 def render(run: Run) -> str:

@@ -1,4 +1,5 @@
-"""``--report FORMAT[=PATH]``: which reports are wanted, where they go, and writing them all from one Run."""
+"""``--report FORMAT[=PATH]``: which reports are wanted, where they go, and writing them all from
+one Run."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def write_reports(
 ) -> None:
     """Write every report: files atomically, the others to ``out``.
 
-    ``live`` says that ``live_writers`` have heard the whole run, with its RunFinished: they are not written again.
+    ``live`` says that ``live_writers`` have heard the whole run, with its RunFinished: they are not
+    written again.
     """
     for target in targets:
         if live and target == LIVE:

@@ -1,4 +1,5 @@
-"""What a gate decided, in the words of all formats: the number, its interval, its limit, its place in the spec."""
+"""What a gate decided, in the words of all formats: the number, its interval, its limit, its place
+in the spec."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def name(item: GateItem) -> str:
 
 
 def item_numbers(item: GateItem) -> str:
-    """``1.052 [1.041, 1.063] x, at most 1.03, 6 fresh pairs``; what was not measured is left out."""
+    """``1.052 [1.041, 1.063] x, at most 1.03, 6 fresh pairs``; what was not measured is left
+    out."""
     shown, limit = _with_limit(item)
     if shown and item.low is not None and item.high is not None:
         shown += f" [{text.number(item.low)}, {text.number(item.high)}]"

@@ -1,4 +1,5 @@
-"""GitHub Actions: an annotation per finding and per item of a gate that matters, and the Markdown report as the step summary."""
+"""GitHub Actions: an annotation per finding and per item of a gate that matters, and the Markdown
+report as the step summary."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def _lines(run: Run, root: Path) -> Iterator[str]:
 
 
 def _gate(run: Run, root: Path) -> Iterator[str]:
-    """What fails and what is unclear one by one, the rest that matters in a notice for each ruling."""
+    """What fails and what is unclear one by one, the rest that matters in a notice for each
+    ruling."""
     for item in run.gate:
         if item.fails(strict=run.strict) or item.ruling is Ruling.UNCLEAR:
             level = "error" if item.fails(strict=run.strict) else "warning"

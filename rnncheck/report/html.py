@@ -1,4 +1,5 @@
-"""The report as one HTML file without anything from outside: tables, findings, and a sweep's plots."""
+"""The report as one HTML file without anything from outside: tables, findings, and a sweep's
+plots."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """JUnit XML: a suite per family, a test case per check; a suite ``gate`` with a test case per item.
 
-A warning that does not fail the run is no failure here either: it is told in ``system-out``. The exact outcome and the
-number of findings are properties of every test case. A run that verified nothing, crashed or was interrupted has a
-suite ``run`` with an error, so that CI does not show it as green.
+A warning that does not fail the run is no failure here either: it is told in ``system-out``. The
+exact outcome and the number of findings are properties of every test case. A run that verified
+nothing, crashed or was interrupted has a suite ``run`` with an error, so that CI does not show it
+as green.
 """
 
 from __future__ import annotations

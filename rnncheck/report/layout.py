@@ -1,4 +1,5 @@
-"""Lines with a hanging indent, measured in terminal cells: nothing runs over the width, nothing is padded to it."""
+"""Lines with a hanging indent, measured in terminal cells: nothing runs over the width, nothing is
+padded to it."""
 
 from __future__ import annotations
 

@@ -113,7 +113,8 @@ def _frame(finding: Finding) -> list[str]:
         return []
     width = len(str(max(number for number, _ in source.frame)))
     lines = [
-        f"{'>' if number == source.line else ' '} {number:>{width}} | {text.clean_code(line)}".rstrip()
+        f"{'>' if number == source.line else ' '} {number:>{width}} | "
+        f"{text.clean_code(line)}".rstrip()
         for number, line in source.frame
     ]
     fence = "`" * max(3, _longest_run("".join(lines)) + 1)
@@ -125,7 +126,8 @@ def _table(run: Run) -> str:
         return ""
     head = ["## Checks", "", "| family | check | outcome | what it saw |", "|---|---|---|---|"]
     rows = [
-        f"| {escape(name)} | {escape(text.title(check))} | {_outcome(check)} | {escape(text.saw(check))} |"
+        f"| {escape(name)} | {escape(text.title(check))} | {_outcome(check)} |"
+        f" {escape(text.saw(check))} |"
         for name, checks in text.by_family(run.checks).items()
         for check in checks
     ]

@@ -1,4 +1,5 @@
-"""File names as other tools want them: relative to a folder that they know, with forward slashes."""
+"""File names as other tools want them: relative to a folder that they know, with forward
+slashes."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ def in_a_file(path: str) -> bool:
 
 def relative(path: str, root: Path) -> str | None:
     """``path`` relative to ``root``, or None when it lies elsewhere."""
-    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow links out of the root
+    # Path.resolve would follow links out of the root.
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100
     base = Path(os.path.abspath(root))  # noqa: PTH100
     return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else None

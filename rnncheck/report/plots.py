@@ -1,7 +1,7 @@
 """Plots of a sweep as SVG texts: cost against shape, speed against error, memory against speed.
 
-Colours are those of Okabe and Ito, which colour-blind readers can tell apart. matplotlib is imported when a plot is
-drawn, and draws without a display.
+Colours are those of Okabe and Ito, which colour-blind readers can tell apart. matplotlib is
+imported when a plot is drawn, and draws without a display.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _style(variants: list[str], variant: str) -> dict[str, Any]:
 
 
 def _against(results: list[CellResult], axis: str) -> str:
-    """One line a variant and setting: the median with its interval, both axes logarithmic where they can be."""
+    """One line a variant and setting: the median with its interval, both axes logarithmic where
+    they can be."""
     variants = _variants(results)
 
     def draw(axes: Axes) -> None:

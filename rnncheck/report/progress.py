@@ -29,9 +29,11 @@ from rnncheck.results.model import NOT_IN_SPEC, CheckResult, Outcome, StageResul
 
 
 class ConsoleProgress:
-    """Listens to events. On a terminal one line that is rewritten, elsewhere plain lines; nothing with ``quiet``.
+    """Listens to events. On a terminal one line that is rewritten, elsewhere plain lines; nothing
+    with ``quiet``.
 
-    The line is drawn when an event comes, by no thread: the user's pipeline may fork while it is shown.
+    The line is drawn when an event comes, by no thread: the user's pipeline may fork while it is
+    shown.
     """
 
     def __init__(self, console: Console, quiet: bool = False, verbose: bool = False) -> None:
@@ -82,7 +84,8 @@ class ConsoleProgress:
                 self._line(f"{text.word(event.item)}: {item_sentence(event.item)}")
             case SweepProgress():
                 self._now(
-                    f"cells {event.done}/{event.total}, about {event.remaining:.0f} s left: {event.doing}"
+                    f"cells {event.done}/{event.total}, about {event.remaining:.0f} s left:"
+                    f" {event.doing}"
                 )
             case CellFinished():
                 self._line(

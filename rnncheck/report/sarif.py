@@ -1,6 +1,7 @@
-"""SARIF 2.1.0. Results are the findings and what fails a gate, since viewers show every result as a problem; the outcome
-of each check is in the run's ``properties.checks``, every item of a gate in ``properties.gate``, a check that crashed also
-a notification of the invocation. An accepted finding is a suppressed result.
+"""SARIF 2.1.0. Results are the findings and what fails a gate, since viewers show every result as a
+problem; the outcome of each check is in the run's ``properties.checks``, every item of a gate in
+``properties.gate``, a check that crashed also a notification of the invocation. An accepted finding
+is a suppressed result.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ Json = dict[str, Any]
 
 
 def render(run: Run, root: Path | None = None) -> str:
-    """The run as a SARIF log; file names are relative to ``root``, the current folder where none is given."""
+    """The run as a SARIF log; file names are relative to ``root``, the current folder where none is
+    given."""
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(run, root or Path.cwd())]}
     return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 

@@ -17,7 +17,8 @@ HEADINGS = ("variant", "time", "±", "speed-up", "error", "memory", "first call"
 
 @dataclass(frozen=True)
 class Row:
-    """One cell as text, in the order of ``HEADINGS``; ``share`` is its time over the slowest of its group."""
+    """One cell as text, in the order of ``HEADINGS``; ``share`` is its time over the slowest of its
+    group."""
 
     result: CellResult
     texts: tuple[str, ...]

@@ -1,4 +1,5 @@
-"""What all formats say in the same words: numbers, places, counts, the verdict. ASCII only, nothing is escaped here."""
+"""What all formats say in the same words: numbers, places, counts, the verdict. ASCII only, nothing
+is escaped here."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ EMOJI_STYLE = "\ufe0f"  # its width differs from terminal to terminal
 
 
 def clean(text: str) -> str:
-    """``text`` on one line, without anything that could move a cursor, change a colour or break a file format."""
+    """``text`` on one line, without anything that could move a cursor, change a colour or break a
+    file format."""
     visible = ESCAPES.sub("", text).replace(EMOJI_STYLE, "")
     spaced = "".join(" " if c in "\t\n\r\v\f\x85\u2028\u2029" else c for c in visible)
     return "".join(c for c in spaced if unicodedata.category(c) not in UNSAFE).strip()
@@ -100,7 +102,8 @@ def passing(finding: Finding) -> str:
 
 
 def facts(finding: Finding) -> list[tuple[str, str]]:
-    """The finding's labelled facts, in the order in which a reader needs them; empty ones are left out."""
+    """The finding's labelled facts, in the order in which a reader needs them; empty ones are left
+    out."""
     measured, bound = _numbers(finding)
     pairs = [
         ("key", finding.key),
@@ -155,7 +158,8 @@ def source_place(source: Source | None) -> str:
 
 
 def outcome_word(check: CheckResult) -> str:
-    """``passed``, ``failed`` and so on; ``accepted`` for a failure that is known and fails nothing."""
+    """``passed``, ``failed`` and so on; ``accepted`` for a failure that is known and fails
+    nothing."""
     known = check.accepted and check.outcome is Outcome.FAILED
     return "accepted" if known else str(check.outcome)
 
@@ -251,7 +255,8 @@ def word(item: GateItem) -> str:
 
 
 def rulings(run: Run) -> str:
-    """``1 slower, 2 unclear, 5 passed``, what weighs most first; nothing where a gate decided nothing."""
+    """``1 slower, 2 unclear, 5 passed``, what weighs most first; nothing where a gate decided
+    nothing."""
     found = Counter(word(item) for item in run.gate)
     return ", ".join(f"{found[name]} {name}" for name in _WORDS if name in found)
 

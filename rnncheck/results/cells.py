@@ -1,4 +1,5 @@
-"""Cells: the rows of a sweep, as data. What was asked for, what was measured, and why a row may be distrusted."""
+"""Cells: the rows of a sweep, as data. What was asked for, what was measured, and why a row may be
+distrusted."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Samples:
-    """Raw timings: one entry a round, seconds for one call; ``rounds`` says which round, for pairing."""
+    """Raw timings: one entry a round, seconds for one call; ``rounds`` says which round, for
+    pairing."""
 
     rounds: tuple[int, ...] = ()
     wall: tuple[float, ...] = ()
@@ -127,7 +129,8 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Errors against the float64 oracle, relative to the quantity's largest magnitude, with their bounds."""
+    """Errors against the float64 oracle, relative to the quantity's largest magnitude, with their
+    bounds."""
 
     output: float
     output_bound: float
@@ -151,7 +154,8 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes above what the process held before the call; of several calls the median, the least and the most."""
+    """Bytes above what the process held before the call; of several calls the median, the least and
+    the most."""
 
     peak: int
     reserved: int | None = None  # CUDA: what the allocator took
@@ -185,7 +189,8 @@ class CellResult:
 
 
 def cell_to_json(result: CellResult) -> dict[str, Any]:
-    """The stored form; ``key``, ``group`` and ``label`` are written for readers without this package."""
+    """The stored form; ``key``, ``group`` and ``label`` are written for readers without this
+    package."""
     stored: dict[str, Any] = plain_value(result)
     cell = result.cell
     return {"key": cell.key, "label": cell.label, "group": cell.group, **stored}

@@ -17,7 +17,8 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim with the numbers behind the answer; ``cells`` are the keys of the rows that decided."""
+    """One claim with the numbers behind the answer; ``cells`` are the keys of the rows that
+    decided."""
 
     text: str
     answer: Answer

@@ -36,7 +36,8 @@ from rnncheck.results.verdict import judge, judge_gate, judge_sweep
 class RunCollector:
     """Listens to the events of a run and keeps what they say.
 
-    ``finish`` may be called after any event, or before the first: Ctrl-C leaves a Run with what was found so far.
+    ``finish`` may be called after any event, or before the first: Ctrl-C leaves a Run with what was
+    found so far.
     """
 
     def __init__(self) -> None:
@@ -126,7 +127,8 @@ class RunCollector:
         return judge_sweep(cells, interrupted=interrupted) if self._planned else checks
 
     def _rows(self, interrupted: bool) -> list[CellResult]:
-        """The finished cells in the order of the plan, and rows for those that an interruption left out."""
+        """The finished cells in the order of the plan, and rows for those that an interruption left
+        out."""
         order = {cell.key: index for index, cell in enumerate(self._planned)}
         found = sorted(self._cells, key=lambda row: order.get(row.cell.key, len(order)))
         if not interrupted:

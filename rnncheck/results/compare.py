@@ -1,8 +1,8 @@
 """Two stored runs, row by row: which checks and which cells changed, and by how much.
 
-Numbers of two runs come from different processes at different times. Speed-ups over the reference of the same run
-are compared where both have one, absolute times only on the same machine with the same libraries, and either with
-the spread that remains between processes.
+Numbers of two runs come from different processes at different times. Speed-ups over the reference
+of the same run are compared where both have one, absolute times only on the same machine with the
+same libraries, and either with the spread that remains between processes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Change(StrEnum):
 
 @dataclass(frozen=True)
 class RowChange:
-    """One row of the comparison. ``value`` above 1: the second is faster; ``basis`` says what was compared."""
+    """One row of the comparison. ``value`` above 1: the second is faster; ``basis`` says what was
+    compared."""
 
     label: str
     change: Change
@@ -142,7 +143,8 @@ def by_speed_up(old: CellResult, new: CellResult) -> tuple[float, float] | None:
 
 
 def by_time(old: CellResult, new: CellResult) -> tuple[float, float]:
-    """How many times faster the second is, and half the logarithmic 95 % interval of that; both were measured."""
+    """How many times faster the second is, and half the logarithmic 95 % interval of that; both
+    were measured."""
     assert old.timing is not None and new.timing is not None
     spans = [math.log(timing.high / timing.low) / 2 for timing in (old.timing, new.timing)]
     half = widened(math.hypot(*spans), comparisons=2)

@@ -1,7 +1,7 @@
 """Results as plain JSON values.
 
-JSON has no NaN and no infinity: those floats are written as the strings ``"nan"``, ``"inf"`` and ``"-inf"``, and read
-back as floats wherever a number belongs, and everywhere in ``cells``.
+JSON has no NaN and no infinity: those floats are written as the strings ``"nan"``, ``"inf"`` and
+``"-inf"``, and read back as floats wherever a number belongs, and everywhere in ``cells``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def run_to_json(run: Run) -> dict[str, Any]:
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """One line of JSONL: the event's name (``check-finished``), its ``time`` where it is known, then its fields."""
+    """One line of JSONL: the event's name (``check-finished``), its ``time`` where it is known,
+    then its fields."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(event).__name__).lower()
     time = {} if event.at is None else {"time": event.at.isoformat(timespec="milliseconds")}
     told = {key: value for key, value in fields_of(event).items() if key != "at"}

@@ -35,7 +35,8 @@ class Timed:
 
 @dataclass(frozen=True)
 class RunStarted(Timed):
-    """First event: what is about to run; ``checks`` are the selected codes, ``rules`` what they are."""
+    """First event: what is about to run; ``checks`` are the selected codes, ``rules`` what they
+    are."""
 
     tool: Tool
     command: str
@@ -88,7 +89,8 @@ class SweepPlanned(Timed):
 
 @dataclass(frozen=True)
 class SweepProgress(Timed):
-    """What a sweep is doing; ``done`` of ``total`` cells are finished, ``remaining`` are seconds at the present pace."""
+    """What a sweep is doing; ``done`` of ``total`` cells are finished, ``remaining`` are seconds at
+    the present pace."""
 
     doing: str
     done: int

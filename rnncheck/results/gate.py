@@ -30,7 +30,8 @@ class Part(StrEnum):
 class GateItem:
     """One decision. ``value``, its 95 % interval ``low`` to ``high`` and ``limit`` are in ``unit``.
 
-    ``unit`` is ``ms``, ``MiB``, ``x`` (a ratio) or empty; ``kind`` of the limit is ``max`` or ``min``.
+    ``unit`` is ``ms``, ``MiB``, ``x`` (a ratio) or empty; ``kind`` of the limit is ``max`` or
+    ``min``.
     """
 
     part: Part

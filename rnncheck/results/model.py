@@ -1,7 +1,7 @@
 """What a run is, as data: outcomes, findings, check results, stage results, the run itself.
 
-Plain dataclasses without torch, so that ``report`` and ``rule`` start fast. ``Run`` is what is stored, and every
-report is made from it alone.
+Plain dataclasses without torch, so that ``report`` and ``rule`` start fast. ``Run`` is what is
+stored, and every report is made from it alone.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Stage(StrEnum):
 class Source:
     """The line to change: in the spec or in the user's Python, with a few lines around it.
 
-    ``frame`` holds ``(line number, text)`` pairs read when the finding was made, so that a stored result can be
-    rendered on another machine.
+    ``frame`` holds ``(line number, text)`` pairs read when the finding was made, so that a stored
+    result can be rendered on another machine.
     """
 
     path: str
@@ -92,8 +92,9 @@ class Where:
 class Finding:
     """What a failed check saw.
 
-    ``measured`` and ``bound`` are in the unit of ``quantity``; ``passing_bound`` is the smallest bound that would
-    have passed (equal to ``measured`` where smaller is better). All three are None for findings of structure.
+    ``measured`` and ``bound`` are in the unit of ``quantity``; ``passing_bound`` is the smallest
+    bound that would have passed (equal to ``measured`` where smaller is better). All three are None
+    for findings of structure.
     """
 
     code: str
@@ -227,7 +228,8 @@ class Run:
     def raise_for_findings(self) -> None:
         """Raise a FindingsError unless the pipeline was verified.
 
-        It lists every finding of a failed check with its fix; where no check failed, why nothing could be told.
+        It lists every finding of a failed check with its fix; where no check failed, why nothing
+        could be told.
         """
         if self.exit_code is not ExitCode.VERIFIED:
             raise FindingsError("\n".join(self._shortcomings()), self)

@@ -12,7 +12,8 @@ BETWEEN = 0.018
 
 
 def widened(half: float, comparisons: int = 1) -> float:
-    """Half of a logarithmic 95 % interval that was seen within processes, for what another process would give.
+    """Half of a logarithmic 95 % interval that was seen within processes, for what another process
+    would give.
 
     ``comparisons`` are the ratios that were combined, each with its own share of ``BETWEEN``.
     """

@@ -43,5 +43,6 @@ def _number(value: float) -> float | str:
 
 
 def _text(value: str) -> str:
-    """Lone surrogates (from file names that are no UTF-8) are spelled out, since no JSON reader takes them."""
+    """Lone surrogates (from file names that are no UTF-8) are spelled out, since no JSON reader
+    takes them."""
     return value.encode("utf-8", errors="backslashreplace").decode()

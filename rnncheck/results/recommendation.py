@@ -17,7 +17,8 @@ _COMPILE_CALLS = {
 class Recommendation:
     """The fastest right variant for one purpose; ``gain`` is None where it is the reference itself.
 
-    ``arguments`` go into LSTMModule or GRUModule. ``changes`` are shapes at which the answer is another.
+    ``arguments`` go into LSTMModule or GRUModule. ``changes`` are shapes at which the answer is
+    another.
     """
 
     purpose: str  # "training" or "acting"

@@ -9,9 +9,11 @@ BENT = 0.15  # relative distance of a point from the fit that is told; chosen, i
 
 @dataclass(frozen=True)
 class Scaling:
-    """``time ~ axis ** exponent`` from a least-squares line through the logarithms, with its 95 % interval.
+    """``time ~ axis ** exponent`` from a least-squares line through the logarithms, with its 95 %
+    interval.
 
-    Along ``resets`` the model is ``time = base * (1 + exponent * resets)`` instead: probabilities may be 0.
+    Along ``resets`` the model is ``time = base * (1 + exponent * resets)`` instead: probabilities
+    may be 0.
     """
 
     phase: str
@@ -33,4 +35,7 @@ class Scaling:
         if self.axis == "resets":
             percent = f"each 1 % of resets adds {self.exponent:.2f} % {interval}"
             return f"{self.phase}, {self.variant}: {percent} {over}{bent}"
-        return f"{self.phase}, {self.variant}: time ~ {self.axis}^{self.exponent:.2f} {interval} {over}{bent}"
+        return (
+            f"{self.phase}, {self.variant}: time ~ {self.axis}^{self.exponent:.2f} {interval}"
+            f" {over}{bent}"
+        )

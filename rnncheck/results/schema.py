@@ -1,6 +1,7 @@
 """The JSON Schema of stored results, made from the model.
 
-After a change of the model, ``python -m rnncheck.results.schema`` writes ``result.schema.json`` again.
+After a change of the model, ``python -m rnncheck.results.schema`` writes ``result.schema.json``
+again.
 """
 
 from __future__ import annotations

@@ -109,7 +109,10 @@ def _check_format(data: object, place: Place | None) -> None:
         raise UserError(
             f"this result has format {found!r}; this rnncheck reads format {FORMAT}",
             place=place,
-            hint="read it with the rnncheck that wrote it (see `tool` in the file), or run `rnncheck verify` again",
+            hint=(
+                "read it with the rnncheck that wrote it (see `tool` in the file), or run `rnncheck"
+                " verify` again"
+            ),
         )
 
 
@@ -132,7 +135,8 @@ def _short(value: object, limit: int = 60) -> str:
 
 
 def default_store(spec_path: Path) -> Path:
-    """A new file for a run of this spec: ``.rnncheck/runs/<UTC time>-<short hash>.json`` beside it."""
+    """A new file for a run of this spec: ``.rnncheck/runs/<UTC time>-<short hash>.json`` beside
+    it."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     unique = f"{spec_path} {time.time_ns()} {os.getpid()}"
     short = hashlib.sha256(unique.encode(errors="backslashreplace")).hexdigest()[:8]
@@ -140,7 +144,8 @@ def default_store(spec_path: Path) -> Path:
 
 
 def prepare_store(path: Path) -> None:
-    """Make the folder of ``default_store``, ignored by git, or raise an OutputError before any work is done."""
+    """Make the folder of ``default_store``, ignored by git, or raise an OutputError before any work
+    is done."""
     from rnncheck.errors import OutputError
 
     try:
@@ -161,7 +166,8 @@ def store_run(run: Run, path: Path) -> None:
 
 
 def find_latest(start: Path) -> Path:
-    """The latest stored run of ``start`` or, upward to the repository root, of a folder around it."""
+    """The latest stored run of ``start`` or, upward to the repository root, of a folder around
+    it."""
     for folder in _upward(start.resolve()):
         for runs in (folder / _RUNS, folder / "runs", folder):
             if (runs / LATEST).is_file():

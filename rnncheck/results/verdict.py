@@ -47,7 +47,8 @@ def judge(
 
 
 def judge_sweep(cells: Iterable[CellResult], *, interrupted: bool) -> tuple[Verdict, ExitCode]:
-    """Verdict and exit code of a sweep: it told something where at least one cell has a speed that counts."""
+    """Verdict and exit code of a sweep: it told something where at least one cell has a speed that
+    counts."""
     if interrupted:
         return Verdict.INTERRUPTED, ExitCode.INTERRUPTED
     if any(cell.counts for cell in cells):
@@ -58,10 +59,11 @@ def judge_sweep(cells: Iterable[CellResult], *, interrupted: bool) -> tuple[Verd
 def judge_gate(
     verified: tuple[Verdict, ExitCode] | None, items: Iterable[GateItem], *, strict: bool
 ) -> tuple[Verdict, ExitCode]:
-    """Verdict and exit code of a gate. ``verified`` is that of its checks, None where they were not asked.
+    """Verdict and exit code of a gate. ``verified`` is that of its checks, None where they were not
+    asked.
 
-    What is broken weighs more than what raised, that more than what is slower. A gate that decided nothing verified
-    nothing; one that measured and found it unclear is open, but under ``strict``.
+    What is broken weighs more than what raised, that more than what is slower. A gate that decided
+    nothing verified nothing; one that measured and found it unclear is open, but under ``strict``.
     """
     decided = list(items)
     rulings = {item.ruling for item in decided}

@@ -48,9 +48,11 @@ class Strict(BaseModel):
 
 
 class Component(BaseModel):
-    """One thing that the spec names: a TorchRL class (``use``) or the user's function (``factory``).
+    """One thing that the spec names: a TorchRL class (``use``) or the user's function
+    (``factory``).
 
-    ``args`` are all other keys. ``at`` is the component's path in the spec, for its line and column.
+    ``args`` are all other keys. ``at`` is the component's path in the spec, for its line and
+    column.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -80,7 +82,8 @@ class EnvSpec(Component):
 
 
 class NetworkSpec(Strict):
-    """A policy or critic: modules run in order, or one factory; ``weights`` is a state_dict file."""
+    """A policy or critic: modules run in order, or one factory; ``weights`` is a state_dict
+    file."""
 
     modules: tuple[Component, ...] = Field(default=(), description="run in this order")
     factory: Component | None = None
@@ -100,8 +103,10 @@ class ReplaySpec(Component):
     transforms: tuple[Component, ...] = ()
     flatten: Literal["auto", "rows", "none"] = Field(
         default="auto",
-        description="rows: extend(data.reshape(-1)); none: extend(data); "
-        "auto: rows where the storage has one dimension",
+        description=(
+            "rows: extend(data.reshape(-1)); none: extend(data); "
+            "auto: rows where the storage has one dimension"
+        ),
     )
 
 
@@ -131,7 +136,9 @@ class AcceptSpec(Strict):
     code: str = Field(pattern=r"^[A-Z]{2}[0-9]{3}$", description="the check's code, e.g. LS701")
     where: str = Field(
         default="",
-        description="the finding's key, component or file it must name; empty: every finding of the code",
+        description=(
+            "the finding's key, component or file it must name; empty: every finding of the code"
+        ),
     )
     reason: str = Field(min_length=1, description="why it is accepted; printed with it")
     until: Day = Field(description="the last day (UTC) on which it is accepted, e.g. 2027-06-30")
@@ -160,8 +167,10 @@ class VerifySpec(Strict):
     strict: Bool = Field(default=False, description="warnings fail too")
     backends: tuple[str, ...] = Field(
         default=(),
-        description="variants of LSTMModule and GRUModule to prove equal, `all` or e.g. pad, "
-        "scan-recompute, triton; without it pad and the module's own",
+        description=(
+            "variants of LSTMModule and GRUModule to prove equal, `all` or e.g. pad, "
+            "scan-recompute, triton; without it pad and the module's own"
+        ),
     )
     accept: tuple[AcceptSpec, ...] = Field(
         default=(), description="known findings that fail nothing until a date"
@@ -305,7 +314,9 @@ class GateSpec(Strict):
 
     cells: tuple[GateCellSpec, ...] = Field(
         default=(GateCellSpec(),),
-        description="measured and compared with the baseline or the other side, beside those of the budgets",
+        description=(
+            "measured and compared with the baseline or the other side, beside those of the budgets"
+        ),
     )
     budgets: tuple[BudgetSpec, ...] = ()
     # Chosen: the README's tables of the gate say how often a slowdown of that size is told.

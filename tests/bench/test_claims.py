@@ -1,4 +1,5 @@
-"""The documentation's claims: each can hold, fail, stay unclear or be untestable, and says which rows decided."""
+"""The documentation's claims: each can hold, fail, stay unclear or be untestable, and says which
+rows decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a group takes of a Ray cluster, and which nodes may take part; no Ray is needed for either."""
+"""What a group takes of a Ray cluster, and which nodes may take part; no Ray is needed for
+either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The journal: what was finished is not lost, and what belongs to something else is not mixed in."""
+"""The journal: what was finished is not lost, and what belongs to something else is not mixed
+in."""
 
 from __future__ import annotations
 

@@ -40,10 +40,13 @@ def test_the_memory_limit_binds() -> None:
 
 def test_acting_and_training_have_answers_of_their_own_and_say_where_they_change() -> None:
     rows = [
-        row("pad", 1.0, steps=64), row("scan", 0.5, steps=64, against=1.0),
-        row("pad", 0.1, steps=8), row("scan", 0.2, steps=8, against=0.1),
-        row("pad", 0.01, phase=Phase.ACT, steps=1), row("scan", 0.01, phase=Phase.ACT, steps=1, against=0.01),
-    ]  # fmt: skip
+        row("pad", 1.0, steps=64),
+        row("scan", 0.5, steps=64, against=1.0),
+        row("pad", 0.1, steps=8),
+        row("scan", 0.2, steps=8, against=0.1),
+        row("pad", 0.01, phase=Phase.ACT, steps=1),
+        row("scan", 0.01, phase=Phase.ACT, steps=1, against=0.01),
+    ]
     training, acting = recommendations(rows, BENCH)
     assert (training.purpose, training.variant) == ("training", "scan")
     assert training.changes == ("at train, 4 x 8, 0.03 resets: pad",)

@@ -1,4 +1,5 @@
-"""Runs the shell text of a CI file as the CI would: in a folder with a spec, ``rnncheck`` on the PATH."""
+"""Runs the shell text of a CI file as the CI would: in a folder with a spec, ``rnncheck`` on the
+PATH."""
 
 from __future__ import annotations
 

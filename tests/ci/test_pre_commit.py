@@ -1,4 +1,5 @@
-"""``.pre-commit-hooks.yaml``: each entry is run as pre-commit does, with the files that the hook's patterns take."""
+"""``.pre-commit-hooks.yaml``: each entry is run as pre-commit does, with the files that the hook's
+patterns take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``verify --backends``: what is run, what is left out with a reason, and which backend a planted fault is laid to."""
+"""``verify --backends``: what is run, what is left out with a reason, and which backend a planted
+fault is laid to."""
 
 from __future__ import annotations
 

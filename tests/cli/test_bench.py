@@ -1,4 +1,5 @@
-"""``rnncheck bench`` from the outside: cells that misbehave cost themselves alone, and nothing is lost."""
+"""``rnncheck bench`` from the outside: cells that misbehave cost themselves alone, and nothing is
+lost."""
 
 from __future__ import annotations
 

@@ -139,9 +139,21 @@ def test_ctrl_c_leaves_no_worker(environment: dict[str, str], tmp_path: Path) ->
         "--set", "bench.timeout=200", "--set", "bench.budget=2",
     ]  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-c", START, "bench", str(tmp_path / "troubled.yaml"), "--engine", "ray", *more],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            START,
+            "bench",
+            str(tmp_path / "troubled.yaml"),
+            "--engine",
+            "ray",
+            *more,
+        ],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     journal = tmp_path / ".rnncheck" / "runs" / "sweep.jsonl"
     until = time.monotonic() + 120
     while not journal.exists() or journal.read_text().count("\n") < 2:
@@ -181,7 +193,8 @@ def test_a_device_that_the_cluster_lacks_is_refused_before_the_last_sweep_is_ove
 
 
 def refused(tmp_path: Path, *args: str, before: str = "") -> str:
-    """What ``rnncheck bench SPEC ARGS...`` says where it refuses; ``before`` runs first in its process."""
+    """What ``rnncheck bench SPEC ARGS...`` says where it refuses; ``before`` runs first in its
+    process."""
     shutil.copy(ROOT / "fixtures/specs/cartpole_dqn.yaml", tmp_path / "spec.yaml")
     done = subprocess.run(
         [sys.executable, "-c", before + START, "bench", str(tmp_path / "spec.yaml"), *args],
@@ -193,8 +206,8 @@ def refused(tmp_path: Path, *args: str, before: str = "") -> str:
 
 def test_without_ray_the_extra_is_named(tmp_path: Path) -> None:
     said = refused(tmp_path, "--engine", "ray", before="import sys; sys.modules['ray'] = None\n")
-    assert said == (
-        "error: --engine ray: Ray is not installed\n"
+    assert (
+        said == "error: --engine ray: Ray is not installed\n"
         "  pip install 'rnncheck[ray]', or leave --engine out\n"
     )
 

@@ -1,4 +1,5 @@
-"""``rnncheck verify``, through the CLI: exit codes, interruption, bad input, what is stored and reported."""
+"""``rnncheck verify``, through the CLI: exit codes, interruption, bad input, what is stored and
+reported."""
 
 from __future__ import annotations
 
@@ -217,7 +218,8 @@ def test_an_env_that_is_too_slow_ends_with_the_stated_time_out() -> None:
 
 
 def interrupted(folder: Path, *when: str) -> tuple[int, str]:
-    """Press Ctrl-C once an event that holds all of ``when`` is out; the exit code and all that is said."""
+    """Press Ctrl-C once an event that holds all of ``when`` is out; the exit code and all that is
+    said."""
     env = os.environ | {"COLUMNS": "160", "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         [sys.executable, "-c", START, "verify", "--report", "jsonl"],

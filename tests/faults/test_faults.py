@@ -1,4 +1,5 @@
-"""The planted faults: what each says about itself, and that each does what it says to a live pipeline."""
+"""The planted faults: what each says about itself, and that each does what it says to a live
+pipeline."""
 
 from __future__ import annotations
 
@@ -223,7 +224,8 @@ def test_every_fault_that_applies_to_a_healthy_spec_is_caught(name: str) -> None
     assert sum(one.ending is Ending.CAUGHT for one in done) >= 20
 
 
-# A stock actor and critic, an own loss on a stock memory, and everything by hand under nested names.
+# A stock actor and critic, an own loss on a stock memory, and everything by hand under nested
+# names.
 TRAINING_HEALTHY = ["ppo_two_memories", "pendulum_ddpg", "nested_rows"]
 
 

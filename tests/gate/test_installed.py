@@ -1,4 +1,5 @@
-"""Whose code the other side runs: an environment that has the project from elsewhere, and what is shared nevertheless."""
+"""Whose code the other side runs: an environment that has the project from elsewhere, and what is
+shared nevertheless."""
 
 from __future__ import annotations
 

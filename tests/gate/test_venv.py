@@ -1,4 +1,5 @@
-"""The environment of another revision: when it is needed, whose files say what is in it, and in what order."""
+"""The environment of another revision: when it is needed, whose files say what is in it, and in
+what order."""
 
 from __future__ import annotations
 

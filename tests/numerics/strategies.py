@@ -1,4 +1,5 @@
-"""Tensors for the property tests: ``[rows, steps, features]``, with the values that break comparisons."""
+"""Tensors for the property tests: ``[rows, steps, features]``, with the values that break
+comparisons."""
 
 from __future__ import annotations
 

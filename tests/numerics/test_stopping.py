@@ -1,4 +1,5 @@
-"""The verdict over pairs of processes: its error rates on noise like that which was measured, and its rules."""
+"""The verdict over pairs of processes: its error rates on noise like that which was measured, and
+its rules."""
 
 from __future__ import annotations
 

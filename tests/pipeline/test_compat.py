@@ -1,4 +1,5 @@
-"""What a spec or the user's code asks of a newer TorchRL than the one installed: skipped by name, never a crash.
+"""What a spec or the user's code asks of a newer TorchRL than the one installed: skipped by name,
+never a crash.
 
 The version is the only thing that is pretended here; tests/versions runs the real older ones.
 """
@@ -24,7 +25,9 @@ def newer_policy(env):
     raise TypeError("LSTMModule.__init__() got an unexpected keyword argument 'recurrent_backend'")
 
 def newer_loss(policy):
-    raise ImportError("cannot import name 'TQCLoss' from 'torchrl.objectives' (objectives/__init__.py)")
+    raise ImportError(
+        "cannot import name 'TQCLoss' from 'torchrl.objectives' (objectives/__init__.py)"
+    )
 
 def broken_loss(policy):
     raise TypeError("LSTMModule.__init__() got an unexpected keyword argument 'hiden_size'")

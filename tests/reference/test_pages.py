@@ -1,4 +1,5 @@
-"""TorchRL's reference pages as specs, through the CLI: the verdict that each gets as printed, and none when corrected."""
+"""TorchRL's reference pages as specs, through the CLI: the verdict that each gets as printed, and
+none when corrected."""
 
 from __future__ import annotations
 

@@ -219,7 +219,10 @@ CRASHED = make(
         "oracle-disagrees",
         Outcome.ERROR,
         stage=Stage.POLICY,
-        reason="RuntimeError: mat1 and mat2 shapes cannot be multiplied\nin rnncheck/checks/oracle.py:12",
+        reason=(
+            "RuntimeError: mat1 and mat2 shapes cannot be multiplied\nin"
+            " rnncheck/checks/oracle.py:12"
+        ),
     ),
     stages=(
         *STAGES[:2],

@@ -1,4 +1,5 @@
-"""How a gate is read: every format shows every item, is red exactly when the exit code is, and says why."""
+"""How a gate is read: every format shows every item, is red exactly when the exit code is, and says
+why."""
 
 from __future__ import annotations
 
@@ -159,7 +160,8 @@ def test_an_unaccepted_failure_stays_one() -> None:
 def test_what_fails_stands_beside_the_verdict_and_is_all_that_quiet_prints() -> None:
     *failing, verdict = render_console(SLOW, 140, quiet=True).splitlines()
     assert failing == [
-        "slower own, train, 32 x 64: 1.052 [1.041, 1.063] x, at most 1.03, 4 fresh pairs; clear after 4 pairs"
+        "slower own, train, 32 x 64: 1.052 [1.041, 1.063] x, at most 1.03, 4 fresh pairs; clear"
+        " after 4 pairs"
     ]
     assert verdict.startswith("slower than allowed")
     assert render_console(SLOW, 140).splitlines()[-2:] == [*failing, verdict]

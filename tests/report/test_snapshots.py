@@ -1,4 +1,5 @@
-"""Every format of canned runs, as it is today. ``pytest tests/report --snapshot-update`` takes a change over."""
+"""Every format of canned runs, as it is today. ``pytest tests/report --snapshot-update`` takes a
+change over."""
 
 from __future__ import annotations
 

@@ -151,11 +151,11 @@ def test_devices_are_written_directly() -> None:
 def test_reading_needs_no_torch(tmp_path: Path) -> None:
     store.write_run(BROKEN, tmp_path / "r.json")
     code = (
-        "import sys; from pathlib import Path; from rnncheck.results.store import read_run;"
-        "from rnncheck.report.formats import FORMATS, render;"
-        f"run = read_run(Path({str(tmp_path / 'r.json')!r}));"
-        "[render(run, form) for form in FORMATS];"
-        "print([name for name in ('torch', 'tensordict', 'torchrl', 'numpy') if name in sys.modules])"
+        "import sys; from pathlib import Path; from rnncheck.results.store import read_run;from"
+        " rnncheck.report.formats import FORMATS, render;run ="
+        f" read_run(Path({str(tmp_path / 'r.json')!r}));[render(run, form) for form in"
+        " FORMATS];print([name for name in ('torch', 'tensordict', 'torchrl', 'numpy') if name in"
+        " sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

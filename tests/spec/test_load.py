@@ -86,7 +86,10 @@ def test_the_policy_by_factory(base: str) -> None:
 
 
 def test_null_means_absent(base: str) -> None:
-    nulls = "critic: null\nreplay:\nverify:\n  steps: null\nseed: ~\nloss: {use: L, target_update: null, x: null}\n"
+    nulls = (
+        "critic: null\nreplay:\nverify:\n  steps: null\nseed: ~\nloss: {use: L, target_update:"
+        " null, x: null}\n"
+    )
     spec = spec_from_text(base + nulls, "s.yaml")
     assert (spec.critic, spec.replay, spec.seed, spec.verify.steps) == (None, None, 0, 32)
     assert spec.loss is not None

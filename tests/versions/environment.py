@@ -2,8 +2,9 @@
 
     python tests/versions/environment.py 0.12.0 FOLDER     # prints the path of its python
 
-The environment is a venv that sees this interpreter's packages (torch, gymnasium, pytest) through a ``.pth`` file; only
-TorchRL and the tensordict that belongs to it are installed in it, from the package index that pip is set up with.
+The environment is a venv that sees this interpreter's packages (torch, gymnasium, pytest) through a
+``.pth`` file; only TorchRL and the tensordict that belongs to it are installed in it, from the
+package index that pip is set up with.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def make(torchrl: str, folder: Path) -> Path:
 
 
 def _install(python: Path, wanted: list[str]) -> None:
-    """What they depend on is installed here already; ``--no-deps`` keeps torch from being fetched again."""
+    """What they depend on is installed here already; ``--no-deps`` keeps torch from being fetched
+    again."""
     try:
         install = installer(python, ROOT)
     except UserError as error:

@@ -1,4 +1,5 @@
-"""``--against-ref`` where the revision asks for another TorchRL: its own environment, from the package index."""
+"""``--against-ref`` where the revision asks for another TorchRL: its own environment, from the
+package index."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Other versions of TorchRL beside this torch: what was wrong in them is found, what they lack is skipped by name.
+"""Other versions of TorchRL beside this torch: what was wrong in them is found, what they lack is
+skipped by name.
 
-Each version gets an environment of its own (see ``environment``); without a package index the tests are skipped.
+Each version gets an environment of its own (see ``environment``); without a package index the tests
+are skipped.
 """
 
 from __future__ import annotations
@@ -21,13 +23,17 @@ SPECS, TRAINING, PIPELINES = "fixtures/specs", "fixtures/training", "fixtures/pi
 LSTM, GRU = f"{SPECS}/cartpole_dqn.yaml", f"{SPECS}/gru_actor_critic.yaml"
 THERE = """
 import json
-from rnncheck.pipeline import compat, components as c
+from rnncheck.pipeline import compat
+from rnncheck.pipeline.build import components as c
 kinds = (c.ANY, c.TRANSFORM, c.ENV)
 has = lambda name: any(name in c.class_names(kind) for kind in kinds)
 found = [name for _, names in compat.CLASSES for name in names.split() if has(name)]
 import torchrl.collectors, torchrl.data, torchrl.envs, torchrl.modules, torchrl.objectives.value
-places = (torchrl.collectors, torchrl.data, torchrl.envs, torchrl.modules, torchrl.objectives, torchrl.objectives.value)
-for _, owners, names in compat.ARGUMENTS:
+places = (
+    torchrl.collectors, torchrl.data, torchrl.envs,
+    torchrl.modules, torchrl.objectives, torchrl.objectives.value,
+)
+for _, owners, names in compat.NEW_ARGUMENTS:
     for owner in owners.split():
         (target, *_) = [vars(place)[owner] for place in places if owner in vars(place)]
         found += [f"{owner}.{name}" for name in names.split() if name in c.accepts(target).names]

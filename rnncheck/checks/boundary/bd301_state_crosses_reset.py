@@ -1,21 +1,22 @@
 """Recurrent mode lets a change in one segment reach another.
 
 Checks
-    Episode heads are laid end to end, every start marked. The inputs of every other segment are changed, with all
-    shapes kept, and the recurrent pass is run again: outputs and states of the segments that were not touched must
-    be the same to the last bit.
+    Episode heads are laid end to end, every start marked. The inputs of every other segment are
+    changed, with all shapes kept, and the recurrent pass is run again: outputs and states of the
+    segments that were not touched must be the same to the last bit.
 
 Why it matters
-    Training batches hold several segments in a row. If the state runs over a reset, the policy is trained on a
-    history that it never has when it acts, and rewards still look plausible.
+    Training batches hold several segments in a row. If the state runs over a reset, the policy is
+    trained on a history that it never has when it acts, and rewards still look plausible.
 
 Says nothing when
-    the module has no recurrent mode, its output cannot be repeated (EQ206), or a change inside a segment changes
-    nothing in that segment either.
+    the module has no recurrent mode, its output cannot be repeated (EQ206), or a change inside a
+    segment changes nothing in that segment either.
 
 Fix
-    At every step with ``is_init`` true, replace the running state by the state stored at that step (or by the
-    initial state): every key, every layer, every row. TorchRL's LSTMModule and GRUModule do so.
+    At every step with ``is_init`` true, replace the running state by the state stored at that step
+    (or by the initial state): every key, every layer, every row. TorchRL's LSTMModule and GRUModule
+    do so.
 
 Example
     h = torch.where(is_init[..., t, :], stored_h[..., t, :], h)   # before the cell, at every t

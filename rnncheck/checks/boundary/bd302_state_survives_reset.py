@@ -1,21 +1,22 @@
 """Acting step by step, what happened before a reset changes what comes after it.
 
 Checks
-    Episode heads are played one after the other through one copy of the module in sequential mode. At a reset the
-    state becomes what the env's reset gives, and the start flag is true. The inputs before the resets are changed:
-    the outputs after them must be the same to the last bit.
+    Episode heads are played one after the other through one copy of the module in sequential mode.
+    At a reset the state becomes what the env's reset gives, and the start flag is true. The inputs
+    before the resets are changed: the outputs after them must be the same to the last bit.
 
 Why it matters
-    A state that survives a reset makes the policy act on another episode's memory, also in evaluation. State that
-    lives in an attribute of the module is the usual way in.
+    A state that survives a reset makes the policy act on another episode's memory, also in
+    evaluation. State that lives in an attribute of the module is the usual way in.
 
 Says nothing when
-    the output cannot be repeated (EQ206) or a change inside a segment changes nothing in that segment either. Where
-    neither the env nor the recorded data carry the state (WR103), each step starts fresh here as it does there.
+    the output cannot be repeated (EQ206) or a change inside a segment changes nothing in that
+    segment either. Where neither the env nor the recorded data carry the state (WR103), each step
+    starts fresh here as it does there.
 
 Fix
-    Keep the state in the tensordict, let the env's primer reset it, and start from the initial state where
-    ``is_init`` is true.
+    Keep the state in the tensordict, let the env's primer reset it, and start from the initial
+    state where ``is_init`` is true.
 
 Example
     td["next", "h"] = cell(x, torch.where(td["is_init"], 0.0, td["h"]))   # never self.h = ...

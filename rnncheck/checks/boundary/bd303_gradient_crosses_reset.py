@@ -1,19 +1,21 @@
 """The gradient of one segment's output with respect to another segment's input is not exactly zero.
 
 Checks
-    A recurrent pass over episode heads, then one backward pass from every other segment's outputs (weighted by
-    random numbers, so that nothing cancels). At the inputs of the segments in between the gradient must be exactly
-    zero, at those of the segments themselves it must not.
+    A recurrent pass over episode heads, then one backward pass from every other segment's outputs
+    (weighted by random numbers, so that nothing cancels). At the inputs of the segments in between
+    the gradient must be exactly zero, at those of the segments themselves it must not.
 
 Why it matters
-    A gradient that crosses a reset pushes the policy to use what it cannot see, even where the values look right
-    (a mask applied with the wrong arithmetic, a padded batch that shares statistics).
+    A gradient that crosses a reset pushes the policy to use what it cannot see, even where the
+    values look right (a mask applied with the wrong arithmetic, a padded batch that shares
+    statistics).
 
 Says nothing when
     the module has no recurrent mode or no float inputs, or its outputs have no gradient at all.
 
 Fix
-    Select the state at a reset with ``torch.where`` (or by starting a new sequence), so that no path leads back.
+    Select the state at a reset with ``torch.where`` (or by starting a new sequence), so that no
+    path leads back.
 
 Example
     h = torch.where(is_init, stored_h, h)
@@ -115,7 +117,8 @@ def _input_gradients(
     mask: Tensor,
     dtype: torch.dtype | None = None,
 ) -> dict[Key, Tensor]:
-    """Gradients at the float inputs of a random mix of the outputs at ``mask`` ``[rows, steps]``."""
+    """Gradients at the float inputs of a random mix of the outputs at ``mask``
+    ``[rows, steps]``."""
     batch = cast(made.batch(subject), dtype)
     keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
     leaves = {key: batch.get(key).clone().requires_grad_() for key in keys}

@@ -1,18 +1,20 @@
 """A later step changes an earlier output.
 
 Checks
-    In recurrent mode all inputs from a step on are changed, for steps in the middle of the longest segments; every
-    output before that step must be the same to the last bit.
+    In recurrent mode all inputs from a step on are changed, for steps in the middle of the longest
+    segments; every output before that step must be the same to the last bit.
 
 Why it matters
-    A policy that sees the future in training cannot act: a bidirectional layer, attention without a causal mask, a
-    normalisation over time, a pass in reversed time all train well and fail in the env.
+    A policy that sees the future in training cannot act: a bidirectional layer, attention without a
+    causal mask, a normalisation over time, a pass in reversed time all train well and fail in the
+    env.
 
 Says nothing when
     the module has no recurrent mode, all segments have one step, or no change changes anything.
 
 Fix
-    Make the recurrent pass causal: no ``bidirectional=True``, a causal mask, statistics that do not mix steps.
+    Make the recurrent pass causal: no ``bidirectional=True``, a causal mask, statistics that do not
+    mix steps.
 
 Example
     LSTMModule(..., bidirectional=False)
@@ -34,7 +36,10 @@ from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
 MOST_CUTS = 4
-_CAUSE = "the recurrent pass reads later steps: bidirectional, non-causal attention, or statistics over time"
+_CAUSE = (
+    "the recurrent pass reads later steps: bidirectional, non-causal attention, or statistics over"
+    " time"
+)
 _FIX = "make the recurrent pass causal"
 
 
@@ -67,14 +72,19 @@ def _judge(
         watched += int((~mask).sum())
         leaks = experiment.leaks(after, mask, ~mask)
         if leaks:
-            return change_observed(
-                subject,
-                made,
-                leaks[0],
-                message=f"recurrent mode: a change from step {cut} on changes an earlier output",
-                cause=_CAUSE,
-                fix=_FIX,
-            ), watched
+            return (
+                change_observed(
+                    subject,
+                    made,
+                    leaks[0],
+                    message=(
+                        f"recurrent mode: a change from step {cut} on changes an earlier output"
+                    ),
+                    cause=_CAUSE,
+                    fix=_FIX,
+                ),
+                watched,
+            )
     if not alive:
         raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
     return None, watched

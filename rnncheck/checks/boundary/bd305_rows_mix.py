@@ -1,22 +1,25 @@
 """One env or row of a batch changes another.
 
 Checks
-    The inputs of one row are changed, in recurrent mode and (for batched envs) in sequential mode; the other rows'
-    outputs must be the same to the last bit. A single env is tried with two rows, as a [B, T] replay batch has.
+    The inputs of one row are changed, in recurrent mode and (for batched envs) in sequential mode;
+    the other rows' outputs must be the same to the last bit. A single env is tried with two rows,
+    as a [B, T] replay batch has.
 
 Why it matters
-    Rows are different episodes. Batch normalisation in train mode, a state reshaped where it should be transposed,
-    a recurrence over the batch dimension all make one env's memory depend on its neighbours.
+    Rows are different episodes. Batch normalisation in train mode, a state reshaped where it should
+    be transposed, a recurrence over the batch dimension all make one env's memory depend on its
+    neighbours.
 
 Says nothing when
     there is one row only and the module takes no second one, or no change changes anything.
 
 Fix
-    Keep every operation inside its row: normalise over features, transpose the state's dimensions instead of
-    reshaping them, recur over time.
+    Keep every operation inside its row: normalise over features, transpose the state's dimensions
+    instead of reshaping them, recur over time.
 
 Example
-    h = state.transpose(0, 1).contiguous()   # [rows, layers, hidden] -> [layers, rows, hidden], not state.view(...)
+    # [rows, layers, hidden] -> [layers, rows, hidden], not state.view(...)
+    h = state.transpose(0, 1).contiguous()
 """
 
 from __future__ import annotations
@@ -33,7 +36,10 @@ from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
-_CAUSE = "an operation mixes the rows: batch statistics, a reshaped state, recurrence over the batch dimension"
+_CAUSE = (
+    "an operation mixes the rows: batch statistics, a reshaped state, recurrence over the batch"
+    " dimension"
+)
 _FIX = "keep every operation inside its row"
 
 

@@ -1,20 +1,21 @@
 """Inside a segment, an earlier step changes nothing later: there is no recurrence.
 
 Checks
-    The first half of every segment is changed, in sequential and in recurrent mode. Some output or state in its
-    second half must change, in at least one bit.
+    The first half of every segment is changed, in sequential and in recurrent mode. Some output or
+    state in its second half must change, in at least one bit.
 
 Why it matters
-    A policy without memory is a feed-forward policy with extra parameters: it runs, and learns what can be learnt
-    without memory. A state that is never written, or read and thrown away, looks like this.
+    A policy without memory is a feed-forward policy with extra parameters: it runs, and learns what
+    can be learnt without memory. A state that is never written, or read and thrown away, looks like
+    this.
 
 Says nothing when
-    all episodes have a single step, or no input can be changed. A memory that forgets fast passes: one bit, one
-    step later, is enough.
+    all episodes have a single step, or no input can be changed. A memory that forgets fast passes:
+    one bit, one step later, is enough.
 
 Fix
-    Read the carry key, feed it to the cell and write the cell's new state to ``("next", key)``; in recurrent mode
-    step over the time dimension, the last one of the batch.
+    Read the carry key, feed it to the cell and write the cell's new state to ``("next", key)``; in
+    recurrent mode step over the time dimension, the last one of the batch.
 
 Example
     in_keys=["embed", "h", "is_init"], out_keys=["features", ("next", "h")]

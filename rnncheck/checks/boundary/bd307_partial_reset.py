@@ -1,13 +1,13 @@
 """Some of the carry (one key, one layer, one env) is reset and some is not.
 
 Checks
-    At the first reset inside a recurrent batch the output is compared with what each choice of reset and kept parts
-    of the state would give; and in the collected data, which parts of the stored state are the initial state where a
-    trajectory starts.
+    At the first reset inside a recurrent batch the output is compared with what each choice of
+    reset and kept parts of the state would give; and in the collected data, which parts of the
+    stored state are the initial state where a trajectory starts.
 
 Why it matters
-    A cell state that survives while the hidden state is zeroed looks like a reset in every log. The policy acts on
-    half a memory of another episode.
+    A cell state that survives while the hidden state is zeroed looks like a reset in every log. The
+    policy acts on half a memory of another episode.
 
 Says nothing when
     everything is reset, or nothing is (BD301, CL403), or there is one part only.
@@ -88,7 +88,8 @@ def parts(subject: Subject) -> list[_Part]:
 
 
 def choices(everything: list[_Part]) -> list[tuple[_Part, ...]]:
-    """Subsets of parts that may have been kept; single parts and their complements when there are many."""
+    """Subsets of parts that may have been kept; single parts and their complements when there are
+    many."""
     count = len(everything)
     sizes_tried = range(count + 1) if count <= MOST_PARTS else (0, 1, count - 1, count)
     return [kept for size in sizes_tried for kept in combinations(everything, size)]

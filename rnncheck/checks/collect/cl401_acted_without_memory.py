@@ -1,16 +1,17 @@
 """The recorded outputs are those of a memoryless policy, not of the sequential one.
 
 Checks
-    Every recorded trajectory is replayed alone, step by step, from a fresh state. Where the recorded outputs are not
-    those of the replay they are held against the same steps run each from a fresh state.
+    Every recorded trajectory is replayed alone, step by step, from a fresh state. Where the
+    recorded outputs are not those of the replay they are held against the same steps run each from
+    a fresh state.
 
 Why it matters
-    The policy acts without memory while it is trained with one. Nothing raises: a missing state primer makes
-    TorchRL's modules start from zero at every step.
+    The policy acts without memory while it is trained with one. Nothing raises: a missing state
+    primer makes TorchRL's modules start from zero at every step.
 
 Says nothing when
-    no recorded output is a function of the observations, or memory makes no difference to any of them. Steps of a
-    random policy are left out.
+    no recorded output is a function of the observations, or memory makes no difference to any of
+    them. Steps of a random policy are left out.
 
 Fix
     Let the env carry the state: append the policy's state primers, or build the collector with
@@ -66,19 +67,29 @@ def _observed(evidence: Evidence, item: Replayed, worst: Mismatch) -> Observatio
     d = worst.difference
     missing = sorted(dotted(k) for k in set(evidence.policy.carry) - evidence.policy.primed)
     return Observation(
-        message=f"the policy acted without memory: recorded {dotted(worst.key)} is the memoryless policy's",
+        message=(
+            f"the policy acted without memory: recorded {dotted(worst.key)} is the memoryless"
+            " policy's"
+        ),
         key=dotted(worst.key),
-        quantity=f"max abs difference of {dotted(worst.key)}, recorded against the sequential replay",
+        quantity=(
+            f"max abs difference of {dotted(worst.key)}, recorded against the sequential replay"
+        ),
         measured=d.worst,
         on=f"a recorded trajectory of {item.recorded.shape[1]} steps",
         bound=worst.bound,
         bound_formula=worst.formula,
         where=place(item, d.step, d.feature, d.first_step),
-        cause=f"no state reaches the policy: {', '.join(missing)} is not given by the env"
-        if missing
-        else "the state that the policy writes never comes back to it",
-        fix="append the policy's state primers to the env: "
-        "env.append_transform(get_primers_from_module(policy))" + or_by_the_collector(),
+        cause=(
+            f"no state reaches the policy: {', '.join(missing)} is not given by the env"
+            if missing
+            else "the state that the policy writes never comes back to it"
+        ),
+        fix=(
+            "append the policy's state primers to the env: "
+            "env.append_transform(get_primers_from_module(policy))"
+        )
+        + or_by_the_collector(),
         source=Stage.ENV if missing else Stage.COLLECT,
     )
 

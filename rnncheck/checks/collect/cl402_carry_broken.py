@@ -1,18 +1,20 @@
 """The recorded state at t+1 is not the next state of t.
 
 Checks
-    Inside every recorded trajectory the stored state at each step is held, bit for bit, against ``("next", key)``
-    of the step before it; and ``("next", key)`` against what the policy writes from the recorded step.
+    Inside every recorded trajectory the stored state at each step is held, bit for bit, against
+    ``("next", key)`` of the step before it; and ``("next", key)`` against what the policy writes
+    from the recorded step.
 
 Why it matters
-    The policy acts on another state than it computed: one of another env, an older one, one that a partial reset
-    wiped, one rounded to a narrower dtype on its way.
+    The policy acts on another state than it computed: one of another env, an older one, one that a
+    partial reset wiped, one rounded to a narrower dtype on its way.
 
 Says nothing when
     the data holds no state at all (CL401, WR103), or no trajectory has two neighbouring steps.
 
 Fix
-    Let ``step_mdp`` or the collector move ``("next", key)`` to ``key``; do not touch other envs' rows at a reset.
+    Let ``step_mdp`` or the collector move ``("next", key)`` to ``key``; do not touch other envs'
+    rows at a reset.
 
 Example
     td = env.step_mdp(td)
@@ -43,7 +45,9 @@ def run(evidence: Evidence) -> Judgement:
 def _overwritten(found: Mismatch, number: int) -> Observation:
     d = found.difference
     return Observation(
-        message=f"the recorded {dotted(found.key)} is not what the policy writes from the recorded step",
+        message=(
+            f"the recorded {dotted(found.key)} is not what the policy writes from the recorded step"
+        ),
         key=dotted(found.key),
         quantity=f"max abs difference of {dotted(found.key)}, recorded and written again",
         measured=d.worst,
@@ -52,7 +56,10 @@ def _overwritten(found: Mismatch, number: int) -> Observation:
         bound_formula=found.formula,
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
         cause="the env or a transform writes the same key at every step, or rounds the state",
-        fix="leave the policy's state keys to the policy: rename the env's entry, prime only at resets",
+        fix=(
+            "leave the policy's state keys to the policy: rename the env's entry, prime only at"
+            " resets"
+        ),
         source=Stage.ENV,
     )
 
@@ -60,17 +67,26 @@ def _overwritten(found: Mismatch, number: int) -> Observation:
 def _observed(worst: Break) -> Observation:
     d = worst.difference
     return Observation(
-        message=f"the stored {dotted(worst.key)} is not the next state of the step before it, "
-        f"at {worst.count} of {worst.of} joints",
+        message=(
+            f"the stored {dotted(worst.key)} is not the next state of the step before it, "
+            f"at {worst.count} of {worst.of} joints"
+        ),
         key=dotted(worst.key),
-        quantity=f"max abs difference of {dotted(worst.key)} at t+1 and next.{dotted(worst.key)} at t",
+        quantity=(
+            f"max abs difference of {dotted(worst.key)} at t+1 and next.{dotted(worst.key)} at t"
+        ),
         measured=d.worst,
         on=f"{worst.of} pairs of neighbouring steps",
         bound_formula="the same to the bit",
         where=Where((worst.batch, d.row), d.step + 1, d.feature, first_step=d.first_step + 1),
-        cause="the collector, a transform or a partial reset replaces the state between two steps, "
-        "or time is not the last dimension of the data",
-        fix="move ('next', key) to key with step_mdp, for every env, and leave it alone at other envs' resets",
+        cause=(
+            "the collector, a transform or a partial reset replaces the state between two steps, "
+            "or time is not the last dimension of the data"
+        ),
+        fix=(
+            "move ('next', key) to key with step_mdp, for every env, and leave it alone at other"
+            " envs' resets"
+        ),
     )
 
 

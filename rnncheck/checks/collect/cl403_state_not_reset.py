@@ -1,19 +1,21 @@
 """The stored state at a segment's start is not the initial state.
 
 Checks
-    At every recorded start (after a done, or a true start flag at a new trajectory) the stored state is held against
-    what the env's reset gives. A stale state counts only where it changes an output of that step, in sequential or in
-    recurrent mode.
+    At every recorded start (after a done, or a true start flag at a new trajectory) the stored
+    state is held against what the env's reset gives. A stale state counts only where it changes an
+    output of that step, in sequential or in recurrent mode.
 
 Why it matters
-    Recurrent mode starts a segment from the state stored at its start, so an old episode's memory enters training
-    even where acting ignores it.
+    Recurrent mode starts a segment from the state stored at its start, so an old episode's memory
+    enters training even where acting ignores it.
 
 Says nothing when
-    the data holds no state, the primer is random (WR105), or the module masks the stale state itself in both modes.
+    the data holds no state, the primer is random (WR105), or the module masks the stale state
+    itself in both modes.
 
 Fix
-    Append the state primer to the env that the collector steps, so that every reset writes the initial state.
+    Append the state primer to the env that the collector steps, so that every reset writes the
+    initial state.
 
 Example
     env.append_transform(policy[0].make_tensordict_primer())
@@ -41,7 +43,10 @@ def run(evidence: Evidence) -> Judgement:
 
 def _observed(item: Unreset) -> Observation:
     return Observation(
-        message=f"the stored {item.name} is not the initial state at {item.stale} of {item.starts} starts",
+        message=(
+            f"the stored {item.name} is not the initial state at {item.stale} of {item.starts}"
+            " starts"
+        ),
         key=dotted(item.key),
         quantity=f"max abs difference of {dotted(item.key)} and the initial state",
         measured=item.worst,

@@ -1,18 +1,20 @@
 """The first step of a batch does not continue the last one's.
 
 Checks
-    Where a batch goes on with a trajectory of the batch before it (same trajectory number or same row, and the
-    observation continues), its first stored state is held against the last next state there.
+    Where a batch goes on with a trajectory of the batch before it (same trajectory number or same
+    row, and the observation continues), its first stored state is held against the last next state
+    there.
 
 Why it matters
-    A collector that starts every batch from a zero state while the episode goes on acts with a memory that is cut
-    every ``frames_per_batch`` steps.
+    A collector that starts every batch from a zero state while the episode goes on acts with a
+    memory that is cut every ``frames_per_batch`` steps.
 
 Says nothing when
     there is one batch only, every batch begins with a reset, or the data holds no state.
 
 Fix
-    Keep the last tensordict between batches (``step_mdp`` of the last step), or reset the env as well.
+    Keep the last tensordict between batches (``step_mdp`` of the last step), or reset the env as
+    well.
 
 Example
     Collector(..., reset_at_each_iter=False)   # keeps env and state together
@@ -52,7 +54,8 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def continuing(recording: Recording) -> list[tuple[int, int, tuple[int, int, int]]]:
-    """Batches and rows whose first step follows a step of the batch before, both of the policy's own."""
+    """Batches and rows whose first step follows a step of the batch before, both of the policy's
+    own."""
     found = []
     for number, rows in enumerate(recording.batches):
         for row, before in enumerate(rows.where_before):
@@ -66,10 +69,15 @@ def continuing(recording: Recording) -> list[tuple[int, int, tuple[int, int, int
 def _observed(broken: list[tuple[Key, _Place, float]], compared: int) -> Observation:
     key, place, size = max(broken, key=lambda item: item[2])
     return Observation(
-        message=f"{dotted(key)} at the first step of a batch is not the state that the batch before ended in, "
-        f"at {len(broken)} of {compared} joints",
+        message=(
+            f"{dotted(key)} at the first step of a batch is not the state that the batch before"
+            f" ended in, at {len(broken)} of {compared} joints"
+        ),
         key=dotted(key),
-        quantity=f"max abs difference of {dotted(key)} at the first step and next.{dotted(key)} before it",
+        quantity=(
+            f"max abs difference of {dotted(key)} at the first step and next.{dotted(key)}"
+            " before it"
+        ),
         measured=size,
         on=f"{compared} joints of batches",
         bound_formula="the same to the bit",

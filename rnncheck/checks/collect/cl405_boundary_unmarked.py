@@ -1,21 +1,24 @@
-"""A done or a change of trajectory without a start flag, or the reverse; a junction of workers or rows.
+"""A done or a change of trajectory without a start flag, or the reverse; a junction of workers or
+rows.
 
 Checks
-    The recorded start flag is compared with where trajectories begin by the env's done flags, by the collector's
-    trajectory numbers, and by observations that do not continue. Every beginning must be marked, nothing else may be.
+    The recorded start flag is compared with where trajectories begin by the env's done flags, by
+    the collector's trajectory numbers, and by observations that do not continue. Every beginning
+    must be marked, nothing else may be.
 
 Why it matters
-    In recurrent mode the flag is all that keeps two trajectories apart: an unmarked junction joins them, a false mark
-    cuts one in two.
+    In recurrent mode the flag is all that keeps two trajectories apart: an unmarked junction joins
+    them, a false mark cuts one in two.
 
 Says nothing when
-    the data holds no start flag (WR102). A batch that begins in the middle of a trajectory needs no mark there, and
-    where rows are joined end to end a mark at their starts is right though the trajectory goes on. Of data that the
-    collector wrote into the replay buffer the stretches are judged, not where one is stored behind another (RP501).
+    the data holds no start flag (WR102). A batch that begins in the middle of a trajectory needs no
+    mark there, and where rows are joined end to end a mark at their starts is right though the
+    trajectory goes on. Of data that the collector wrote into the replay buffer the stretches are
+    judged, not where one is stored behind another (RP501).
 
 Fix
-    Write ``is_init`` with InitTracker on the env that the collector steps, and mark the first step of every row,
-    worker or slice when you join them.
+    Write ``is_init`` with InitTracker on the env that the collector steps, and mark the first step
+    of every row, worker or slice when you join them.
 
 Example
     flat = data.reshape(-1); flat["is_init"][::T] = True   # rows of length T, joined
@@ -43,7 +46,9 @@ CAUSES = {
     "done": "the start flag misses some resets (an env of the batch, truncations, or all)",
     "begin": "the start flag is not written at resets",
     "joint": "rows, workers or stretches were joined end to end without a mark",
-    "extra": "the start flag is written at steps that follow no reset (inverted, late, or another env's)",
+    "extra": (
+        "the start flag is written at steps that follow no reset (inverted, late, or another env's)"
+    ),
 }
 
 
@@ -73,7 +78,8 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def _rows_inside(recording: Recording, rows: Rows) -> list[int]:
-    """Rows that go on from inside a row of an earlier batch: several were joined, so that their starts are marked."""
+    """Rows that go on from inside a row of an earlier batch: several were joined, so that their
+    starts are marked."""
     places = [(row, place) for row, place in enumerate(rows.where_before) if place is not None]
     ends = [recording.batches[place[0]].valid[place[1]].nonzero().max() for _, place in places]
     return [row for (row, place), end in zip(places, ends, strict=True) if place[2] < int(end)]
@@ -107,7 +113,10 @@ def _observed(evidence: Evidence, kind: str, wrong: list[Wrong]) -> Observation:
         bound_formula="every beginning is marked, nothing else",
         where=Where((mine[0].batch, row), step, first_step=step),
         cause=CAUSES[kind],
-        fix="write is_init with InitTracker on the env that is stepped; mark the first step of what you join",
+        fix=(
+            "write is_init with InitTracker on the env that is stepped; mark the first step of what"
+            " you join"
+        ),
         source=Stage.COLLECT if kind == "joint" else Stage.ENV,
     )
 

@@ -1,22 +1,25 @@
 """Recurrent mode on the collected data gives other outputs than were acted on.
 
 Checks
-    Each collected batch is given to the module in recurrent mode as it is: its own start flags, stored states and
-    layout. The outputs are held against the recorded ones, with float64 as the judge of rounding.
+    Each collected batch is given to the module in recurrent mode as it is: its own start flags,
+    stored states and layout. The outputs are held against the recorded ones, with float64 as the
+    judge of rounding.
 
 Why it matters
-    This is the step that training takes. If it does not reproduce what was acted on, ratios are not 1, advantages
-    are those of another policy.
+    This is the step that training takes. If it does not reproduce what was acted on, ratios are not
+    1, advantages are those of another policy.
 
 Says nothing when
-    recurrent mode raises, or no recorded output is a function of the observations. Batches of a random policy are
-    left out.
+    recurrent mode raises, or no recorded output is a function of the observations. Batches of a
+    random policy are left out.
 
 Fix
-    See which other check failed: memory while acting (CL401), flags (CL405), the modes themselves (EQ201, BD301).
+    See which other check failed: memory while acting (CL401), flags (CL405), the modes themselves
+    (EQ201, BD301).
 
 Example
-    with set_recurrent_mode(True): out = policy(batch.select(*policy.in_keys))   # out["logits"] == batch["logits"]
+    with set_recurrent_mode(True):
+        out = policy(batch.select(*policy.in_keys))   # out["logits"] == batch["logits"]
 """
 
 from __future__ import annotations
@@ -58,7 +61,8 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def _looked_at(evidence: Evidence) -> Iterator[tuple[int, Rows]]:
-    """Batches of the policy's own steps, with their numbers: the first few, more of them where they are short."""
+    """Batches of the policy's own steps, with their numbers: the first few, more of them where they
+    are short."""
     count = steps = 0
     for number, rows in enumerate(evidence.recording.batches):
         if rows.random:
@@ -105,7 +109,10 @@ def as_recorded(subject: Subject, rows: Rows) -> TensorDictBase:
 def _observed(number: int, found: Mismatch) -> Observation:
     d = found.difference
     return Observation(
-        message=f"recurrent mode on the collected data gives another {dotted(found.key)} than was acted on",
+        message=(
+            f"recurrent mode on the collected data gives another {dotted(found.key)} than was"
+            " acted on"
+        ),
         key=dotted(found.key),
         quantity=f"max abs difference of {dotted(found.key)}, recurrent against recorded",
         measured=d.worst,
@@ -113,8 +120,14 @@ def _observed(number: int, found: Mismatch) -> Observation:
         bound=found.bound,
         bound_formula=found.formula,
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
-        cause="acting and the recurrent pass disagree: see the other findings for which of them is wrong",
-        fix="make the data reproducible: state carried while acting, every start marked, the same cell in both modes",
+        cause=(
+            "acting and the recurrent pass disagree: see the other findings for which of them is"
+            " wrong"
+        ),
+        fix=(
+            "make the data reproducible: state carried while acting, every start marked, the same"
+            " cell in both modes"
+        ),
         details={"elements beyond the bound": f"{d.differing} of {d.elements}"},
     )
 

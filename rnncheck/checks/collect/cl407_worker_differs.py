@@ -1,19 +1,20 @@
 """A multi-process collector records what a single process would not (mode, state, reset).
 
 Checks
-    Where the collector runs workers of its own, every trajectory that they recorded is replayed alone in this
-    process, step by step: outputs, states and start flags must be those of a single process.
+    Where the collector runs workers of its own, every trajectory that they recorded is replayed
+    alone in this process, step by step: outputs, states and start flags must be those of a single
+    process.
 
 Why it matters
-    A recurrent mode that is set in the main process does not reach the workers, and their batches are joined end to
-    end: neither shows in the rewards.
+    A recurrent mode that is set in the main process does not reach the workers, and their batches
+    are joined end to end: neither shows in the rewards.
 
 Says nothing when
     the collector runs in this process, or no recorded output is a function of the observations.
 
 Fix
-    Leave the mode to the collector, give every worker an env with its primers, and do not join workers' rows
-    (``cat_results=0`` joins them along time for unbatched envs).
+    Leave the mode to the collector, give every worker an env with its primers, and do not join
+    workers' rows (``cat_results=0`` joins them along time for unbatched envs).
 
 Example
     MultiSyncCollector([make_env] * 2, policy, cat_results="stack", ...)

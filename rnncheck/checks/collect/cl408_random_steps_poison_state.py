@@ -1,13 +1,14 @@
 """Steps taken by the random policy leave states that later steps start from.
 
 Checks
-    Where the policy takes over from a random policy in the middle of a trajectory, its first stored state must be
-    the one that the policy would have had after those steps. (Zero states stored with the random steps are fine.)
-    Random are the collector's ``init_random_frames`` and batches without the outputs that the policy leaves in others.
+    Where the policy takes over from a random policy in the middle of a trajectory, its first stored
+    state must be the one that the policy would have had after those steps. (Zero states stored with
+    the random steps are fine.) Random are the collector's ``init_random_frames`` and batches
+    without the outputs that the policy leaves in others.
 
 Why it matters
-    A random action writes no state: the policy goes on in the middle of an episode from the initial state, or from
-    an older one. It is a warning: one trajectory per env is concerned.
+    A random action writes no state: the policy goes on in the middle of an episode from the initial
+    state, or from an older one. It is a warning: one trajectory per env is concerned.
 
 Says nothing when
     the collector takes no random steps, or the policy takes over at a reset.
@@ -69,7 +70,8 @@ def takeovers(recording: Recording) -> list[tuple[int, int, tuple[int, int, int]
 def foreign(
     evidence: Evidence, key: Key, place: tuple[int, int], before: tuple[int, int, int]
 ) -> float:
-    """How far the state is from the one that the policy would have had after the random steps; 0 if it is that."""
+    """How far the state is from the one that the policy would have had after the random steps; 0 if
+    it is that."""
     recording, subject = evidence.recording, evidence.policy
     state = recording.batches[place[0]].data.get(key)[place[1], 0]
     env_row = place[1] % recording.env.rows
@@ -90,7 +92,9 @@ def foreign(
 
 def _observed(key: Key, place: tuple[int, int], size: float) -> Observation:
     return Observation(
-        message=f"after random steps the policy goes on from a {dotted(key)} that it never had there",
+        message=(
+            f"after random steps the policy goes on from a {dotted(key)} that it never had there"
+        ),
         key=dotted(key),
         quantity=f"max abs difference of {dotted(key)} and the state after the same steps",
         measured=size,

@@ -1,8 +1,8 @@
 """The collected data holds NaN, or a state that is not finite.
 
 Checks
-    Every recorded entry that the policy writes, and every observation, for NaN; every stored state also for
-    infinities. Infinite logits (masked actions) are allowed.
+    Every recorded entry that the policy writes, and every observation, for NaN; every stored state
+    also for infinities. Infinite logits (masked actions) are allowed.
 
 Why it matters
     A NaN state stays NaN until the next reset, and every comparison with it is silent.
@@ -11,7 +11,8 @@ Says nothing when
     the spec has no collect stage.
 
 Fix
-    Find the first step that holds one (it is named), and look at the observation and the state that it came from.
+    Find the first step that holds one (it is named), and look at the observation and the state that
+    it came from.
 
 Example
     torch.autograd.set_detect_anomaly(True)
@@ -61,7 +62,9 @@ def _observed(key: Key, number: int, row: int, step: int) -> Observation:
         quantity="steps that are not numbers",
         measured=1.0,
         where=Where((number, row), step, first_step=step),
-        cause="the env's observation, the policy's weights or an operation of its own is not finite",
+        cause=(
+            "the env's observation, the policy's weights or an operation of its own is not finite"
+        ),
         fix="look at the first such step; nothing after it in its trajectory can be judged",
         source=Stage.POLICY,
     )

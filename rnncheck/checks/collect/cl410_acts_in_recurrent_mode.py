@@ -1,17 +1,20 @@
 """The policy is called in recurrent mode while it acts, and raises for want of a time dimension.
 
 Checks
-    Why a collection that raised did so: a recurrent module was called in recurrent mode on a single step.
+    Why a collection that raised did so: a recurrent module was called in recurrent mode on a single
+    step.
 
 Why it matters
-    ``set_recurrent_mode(True)`` is for whole sequences. Left on around a rollout or a collector it raises with one
-    env; with a batch of envs it takes the envs for a time axis and raises nothing (CL401, CL406).
+    ``set_recurrent_mode(True)`` is for whole sequences. Left on around a rollout or a collector it
+    raises with one env; with a batch of envs it takes the envs for a time axis and raises nothing
+    (CL401, CL406).
 
 Says nothing when
     the collection runs, or raises for another reason.
 
 Fix
-    Collect first, outside of ``set_recurrent_mode(True)``, and set the mode around the training passes only.
+    Collect first, outside of ``set_recurrent_mode(True)``, and set the mode around the training
+    passes only.
 
 Example
     data = env.rollout(100, policy)
@@ -46,8 +49,14 @@ def _observed(message: str, source: Source) -> Observation:
         message=f"the policy acts in recurrent mode: {message}",
         quantity="collections that raise",
         measured=1.0,
-        cause="set_recurrent_mode(True) is on while the policy acts, or its module has default_recurrent_mode=True",
-        fix="collect outside of set_recurrent_mode(True) and set the mode around the training passes only",
+        cause=(
+            "set_recurrent_mode(True) is on while the policy acts, or its module has"
+            " default_recurrent_mode=True"
+        ),
+        fix=(
+            "collect outside of set_recurrent_mode(True) and set the mode around the training"
+            " passes only"
+        ),
         source=source,
     )
 

@@ -15,7 +15,8 @@ from rnncheck.spec.model import AcceptSpec, Spec
 
 @dataclass(frozen=True)
 class Leftover:
-    """An acceptance that has expired or that matches nothing: which, what is wrong, and its place in the spec."""
+    """An acceptance that has expired or that matches nothing: which, what is wrong, and its place
+    in the spec."""
 
     name: str
     problem: str
@@ -23,7 +24,8 @@ class Leftover:
 
 
 class Acceptances:
-    """The acceptances of one run: applied to its results as they come, then asked what is left of them.
+    """The acceptances of one run: applied to its results as they come, then asked what is left of
+    them.
 
     Raises SpecError for a code that no check has.
     """

@@ -1,6 +1,7 @@
 """Checks that are not rnncheck's own: of the user's modules, and of installed packages. No torch.
 
-A module of checks defines ``RULE``, as each of rnncheck's own files does; of a package every module that does counts.
+A module of checks defines ``RULE``, as each of rnncheck's own files does; of a package every module
+that does counts.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 
 
 def installed_catalogue() -> Catalogue:
-    """rnncheck's own checks and those of installed packages. Raises UserError for one that cannot be read."""
+    """rnncheck's own checks and those of installed packages. Raises UserError for one that cannot
+    be read."""
     found = [entry for point in entry_points(group=GROUP) for entry in _of_package(point)]
     return _joined(builtin().entries, found)
 

@@ -21,7 +21,8 @@ def rules() -> tuple[Rule, ...]:
 
 
 def rules_of(chosen: Iterable[Entry], spec: Spec) -> tuple[Rule, ...]:
-    """The rules of these entries. Raises UserError where a module of the user's cannot be imported."""
+    """The rules of these entries. Raises UserError where a module of the user's cannot be
+    imported."""
     known = {rule.code: rule for rule in rules()}
     with importable(spec.folder):
         return tuple(known.get(entry.code) or _own(entry) for entry in chosen)

@@ -20,7 +20,8 @@ from rnncheck.results.model import CheckResult, Finding, Outcome, Source, Stage
 
 
 def run_rules(rules: Iterable[Rule], evidence: Evidence) -> Iterator[Event]:
-    """Events of all rules in order; a rule that crashes is an error outcome and the next one runs."""
+    """Events of all rules in order; a rule that crashes is an error outcome and the next one
+    runs."""
     for rule in rules:
         yield CheckStarted(rule.code, rule.name, rule.stage)
         yield CheckFinished(run_rule(rule, evidence))

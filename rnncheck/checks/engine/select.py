@@ -18,7 +18,8 @@ def select_rules(
     ignore: Sequence[str] = (),
     stages: Collection[Stage] = (),
 ) -> tuple[Rule, ...]:
-    """The rules of ``select_entries``. Imports torch and the modules that ``spec`` names as ``checks``."""
+    """The rules of ``select_entries``. Imports torch and the modules that ``spec`` names as
+    ``checks``."""
     return rules_of(select_entries(spec, select, ignore, stages), spec)
 
 
@@ -28,9 +29,11 @@ def select_entries(
     ignore: Sequence[str] = (),
     stages: Collection[Stage] = (),
 ) -> tuple[Entry, ...]:
-    """Checks whose code begins with one of ``select`` (all, if empty), without ``ignore``, of the given stages.
+    """Checks whose code begins with one of ``select`` (all, if empty), without ``ignore``, of the
+    given stages.
 
-    Raises UserError for a prefix that names no check, and for checks of the user's that cannot be read.
+    Raises UserError for a prefix that names no check, and for checks of the user's that cannot be
+    read.
     """
     catalogue = catalogue_of(spec)
     chosen = catalogue.match(select) if select else catalogue.entries

@@ -28,8 +28,8 @@ def verify_events(
 ) -> Generator[Event, None, None]:
     """Everything that happens while ``spec`` is verified with ``rules``.
 
-    Who brings ``accepting`` tells itself what is left of the acceptances. Raises UserError where the spec or a factory
-    is at fault. Closing the generator closes the pipeline.
+    Who brings ``accepting`` tells itself what is left of the acceptances. Raises UserError where
+    the spec or a factory is at fault. Closing the generator closes the pipeline.
     """
     verification = Verification(spec, thorough=thorough, accepting=accepting)
     begin = run_started(spec, rules, command, strict=strict)

@@ -28,7 +28,8 @@ from rnncheck.spec.model import Spec
 
 
 class Verification:
-    """Inside the context the pipeline of ``spec`` lives; the process's settings and random numbers end with it.
+    """Inside the context the pipeline of ``spec`` lives; the process's settings and random numbers
+    end with it.
 
     ``plant`` changes the parts before anything runs. ``lacking`` says why nothing can be verified
     where the installed TorchRL is too old for env, policy or critic, or this processor has no
@@ -104,7 +105,8 @@ class Verification:
             return StageResult(stage, Outcome.SKIPPED, error.reason)
 
     def ask(self, rules: Iterable[Rule]) -> Iterator[Event]:
-        """Events of the rules in order, known findings marked as accepted, and what the user should read besides."""
+        """Events of the rules in order, known findings marked as accepted, and what the user should
+        read besides."""
         with calm():
             for event in self._asked(rules):
                 yield self.accepting.heard(event)

@@ -12,7 +12,8 @@ from rnncheck.pipeline.backends.trial import Refused
 
 
 def refuses(one: Tried) -> bool:
-    """An eager variant raised although nothing that is known of it and of this machine stands against it."""
+    """An eager variant raised although nothing that is known of it and of this machine stands
+    against it."""
     silent = isinstance(one.answer, NoAnswer) or not isinstance(one.answer, Refused)
     return not silent and one.variant.compile == "eager" and one.way == "call"
 
@@ -39,7 +40,8 @@ def trial_words(one: Tried) -> str:
 
 
 def already_said(evidence: Evidence, codes: Iterable[str]) -> None:
-    """Raise Vacuous where another check names the fault: without named backends it is the module's own pass."""
+    """Raise Vacuous where another check names the fault: without named backends it is the module's
+    own pass."""
     for code in codes:
         if evidence.finds(code):
             raise Vacuous(f"the module's own pass is wrong already ({code})")

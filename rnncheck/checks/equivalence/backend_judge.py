@@ -1,4 +1,5 @@
-"""Which backend is wrong, at which first step, in which quantity, and what it did there: float64 is the judge."""
+"""Which backend is wrong, at which first step, in which quantity, and what it did there: float64 is
+the judge."""
 
 from __future__ import annotations
 
@@ -30,8 +31,9 @@ GATES = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n")}
 class Divergence:
     """The first place where one trial leaves float64, and the worst one.
 
-    ``quantity`` is ``output``, ``h``, ``c`` or the name of a gradient; ``row`` and ``step`` are those of the first
-    divergent step (None for a parameter), ``gates`` those of a weight that are wrong.
+    ``quantity`` is ``output``, ``h``, ``c`` or the name of a gradient; ``row`` and ``step`` are
+    those of the first divergent step (None for a parameter), ``gates`` those of a weight that are
+    wrong.
     """
 
     quantity: str
@@ -56,8 +58,8 @@ class Divergence:
 def outcome_of(tried: Tried, dtype: torch.dtype = torch.float64) -> TrialOutcome:
     """What the equations give for one trial's case and weights, in ``dtype``.
 
-    A subclass of the user's that computes something else on its pad backend (a norm on the outputs, say) is judged
-    by that pass instead.
+    A subclass of the user's that computes something else on its pad backend (a norm on the outputs,
+    say) is judged by that pass instead.
     """
     itself = tried.own and not tried.rebuilt
     if itself and not follows_equations(tried.target.module):
@@ -72,7 +74,8 @@ def _pad(module: nn.Module, dtype: torch.dtype) -> Variant:
 
 @lru_cache(maxsize=16)
 def follows_equations(module: nn.Module) -> bool:
-    """Whether the pad backend of a module gives the cell equations; True where that cannot be told."""
+    """Whether the pad backend of a module gives the cell equations; True where that cannot be
+    told."""
     if is_plain(module):
         return True
     case = standard_cases(rnn_facts_of(module))[0]
@@ -85,7 +88,8 @@ def follows_equations(module: nn.Module) -> bool:
 
 
 def values_wrong(tried: Tried) -> Divergence | None:
-    """The earliest divergence of outputs and end states, outputs first where several begin at one step."""
+    """The earliest divergence of outputs and end states, outputs first where several begin at one
+    step."""
     if isinstance(tried.answer, Refused):
         return None
     exact, reference, dtype = _judges(tried)
@@ -98,7 +102,8 @@ def values_wrong(tried: Tried) -> Divergence | None:
 
 
 def _judges(tried: Tried) -> tuple[TrialOutcome, TrialOutcome, torch.dtype]:
-    """float64, an honest computation in the trial's own dtype, and the dtype whose rounding it may have."""
+    """float64, an honest computation in the trial's own dtype, and the dtype whose rounding it may
+    have."""
     dtype = rounding_dtype(tried.variant, tried.how)
     return outcome_of(tried), outcome_of(tried, dtype), dtype
 

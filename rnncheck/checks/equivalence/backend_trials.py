@@ -1,4 +1,5 @@
-"""Every backend that was asked for, run on the policy's own recurrent modules: measured once for EQ207 and EQ208."""
+"""Every backend that was asked for, run on the policy's own recurrent modules: measured once for
+EQ207 and EQ208."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class _Target:
 
 @dataclass(frozen=True)
 class Tried:
-    """One variant on one case. ``weights`` are those that it ran with, ``how`` says on which kernels."""
+    """One variant on one case. ``weights`` are those that it ran with, ``how`` says on which
+    kernels."""
 
     target: _Target
     facts: Facts
@@ -84,7 +86,8 @@ class BackendTrials:
     omitted: dict[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        """Which variants were run, on which kernels and shapes (rows x steps x hidden), and what was left out."""
+        """Which variants were run, on which kernels and shapes (rows x steps x hidden), and what
+        was left out."""
         shapes: dict[tuple[str, str], dict[str, None]] = {}
         for one in self.tried:
             if not isinstance(one.answer, Refused):
@@ -158,7 +161,8 @@ def _same(left: _Target, right: _Target) -> bool:
 
 
 def _recorded(evidence: Evidence, stage: Stage, path: str) -> Case | None:
-    """What the module reads in recurrent mode on steps of the user's own env; None where that cannot be run."""
+    """What the module reads in recurrent mode on steps of the user's own env; None where that
+    cannot be run."""
     try:
         subject = evidence.policy if stage is Stage.POLICY else evidence.critic
         if subject is None or not subject.carry:
@@ -189,7 +193,8 @@ def _as_case(seen: TensorDictBase, subject: Subject, path: str) -> Case:
 
 
 def _device(target: _Target, variant: Variant) -> str:
-    """Where a variant runs: the module's device, and for Triton's kernels the CUDA device where there is one."""
+    """Where a variant runs: the module's device, and for Triton's kernels the CUDA device where
+    there is one."""
     if variant.backend == "triton" and this_machine().cuda:
         return "cuda"
     return next((str(p.device) for p in target.module.parameters()), "cpu")
@@ -253,7 +258,8 @@ class Pending:
     tried: list[Tried] = field(default_factory=list)
 
     def request(self, evidence: Evidence) -> Request:
-        """The jobs, with the modules that the spec's factories come from: a patched TorchRL is judged as patched."""
+        """The jobs, with the modules that the spec's factories come from: a patched TorchRL is
+        judged as patched."""
         return Request(self.jobs, self.interpret, factory_modules(evidence.pipeline.spec))
 
     def add(self, target: _Target, variant: Variant, named: bool) -> None:

@@ -1,23 +1,26 @@
 """Recurrent mode's outputs differ from the sequential unroll.
 
 Checks
-    Episode heads are laid end to end and run in recurrent mode, once from a trajectory's start and once from the
-    middle of one (with the true state stored). Every output is held against the isolated replay: the same steps,
-    each trajectory alone, step by step, in float64.
+    Episode heads are laid end to end and run in recurrent mode, once from a trajectory's start and
+    once from the middle of one (with the true state stored). Every output is held against the
+    isolated replay: the same steps, each trajectory alone, step by step, in float64.
 
 Why it matters
-    The policy acts step by step and is trained on sequences. If the two compute different things, the loss is that
-    of another policy.
+    The policy acts step by step and is trained on sequences. If the two compute different things,
+    the loss is that of another policy.
 
 Says nothing when
-    the module has no recurrent mode, or recurrent mode raises. Outputs that draw random numbers are left out.
+    the module has no recurrent mode, or recurrent mode raises. Outputs that draw random numbers are
+    left out.
 
 Fix
-    Make one function of the cell and call it in both modes; in recurrent mode start from the state stored at the
-    first step and at every reset.
+    Make one function of the cell and call it in both modes; in recurrent mode start from the state
+    stored at the first step and at every reset.
 
 Example
-    for t in range(x.shape[-2]): h = self.step(x[..., t, :], torch.where(init[..., t, :], stored[..., t, :], h))
+    for t in range(x.shape[-2]):
+        h = torch.where(init[..., t, :], stored[..., t, :], h)
+        h = self.step(x[..., t, :], h)
 """
 
 from __future__ import annotations
@@ -57,7 +60,10 @@ def _observed(subject: Subject, made: Constructed, found: Mismatch, begins: str)
         message=f"recurrent mode, {begins}: outputs are not those of the step-by-step run",
         cause="the recurrent pass resets, starts or steps differently from the sequential one"
         + (" (the first divergent step is a reset)" if at_start else ""),
-        fix="use the same cell in both modes; start from the stored state, reset where is_init is true",
+        fix=(
+            "use the same cell in both modes; start from the stored state, reset where is_init is"
+            " true"
+        ),
     )
 
 

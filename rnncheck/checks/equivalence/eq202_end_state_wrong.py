@@ -1,15 +1,18 @@
 """The state at a segment's end differs from the unroll's.
 
 Checks
-    After a recurrent pass over episode heads, ``("next", key)`` at the last step of every segment is held against
-    the isolated replay's state there. Other steps are not judged: TorchRL writes zeros to them.
+    After a recurrent pass over episode heads, ``("next", key)`` at the last step of every segment
+    is held against the isolated replay's state there. Other steps are not judged: TorchRL writes
+    zeros to them.
 
 Why it matters
-    The end state is where the next batch, a bootstrap value or a target continues. A wrong one (0 for every
-    trajectory shorter than the longest, as in torchrl up to 0.12) starts them from a memory that never was.
+    The end state is where the next batch, a bootstrap value or a target continues. A wrong one (0
+    for every trajectory shorter than the longest, as in torchrl up to 0.12) starts them from a
+    memory that never was.
 
 Says nothing when
-    recurrent mode writes no state, or the module has no recurrent mode, or its outputs differ already (EQ201).
+    recurrent mode writes no state, or the module has no recurrent mode, or its outputs differ
+    already (EQ201).
 
 Fix
     Write each segment's own last state at its last step, not the padded one and not the row's.
@@ -57,7 +60,10 @@ def run(evidence: Evidence) -> Judgement:
                         subject,
                         made,
                         found[0],
-                        message=f"recurrent mode: {dotted(found[0].key)} at a segment's end is not the state there",
+                        message=(
+                            f"recurrent mode: {dotted(found[0].key)} at a segment's end is not the"
+                            " state there"
+                        ),
                         cause=cause,
                         fix=fix,
                     )
@@ -74,8 +80,10 @@ def _blame(subject: Subject, worst: Mismatch, out: TensorDictBase) -> tuple[str,
     writers = [one for one in subject.carriers if worst.key in map(next_key, one.keys)]
     if lost and loses_end_states() and all(is_stock(one.module) for one in writers):
         return (
-            f"torchrl {installed().public} leaves 0 at the end of a trajectory shorter than the longest "
-            "(pytorch/rl issue 3711)",
+            (
+                f"torchrl {installed().public} leaves 0 at the end of a trajectory shorter than the"
+                " longest (pytorch/rl issue 3711)"
+            ),
             "install torchrl 0.13 or newer",
         )
     return (

@@ -1,16 +1,17 @@
 """LSTM or GRU outputs differ from the float64 cell equations: says which mode is at fault.
 
 Checks
-    For every LSTMModule and GRUModule (and subclasses) the inputs that it gets while playing are taken, and its
-    outputs in both modes are held against the equations of torch.nn.LSTM and torch.nn.GRU, computed in float64 from
-    its weights.
+    For every LSTMModule and GRUModule (and subclasses) the inputs that it gets while playing are
+    taken, and its outputs in both modes are held against the equations of torch.nn.LSTM and
+    torch.nn.GRU, computed in float64 from its weights.
 
 Why it matters
-    When two modes disagree, one of them is right. When both agree, both can be wrong: a swapped gate, a backend
-    with a wrong kernel, weights that are not the ones that are trained.
+    When two modes disagree, one of them is right. When both agree, both can be wrong: a swapped
+    gate, a backend with a wrong kernel, weights that are not the ones that are trained.
 
 Says nothing when
-    the policy has no LSTMModule or GRUModule; a bidirectional one or one with active dropout is left out.
+    the policy has no LSTMModule or GRUModule; a bidirectional one or one with active dropout is
+    left out.
 
 Fix
     Use the stock module, or compare the named mode's code with the equations.
@@ -44,7 +45,8 @@ from rnncheck.results.model import Severity, Stage, Where
 
 @dataclass(frozen=True)
 class _Judged:
-    """One RNN over one head: what it read, and what the equations make of it; all ``[1, steps, ...]``."""
+    """One RNN over one head: what it read, and what the equations make of it; all
+    ``[1, steps, ...]``."""
 
     inputs: TensorDictBase
     exact: TensorDictBase
@@ -103,7 +105,8 @@ def _catch(seen: list[Tensor], key: Key, rows: int, arguments: tuple[object, ...
 
 
 def _with_equations(carrier: Carrier, values: Tensor) -> _Judged:
-    """The inputs ``values`` ``[1, steps, features]`` as a batch of the carrier's own, from a zero state."""
+    """The inputs ``values`` ``[1, steps, features]`` as a batch of the carrier's own, from a zero
+    state."""
     steps, keys = values.shape[1], _states_of(carrier)
     rnn = rnn_of(carrier.module)
     assert rnn is not None
@@ -153,7 +156,9 @@ def _observed(subject: Subject, carrier: Carrier, found: Mismatch, mode: str) ->
     name = type(carrier.module).__name__
     return Observation(
         stage=subject.stage,
-        message=f"{mode} mode of {name} {carrier.path or 'itself'} is not what its cell equations give",
+        message=(
+            f"{mode} mode of {name} {carrier.path or 'itself'} is not what its cell equations give"
+        ),
         key=dotted(found.key),
         quantity=f"max abs error of {dotted(found.key)} against the float64 equations",
         measured=d.worst,

@@ -1,19 +1,20 @@
 """Flat, [B, T], 3-d, non-contiguous or one-row input give different numbers.
 
 Checks
-    The same episode heads are run in recurrent mode laid out flat, as [B, T], with one row, as a transposed view and
-    (for stock modules and envs with two batch dimensions) in 3-d; each must give what the isolated replay gives. Rows
-    begin at a trajectory's start in every layout.
+    The same episode heads are run in recurrent mode laid out flat, as [B, T], with one row, as a
+    transposed view and (for stock modules and envs with two batch dimensions) in 3-d; each must
+    give what the isolated replay gives. Rows begin at a trajectory's start in every layout.
 
 Why it matters
-    A collector gives [T] or [N, T], a slice sampler gives flat batches, a padded one [B, T]. A module that takes the
-    wrong dimension for time runs on all of them, and is right on one.
+    A collector gives [T] or [N, T], a slice sampler gives flat batches, a padded one [B, T]. A
+    module that takes the wrong dimension for time runs on all of them, and is right on one.
 
 Says nothing when
     the module has no recurrent mode. A layout that raises is left out: that is loud enough.
 
 Fix
-    Time is the last batch dimension: index it with ``[..., t, :]``, never with ``[:, t]`` or ``[t]``.
+    Time is the last batch dimension: index it with ``[..., t, :]``, never with ``[:, t]`` or
+    ``[t]``.
 
 Example
     for t in range(x.shape[-2]): ...x[..., t, :]...

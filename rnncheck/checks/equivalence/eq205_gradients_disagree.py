@@ -1,21 +1,23 @@
 """Parameter or input gradients differ between the modes.
 
 Checks
-    A random mix of the outputs of one long segment is differentiated through recurrent mode and through the
-    step-by-step unroll, with respect to every parameter and input. Where the two differ, central finite differences
-    in float64 decide whether recurrent mode's gradient is the derivative of what it computes.
+    A random mix of the outputs of one long segment is differentiated through recurrent mode and
+    through the step-by-step unroll, with respect to every parameter and input. Where the two
+    differ, central finite differences in float64 decide whether recurrent mode's gradient is the
+    derivative of what it computes.
 
 Why it matters
-    Right values with wrong gradients train another policy. A detached state, a graph cut at every step, a reset by
-    multiplication with a stale mask cannot be seen in any output.
+    Right values with wrong gradients train another policy. A detached state, a graph cut at every
+    step, a reset by multiplication with a stale mask cannot be seen in any output.
 
 Says nothing when
-    the modes' values differ already (EQ201), the module has no recurrent mode or nothing has a gradient. Truncated
-    back-propagation, a cut at every k-th step with k > 1, is a choice and passes; so does a sequential mode that
-    detaches its state.
+    the modes' values differ already (EQ201), the module has no recurrent mode or nothing has a
+    gradient. Truncated back-propagation, a cut at every k-th step with k > 1, is a choice and
+    passes; so does a sequential mode that detaches its state.
 
 Fix
-    Do not detach the state inside the recurrent pass, nor read the stored one in the middle of a segment.
+    Do not detach the state inside the recurrent pass, nor read the stored one in the middle of a
+    segment.
 
 Example
     h = cell(x[..., t, :], h)          # not h.detach(), unless every k-th step on purpose
@@ -163,7 +165,8 @@ def _objective(
 
 
 def furthest(left: Gradients, right: Gradients) -> tuple[str, float] | None:
-    """The gradient that differs most, relative to its tensor's largest entry (and not below the overall scale)."""
+    """The gradient that differs most, relative to its tensor's largest entry (and not below the
+    overall scale)."""
     floor = 1e-6 * max(left.largest(), right.largest(), 1e-30)
     worst: tuple[str, float] | None = None
     for name in left.values.keys() & right.values.keys():
@@ -178,7 +181,8 @@ def furthest(left: Gradients, right: Gradients) -> tuple[str, float] | None:
 def numeric_agrees(
     evidence: Evidence, subject: Subject, made: Constructed, analytic: Gradients
 ) -> bool:
-    """Whether central differences along three random directions give recurrent mode's own gradient."""
+    """Whether central differences along three random directions give recurrent mode's own
+    gradient."""
     for seed in (1, 2, 3):
         direction = _direction(analytic, seed)
         slope = sum(float((analytic.values[n] * d).sum()) for n, d in direction.items())
@@ -220,7 +224,8 @@ def _shifted(
 
 
 def truncation(evidence: Evidence, subject: Subject, made: Constructed) -> int:
-    """The length of deliberate truncation: every step reaches back inside its block of k > 1 steps; 0 if not so."""
+    """The length of deliberate truncation: every step reaches back inside its block of k > 1 steps;
+    0 if not so."""
     reach = _reach(evidence, subject, made)
     if reach is None:
         return 0
@@ -293,7 +298,10 @@ def _observed(
         bound=limit,
         bound_formula="relative to the largest gradient of the tensor",
         cause="the recurrent pass detaches the state or reads a stored one inside a segment",
-        fix="carry the state through the segment without detach(); cut only every k-th step, k > 1, on purpose",
+        fix=(
+            "carry the state through the segment without detach(); cut only every k-th step, k > 1,"
+            " on purpose"
+        ),
     )
 
 

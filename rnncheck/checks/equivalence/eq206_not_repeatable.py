@@ -1,19 +1,22 @@
 """The same input twice gives different outputs: active dropout, or a state outside the tensordict.
 
 Checks
-    The same steps are run twice through one copy of the module with the same random seed, in both modes: any bit
-    that differs comes from a state that the tensordict does not show. Then with two seeds and exploration off: a
-    carried state may not differ at all, other outputs only where no dropout is active in the module or called by it.
+    The same steps are run twice through one copy of the module with the same random seed, in both
+    modes: any bit that differs comes from a state that the tensordict does not show. Then with two
+    seeds and exploration off: a carried state may not differ at all, other outputs only where no
+    dropout is active in the module or called by it.
 
 Why it matters
-    A state in an attribute is not replayed, not reset, and shared by all envs. Dropout that is left on makes the
-    replayed policy another one than the policy that acted.
+    A state in an attribute is not replayed, not reset, and shared by all envs. Dropout that is left
+    on makes the replayed policy another one than the policy that acted.
 
 Says nothing when
-    an output is drawn on purpose and not carried (a sampled action), or noise follows TorchRL's exploration type.
+    an output is drawn on purpose and not carried (a sampled action), or noise follows TorchRL's
+    exploration type.
 
 Fix
-    Carry state under a key and ``("next", key)``; call ``policy.eval()`` or keep dropout out of the carried path.
+    Carry state under a key and ``("next", key)``; call ``policy.eval()`` or keep dropout out of the
+    carried path.
 
 Example
     self.h = h                 # no: td["next", "h"] = h
@@ -42,9 +45,14 @@ from rnncheck.results.model import Severity, Stage
 
 RANDOM_STATE = (
     "the carried state depends on the random seed although exploration is off",
-    "random numbers are drawn on the way into the state: noise, zoneout, weights or latents drawn at each call",
-    "draw them only where exploration_type() asks for it; for a stochastic latent that is meant, "
-    "use its mode under ExplorationType.DETERMINISTIC or ignore EQ206",
+    (
+        "random numbers are drawn on the way into the state: noise, zoneout, weights or latents"
+        " drawn at each call"
+    ),
+    (
+        "draw them only where exploration_type() asks for it; for a stochastic latent that is"
+        " meant, use its mode under ExplorationType.DETERMINISTIC or ignore EQ206"
+    ),
 )
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout")
 
@@ -67,7 +75,8 @@ def _hidden(evidence: Evidence, subject: Subject, made: Constructed) -> Observat
         return None
     return _observed(subject, made, found.change,
         message=f"{found.mode} mode: the same steps twice give different outputs",
-        cause="state outside the tensordict: " + (", ".join(found.moved[:4]) or "not in an attribute"),
+        cause="state outside the tensordict: "
+        + (", ".join(found.moved[:4]) or "not in an attribute"),
         fix="carry it under a key and ('next', key), primed and reset by the env",
     )  # fmt: skip
 
@@ -91,7 +100,8 @@ class DropoutCalls(TorchFunctionMode):
 
 
 def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
-    """A state that differs between two seeds with exploration off, or outputs that do because dropout is on."""
+    """A state that differs between two seeds with exploration off, or outputs that do because
+    dropout is on."""
     noisy = random_outputs(evidence, subject)
     if not noisy:
         return None

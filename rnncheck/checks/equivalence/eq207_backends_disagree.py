@@ -1,29 +1,34 @@
-"""Outputs or end states of a backend (pad, scan, triton, auto, compiled) are not those of the equations.
+"""Outputs or end states of a backend (pad, scan, triton, auto, compiled) are not those of the
+equations.
 
 Checks
-    Every LSTMModule and GRUModule of policy and critic runs, with its own weights, on the backends that `--backends`
-    or `verify.backends` name (`all`, or variants like pad, scan-recompute, triton, pad-python, scan-compiled), or
-    without them on pad and the backend it was built with. Resets lie at step 0, nowhere, at every step, anywhere and
-    at the last step; the stored states are not zero; there is one row, one step, non-contiguous input and recorded
-    input; another thread, canonicalize() and a conversion there and back are tried, and vmap where it is allowed.
-    Named backends are run on other sizes as well. A float64 unroll of the equations is the judge, so the finding
-    says which backend is wrong, from which step on, whether a reset lies there and, where it can be told, what the
-    backend did instead.
+    Every LSTMModule and GRUModule of policy and critic runs, with its own weights, on the backends
+    that `--backends` or `verify.backends` name (`all`, or variants like pad, scan-recompute,
+    triton, pad-python, scan-compiled), or without them on pad and the backend it was built with.
+    Resets lie at step 0, nowhere, at every step, anywhere and at the last step; the stored states
+    are not zero; there is one row, one step, non-contiguous input and recorded input; another
+    thread, canonicalize() and a conversion there and back are tried, and vmap where it is allowed.
+    Named backends are run on other sizes as well. A float64 unroll of the equations is the judge,
+    so the finding says which backend is wrong, from which step on, whether a reset lies there and,
+    where it can be told, what the backend did instead.
 
 Why it matters
-    The backend is chosen for speed and may be another one in training than in acting, on a laptop than on a GPU. One
-    that drops a reset or goes on from the wrong state trains another policy without a word.
+    The backend is chosen for speed and may be another one in training than in acting, on a laptop
+    than on a GPU. One that drops a reset or goes on from the wrong state trains another policy
+    without a word.
 
 Says nothing when
-    there is no LSTMModule or GRUModule, another check names the fault and no backend was named, or a backend cannot
-    run here; the note says which and why. Without CUDA the
-    Triton kernels run under Triton's interpreter in a process of their own, on small shapes: that shows their logic,
-    not their rounding. A module of more than 128 hidden units is then replaced by a small one of its kind. A subclass
-    of LSTMModule or GRUModule that computes something else on pad is judged by its own pad pass. Compiled variants are part of
-    `all` under --thorough alone. What a worker process cannot answer in time is left out with the reason.
+    there is no LSTMModule or GRUModule, another check names the fault and no backend was named, or
+    a backend cannot run here; the note says which and why. Without CUDA the Triton kernels run
+    under Triton's interpreter in a process of their own, on small shapes: that shows their logic,
+    not their rounding. A module of more than 128 hidden units is then replaced by a small one of
+    its kind. A subclass of LSTMModule or GRUModule that computes something else on pad is judged by
+    its own pad pass. Compiled variants are part of `all` under --thorough alone. What a worker
+    process cannot answer in time is left out with the reason.
 
 Fix
-    Use a backend that agrees until the one named here is mended; pad is the slowest and plainest one.
+    Use a backend that agrees until the one named here is mended; pad is the slowest and plainest
+    one.
 
 Example
     LSTMModule(..., recurrent_backend="pad")
@@ -75,7 +80,10 @@ def _observed(one: Tried, found: Divergence, wrong: int, cases: int) -> Observat
     place = found.place()
     return Observation(
         stage=one.target.stage,
-        message=f"{one.variant.label}: {found.quantity} of {one.target.name} is not what the equations give {place}",
+        message=(
+            f"{one.variant.label}: {found.quantity} of {one.target.name} is not what the equations"
+            f" give {place}"
+        ),
         key=found.quantity,
         quantity=f"max abs error of {found.quantity} at its first divergent step, against float64",
         measured=found.measured,

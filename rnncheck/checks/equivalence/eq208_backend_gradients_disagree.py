@@ -1,16 +1,18 @@
 """Gradients of a backend are not those of the equations.
 
 Checks
-    On the runs of EQ207, with recomputation none and full where it was asked for, a random mix of outputs and end
-    states is differentiated with respect to every weight, the inputs and the stored states. Each gradient is held
-    against that of a float64 unroll of the equations. A wrong one is named with the gates or the steps concerned.
+    On the runs of EQ207, with recomputation none and full where it was asked for, a random mix of
+    outputs and end states is differentiated with respect to every weight, the inputs and the stored
+    states. Each gradient is held against that of a float64 unroll of the equations. A wrong one is
+    named with the gates or the steps concerned.
 
 Why it matters
-    scan and triton bring a backward pass of their own. When its values are right and a gate's gradient is not, the
-    loss still falls, more slowly and to another policy.
+    scan and triton bring a backward pass of their own. When its values are right and a gate's
+    gradient is not, the loss still falls, more slowly and to another policy.
 
 Says nothing when
-    there is no LSTMModule or GRUModule, the backend's values are wrong already (EQ207), or it cannot run here.
+    there is no LSTMModule or GRUModule, the backend's values are wrong already (EQ207), or it
+    cannot run here.
 
 Fix
     Train on a backend that agrees; the wrong one may still act.
@@ -72,7 +74,10 @@ def _observed(one: Tried, found: Divergence, wrong: int, cases: int) -> Observat
     label, place = one.variant.label, found.place()
     return Observation(
         stage=one.target.stage,
-        message=f"{label}: the gradient of {found.quantity} of {one.target.name} is wrong {place}".rstrip(),
+        message=(
+            f"{label}: the gradient of {found.quantity} of {one.target.name} "
+            f"is wrong {place}".rstrip()
+        ),
         key=found.quantity,
         quantity=f"max abs error of the gradient of {found.quantity}, against float64",
         measured=found.measured,

@@ -1,4 +1,5 @@
-"""Does a change in one segment of a training batch change what a function of the batch gives for another?"""
+"""Does a change in one segment of a training batch change what a function of the batch gives for
+another?"""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ def segments_of(sample: Sample) -> Tensor:
 
 
 def through_rows(segments: Tensor) -> Tensor:
-    """Numbers that go on from row to row, so that the last segment of a row and the first of the next are neighbours:
-    what flattens the rows joins these two."""
+    """Numbers that go on from row to row, so that the last segment of a row and the first of the
+    next are neighbours: what flattens the rows joins these two."""
     first, last = segments.amin(1, keepdim=True), segments.amax(1, keepdim=True)
     count = last - first + 1
     return segments - first + count.cumsum(0) - count
@@ -64,7 +65,8 @@ Elements = Callable[[TensorDictBase], dict[str, Tensor]]
 
 
 def without_memory(elements: Elements) -> Elements:
-    """``elements`` of a twin without memory, even where the marks are dropped on their way to the network."""
+    """``elements`` of a twin without memory, even where the marks are dropped on their way to the
+    network."""
 
     def twin(td: TensorDictBase) -> dict[str, Tensor]:
         try:
@@ -79,7 +81,8 @@ def without_memory(elements: Elements) -> Elements:
 def leaks(
     evidence: Evidence, sample: Sample, elements: Elements, *, tolerance: float = 0.0
 ) -> tuple[list[Leak], bool]:
-    """Quantities of untouched segments that change with the others; and whether anything changed at all."""
+    """Quantities of untouched segments that change with the others; and whether anything changed at
+    all."""
     base, keys = elements(sample.td), observed(evidence, sample)
     again = elements(sample.td)
     segments = through_rows(segments_of(sample))

@@ -16,10 +16,11 @@ _LONGEST = 64  # steps of a slice that are tried
 
 
 def burn_in(evidence: Evidence, sample: Sample) -> int:
-    """How many first steps of each slice have no direct part in the loss; 0 where that cannot be told.
+    """How many first steps of each slice have no direct part in the loss; 0 where that cannot be
+    told.
 
-    Found by changing what the policy does not read (rewards, actions, targets) at those steps: a loss that leaves
-    them out does not change in one bit.
+    Found by changing what the policy does not read (rewards, actions, targets) at those steps: a
+    loss that leaves them out does not change in one bit.
     """
     return evidence.once("burn-in", lambda: _burn_in(evidence, sample), sample)
 
@@ -53,7 +54,8 @@ def cropped(evidence: Evidence, sample: Sample) -> int:
 
 
 def reaches(evidence: Evidence, sample: Sample, *, but: int = 0) -> bool:
-    """Whether what is observed at the steps that the loss leaves out, but for the last of them, changes it."""
+    """Whether what is observed at the steps that the loss leaves out, but for the last of them,
+    changes it."""
     return evidence.once(
         "reach of the burn-in", lambda: _reaches(evidence, sample, but), sample, but
     )
@@ -68,7 +70,8 @@ def _reaches(evidence: Evidence, sample: Sample, but: int) -> bool:
 
 
 def opens_with_stored(evidence: Evidence, sample: Sample) -> bool:
-    """Whether the loss starts behind the steps that it leaves out from the state that is stored there."""
+    """Whether the loss starts behind the steps that it leaves out from the state that is stored
+    there."""
     keys = [key for key in evidence.policy.carry if key in tensor_keys(sample.rows)]
     first = positions(sample) == burn_in(evidence, sample)
     base = run_loss(evidence, sample, per_element=False).total

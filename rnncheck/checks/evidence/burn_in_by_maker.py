@@ -1,7 +1,9 @@
-"""Whether what makes the training batches burns states in: spends the first steps of a slice on its opening state.
+"""Whether what makes the training batches burns states in: spends the first steps of a slice on its
+opening state.
 
-Asked by experiment. The maker (the buffer's transforms, the ``batch`` factory) runs again on samples whose left-out
-steps were observed differently: a state that was burned in changes with them, a stored one does not.
+Asked by experiment. The maker (the buffer's transforms, the ``batch`` factory) runs again on
+samples whose left-out steps were observed differently: a state that was burned in changes with
+them, a stored one does not.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ TRIED = 4  # openings on which the policy is asked what its state depends on
 
 @dataclass(frozen=True)
 class Opening:
-    """Steps ``[begin, start)`` of a row of the given sample were left out; ``start`` is now at ``place``."""
+    """Steps ``[begin, start)`` of a row of the given sample were left out; ``start`` is now at
+    ``place``."""
 
     row: int
     begin: int
@@ -77,7 +80,8 @@ def working(evidence: Evidence) -> bool:
 
 
 def approximated(evidence: Evidence, sample: Sample) -> bool:
-    """Slices open with states that were burned in from something else than the trajectory's own state."""
+    """Slices open with states that were burned in from something else than the trajectory's own
+    state."""
     if not working(evidence) and not warms_up(evidence, sample):
         return False
     starts = sample.marked & sample.known & ~sample.trajectory_start()
@@ -112,7 +116,8 @@ def _look(evidence: Evidence, maker: Maker) -> WarmUp | None:
 
 
 def _asked(evidence: Evidence, seen: WarmUp, given: Sample, made: Sample) -> WarmUp | None:
-    """``seen`` with what the experiments say; None where the maker draws random numbers of its own."""
+    """``seen`` with what the experiments say; None where the maker draws random numbers of its
+    own."""
     keys = _observed(evidence, given)
     every, early = (_mask(given, seen.openings, but=but) for but in (0, 1))
     repeat = _again(evidence, seen.maker, seen.maker.given)
@@ -177,7 +182,8 @@ def _changed(
 def _dependence(
     evidence: Evidence, openings: tuple[Opening, ...], given: Sample, keys: tuple[Key, ...]
 ) -> tuple[frozenset[Key], bool]:
-    """States that the policy itself makes depend on the left-out steps, and whether on more than the last one."""
+    """States that the policy itself makes depend on the left-out steps, and whether on more than
+    the last one."""
     subject = evidence.policy
     can, deep = set[Key](), False
     for one in openings[:TRIED]:
@@ -191,7 +197,8 @@ def _dependence(
 def _ended(
     subject: Subject, given: Sample, one: Opening, keys: tuple[Key, ...], but: int | None
 ) -> TensorDictBase:
-    """What the policy gives at the last left-out step; with ``but``, other observations up to that many before it."""
+    """What the policy gives at the last left-out step; with ``but``, other observations up to that
+    many before it."""
     td = given.td if but is None else changed_batch(given, _mask(given, (one,), but=but), keys)
     rows = td.reshape(given.rows.shape)[one.row : one.row + 1, one.begin : one.start]
     starts = torch.zeros(rows.shape, dtype=torch.bool)
@@ -232,7 +239,8 @@ def _offset(whole: list[int], part: list[int]) -> int | None:
 
 
 def _stretches(sample: Sample) -> list[tuple[int, int, list[int]]]:
-    """Row, first column and step numbers of every stretch of known steps that follow each other unmarked."""
+    """Row, first column and step numbers of every stretch of known steps that follow each other
+    unmarked."""
     found = list[tuple[int, int, list[int]]]()
     cut = ~sample.follows | sample.marked
     for row in range(sample.ids.shape[0]):

@@ -35,8 +35,8 @@ def mismatches(
 ) -> list[Mismatch]:
     """The keys of ``candidate`` ``[rows, steps]`` that are no rounding of the oracle, worst first.
 
-    ``mask`` limits the comparison to some steps. Discrete keys count only where no float key is compared, and then
-    only beyond a share of flips that ties can explain.
+    ``mask`` limits the comparison to some steps. Discrete keys count only where no float key is
+    compared, and then only beyond a share of flips that ties can explain.
     """
     shared = [key for key in keys if key in tensor_keys(candidate) and key in tensor_keys(truth)]
     floats = [key for key in shared if candidate.get(key).is_floating_point()]

@@ -26,7 +26,8 @@ QUICK_STEPS = 512  # recorded steps that are replayed one by one without --thoro
 
 
 class Evidence(Memo):
-    """Lazily measured facts about one pipeline; every method raises Skip with the reason when it cannot tell."""
+    """Lazily measured facts about one pipeline; every method raises Skip with the reason when it
+    cannot tell."""
 
     def __init__(
         self, pipeline: Pipeline, rules: Iterable[Rule] = (), *, thorough: bool = False
@@ -43,7 +44,8 @@ class Evidence(Memo):
         self._rules |= {rule.code: rule for rule in rules}
 
     def finds(self, code: str) -> bool:
-        """Whether the check with this code finds something here: one of rnncheck's, or one that this run asks."""
+        """Whether the check with this code finds something here: one of rnncheck's, or one that
+        this run asks."""
         return self.once("findings of", lambda: _finds(self._rules[code], self), code)
 
     def absent(self, stage: Stage) -> str:
@@ -93,7 +95,8 @@ class Evidence(Memo):
             raise Skip(f"the policy cannot run one step ({error})") from error
 
     def _first_states(self) -> dict[Key, Tensor]:
-        """The states that the first recorded steps started from, ``[*batch, ...]``, where there is one per env."""
+        """The states that the first recorded steps started from, ``[*batch, ...]``, where there is
+        one per env."""
         batch = next(iter(self.pipeline.batches), None)
         if batch is None or batch.batch_dims == 0 or batch.shape[:-1] != self.env.first.shape:
             return {}
@@ -115,7 +118,8 @@ class Evidence(Memo):
             raise Skip(f"the critic cannot run one step ({error})") from error
 
     def _policy_outputs(self) -> TensorDictBase:
-        """What the policy writes to the root in one step, for a critic that reads it; ``[*batch]``."""
+        """What the policy writes to the root in one step, for a critic that reads it;
+        ``[*batch]``."""
         subject, first = self.policy, self.env.first
         rows = self.env.rows
         inputs = subject.inputs_of(first).reshape(rows).unsqueeze(1)

@@ -31,7 +31,8 @@ ROUNDING = 1e-11  # of the largest value: what float64 leaves of a change that i
 class Experiment:
     """A constructed batch, a way to run it, and its result; perturbations are run against it.
 
-    ``run`` takes inputs ``[rows, steps]`` and a dtype (None for the module's own) to outputs ``[rows, steps]``.
+    ``run`` takes inputs ``[rows, steps]`` and a dtype (None for the module's own) to outputs
+    ``[rows, steps]``.
     """
 
     evidence: Evidence
@@ -75,10 +76,11 @@ class Experiment:
         return changes(self.base, after, self.keys, watch)
 
     def leaks(self, after: TensorDictBase, mask: Tensor, watch: Tensor) -> list[OutputChange]:
-        """What changed at ``watch`` because of ``mask``, unless float64 shows it to be rounding alone.
+        """What changed at ``watch`` because of ``mask``, unless float64 shows it to be rounding
+        alone.
 
-        A leak is as large in float64 as it is in float32. What a sum over the whole row leaves in the last bits of
-        another segment shrinks with the precision.
+        A leak is as large in float64 as it is in float32. What a sum over the whole row leaves in
+        the last bits of another segment shrinks with the precision.
         """
         found = self.changed(after, watch)
         if not found or not self._vanishes(mask, watch):

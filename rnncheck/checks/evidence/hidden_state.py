@@ -20,7 +20,8 @@ from rnncheck.pipeline.subject.subject import Subject
 
 @dataclass(frozen=True)
 class HiddenState:
-    """A second run of one copy differs from the first: in which mode, where, and which attributes moved."""
+    """A second run of one copy differs from the first: in which mode, where, and which attributes
+    moved."""
 
     mode: str
     change: OutputChange

@@ -14,32 +14,49 @@ from rnncheck.results.model import Source, Stage
 
 _WAYS: tuple[tuple[str, str, str], ...] = (
     (
-        r"__name___|1-dimensional\s+tensordict",  # the first is a slip in TorchRL's own message of the second
+        # The first is a slip in TorchRL's own message of the second.
+        r"__name___|1-dimensional\s+tensordict",
         "this loss takes flat batches only: [steps], not [rows, steps]",
-        "flatten the batch behind the collector, data.reshape(-1), with is_init true at every row's start; or sample "
-        "slices from a replay buffer",
+        (
+            "flatten the batch behind the collector, data.reshape(-1), with is_init true at every"
+            " row's start; or sample slices from a replay buffer"
+        ),
     ),
     (
         r"more out_keys than tensors",
         "a module returns fewer tensors than it has out_keys",
-        "return one tensor for each out_key: for loc and scale, put NormalParamExtractor() behind the network that "
-        "gives both, nn.Sequential(network, NormalParamExtractor())",
+        (
+            "return one tensor for each out_key: for loc and scale, put NormalParamExtractor()"
+            " behind the network that gives both, nn.Sequential(network, NormalParamExtractor())"
+        ),
     ),
     (
         r"vmap|Batching rule|data-dependent|batched tensor|\.item\(\) on a Tensor|functorch",
-        "a recurrent module is called under vmap: the pad backend splits by is_init, which depends on the data, and the "
-        "scan backend runs there only as an LSTM whose states are in the batch",
-        "for an estimator shifted=True: one pass over T+1 steps (deactivate_vmap=True runs as well, but starts its next "
-        "pass from the states in the batch, see VL602); for a loss deactivate_vmap=True",
+        (
+            "a recurrent module is called under vmap: the pad backend splits by is_init, which"
+            " depends on the data, and the scan backend runs there only as an LSTM whose states are"
+            " in the batch"
+        ),
+        (
+            "for an estimator shifted=True: one pass over T+1 steps (deactivate_vmap=True runs as"
+            " well, but starts its next pass from the states in the batch, see VL602); for a loss"
+            " deactivate_vmap=True"
+        ),
     ),
     (
         r"name starts with loss",
-        "a training step adds up what the loss returns under names that start with `loss`, and there is none",
+        (
+            "a training step adds up what the loss returns under names that start with `loss`, and"
+            " there is none"
+        ),
         "return a tensordict (or a dict) such as {'loss_value': tensor}, or one tensor",
     ),
     (
         r"log-prob|log_prob",
-        "the batch has no log-probability of its actions: the policy is deterministic, or does not write it",
+        (
+            "the batch has no log-probability of its actions: the policy is deterministic, or does"
+            " not write it"
+        ),
         "make the policy a ProbabilisticActor with return_log_prob=True",
     ),
     (
@@ -70,14 +87,21 @@ _WAYS: tuple[tuple[str, str, str], ...] = (
     (
         r"\bkey\b|KeyError|not found|'NoneType' object has no attribute",
         "an entry that is read is missing: in the batch, or among what a network writes",
-        "add the stage, network output or key that writes it (advantage, log-probability, state, value), or rename it "
-        "with `keys`",
+        (
+            "add the stage, network output or key that writes it (advantage, log-probability,"
+            " state, value), or rename it with `keys`"
+        ),
     ),
 )
 _NO_STATE = (
-    "it is the state of a network of the loss that does not run while collecting, so that nothing writes it",
-    "give the batch that state, zeros for a network that starts anew: a TensorDictPrimer for it behind the env's "
-    "transforms (get_primers_from_module(network)), or a batch factory",
+    (
+        "it is the state of a network of the loss that does not run while collecting, so that"
+        " nothing writes it"
+    ),
+    (
+        "give the batch that state, zeros for a network that starts anew: a TensorDictPrimer for it"
+        " behind the env's transforms (get_primers_from_module(network)), or a batch factory"
+    ),
 )
 UNKNOWN = (
     "it raised in the configuration of this spec",
@@ -110,7 +134,8 @@ def cannot_run(code: str, pipeline: Pipeline, stage: Stage, failure: StageError)
 
 
 def _held_back(pipeline: Pipeline, stage: Stage, message: str) -> tuple[str, str] | None:
-    """Cause and fix where the entry that a loss misses is in its batch, or is a state of its own network."""
+    """Cause and fix where the entry that a loss misses is in its batch, or is a state of its own
+    network."""
     named = re.search(r'key "(\w+)" not found', message)
     if stage is not Stage.LOSS or named is None or not pipeline.samples:
         return None
@@ -118,9 +143,14 @@ def _held_back(pipeline: Pipeline, stage: Stage, message: str) -> tuple[str, str
     if (key,) not in tensor_keys(pipeline.samples[0]):
         return _NO_STATE if (key,) in state_keys_in(pipeline.loss) else None
     return (
-        f"the loss hands a network only what another one reads, and that leaves out {key!r}, which is in the batch",
-        f"let the other networks read {key!r} too (in_keys), or leave out the network that the loss can do without "
-        "(SACLoss: value_network)",
+        (
+            f"the loss hands a network only what another one reads, and that leaves out {key!r},"
+            " which is in the batch"
+        ),
+        (
+            f"let the other networks read {key!r} too (in_keys), or leave out the network that the"
+            " loss can do without (SACLoss: value_network)"
+        ),
     )
 
 

@@ -70,8 +70,8 @@ def run_loss(
 ) -> LossRun:
     """Call the loss on ``td`` (default: the training batch itself), seeded, in the ambient mode.
 
-    ``elements`` are the entries that it writes for every step, the targets that its value estimator computes, and
-    its unreduced form where it has one. Raises Skip where the loss raises.
+    ``elements`` are the entries that it writes for every step, the targets that its value estimator
+    computes, and its unreduced form where it has one. Raises Skip where the loss raises.
     """
     network = copied(loss_of(evidence)) if loss is None else loss
     before = sample.td if td is None else td

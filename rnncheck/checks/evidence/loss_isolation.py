@@ -1,4 +1,5 @@
-"""Which parts of a loss, and of the policy inside it, change with another segment's observations."""
+"""Which parts of a loss, and of the policy inside it, change with another segment's
+observations."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def loss_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
 
 
 def _passed_on(name: str, sample: Sample) -> bool:
-    """States that a pass leaves in the batch: they are inputs of the next pass, not parts of the loss."""
+    """States that a pass leaves in the batch: they are inputs of the next pass, not parts of the
+    loss."""
     carry = sample.steps.recording.subject.carry
     return name in {"written " + ".".join(key) for k in carry for key in (k, next_key(k))}
 
@@ -79,8 +81,9 @@ def _without_twin(
 ) -> list[Leak]:
     """The leaks that are not the loss's nature.
 
-    What couples samples by nature (a mean, a normalisation) couples them in the memoryless twin, and backwards in
-    time as well: earlier segments change with the last one. A pass that ignores its marks only leaks forwards.
+    What couples samples by nature (a mean, a normalisation) couples them in the memoryless twin,
+    and backwards in time as well: earlier segments change with the last one. A pass that ignores
+    its marks only leaks forwards.
     """
     if not found:
         return []
@@ -104,6 +107,7 @@ def last_segments(sample: Sample) -> Tensor:
 
 
 def _moves(old: Tensor, new: Tensor, watch: Tensor) -> bool:
-    """Any bit: what couples by nature does so everywhere, what leaks forwards leaves the earlier steps alone."""
+    """Any bit: what couples by nature does so everywhere, what leaks forwards leaves the earlier
+    steps alone."""
     moved = bits_differ(old, new)
     return bool((moved.flatten(2).any(-1) if moved.ndim > 2 else moved)[watch].any())

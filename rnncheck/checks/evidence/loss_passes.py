@@ -28,7 +28,8 @@ _NEAR = 1e-5  # relative: an embedding computed on two batches rounds differentl
 
 @dataclass(frozen=True)
 class Started:
-    """What a pass gave and what it gives from the true states; gaps and the steps that count are ``[rows, steps]``."""
+    """What a pass gave and what it gives from the true states; gaps and the steps that count are
+    ``[rows, steps]``."""
 
     name: str
     following: bool  # it ran over the next steps
@@ -58,7 +59,8 @@ def from_true_states(evidence: Evidence, sample: Sample) -> list[Started]:
 
 
 def blocks_of(one: ModuleCall, sample: Sample) -> int:
-    """How many copies of the batch the pass ran on, laid one behind the other or stacked; 0 for another layout."""
+    """How many copies of the batch the pass ran on, laid one behind the other or stacked; 0 for
+    another layout."""
     shape, own = one.shape, sample.td.shape
     if shape == own:
         return 1
@@ -82,7 +84,8 @@ def _passes(
 
 
 def _kinds(evidence: Evidence, sample: Sample) -> dict[int, list[bool | None]]:
-    """By number of pass, for each of its blocks: whether it ran over the next steps; None where that cannot be told."""
+    """By number of pass, for each of its blocks: whether it ran over the next steps; None where
+    that cannot be told."""
     keys, everywhere = observed(evidence, sample), torch.ones_like(sample.valid)
     base = _passes(evidence, sample, sample.td)
     moved = {}
@@ -105,7 +108,8 @@ def _kinds(evidence: Evidence, sample: Sample) -> dict[int, list[bool | None]]:
 def _kind(
     x: Tensor, by_next: Tensor, by_root: Tensor, passes: list[ModuleCall], sample: Sample
 ) -> bool | None:
-    """Whether inputs ``[rows, steps, ...]`` are those of the next steps, by which entries of the batch move them."""
+    """Whether inputs ``[rows, steps, ...]`` are those of the next steps, by which entries of the
+    batch move them."""
     of_next, of_root = (bool(bits_differ(x, other).any()) for other in (by_next, by_root))
     if of_next != of_root:
         return of_next
@@ -135,7 +139,8 @@ def _true(evidence: Evidence, sample: Sample) -> CarryState:
 
 
 def _stored(evidence: Evidence, sample: Sample) -> CarryState:
-    """The state before each step as the batch has it: whether that one is right is asked of the batch (RP504)."""
+    """The state before each step as the batch has it: whether that one is right is asked of the
+    batch (RP504)."""
     pairs = ((key, sample.rows.get(key, None)) for key in evidence.policy.carry)
     return {key: value for key, value in pairs if isinstance(value, Tensor)}
 
@@ -155,7 +160,8 @@ def _fitting(
     mine: tuple[Key, ...],
     given: TensorDictBase,
 ) -> CarryState | None:
-    """The states that the module reads, block by block; None unless all of them are known and fit."""
+    """The states that the module reads, block by block; None unless all of them are known and
+    fit."""
     found, count = {}, len(blocks)
     for key in mine:
         old = given.get(key, None)
@@ -176,7 +182,8 @@ def _fitting(
 
 
 def _joins_steps(one: ModuleCall, sample: Sample) -> bool:
-    """The pass runs over stretches: not every step of it begins anew (that is a loss without memory, LS703)."""
+    """The pass runs over stretches: not every step of it begins anew (that is a loss without
+    memory, LS703)."""
     keys = [key for key in sample.steps.recording.subject.flags if key in tensor_keys(one.given)]
     return not any(bool(one.given.get(key).all()) for key in keys)
 

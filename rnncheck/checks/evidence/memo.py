@@ -22,7 +22,8 @@ class Memo:
     def once(self, name: str, make: Callable[[], T], *about: object) -> T:
         """The value of ``make`` under ``name``, in words that a user may read, for these objects.
 
-        Texts and numbers are told apart by value, other objects by identity; they live as long as the memo does.
+        Texts and numbers are told apart by value, other objects by identity; they live as long as
+        the memo does.
         """
         key = (name, *map(_told_apart, about))
         if key not in self._known:

@@ -12,7 +12,8 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 def mixed(td: TensorDictBase, keys: list[Key], mask: Tensor) -> Tensor | None:
     """A random mix of the differentiable outputs at ``mask``; None when there are none.
 
-    The weights follow the names of the keys, so that two runs which write them in another order are mixed alike.
+    The weights follow the names of the keys, so that two runs which write them in another order are
+    mixed alike.
     """
     generator, terms = torch.Generator().manual_seed(5), list[Tensor]()
     present = set(tensor_keys(td))

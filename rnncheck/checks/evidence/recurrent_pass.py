@@ -26,7 +26,8 @@ def as_collected(evidence: Evidence, subject: Subject, batch: TensorDictBase) ->
 
 
 def recurrent_outputs(evidence: Evidence, subject: Subject, made: Constructed) -> TensorDictBase:
-    """What recurrent mode gives on a constructed batch, as ``[rows, steps]``. Skip when it raises."""
+    """What recurrent mode gives on a constructed batch, as ``[rows, steps]``. Skip when it
+    raises."""
     return evidence.once("recurrent pass", lambda: _recurrent(evidence, subject, made), made)
 
 

@@ -54,7 +54,8 @@ class Steps:
         return found
 
     def column(self, key: Key) -> Tensor | None:
-        """The recorded entry of every step, ``[steps, ...]``; None where it was not recorded throughout."""
+        """The recorded entry of every step, ``[steps, ...]``; None where it was not recorded
+        throughout."""
         parts = [rows.data.get(key, None) for rows in self.recording.batches]
         if any(part is None for part in parts):
             return None
@@ -65,7 +66,8 @@ class Steps:
 
 @dataclass
 class Sample:
-    """One training batch as rows ``[rows, steps]``; ``ids`` are numbers of collected steps, -1 where unknown."""
+    """One training batch as rows ``[rows, steps]``; ``ids`` are numbers of collected steps, -1
+    where unknown."""
 
     td: TensorDictBase  # as the loss gets it
     rows: TensorDictBase
@@ -96,7 +98,8 @@ class Sample:
 
     @property
     def marked(self) -> Tensor:
-        """Steps at which a module that reads the flag starts anew: flagged, or the first of a row."""
+        """Steps at which a module that reads the flag starts anew: flagged, or the first of a
+        row."""
         first = torch.zeros_like(self.valid)
         first[:, 0] = True
         return first if self.flag is None else first | self.flag
@@ -174,7 +177,8 @@ def _recognised(rows: TensorDictBase, shape: torch.Size, steps: Steps) -> Tensor
         return ids
     table: dict[bytes, int] = {}
     for number in range(len(steps.places)):
-        table.setdefault(_fingerprint([known[k][number] for k in keys]), number)  # type: ignore[index]
+        here = [known[k][number] for k in keys]  # type: ignore[index]
+        table.setdefault(_fingerprint(here), number)
     for row in range(shape[0]):
         for t in range(shape[1]):
             ids[row, t] = table.get(_fingerprint([rows.get(k)[row, t] for k in keys]), -1)
@@ -187,7 +191,8 @@ def _fingerprint(values: list[Tensor]) -> bytes:
 
 @dataclass(frozen=True)
 class Truth:
-    """Sequential outputs by step number, ``[steps, ...]``; ``has`` says for which steps they are known."""
+    """Sequential outputs by step number, ``[steps, ...]``; ``has`` says for which steps they are
+    known."""
 
     outputs: dict[Key, Tensor]
     has: Tensor
@@ -233,7 +238,8 @@ def same_values(left: Tensor, right: Tensor) -> Tensor:
 def stale(sample: Sample, starts: Tensor, stored: Tensor, recorded: Tensor) -> Tensor:
     """``starts`` ``[rows, steps]`` whose stored state is another one than was collected there.
 
-    A state that was computed anew, in another order of summation, differs by rounding and is the same state.
+    A state that was computed anew, in another order of summation, differs by rounding and is the
+    same state.
     """
     if stored.shape[2:] != recorded.shape[1:]:
         return starts

@@ -36,7 +36,8 @@ class Replayed:
 
 
 def replayed(evidence: Evidence) -> list[Replayed]:
-    """The recorded trajectories with their replays, up to ``QUICK_STEPS`` steps without --thorough."""
+    """The recorded trajectories with their replays, up to ``QUICK_STEPS`` steps without
+    --thorough."""
     return evidence.once("replayed", lambda: list(_replays(evidence)))
 
 
@@ -56,7 +57,8 @@ def _replays(evidence: Evidence) -> Iterator[Replayed]:
 def _initial(
     recording: Recording, subject: Subject, trajectory: Trajectory, recorded: TensorDictBase
 ) -> dict[Key, Tensor] | None:
-    """The true state before the first step: fresh, or as stored where the beginning was not recorded."""
+    """The true state before the first step: fresh, or as stored where the beginning was not
+    recorded."""
     row = trajectory.stretches[0].row % recording.env.rows
     if trajectory.fresh:
         return {key: value[row : row + 1] for key, value in subject.fresh.items()}
@@ -87,7 +89,8 @@ def _replay(
 def compared_keys(evidence: Evidence, item: Replayed) -> list[Key]:
     """Recorded outputs that are functions of what was seen: not random under exploration.
 
-    New states count only where no other float output is recorded: what is stored of them may be the env's.
+    New states count only where no other float output is recorded: what is stored of them may be the
+    env's.
     """
     subject = evidence.policy
     noisy = random_outputs(evidence, subject, explore=True)

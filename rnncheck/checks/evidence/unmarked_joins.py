@@ -18,7 +18,8 @@ from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 from rnncheck.results.model import Where
 
 MORE_STEPS = 1024  # drawn beyond the training batches where these join nothing
-SHUFFLED = 2.0  # mean length of a stretch of true neighbours below which the steps are taken to be shuffled
+# Mean length of a stretch of true neighbours below which the steps are taken to be shuffled.
+SHUFFLED = 2.0
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Joins:
     number: int
     sample: Sample
     over_end: Tensor  # the stored neighbour, but of the next episode
-    over_seam: Tensor  # the stored neighbour, but from before the newest step: the write cursor lies between
+    # The stored neighbour, but from before the newest step: the write cursor lies between.
+    over_seam: Tensor
     shuffled: Tensor  # hardly any two neighbours are neighbours in time
     stretches: Tensor  # two stretches laid end to end
 
@@ -103,7 +105,8 @@ def _unmarked(sample: Sample) -> Tensor:
 
 
 def stored_neighbours(sample: Sample) -> Tensor:
-    """The right step was stored behind the left one: next number, same batch and row, another episode."""
+    """The right step was stored behind the left one: next number, same batch and row, another
+    episode."""
     result = torch.zeros_like(sample.known)
     places = sample.steps.places
     for row, step in (sample.ids >= 0).nonzero().tolist():

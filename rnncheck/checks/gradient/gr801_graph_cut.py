@@ -1,17 +1,17 @@
 """No gradient reaches earlier steps of the segment.
 
 Checks
-    What the recurrent modules give inside the loss is noted while the loss runs on a training batch. The gradient of
-    their outputs at every second step of the slices is taken at their inputs: it must not be zero at the steps in
-    between, one step earlier.
+    What the recurrent modules give inside the loss is noted while the loss runs on a training
+    batch. The gradient of their outputs at every second step of the slices is taken at their
+    inputs: it must not be zero at the steps in between, one step earlier.
 
 Why it matters
-    With the graph cut at every step the recurrent weights learn from one step only: the policy carries a memory that
-    it never learns to use.
+    With the graph cut at every step the recurrent weights learn from one step only: the policy
+    carries a memory that it never learns to use.
 
 Says nothing when
-    the loss runs no recurrent module that can be seen, slices have a single step, or nothing has a gradient
-    there. A graph that is cut every k-th step, k > 1, on purpose passes.
+    the loss runs no recurrent module that can be seen, slices have a single step, or nothing has a
+    gradient there. A graph that is cut every k-th step, k > 1, on purpose passes.
 
 Fix
     Run the policy in recurrent mode inside the loss, and do not detach the state between steps.
@@ -55,7 +55,8 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
-    """Whether any pass has a gradient one step back; None where none has a gradient at the step itself."""
+    """Whether any pass has a gradient one step back; None where none has a gradient at the step
+    itself."""
     with ModuleCalls(probing=True) as inside:
         run_loss(evidence, sample, loss=copied(loss_of(evidence)), per_element=False)
     odd = (positions(sample) % 2 == 1) & sample.valid & sample.follows
@@ -71,7 +72,8 @@ def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
 
 
 def _gradient(found: ModuleCall, sample: Sample, at: Tensor) -> Tensor | None:
-    """The gradient of the pass's outputs at ``at`` with respect to its inputs, ``[blocks, rows, steps, features]``."""
+    """The gradient of the pass's outputs at ``at`` with respect to its inputs,
+    ``[blocks, rows, steps, features]``."""
     y, probe, count = found.y, found.probe, blocks_of(found, sample)
     if probe is None or not y.requires_grad or not count:
         return None
@@ -84,13 +86,18 @@ def _gradient(found: ModuleCall, sample: Sample, at: Tensor) -> Tensor | None:
 
 def _observed(number: int, sample: Sample) -> Observation:
     return Observation(
-        message="inside the loss no gradient reaches the step before: the graph is cut at every step",
+        message=(
+            "inside the loss no gradient reaches the step before: the graph is cut at every step"
+        ),
         quantity="steps back that a gradient reaches",
         measured=0.0,
         on=f"training batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
         bound=1.0,
         bound_formula="at least one",
-        cause="the graph is cut at every step: sequential mode in the loss, or a state that is detached",
+        cause=(
+            "the graph is cut at every step: sequential mode in the loss, or a state that is"
+            " detached"
+        ),
         fix="run the policy in recurrent mode inside the loss, without detach() between steps",
     )
 

@@ -10,7 +10,8 @@ Says nothing when
     the spec has no loss, or the collected data is NaN already (CL409).
 
 Fix
-    Look for log(0), sqrt(0), 0/0 in the named part: add an epsilon inside, or mask before the operation, not after.
+    Look for log(0), sqrt(0), 0/0 in the named part: add an epsilon inside, or mask before the
+    operation, not after.
 
 Example
     torch.where(mask, x, 1.0).log()      # not torch.where(mask, x.log(), 0.0)
@@ -57,7 +58,9 @@ def _observed(number: int, bad: list[str]) -> Observation:
         quantity="losses and gradients that are not finite",
         measured=float(len(bad)),
         on=f"training batch {number}",
-        cause="a logarithm, root or quotient of zero, or a masked value whose gradient is not masked",
+        cause=(
+            "a logarithm, root or quotient of zero, or a masked value whose gradient is not masked"
+        ),
         fix="mask before the operation, not after it",
     )
 

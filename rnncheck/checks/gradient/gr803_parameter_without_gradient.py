@@ -1,15 +1,16 @@
 """A recurrent parameter gets none through the loss.
 
 Checks
-    The gradient of the loss at the parameters of every recurrent module that the loss trains. None of them may be
-    missing or exactly zero over all training batches.
+    The gradient of the loss at the parameters of every recurrent module that the loss trains. None
+    of them may be missing or exactly zero over all training batches.
 
 Why it matters
-    Recurrent weights without a gradient stay as they were initialised; everything else learns around them.
+    Recurrent weights without a gradient stay as they were initialised; everything else learns
+    around them.
 
 Says nothing when
-    the parameters are frozen (``requires_grad`` is false), the loss holds no module, all gradients vanish, or every
-    episode has one step.
+    the parameters are frozen (``requires_grad`` is false), the loss holds no module, all gradients
+    vanish, or every episode has one step.
 
 Fix
     Give the loss the module that acts, and do not detach its output.
@@ -60,17 +61,23 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def _goes_on(sample: Sample) -> bool:
-    """Some step is not the first of its episode, so that a state reaches the weights that read it."""
+    """Some step is not the first of its episode, so that a state reaches the weights that read
+    it."""
     return bool((sample.valid & ~sample.trajectory_start()).any())
 
 
 def _observed(silent: list[str], of: int) -> Observation:
     return Observation(
-        message=f"{len(silent)} of {of} recurrent parameters get no gradient: {', '.join(silent[:4])}",
+        message=(
+            f"{len(silent)} of {of} recurrent parameters get no gradient: {', '.join(silent[:4])}"
+        ),
         key=silent[0],
         quantity="recurrent parameters without a gradient",
         measured=float(len(silent)),
-        cause="the loss holds another copy of the module, detaches its output, or resets the state at every step",
+        cause=(
+            "the loss holds another copy of the module, detaches its output, or resets the state at"
+            " every step"
+        ),
         fix="give the loss the module that acts; do not detach features; mark only real starts",
     )
 

@@ -1,17 +1,18 @@
 """Some optimiser steps on one batch do not lower the loss.
 
 Checks
-    A copy of the loss is trained with Adam for a few steps on one training batch, with one random seed throughout,
-    while every network call that gets no gradient (a target) is held as it was. The loss must fall below where it
-    began, at some step. Where it does not, a small step against its gradient must not raise it by about as much as
-    the gradient promises to lower it.
+    A copy of the loss is trained with Adam for a few steps on one training batch, with one random
+    seed throughout, while every network call that gets no gradient (a target) is held as it was.
+    The loss must fall below where it began, at some step. Where it does not, a small step against
+    its gradient must not raise it by about as much as the gradient promises to lower it.
 
 Why it matters
-    A wrong sign, a frozen trunk, a loss that is constant: nothing raises, and the curve is flat for a day.
+    A wrong sign, a frozen trunk, a loss that is constant: nothing raises, and the curve is flat for
+    a day.
 
 Says nothing when
-    the loss holds no trained parameter, its gradient is zero on this batch, or its target moves with the weights (TD
-    without a target network).
+    the loss holds no trained parameter, its gradient is zero on this batch, or its target moves
+    with the weights (TD without a target network).
 
 Fix
     Look at the loss's sign, at what is detached, and at which parameters reach the optimiser.
@@ -66,7 +67,8 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def train(evidence: Evidence, sample: Sample, rate: float) -> list[float]:
-    """The loss before each of ``_STEPS`` Adam steps on one batch; calls without a gradient stay as they were."""
+    """The loss before each of ``_STEPS`` Adam steps on one batch; calls without a gradient stay as
+    they were."""
     loss = copied(loss_of(evidence))
     parameters = [p for _, p in parameters_of(loss)]
     if not parameters:
@@ -89,7 +91,8 @@ def train(evidence: Evidence, sample: Sample, rate: float) -> list[float]:
 
 
 def descent(evidence: Evidence, sample: Sample) -> float:
-    """How much a small step against the gradient lowers the loss, over what the gradient promises (1 if exact)."""
+    """How much a small step against the gradient lowers the loss, over what the gradient promises
+    (1 if exact)."""
     loss = copied(loss_of(evidence))
     parameters = [p for _, p in parameters_of(loss)]
     with Calls() as calls:
@@ -117,7 +120,10 @@ def _observed(number: int, curve: list[float], ratio: float) -> Observation:
         measured=min(curve[1:]) - curve[0],
         on=f"training batch {number}",
         bound_formula="below 0 at some step",
-        cause="the gradient does not belong to this loss: a wrong sign, a detached part, a target that moves along",
+        cause=(
+            "the gradient does not belong to this loss: a wrong sign, a detached part, a target"
+            " that moves along"
+        ),
         fix="compare the loss's gradient with a finite difference, and detach the target",
         details={
             "descent over promise": f"{ratio:.2f}",

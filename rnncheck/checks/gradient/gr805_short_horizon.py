@@ -1,18 +1,22 @@
-"""The gradient is below a fraction of its local size beyond k steps: the effective memory, with the curve.
+"""The gradient is below a fraction of its local size beyond k steps: the effective memory, with the
+curve.
 
 Checks
-    For the longest episode head the size of the gradient of each output at the observation n steps earlier, averaged
-    over the steps, relative to its size at the step itself.
+    For the longest episode head the size of the gradient of each output at the observation n steps
+    earlier, averaged over the steps, relative to its size at the step itself.
 
 Why it matters
-    A policy whose gradient is gone after two steps cannot learn to remember for twenty, however long its slices are.
+    A policy whose gradient is gone after two steps cannot learn to remember for twenty, however
+    long its slices are.
 
 Says nothing when
-    the heads are shorter than the horizon, nothing has a gradient, or the gradient reaches further. A memory that
-    forgets fast is a choice: it is a warning, with the number of steps to compare with the task.
+    the heads are shorter than the horizon, nothing has a gradient, or the gradient reaches further.
+    A memory that forgets fast is a choice: it is a warning, with the number of steps to compare
+    with the task.
 
 Fix
-    Start with a forget-gate bias of 1, a smaller leak, or longer slices; or accept it if the task is short.
+    Start with a forget-gate bias of 1, a smaller leak, or longer slices; or accept it if the task
+    is short.
 
 Example
     nn.init.constant_(lstm.lstm.bias_hh_l0[hidden : 2 * hidden], 1.0)
@@ -89,7 +93,9 @@ def _observed(curve: list[float]) -> Observation:
         bound=float(_HORIZON),
         bound_formula=f"at least {_HORIZON} steps",
         cause="gates that close, a short leak, or a graph that is cut on purpose",
-        fix="check it against the task's horizon; open the forget gates if it is to remember longer",
+        fix=(
+            "check it against the task's horizon; open the forget gates if it is to remember longer"
+        ),
         details={"relative gradient": ", ".join(f"{value / curve[0]:.1e}" for value in curve)},
     )
 

@@ -1,24 +1,27 @@
 """A change in one segment changes another's per-element loss, target or gradient.
 
 Checks
-    The observations of every other segment of the training batch are changed. For the segments that were not touched
-    every per-step entry that the loss writes, its terms before reduction, the next values and targets that it asks
-    of its value estimator must stay the same to the last bit, and so must the gradient of the total loss at their
-    observations (up to rounding). What couples backwards in time in the memoryless twin (every step marked as a
-    start) is the nature of the loss and is not blamed.
+    The observations of every other segment of the training batch are changed. For the segments that
+    were not touched every per-step entry that the loss writes, its terms before reduction, the next
+    values and targets that it asks of its value estimator must stay the same to the last bit, and
+    so must the gradient of the total loss at their observations (up to rounding). What couples
+    backwards in time in the memoryless twin (every step marked as a start) is the nature of the
+    loss and is not blamed.
 
 Why it matters
-    DQNLoss and every loss that evaluates the next state through ``step_mdp`` call the target network on a next
-    tensordict whose ``is_init`` is false everywhere: with slices laid end to end the target of one slice depends on
-    the slice before it.
+    DQNLoss and every loss that evaluates the next state through ``step_mdp`` call the target
+    network on a next tensordict whose ``is_init`` is false everywhere: with slices laid end to end
+    the target of one slice depends on the slice before it.
 
 Says nothing when
-    the batch itself joins steps without marks (RP501, RP502, RP506), or the policy leaks already (BD301).
+    the batch itself joins steps without marks (RP501, RP502, RP506), or the policy leaks already
+    (BD301).
 
 Fix
-    Give the next state the same cuts as the root: ``batch["next", "is_init"] = batch["is_init"].clone()`` between
-    ``sample()`` and the loss (the spec's ``batch`` factory). A replay transform is too early: it runs before
-    SliceSampler's marks are written.
+    Give the next state the same cuts as the root:
+    ``batch["next", "is_init"] = batch["is_init"].clone()`` between ``sample()`` and the loss (the
+    spec's ``batch`` factory). A replay transform is too early: it runs before SliceSampler's marks
+    are written.
 
 Example
     def make_batch(data, **kw): data["next", "is_init"] = data["is_init"].clone(); return data
@@ -73,18 +76,26 @@ def _observed(sample: Sample, number: int, found: list[Leak]) -> Observation:
     names = ", ".join(leak.name for leak in found)
     through_next = any(leak.name in ("next value", "target") for leak in found)
     return Observation(
-        message=f"a change in one segment changes the {first.name} of {first.count} steps of others",
+        message=(
+            f"a change in one segment changes the {first.name} of {first.count} steps of others"
+        ),
         key=first.name,
         quantity=f"change of the {first.name} of segments that were not touched",
         measured=d.worst,
         on=f"training batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
         bound_formula="isolation is bitwise, for what is isolated in the memoryless twin",
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
-        cause="the loss evaluates the next state over the whole batch with is_init false everywhere (step_mdp)"
-        if through_next
-        else "a recurrent pass inside the loss does not see the batch's start flags",
-        fix='set batch["next", "is_init"] = batch["is_init"].clone() between sample() and the loss (a batch factory; '
-        "replay transforms run before the slices are marked), so that the next state is cut where the root is",
+        cause=(
+            "the loss evaluates the next state over the whole batch with is_init false everywhere"
+            " (step_mdp)"
+            if through_next
+            else "a recurrent pass inside the loss does not see the batch's start flags"
+        ),
+        fix=(
+            'set batch["next", "is_init"] = batch["is_init"].clone() between sample() and the loss'
+            " (a batch factory; replay transforms run before the slices are marked), so that the"
+            " next state is cut where the root is"
+        ),
         details={"parts that leak": names},
     )
 

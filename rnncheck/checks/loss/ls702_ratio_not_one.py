@@ -1,16 +1,17 @@
 """On fresh data and unchanged weights the probability ratio is not 1.
 
 Checks
-    Where the collected data holds the log-probability of the actions taken, the policy is run in recurrent mode on
-    the training batch and asked for the log-probability of the same actions. With unchanged weights the two must
-    agree.
+    Where the collected data holds the log-probability of the actions taken, the policy is run in
+    recurrent mode on the training batch and asked for the log-probability of the same actions. With
+    unchanged weights the two must agree.
 
 Why it matters
-    PPO and every importance weight start from a ratio of 1. If it is not, the first update is already clipped, and the
-    policy is pushed by noise: shuffled steps, a lost state, another mode.
+    PPO and every importance weight start from a ratio of 1. If it is not, the first update is
+    already clipped, and the policy is pushed by noise: shuffled steps, a lost state, another mode.
 
 Says nothing when
-    the policy has no distribution, no log-probability was recorded, or no step could be traced back.
+    the policy has no distribution, no log-probability was recorded, or no step could be traced
+    back.
 
 Fix
     Replay whole slices with their states and marks, in the mode in which the policy is trained.
@@ -81,7 +82,10 @@ def _observed(evidence: Evidence, number: int, gaps: Tensor, key: Key) -> Observ
     row, step = divmod(int(gaps.argmax()), gaps.shape[1])
     worst = float(gaps.max())
     return Observation(
-        message="with unchanged weights the policy gives the recorded actions another probability than it had",
+        message=(
+            "with unchanged weights the policy gives the recorded actions another probability than"
+            " it had"
+        ),
         key=dotted(key),
         quantity="|log ratio| of the recorded actions",
         measured=worst,
@@ -89,7 +93,10 @@ def _observed(evidence: Evidence, number: int, gaps: Tensor, key: Key) -> Observ
         bound=_LIMIT,
         bound_formula="|log pi_now - log pi_recorded| with the same weights",
         where=Where((number, row), step, first_step=int((gaps > _LIMIT).any(0).nonzero()[0])),
-        cause="the batch is not the sequence that was acted on: steps shuffled, state or marks lost, another mode",
+        cause=(
+            "the batch is not the sequence that was acted on: steps shuffled, state or marks lost,"
+            " another mode"
+        ),
         fix="see the RP findings; replay slices in order, with their states and marks",
         source=Stage.REPLAY,
         details={"steps beyond the bound": f"{int((gaps > _LIMIT).sum())} of {gaps.numel()}"},

@@ -1,16 +1,17 @@
 """The loss is the memoryless policy's.
 
 Checks
-    The observations in the first half of every slice of the training batch are changed. In the second half some
-    per-step entry of the loss, or the gradient of the loss at the observations, must change.
+    The observations in the first half of every slice of the training batch are changed. In the
+    second half some per-step entry of the loss, or the gradient of the loss at the observations,
+    must change.
 
 Why it matters
-    A loss that runs the policy in sequential mode takes every step alone, from the state stored beside it: nothing is
-    learnt through time, and the stored states grow stale.
+    A loss that runs the policy in sequential mode takes every step alone, from the state stored
+    beside it: nothing is learnt through time, and the stored states grow stale.
 
 Says nothing when
-    the loss gives nothing per step and has no gradient at the observations, slices have a single step, or the
-    policy's own memory is dead (BD306).
+    the loss gives nothing per step and has no gradient at the observations, slices have a single
+    step, or the policy's own memory is dead (BD306).
 
 Fix
     Run the policy inside the loss under ``set_recurrent_mode(True)``; TorchRL's own losses do.
@@ -116,7 +117,10 @@ def _observed(number: int, sample: Sample) -> Observation:
         on=f"training batch {number}, {tuple(sample.td.shape)}",
         bound=1.0,
         bound_formula="at least one",
-        cause="the policy runs in sequential mode inside the loss: each step alone, from its stored state",
+        cause=(
+            "the policy runs in sequential mode inside the loss: each step alone, from its stored"
+            " state"
+        ),
         fix="run it under set_recurrent_mode(True) inside the loss",
     )
 

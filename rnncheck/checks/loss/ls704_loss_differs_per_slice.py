@@ -1,21 +1,25 @@
 """The batch's loss is not made of its slices' losses.
 
 Checks
-    The slices of a training batch (the rows of a [B, T] batch) are put into another order: the loss must stay the
-    same. And the loss of a batch with several segments is compared with the losses of the segments, each given alone
-    with its own stored state: it must be their mean weighted by length, their plain mean, or their sum. Where the
-    memoryless twin differs from all three as well the loss couples samples by nature and is not blamed.
+    The slices of a training batch (the rows of a [B, T] batch) are put into another order: the loss
+    must stay the same. And the loss of a batch with several segments is compared with the losses of
+    the segments, each given alone with its own stored state: it must be their mean weighted by
+    length, their plain mean, or their sum. Where the memoryless twin differs from all three as well
+    the loss couples samples by nature and is not blamed.
 
 Why it matters
-    A loss over concatenated slices should be what it would be slice by slice. If it is not, something passes between
-    them that is no gradient, or some slices count more than others because of where they happen to lie.
+    A loss over concatenated slices should be what it would be slice by slice. If it is not,
+    something passes between them that is no gradient, or some slices count more than others because
+    of where they happen to lie.
 
 Says nothing when
-    the segments leak already (LS701, RP501), the loss draws random numbers, or it needs a fixed number of steps.
-    Slices that count alike whatever their length are taken to be meant, and remarked.
+    the segments leak already (LS701, RP501), the loss draws random numbers, or it needs a fixed
+    number of steps. Slices that count alike whatever their length are taken to be meant, and
+    remarked.
 
 Fix
-    See LS701; weight slices by their lengths, and normalise over features or over the whole data set.
+    See LS701; weight slices by their lengths, and normalise over features or over the whole data
+    set.
 
 Example
     loss = (per_step * mask).sum() / mask.sum()
@@ -88,7 +92,8 @@ def repeatable(evidence: Evidence, sample: Sample) -> bool:
 
 
 def other_order(sample: Sample) -> Tensor | None:
-    """Another order of the batch's rows, or of the slices that a sampler laid end to end; None where there is none.
+    """Another order of the batch's rows, or of the slices that a sampler laid end to end; None
+    where there is none.
 
     Steps that were stored one behind the other stay together: their order is the data's own.
     """
@@ -121,7 +126,9 @@ def _reordered(
         f"the loss of the batch is {old:.6g}, with its slices in another order {new:.6g}",
         quantity="difference of the losses of one batch in two orders of its slices",
         sizes=(old, new),
-        cause="slices count by where they lie in the batch, or something runs on from one to the next",
+        cause=(
+            "slices count by where they lie in the batch, or something runs on from one to the next"
+        ),
     )
 
 
@@ -155,10 +162,13 @@ def _made_of(
         return None, NATURE
     finding = _observed(
         number,
-        f"the loss of the batch is {found.whole:.6g}, the mean of its slices' losses {found.by_length:.6g}",
+        f"the loss of the batch is {found.whole:.6g}, the mean of its slices' losses"
+        f" {found.by_length:.6g}",
         quantity="difference of the batch's loss and the mean over its slices",
         sizes=(found.whole, found.by_length),
-        cause="slices are weighted by something else than their length, or share statistics or state",
+        cause=(
+            "slices are weighted by something else than their length, or share statistics or state"
+        ),
     )
     return finding, ""
 

@@ -1,12 +1,12 @@
 """Calling the loss twice gives two results, or it rewrites what the caller passed in.
 
 Checks
-    The loss is called on a copy of the training batch; entries that were there before must be the same afterwards.
-    Then it is called again on the same copy: the total must be the same.
+    The loss is called on a copy of the training batch; entries that were there before must be the
+    same afterwards. Then it is called again on the same copy: the total must be the same.
 
 Why it matters
-    Some losses overwrite the batch's own states with zeros. A second epoch over the same batch, or a second loss, then
-    starts from another memory.
+    Some losses overwrite the batch's own states with zeros. A second epoch over the same batch, or
+    a second loss, then starts from another memory.
 
 Says nothing when
     the loss only adds entries of its own (``td_error``), or writes a priority anew.
@@ -64,7 +64,10 @@ def changed(before: TensorDictBase, after: TensorDictBase) -> list[Key]:
 def _observed(number: int, rewritten: list[Key], size: float) -> Observation:
     names = ", ".join(map(dotted, rewritten[:4]))
     return Observation(
-        message=f"the loss rewrites {names} of the batch that it is given: a second call gives another loss",
+        message=(
+            f"the loss rewrites {names} of the batch that it is given: a second call gives another"
+            " loss"
+        ),
         key=dotted(rewritten[0]),
         quantity="difference of the losses of two calls on one batch",
         measured=size,

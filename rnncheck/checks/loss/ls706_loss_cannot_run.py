@@ -4,8 +4,8 @@ Checks
     The loss is called on the batch that the pipeline makes for it.
 
 Why it matters
-    Some configurations of recurrent modules and losses cannot run together: the pad backend under vmap, the scan
-    backend with dropout, a batch without the keys that the loss reads.
+    Some configurations of recurrent modules and losses cannot run together: the pad backend under
+    vmap, the scan backend with dropout, a batch without the keys that the loss reads.
 
 Says nothing when
     the spec has no loss.

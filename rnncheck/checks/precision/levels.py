@@ -1,4 +1,5 @@
-"""The error of one recurrent module's outputs beside the errors that each precision makes of the same inputs."""
+"""The error of one recurrent module's outputs beside the errors that each precision makes of the
+same inputs."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def stored_states(stream: Stream) -> dict[Key, torch.dtype]:
 
 
 def _level(key: Key, sizes: dict[str, float], lowest: dict[Key, Tensor]) -> Level:
-    """What no product rounds (an elementwise recurrence) is judged by a run that is bfloat16 throughout."""
+    """What no product rounds (an elementwise recurrence) is judged by a run that is bfloat16
+    throughout."""
     worst = _size(lowest[key]) if key in lowest else 0.0
     tf32 = max(sizes["tf32"], worst * 2.0 ** (BITS[torch.bfloat16] - TF32_BITS))
     floor = max(sizes["honest"], 2.0 ** -BITS[torch.float32])
@@ -92,7 +94,8 @@ def _again(
     dtype: torch.dtype = torch.float64,
     precision: ProductPrecision | None = None,
 ) -> list[Written]:
-    """Step by step from the states that were there; a pass over all steps shows only the first of them."""
+    """Step by step from the states that were there; a pass over all steps shows only the first of
+    them."""
     return rerun(stream, reads, dtype, precision, chained=one.recurrent)
 
 
@@ -106,7 +109,8 @@ def _all_in_bfloat16(
 
 
 def stored_in(values: Sequence[Tensor], exact: Sequence[Written], key: Key) -> torch.dtype | None:
-    """The narrow dtype that ``values`` were computed exactly for and then rounded to, if there is one."""
+    """The narrow dtype that ``values`` were computed exactly for and then rounded to, if there is
+    one."""
     if key not in exact[0]:
         return None
     given = torch.cat([value.detach().cpu().double().reshape(-1) for value in values])

@@ -1,29 +1,33 @@
 """What was asked for (ieee, tf32, tf32x3, fast, high-prec, bfloat16) is not what was computed.
 
 Checks
-    Each recurrent module's outputs, as it runs inside the whole network and in both modes, are held against its own
-    computation in float64 with every narrower cast inside it undone. The size of the error tells with how many bits it
-    was computed: it is compared with the error of an honest float32, of tf32 and of bfloat16 on the same inputs. What
-    was asked for is the module's recurrent_compute_dtype or recurrent_matmul_precision, else
-    set_recurrent_matmul_precision or TORCHRL_RNN_PRECISION, else the dtype of its parameters, states and outputs.
+    Each recurrent module's outputs, as it runs inside the whole network and in both modes, are held
+    against its own computation in float64 with every narrower cast inside it undone. The size of
+    the error tells with how many bits it was computed: it is compared with the error of an honest
+    float32, of tf32 and of bfloat16 on the same inputs. What was asked for is the module's
+    recurrent_compute_dtype or recurrent_matmul_precision, else set_recurrent_matmul_precision or
+    TORCHRL_RNN_PRECISION, else the dtype of its parameters, states and outputs.
 
 Why it matters
-    Settings are accepted and ignored: the pad and scan backends take no notice of them, cuDNN uses tf32 unless it is
-    told otherwise, a cast or an autocast region inside a module takes bits away from everything behind it. The state
-    carries the error from step to step.
+    Settings are accepted and ignored: the pad and scan backends take no notice of them, cuDNN uses
+    tf32 unless it is told otherwise, a cast or an autocast region inside a module takes bits away
+    from everything behind it. The state carries the error from step to step.
 
 Says nothing when
-    a tensor-core mode is asked for on the CPU, whose kernels multiply in full float32. bfloat16 that is declared (by the
-    dtype of the parameters, the states or the outputs, or by an autocast region where no precision is set) is taken as
-    asked for. An error that no rounding explains is left to the equivalence checks.
+    a tensor-core mode is asked for on the CPU, whose kernels multiply in full float32. bfloat16
+    that is declared (by the dtype of the parameters, the states or the outputs, or by an autocast
+    region where no precision is set) is taken as asked for. An error that no rounding explains is
+    left to the equivalence checks.
 
 Fix
-    For ieee: keep the module out of autocast, remove the cast, or on CUDA set torch.backends.cudnn.allow_tf32 = False.
-    For bfloat16 compute: recurrent_backend="triton", or module.to(torch.bfloat16). To make a cast inside your own cell
-    intended, let its parameters, its states or its outputs be of that dtype.
+    For ieee: keep the module out of autocast, remove the cast, or on CUDA set
+    torch.backends.cudnn.allow_tf32 = False. For bfloat16 compute: recurrent_backend="triton", or
+    module.to(torch.bfloat16). To make a cast inside your own cell intended, let its parameters, its
+    states or its outputs be of that dtype.
 
 Example
-    LSTMModule(input_size=4, hidden_size=64, in_key="x", out_key="y", recurrent_matmul_precision="ieee")
+    LSTMModule(input_size=4, hidden_size=64, in_key="x", out_key="y",
+               recurrent_matmul_precision="ieee")
 """
 
 from __future__ import annotations
@@ -102,7 +106,8 @@ def _judge(evidence: Evidence, stream: Stream, one: Pass) -> _Judged:
 
 
 def _wrong(asked: AskedPrecision, level: Level) -> str | None:
-    """``coarse`` for fewer bits than asked, ``exact`` for more than a deliberate reduction, None: cannot be told."""
+    """``coarse`` for fewer bits than asked, ``exact`` for more than a deliberate reduction, None:
+    cannot be told."""
     if asked.explicit and asked.bits < FLOAT32_BITS:
         target = level.tf32 if asked.bits == TF32_BITS else level.bfloat16
         if target < level.APART * level.honest:
@@ -139,15 +144,19 @@ def _found(item: _Judged, modes: str) -> Observation:
     cause, fix = _exact(item) if item.casts is None else _coarse(item, item.casts)
     return Observation(
         stage=stream.subject.stage,
-        message=f"{stream.name} computes with {bits_of(level):.0f} significant bits in {modes}; "
-        f"{item.ask.name} was asked for, by {item.ask.by}",
+        message=(
+            f"{stream.name} computes with {bits_of(level):.0f} significant bits in {modes}; "
+            f"{item.ask.name} was asked for, by {item.ask.by}"
+        ),
         key=dotted(level.key),
         quantity=f"error of {dotted(level.key)} against float64, relative to its size",
         measured=level.error,
         on=f"{EARLY} steps of episode heads",
         bound=math.sqrt(level.honest * (level.tf32 if tf32 else level.bfloat16)),
-        bound_formula=f"{'at most' if coarse else 'at least'} the geometric mean of what float32 and "
-        f"{'tf32' if tf32 else 'bfloat16'} make of the same inputs",
+        bound_formula=(
+            f"{'at most' if coarse else 'at least'} the geometric mean of what float32 and "
+            f"{'tf32' if tf32 else 'bfloat16'} make of the same inputs"
+        ),
         cause=cause,
         fix=fix,
         source=(item.casts and item.casts.line) or None,
@@ -176,7 +185,10 @@ def _coarse(item: _Judged, casts: Casts) -> tuple[str, str]:
     if item.stream.device.startswith("cuda") and casts.line is None:
         return (
             "cuDNN and cuBLAS round to tf32 where torch allows it",
-            "torch.backends.cudnn.allow_tf32 = False, or recurrent_backend='triton', which honours it",
+            (
+                "torch.backends.cudnn.allow_tf32 = False, or recurrent_backend='triton', which"
+                " honours it"
+            ),
         )
     line = casts.line
     where = f" ({line.path}:{line.line})" if line is not None else ""
@@ -191,7 +203,10 @@ def _exact(item: _Judged) -> tuple[str, str]:
     if item.ask.bits == BITS[torch.bfloat16]:
         return (
             f"the {backend} backend ignores it: only triton's kernels know a compute dtype",
-            "recurrent_backend='triton' on CUDA, module.to(torch.bfloat16), or leave the setting out",
+            (
+                "recurrent_backend='triton' on CUDA, module.to(torch.bfloat16), or leave the"
+                " setting out"
+            ),
         )
     return (
         f"the {backend} backend ignores it, or torch does not allow tf32 here",

@@ -1,24 +1,26 @@
 """The error against float64 grows past the budget over the horizon, with the curve.
 
 Checks
-    Each recurrent module runs over 64 steps of episode heads without a reset, as it is in both modes and, in float64,
-    with the products of ieee, tf32 and tf32x3. The error of its outputs and states against float64 is taken at every
-    step. A tensor-core mode or a compute dtype that was asked for is judged by its emulation; with CUDA the real
-    kernels are beside it. A curve that grows exponentially throughout is continued to 256 steps, or to the longest
-    recorded trajectory.
+    Each recurrent module runs over 64 steps of episode heads without a reset, as it is in both
+    modes and, in float64, with the products of ieee, tf32 and tf32x3. The error of its outputs and
+    states against float64 is taken at every step. A tensor-core mode or a compute dtype that was
+    asked for is judged by its emulation; with CUDA the real kernels are beside it. A curve that
+    grows exponentially throughout is continued to 256 steps, or to the longest recorded trajectory.
 
 Why it matters
-    A recurrence that amplifies small differences gives other outputs in training than those that were acted on, and on
-    another machine, backend or batch size than on this one: the last bit of the first step decides.
+    A recurrence that amplifies small differences gives other outputs in training than those that
+    were acted on, and on another machine, backend or batch size than on this one: the last bit of
+    the first step decides.
 
 Says nothing when
-    the curve stays within the budget (verify.drift, 0.01 of the output's size), or is level: an error that a precision
-    makes in each step and that the module forgets again is the price of that precision. Growth in proportion to the
-    number of steps is a memory that forgets nothing, and no fault.
+    the curve stays within the budget (verify.drift, 0.01 of the output's size), or is level: an
+    error that a precision makes in each step and that the module forgets again is the price of that
+    precision. Growth in proportion to the number of steps is a memory that forgets nothing, and no
+    fault.
 
 Fix
-    Smaller recurrent weights (an orthogonal start with gain 1, weight decay, gradient clipping), gates or a
-    normalisation that contract, shorter stretches, or a higher precision.
+    Smaller recurrent weights (an orthogonal start with gain 1, weight decay, gradient clipping),
+    gates or a normalisation that contract, shorter stretches, or a higher precision.
 
 Example
     nn.init.orthogonal_(cell.weight_hh, gain=1.0)
@@ -53,7 +55,8 @@ EMULATED: tuple[ProductPrecision, ...] = (IEEE, TF32X3, TF32)
 
 @dataclass(frozen=True)
 class Curve:
-    """Error per step of one way of computing a module, relative to the size of the key that is worst at the end."""
+    """Error per step of one way of computing a module, relative to the size of the key that is
+    worst at the end."""
 
     stream: Stream
     name: str
@@ -92,7 +95,8 @@ class Curve:
         return least if least >= EXPONENTIAL else 1.0
 
     def reaches(self, budget: float, horizon: int) -> int:
-        """The step at which the curve is past the budget and still growing; 0 where it is not, up to ``horizon``."""
+        """The step at which the curve is past the budget and still growing; 0 where it is not, up
+        to ``horizon``."""
         limit = max(budget, GROWTH * self.first)
         if self.late >= limit:
             return STREAM_STEPS
@@ -163,19 +167,29 @@ def _observed(evidence: Evidence, curve: Curve, group: list[Curve], horizon: int
     )
     return Observation(
         stage=curve.stream.subject.stage,
-        message=f"{curve.stream.name} {curve.name}: its error against float64 grows "
-        f"{curve.late / curve.first:.0e} times in {STREAM_STEPS} steps and {when} (budget {budget:g})",
+        message=(
+            f"{curve.stream.name} {curve.name}: its error against float64 grows"
+            f" {curve.late / curve.first:.0e} times in {STREAM_STEPS} steps and {when} (budget"
+            f" {budget:g})"
+        ),
         key=dotted(curve.key),
-        quantity=f"error of {dotted(curve.key)} against float64 over steps {STREAM_STEPS * 3 // 4} to "
-        f"{STREAM_STEPS}, relative to its size",
+        quantity=(
+            f"error of {dotted(curve.key)} against float64 over steps {STREAM_STEPS * 3 // 4} to "
+            f"{STREAM_STEPS}, relative to its size"
+        ),
         measured=curve.late,
         on=f"{STREAM_STEPS} steps of episode heads without a reset",
         bound=budget,
-        bound_formula="verify.drift, at the end or where exponential growth reaches it within "
-        f"{horizon} steps",
+        bound_formula=(
+            "verify.drift, at the end or where exponential growth reaches it within "
+            f"{horizon} steps"
+        ),
         passing_bound=max(curve.late, budget),
         cause="the recurrence amplifies small differences: it is chaotic",
-        fix="smaller recurrent weights, gates or a normalisation that contract, or shorter stretches",
+        fix=(
+            "smaller recurrent weights, gates or a normalisation that contract, or shorter"
+            " stretches"
+        ),
         details={one.name: one.shown for one in group},
     )
 

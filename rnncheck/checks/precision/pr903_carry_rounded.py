@@ -1,22 +1,25 @@
 """The state is stored in a narrower dtype than it is computed in.
 
 Checks
-    Every state of a recurrent module whose parameters are float32 (or wider) is followed: as the module wrote it, as
-    it left the policy, as the next step and the collected batch hold it, as the training batch holds it. Each is held
-    against the exact value of that step: one that is the exact value rounded to bfloat16 or float16 was computed well
-    and stored in less. The primer's dtype counts too.
+    Every state of a recurrent module whose parameters are float32 (or wider) is followed: as the
+    module wrote it, as it left the policy, as the next step and the collected batch hold it, as the
+    training batch holds it. Each is held against the exact value of that step: one that is the
+    exact value rounded to bfloat16 or float16 was computed well and stored in less. The primer's
+    dtype counts too.
 
 Why it matters
-    The rounding is added at every step and carried on. Acting, which stores the state between steps, then runs another
-    recurrence than training, which keeps it inside; a slowly changing state stops changing at all.
+    The rounding is added at every step and carried on. Acting, which stores the state between
+    steps, then runs another recurrence than training, which keeps it inside; a slowly changing
+    state stops changing at all.
 
 Says nothing when
-    the module is in that dtype as a whole (its parameters are), or its states are computed in it (PR901). A memory
-    that saves space is a choice: it is a warning.
+    the module is in that dtype as a whole (its parameters are), or its states are computed in it
+    (PR901). A memory that saves space is a choice: it is a warning.
 
 Fix
-    Store the state in the dtype of the parameters: in the primer, in the module's ``("next", key)``, in transforms and in
-    the replay buffer's storage. Or run the whole module in the narrow dtype.
+    Store the state in the dtype of the parameters: in the primer, in the module's
+    ``("next", key)``, in transforms and in the replay buffer's storage. Or run the whole module in
+    the narrow dtype.
 
 Example
     TensorDictPrimer({"h": Unbounded(shape=(64,), dtype=torch.float32)}, expand_specs=True)
@@ -138,7 +141,10 @@ def _observed(found: Rounded) -> Observation:
         bound=float(FLOAT32_BITS),
         bound_formula="those of the dtype that it is computed in",
         cause=f"a primer, a cast or a storage of {name}",
-        fix="keep the state in float32 from step to step, or run the whole module in the narrow dtype",
+        fix=(
+            "keep the state in float32 from step to step, or run the whole module in the narrow"
+            " dtype"
+        ),
         source=found.source,
     )
 

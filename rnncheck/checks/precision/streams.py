@@ -1,8 +1,10 @@
-"""The recurrent modules of policy and critic over one long stream, and the same again without their rounding.
+"""The recurrent modules of policy and critic over one long stream, and the same again without their
+rounding.
 
-A module's inputs and outputs are caught at every step while the whole network runs, so that what surrounds it (an
-autocast region, a wrapper) is in force. Then the module alone is given the same inputs again: in float64 with every
-narrower cast inside it undone, in an honest float32, and with products of a stated precision.
+A module's inputs and outputs are caught at every step while the whole network runs, so that what
+surrounds it (an autocast region, a wrapper) is in force. Then the module alone is given the same
+inputs again: in float64 with every narrower cast inside it undone, in an honest float32, and with
+products of a stated precision.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ Written = dict[Key, Tensor]
 class Pass:
     """One mode of a module over the stream, step by step.
 
-    ``read`` is what it was given, ``wrote`` what it gave, ``left`` the new states as they left the whole network.
+    ``read`` is what it was given, ``wrote`` what it gave, ``left`` the new states as they left the
+    whole network.
     """
 
     recurrent: bool
@@ -61,7 +64,8 @@ class Pass:
 
 @dataclass
 class Stream:
-    """One recurrent module of a network over the stream; ``whole`` is None where it has no recurrent mode."""
+    """One recurrent module of a network over the stream; ``whole`` is None where it has no
+    recurrent mode."""
 
     subject: Subject
     carrier: Carrier
@@ -172,7 +176,8 @@ def _batch(subject: Subject, inputs: TensorDictBase) -> TensorDictBase:
 
 
 def _by_steps(one: Pass) -> Pass | None:
-    """A pass that was called once over all steps, cut into steps; only what it writes at every step is kept."""
+    """A pass that was called once over all steps, cut into steps; only what it writes at every step
+    is kept."""
     if len(one.read) == STREAM_STEPS:
         return one
     if len(one.read) != 1 or one.read[0].ndim == 0 or one.read[0].shape[-1] != STREAM_STEPS:
@@ -184,7 +189,8 @@ def _by_steps(one: Pass) -> Pass | None:
 
 
 class Tap:
-    """Inside the context, copies of all that each of ``carriers`` reads and writes inside ``network``."""
+    """Inside the context, copies of all that each of ``carriers`` reads and writes inside
+    ``network``."""
 
     def __init__(self, network: nn.Module, carriers: Iterable[Carrier], *, recurrent: bool) -> None:
         self.passes = {carrier.path: Pass(recurrent) for carrier in carriers}
@@ -234,7 +240,8 @@ def rerun(
     *,
     chained: bool = False,
 ) -> list[Written]:
-    """The module alone, in sequential mode, over what it read; ``chained`` lets it carry its own state instead.
+    """The module alone, in sequential mode, over what it read; ``chained`` lets it carry its own
+    state instead.
 
     Skip where it cannot be run alone in ``dtype``.
     """
@@ -259,7 +266,8 @@ def rerun(
 
 
 def errors(candidate: Sequence[Written], exact: Sequence[Written]) -> dict[Key, Tensor]:
-    """Per key ``[steps]``: root mean square error of each step, relative to the key's own size over all steps."""
+    """Per key ``[steps]``: root mean square error of each step, relative to the key's own size over
+    all steps."""
     found = {}
     for key in [key for key in exact[0] if key in candidate[0]]:
         pairs = list(zip(candidate, exact, strict=False))
@@ -275,7 +283,8 @@ def _rms(values: Tensor) -> Tensor:
 
 
 def watch(evidence: Evidence, stream: Stream, *, recurrent: bool) -> Casts:
-    """Two steps of the network again: which autocast region is on inside the module, which line narrows its floats."""
+    """Two steps of the network again: which autocast region is on inside the module, which line
+    narrows its floats."""
     subject, inputs = stream.subject, stream.inputs[:, :2]
     network, casts = subject.copy(), Casts(stream.device.split(":")[0])
     target = network.get_submodule(stream.carrier.path)

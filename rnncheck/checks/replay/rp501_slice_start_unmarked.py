@@ -1,19 +1,20 @@
 """The training batch joins two stretches without ``is_init``.
 
 Checks
-    Every step of the training batches is traced back to the step that was collected. Where two neighbours of a row
-    are not neighbours in time, the right one must have a true start flag (or begin a row).
+    Every step of the training batches is traced back to the step that was collected. Where two
+    neighbours of a row are not neighbours in time, the right one must have a true start flag (or
+    begin a row).
 
 Why it matters
-    In recurrent mode the state runs from one slice into the next: the policy is trained on histories that never
-    were.
+    In recurrent mode the state runs from one slice into the next: the policy is trained on
+    histories that never were.
 
 Says nothing when
     the batch is made of single steps (RP502), or a slice runs over an episode's end (RP506).
 
 Fix
-    Use TensorDictReplayBuffer with SliceSampler (a plain ReplayBuffer leaves the marks in ``info``), or set the flag
-    at the first step of every stretch that you join.
+    Use TensorDictReplayBuffer with SliceSampler (a plain ReplayBuffer leaves the marks in
+    ``info``), or set the flag at the first step of every stretch that you join.
 
 Example
     rb = TensorDictReplayBuffer(storage=..., sampler=SliceSampler(slice_len=16), batch_size=128)
@@ -47,8 +48,10 @@ def _observed(item: Joins) -> Observation:
         on=f"training batch {item.number}, {tuple(item.sample.td.shape)}",
         bound_formula="every stretch begins with a true start flag",
         where=item.where(item.stretches),
-        cause="slices or rows were laid end to end without a mark: a plain ReplayBuffer puts the sampler's marks into "
-        "info, reshape(-1) joins rows",
+        cause=(
+            "slices or rows were laid end to end without a mark: a plain ReplayBuffer puts the"
+            " sampler's marks into info, reshape(-1) joins rows"
+        ),
         fix="use TensorDictReplayBuffer, or set is_init at the first step of every stretch",
     )
 

@@ -1,19 +1,20 @@
 """Neighbours inside a segment are not neighbours in time.
 
 Checks
-    Every step of the training batches is traced back to the step that was collected. Where hardly any two neighbours
-    of a row follow each other in time (single steps were drawn, the order was reversed, steps were left out), the
-    batch is no sequence.
+    Every step of the training batches is traced back to the step that was collected. Where hardly
+    any two neighbours of a row follow each other in time (single steps were drawn, the order was
+    reversed, steps were left out), the batch is no sequence.
 
 Why it matters
-    A recurrent module takes the last batch dimension for time. Shuffled steps give it a history made of noise; PPO's
-    first ratio is then not 1.
+    A recurrent module takes the last batch dimension for time. Shuffled steps give it a history
+    made of noise; PPO's first ratio is then not 1.
 
 Says nothing when
     the policy has no recurrent mode, or every step carries a start flag.
 
 Fix
-    Draw slices or whole rows: SliceSampler, or a storage with ``ndim=2`` whose rows are trajectories.
+    Draw slices or whole rows: SliceSampler, or a storage with ``ndim=2`` whose rows are
+    trajectories.
 
 Example
     sampler=SliceSampler(slice_len=16, strict_length=False)     # not SamplerWithoutReplacement()
@@ -50,7 +51,10 @@ def _observed(item: Joins) -> Observation:
         on=f"training batch {item.number}, {tuple(item.sample.td.shape)}",
         bound_formula="neighbours in a segment are neighbours in time",
         where=item.where(item.shuffled),
-        cause="the sampler draws single steps, or the batch was shuffled, reversed or thinned out along time",
+        cause=(
+            "the sampler draws single steps, or the batch was shuffled, reversed or thinned out"
+            " along time"
+        ),
         fix="draw slices (SliceSampler) or whole rows, and keep their order",
     )
 

@@ -1,11 +1,12 @@
 """``is_init`` or a carry key is gone or overwritten after replay.
 
 Checks
-    The start flags and carry keys of the collected data are looked for in the training batches; a start flag that
-    was true when it was collected must still be true (inside a row).
+    The start flags and carry keys of the collected data are looked for in the training batches; a
+    start flag that was true when it was collected must still be true (inside a row).
 
 Why it matters
-    Without the flag recurrent mode does not reset, without the state it starts every slice from zero.
+    Without the flag recurrent mode does not reset, without the state it starts every slice from
+    zero.
 
 Says nothing when
     the loss leaves the first steps of each slice out (burn-in): then a missing state is a choice.
@@ -62,7 +63,9 @@ def _lost(key: Key, number: int) -> Observation:
 
 def _overwritten(where: Where, number: int) -> Observation:
     return Observation(
-        message="start flags that were true when they were collected are false in the training batch",
+        message=(
+            "start flags that were true when they were collected are false in the training batch"
+        ),
         key="is_init",
         quantity="start flags overwritten",
         measured=1.0,

@@ -1,16 +1,18 @@
 """The state at a slice's start is not the one that the trajectory had there.
 
 Checks
-    At every step of the training batches where recurrent mode takes its start from the stored state (marked steps,
-    and first steps of rows), the stored state is held against the one that was collected for that very step.
+    At every step of the training batches where recurrent mode takes its start from the stored state
+    (marked steps, and first steps of rows), the stored state is held against the one that was
+    collected for that very step.
 
 Why it matters
-    A slice that starts from zero, from another step's or another slice's state is replayed with a memory that the
-    trajectory never had there.
+    A slice that starts from zero, from another step's or another slice's state is replayed with a
+    memory that the trajectory never had there.
 
 Says nothing when
-    the batch holds no state (RP503), or the first steps of each slice are spent on its state (burn-in, in the loss
-    or before it). A start of a trajectory is held against its collected state even then.
+    the batch holds no state (RP503), or the first steps of each slice are spent on its state
+    (burn-in, in the loss or before it). A start of a trajectory is held against its collected state
+    even then.
 
 Fix
     Store the state with every step and let the sampler carry it along; do not shift or zero it.
@@ -78,15 +80,24 @@ def _observed(
     fits = stored.shape[2:] == recorded.shape[1:]
     size = float(gap(stored[row, step], recorded[sample.ids[row, step]]).max()) if fits else 1.0
     return Observation(
-        message=f"{int(wrong.sum())} slices start from another {dotted(key)} than the trajectory had there",
+        message=(
+            f"{int(wrong.sum())} slices start from another {dotted(key)} than the trajectory had"
+            " there"
+        ),
         key=dotted(key),
         quantity=f"max abs difference of {dotted(key)}, replayed against collected",
         measured=size,
         on=f"training batch {number}",
         bound_formula="the same in the stored dtype, up to rounding",
         where=Where((number, row), step, first_step=step),
-        cause="the state was zeroed, shifted in time, or taken from another slice on its way through replay",
-        fix="store every step's state and sample it with its step; or leave the first steps out of the loss (burn-in)",
+        cause=(
+            "the state was zeroed, shifted in time, or taken from another slice on its way through"
+            " replay"
+        ),
+        fix=(
+            "store every step's state and sample it with its step; or leave the first steps out of"
+            " the loss (burn-in)"
+        ),
     )
 
 

@@ -1,17 +1,20 @@
 """Padded steps without a mask, or a mask that the loss ignores.
 
 Checks
-    Steps of a training batch that were never collected (zeros that a collate function filled in) must be covered by a
-    mask. Where there is a mask, everything that is float is changed at the masked steps: the loss must stay the same.
+    Steps of a training batch that were never collected (zeros that a collate function filled in)
+    must be covered by a mask. Where there is a mask, everything that is float is changed at the
+    masked steps: the loss must stay the same.
 
 Why it matters
-    Padding is data that nobody collected: zero observations with zero rewards, often most of the batch.
+    Padding is data that nobody collected: zero observations with zero rewards, often most of the
+    batch.
 
 Says nothing when
     no step is padded, or the spec has no loss to ask.
 
 Fix
-    Multiply per-step losses by ``batch["collector", "mask"]`` and divide by its sum, or sample ragged slices.
+    Multiply per-step losses by ``batch["collector", "mask"]`` and divide by its sum, or sample
+    ragged slices.
 
 Example
     loss = (per_step * mask).sum() / mask.sum()
@@ -84,7 +87,10 @@ def _unmasked(number: int, invented: Tensor) -> Observation:
         on=f"training batch {number}",
         where=Where((number, row), step, first_step=step),
         cause="short slices were filled up with zeros or copies of their last step",
-        fix='write a mask ("collector", "mask") and use it in the loss, or keep slices ragged with is_init',
+        fix=(
+            'write a mask ("collector", "mask") and use it in the loss, or keep slices ragged with'
+            " is_init"
+        ),
     )
 
 

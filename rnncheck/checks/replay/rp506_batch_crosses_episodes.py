@@ -1,22 +1,23 @@
 """A slice runs over an episode's end or over the write cursor of a wrapped buffer.
 
 Checks
-    Neighbours of a training batch that were stored side by side but are not neighbours in time must be parted by a
-    true start flag: those of two episodes, and the newest and the oldest step of a full buffer. Where the flags are
-    there but TorchRL's slice sampler itself does not see where episodes end, that is a warning.
+    Neighbours of a training batch that were stored side by side but are not neighbours in time must
+    be parted by a true start flag: those of two episodes, and the newest and the oldest step of a
+    full buffer. Where the flags are there but TorchRL's slice sampler itself does not see where
+    episodes end, that is a warning.
 
 Why it matters
-    A sampler that does not know where trajectories end (a wrong ``traj_key`` or ``end_key``), or where its ring
-    begins, hands out slices that begin in one episode and end in another.
+    A sampler that does not know where trajectories end (a wrong ``traj_key`` or ``end_key``), or
+    where its ring begins, hands out slices that begin in one episode and end in another.
 
 Says nothing when
-    the start of the next episode is marked, so that recurrent mode resets there, and no slice sampler says that it
-    cuts at the ends.
+    the start of the next episode is marked, so that recurrent mode resets there, and no slice
+    sampler says that it cuts at the ends.
 
 Fix
-    Give the sampler the key that tells trajectories apart: ``traj_key=("collector", "traj_ids")`` or
-    ``end_key=("next", "done")``. A sampler of your own must not draw across the write cursor. Where slices of several
-    episodes are meant, ignore the warning: ``verify: {ignore: [RP506]}``.
+    Give the sampler the key that tells trajectories apart: ``traj_key=("collector", "traj_ids")``
+    or ``end_key=("next", "done")``. A sampler of your own must not draw across the write cursor.
+    Where slices of several episodes are meant, ignore the warning: ``verify: {ignore: [RP506]}``.
 
 Example
     SliceSampler(slice_len=16, traj_key=("collector", "traj_ids"), strict_length=False)
@@ -57,7 +58,8 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def unseen_ends(evidence: Evidence, sample: Sample) -> Tensor:
-    """Marked starts ``[rows, steps]`` behind an episode's end that the slice sampler's own keys do not show."""
+    """Marked starts ``[rows, steps]`` behind an episode's end that the slice sampler's own keys do
+    not show."""
     none = torch.zeros_like(sample.known)
     parting = parting_keys(evidence.pipeline.replay)
     if parting is None:
@@ -71,7 +73,8 @@ def unseen_ends(evidence: Evidence, sample: Sample) -> Tensor:
 
 
 def _shown(sample: Sample, number: Key | None, ends: tuple[Key, ...]) -> Tensor | None:
-    """Collected steps behind which the sampler sees an end; None where its keys were not recorded."""
+    """Collected steps behind which the sampler sees an end; None where its keys were not
+    recorded."""
     if number is not None:
         value = sample.steps.column(number)
         if value is None:
@@ -90,7 +93,9 @@ def _over_end(item: Joins) -> Observation:
         item.over_end,
         message=f"{count} slices run over the end of an episode without a start flag",
         quantity="unmarked ends of episodes inside slices",
-        cause="the sampler does not know where trajectories end, or the next episode's flag was lost",
+        cause=(
+            "the sampler does not know where trajectories end, or the next episode's flag was lost"
+        ),
         fix="give the sampler traj_key or end_key, and keep is_init",
     )
 
@@ -100,10 +105,19 @@ def _over_seam(item: Joins) -> Observation:
     return _observed(
         item,
         item.over_seam,
-        message=f"{count} slices run over the write cursor of the full buffer: from its newest step to its oldest",
+        message=(
+            f"{count} slices run over the write cursor of the full buffer: from its newest step to"
+            " its oldest"
+        ),
         quantity="slices that hold the newest step and, behind it, the oldest",
-        cause="the sampler takes places in the storage for time, and the buffer has begun to write anew",
-        fix="leave out slices that hold the write cursor, as TorchRL's SliceSampler does, or mark the oldest step",
+        cause=(
+            "the sampler takes places in the storage for time, and the buffer has begun to write"
+            " anew"
+        ),
+        fix=(
+            "leave out slices that hold the write cursor, as TorchRL's SliceSampler does, or mark"
+            " the oldest step"
+        ),
     )
 
 
@@ -113,12 +127,16 @@ def _unseen(evidence: Evidence, item: Joins, marked: Tensor) -> Observation:
     return _observed(
         item,
         marked,
-        message=f"{int(marked.sum())} slices run over an episode's end, which {keys} does not show to the sampler; "
-        "the next start is marked, so that the memory begins anew there",
+        message=(
+            f"{int(marked.sum())} slices run over an episode's end, which {keys} does not show to"
+            " the sampler; the next start is marked, so that the memory begins anew there"
+        ),
         quantity="ends of episodes inside slices",
         cause=f"the slice sampler cuts by {keys}, and episodes end otherwise",
-        fix='end_key=("next", "done") or traj_key=("collector", "traj_ids"); if slices of several episodes are meant, '
-        "nothing is wrong",
+        fix=(
+            'end_key=("next", "done") or traj_key=("collector", "traj_ids"); if slices of several'
+            " episodes are meant, nothing is wrong"
+        ),
     )
 
 

@@ -1,19 +1,21 @@
 """Recurrent mode on the training batch gives other outputs than the trajectory had.
 
 Checks
-    The policy is run in recurrent mode on each training batch as the loss gets it; its outputs are held against the
-    isolated replay of the trajectories that the steps were cut from.
+    The policy is run in recurrent mode on each training batch as the loss gets it; its outputs are
+    held against the isolated replay of the trajectories that the steps were cut from.
 
 Why it matters
-    This is what the loss differentiates. If it is not the policy that acted, everything behind it is off: a state
-    that was lost, an observation that was normalised twice, a time axis that is none.
+    This is what the loss differentiates. If it is not the policy that acted, everything behind it
+    is off: a state that was lost, an observation that was normalised twice, a time axis that is
+    none.
 
 Says nothing when
-    another RP check names the reason already, the module has no recurrent mode, or the loss leaves the first steps
-    out (they are left out here too).
+    another RP check names the reason already, the module has no recurrent mode, or the loss leaves
+    the first steps out (they are left out here too).
 
 Fix
-    Make replay hand out what was collected: same observations, same flags, the stored state at the slice's start.
+    Make replay hand out what was collected: same observations, same flags, the stored state at the
+    slice's start.
 
 Example
     with set_recurrent_mode(True): policy(batch)["logits"]    # == the collected logits
@@ -120,16 +122,27 @@ def _select(td: TensorDictBase, keys: list[Key]) -> TensorDict:
 def _observed(found: Mismatch, number: int) -> Observation:
     d = found.difference
     return Observation(
-        message=f"recurrent mode on the training batch gives another {dotted(found.key)} than the trajectory had",
+        message=(
+            f"recurrent mode on the training batch gives another {dotted(found.key)} than the"
+            " trajectory had"
+        ),
         key=dotted(found.key),
-        quantity=f"max abs difference of {dotted(found.key)}, replayed against the sequential trajectory",
+        quantity=(
+            f"max abs difference of {dotted(found.key)}, replayed against the sequential trajectory"
+        ),
         measured=d.worst,
         on=f"training batch {number}",
         bound=found.bound,
         bound_formula=found.formula,
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
-        cause="replay changes what the policy reads: observations transformed twice, another layout, a lost state",
-        fix="compare the batch's observations, flags and states with the collected ones at the named step",
+        cause=(
+            "replay changes what the policy reads: observations transformed twice, another layout,"
+            " a lost state"
+        ),
+        fix=(
+            "compare the batch's observations, flags and states with the collected ones at the"
+            " named step"
+        ),
         details={"elements beyond the bound": f"{d.differing} of {d.elements}"},
     )
 

@@ -1,24 +1,25 @@
 """A burn-in leaves the state as it was.
 
 Checks
-    What the slices spend on their state is found by experiment: the replay transforms and the ``batch`` factory run
-    again on a sample whose first steps, which they leave out, were observed differently. The state at the start of
-    what remains must change with it, and not with the very last of these steps alone. Of a loss that leaves first
-    steps out the same is asked of its value.
+    What the slices spend on their state is found by experiment: the replay transforms and the
+    ``batch`` factory run again on a sample whose first steps, which they leave out, were observed
+    differently. The state at the start of what remains must change with it, and not with the very
+    last of these steps alone. Of a loss that leaves first steps out the same is asked of its value.
 
 Why it matters
-    A burn-in is there because the stored states are stale or zero. Where it does nothing, the batch starts from just
-    these, and the steps are thrown away.
+    A burn-in is there because the stored states are stale or zero. Where it does nothing, the batch
+    starts from just these, and the steps are thrown away.
 
 Says nothing when
-    nothing burns in: no BurnInTransform runs, and no recurrent module runs on just the steps that are left out. Slices
-    that are cut shorter and keep their stored states are none. States that do not depend on what is observed cannot
-    tell.
+    nothing burns in: no BurnInTransform runs, and no recurrent module runs on just the steps that
+    are left out. Slices that are cut shorter and keep their stored states are none. States that do
+    not depend on what is observed cannot tell.
 
 Fix
-    Burn in in recurrent mode, with the modules that carry the state; take the state from ``("next", key)`` of the last
-    step, and write it into the batch that is returned. A BurnInTransform that a spec names by ``use`` is given the
-    policy (and critic) in recurrent mode, unless it says ``recurrent_mode: false``.
+    Burn in in recurrent mode, with the modules that carry the state; take the state from
+    ``("next", key)`` of the last step, and write it into the batch that is returned. A
+    BurnInTransform that a spec names by ``use`` is given the policy (and critic) in recurrent mode,
+    unless it says ``recurrent_mode: false``.
 
 Example
     with set_recurrent_mode(True):
@@ -41,7 +42,10 @@ IDLE = "the state at the start of what remains is the one that was stored"
 SEQUENTIAL = (
     "it runs in sequential mode, in which every step of a batch starts from its own stored state"
 )
-MODE = "run it in recurrent mode: `with set_recurrent_mode(True): ...`, or modules with default_recurrent_mode=True"
+MODE = (
+    "run it in recurrent mode: `with set_recurrent_mode(True): ...`, or modules with"
+    " default_recurrent_mode=True"
+)
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -102,10 +106,18 @@ def _idle(evidence: Evidence, one: WarmUp) -> Observation:
     return _observed(
         evidence,
         one,
-        message=f"{one.spent} steps of each slice are burned in, and none of them reaches the state: {IDLE}",
-        cause="its modules carry no state, its keys are others than the policy's, it works on a copy, or the state is "
-        "taken from the root instead of ('next', key)",
-        fix="give it the module that carries the state, and write ('next', key) of its last step into the batch",
+        message=(
+            f"{one.spent} steps of each slice are burned in, and none of them reaches the state:"
+            f" {IDLE}"
+        ),
+        cause=(
+            "its modules carry no state, its keys are others than the policy's, it works on a copy,"
+            " or the state is taken from the root instead of ('next', key)"
+        ),
+        fix=(
+            "give it the module that carries the state, and write ('next', key) of its last step"
+            " into the batch"
+        ),
     )
 
 
@@ -115,7 +127,9 @@ def _partly(evidence: Evidence, one: WarmUp, carrier: Carrier) -> Observation:
     return _observed(
         evidence,
         one,
-        message=f"the burn-in writes {burned} and leaves {kept} of the same module as it was stored",
+        message=(
+            f"the burn-in writes {burned} and leaves {kept} of the same module as it was stored"
+        ),
         key=kept,
         cause="its out_keys, or the copying by hand, leave a state out",
         fix="write every state of the module, at the same step",
@@ -134,7 +148,8 @@ def _last_only(evidence: Evidence, one: WarmUp) -> Observation:
 
 
 def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
-    """A loss that leaves first steps out and then starts from nothing that they changed, or the last one alone."""
+    """A loss that leaves first steps out and then starts from nothing that they changed, or the
+    last one alone."""
     if evidence.pipeline.loss is None:
         return None, 0
     for number, sample in each_sample(evidence)[:1]:
@@ -153,7 +168,10 @@ def _in_loss(number: int, steps: int, counting: int) -> Observation:
     said = "only the last of them" if counting else "none of them"
     return Observation(
         stage=Stage.LOSS,
-        message=f"the loss leaves out the first {steps} steps of each slice, and {said} reaches it through the memory",
+        message=(
+            f"the loss leaves out the first {steps} steps of each slice, and {said} reaches it"
+            " through the memory"
+        ),
         quantity="steps left out whose observations change the loss",
         measured=float(counting),
         on=f"training batch {number}",

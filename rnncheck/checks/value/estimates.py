@@ -40,7 +40,8 @@ def estimator_of(evidence: Evidence) -> Any:
 
 
 def batches(evidence: Evidence) -> list[Sample]:
-    """The batches that the estimator is run on, before it: collected ones, or training batches (``on: sample``)."""
+    """The batches that the estimator is run on, before it: collected ones, or training batches
+    (``on: sample``)."""
     return evidence.once("estimator's batches", lambda: _batches(evidence))
 
 
@@ -82,7 +83,8 @@ def _copied(estimator: Any) -> Any:
 
 
 def per_step(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
-    """The estimator's outputs of one batch as ``[rows, steps, ...]``, without states that passes leave behind."""
+    """The estimator's outputs of one batch as ``[rows, steps, ...]``, without states that passes
+    leave behind."""
     carry = {name for k in carried(evidence) for name in (".".join(k), ".".join(next_key(k)))}
     over = ended(sample, "done")
     found = {
@@ -106,7 +108,8 @@ def dropped(evidence: Evidence, sample: Sample) -> Tensor:
 
 
 def _left_out(valid: Tensor, like: Tensor) -> Tensor:
-    """Steps outside the shifted pass, and the last one inside: TorchRL cuts the row there, whatever its done says."""
+    """Steps outside the shifted pass, and the last one inside: TorchRL cuts the row there, whatever
+    its done says."""
     left_out = ~valid.reshape(*like.shape, -1).any(-1)
     result = left_out.clone()
     result[:, :-1] |= left_out[:, 1:]
@@ -114,7 +117,8 @@ def _left_out(valid: Tensor, like: Tensor) -> Tensor:
 
 
 def _without(value: Tensor, out: Tensor) -> Tensor:
-    """Entries that have no meaning as zeros: next values of done steps, steps that the estimator leaves out."""
+    """Entries that have no meaning as zeros: next values of done steps, steps that the estimator
+    leaves out."""
     wide = out.reshape(*out.shape, *([1] * (value.ndim - 2)))
     return torch.where(wide, torch.zeros_like(value), value)
 
@@ -127,14 +131,16 @@ def carried(evidence: Evidence) -> list[Key]:
 
 @dataclass(frozen=True)
 class Values:
-    """The critic along the trajectories, by step number: V before the step, and where it is known."""
+    """The critic along the trajectories, by step number: V before the step, and where it is
+    known."""
 
     value: Tensor
     has: Tensor
 
 
 def true_values(evidence: Evidence, name: str | Key = VALUE) -> Values:
-    """The critic's (or policy's) value at every collected step, each trajectory replayed alone step by step."""
+    """The critic's (or policy's) value at every collected step, each trajectory replayed alone step
+    by step."""
     return evidence.once("true values", lambda: _true_values(evidence, name), name)
 
 

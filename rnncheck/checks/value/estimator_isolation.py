@@ -23,7 +23,8 @@ _ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over 
 
 
 def estimator_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
-    """Leaks that the memoryless twin does not have; a twin's leak counts where no network reads the flag."""
+    """Leaks that the memoryless twin does not have; a twin's leak counts where no network reads the
+    flag."""
 
     def outputs(td: TensorDictBase) -> dict[str, Tensor]:
         return per_step(evidence, sample, td)
@@ -40,12 +41,14 @@ def estimator_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], boo
 
 
 def _couples_all(twin: list[Leak]) -> bool:
-    """A normalisation over the batch changes (nearly) every step; a bootstrap over an end changes a few."""
+    """A normalisation over the batch changes (nearly) every step; a bootstrap over an end changes a
+    few."""
     return any(leak.count > 0.5 * leak.of for leak in twin)
 
 
 def _forwards(evidence: Evidence, sample: Sample, outputs: Elements) -> set[str]:
-    """What most later steps of the memoryless twin change in with the first segments: it couples by nature.
+    """What most later steps of the memoryless twin change in with the first segments: it couples by
+    nature.
 
     A sum of rewards that runs over an end goes backwards in time only.
     """

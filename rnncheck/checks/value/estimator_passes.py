@@ -21,7 +21,8 @@ from rnncheck.pipeline.subject.subject import Subject, next_key
 
 @dataclass(frozen=True)
 class Inner:
-    """One pass over the batch's steps or their next steps; gaps and the steps that count are ``[rows, steps]``."""
+    """One pass over the batch's steps or their next steps; gaps and the steps that count are
+    ``[rows, steps]``."""
 
     key: Key
     following: bool
@@ -79,7 +80,8 @@ def _same_weights(left: nn.Module, right: nn.Module) -> bool:
 
 
 def _following(one: ModuleCall, batch: TensorDictBase) -> bool | None:
-    """Whether the pass read what the batch holds under ``next``; None where it read neither that nor the steps."""
+    """Whether the pass read what the batch holds under ``next``; None where it read neither that
+    nor the steps."""
     for key in one.given.keys(True, True):
         name = key if isinstance(key, tuple) else (key,)
         value, now, after = (

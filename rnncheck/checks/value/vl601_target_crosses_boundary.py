@@ -1,18 +1,21 @@
 """A change in one segment changes another's value, target or advantage.
 
 Checks
-    The observations of every other segment of the batches that the estimator gets are changed. Values, targets and
-    advantages of the segments in between must stay the same up to the rounding of a sum over the row, unless the
-    memoryless twin (every step marked as a start) couples them as well.
+    The observations of every other segment of the batches that the estimator gets are changed.
+    Values, targets and advantages of the segments in between must stay the same up to the rounding
+    of a sum over the row, unless the memoryless twin (every step marked as a start) couples them as
+    well.
 
 Why it matters
     An advantage that depends on another episode is noise with a sign.
 
 Says nothing when
-    every row is one segment, the policy or critic leak by themselves (BD301), or the estimator raises (VL605).
+    every row is one segment, the policy or critic leak by themselves (BD301), or the estimator
+    raises (VL605).
 
 Fix
-    Use TorchRL's estimators under ``set_recurrent_mode(True)``, and pass done flags and ``is_init`` through.
+    Use TorchRL's estimators under ``set_recurrent_mode(True)``, and pass done flags and ``is_init``
+    through.
 
 Example
     with set_recurrent_mode(True): gae(batch)
@@ -58,12 +61,16 @@ def _observed(evidence: Evidence, sample: Sample, number: int, found: list[Leak]
     d = first.difference
     cause, fix = _blame(evidence, d)
     return Observation(
-        message=f"a change in one segment changes the {first.name} of {first.count} steps of others",
+        message=(
+            f"a change in one segment changes the {first.name} of {first.count} steps of others"
+        ),
         key=first.name,
         quantity=f"change of {first.name} of segments that were not touched",
         measured=d.worst,
         on=f"batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
-        bound_formula="none beyond 1e-5 of the largest entry, for what is isolated in the memoryless twin",
+        bound_formula=(
+            "none beyond 1e-5 of the largest entry, for what is isolated in the memoryless twin"
+        ),
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
         cause=cause,
         fix=fix,
@@ -75,13 +82,21 @@ def _blame(evidence: Evidence, d: Difference) -> tuple[str, str]:
     """Cause and fix: TorchRL's own where its estimator joins the rows, else the user's."""
     if d.row and d.first_step == 0 and joins_rows(evidence.pipeline.estimator):
         return (
-            f"with shifted=True torchrl {installed().public} joins the rows, and a row that starts in mid-episode "
-            "continues the row before it",
-            "give the estimator deactivate_vmap=True instead of shifted=True, or install torchrl 0.13 or newer",
+            (
+                f"with shifted=True torchrl {installed().public} joins the rows, and a row that"
+                " starts in mid-episode continues the row before it"
+            ),
+            (
+                "give the estimator deactivate_vmap=True instead of shifted=True, or install"
+                " torchrl 0.13 or newer"
+            ),
         )
     return (
         "the next value runs on over a start, or the sum of rewards over an end",
-        "run the estimator in recurrent mode on a batch whose starts are marked and whose ends are done",
+        (
+            "run the estimator in recurrent mode on a batch whose starts are marked and whose ends"
+            " are done"
+        ),
     )
 
 

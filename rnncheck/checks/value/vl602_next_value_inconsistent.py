@@ -1,12 +1,12 @@
 """V_next[t] differs from V[t+1] inside a segment.
 
 Checks
-    Where the estimator writes both, the next value of a step is held against the value of the step that follows it
-    in the same trajectory.
+    Where the estimator writes both, the next value of a step is held against the value of the step
+    that follows it in the same trajectory.
 
 Why it matters
-    The two are one number. If they differ, one of the two passes had another state: the estimator ran outside
-    recurrent mode, or the next pass starts from zero.
+    The two are one number. If they differ, one of the two passes had another state: the estimator
+    ran outside recurrent mode, or the next pass starts from zero.
 
 Says nothing when
     the estimator writes no next values, or no step is followed by another.
@@ -71,7 +71,10 @@ def _observed(number: int, d: Difference, scale: float) -> Observation:
         bound=_LIMIT * scale,
         bound_formula="1e-4 of the largest value",
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
-        cause="the two passes of the critic had different states: no recurrent mode, or a next pass from zero",
+        cause=(
+            "the two passes of the critic had different states: no recurrent mode, or a next pass"
+            " from zero"
+        ),
         fix="run the estimator under set_recurrent_mode(True), or use shifted=True",
         details={"elements beyond the bound": f"{d.differing} of {d.elements}"},
     )

@@ -1,22 +1,25 @@
 """A terminated step's target uses the next episode; the terminal observation is lost.
 
 Checks
-    The observations after terminated steps (the next observation there and everything behind it) are changed: the
-    target of the terminated step must stay the same. After truncated steps only what lies behind the end is changed:
-    the target may use the next observation, but not the next episode. For a loss that makes its own target, the
-    reward of the terminated steps is moved: by how much that moves the loss tells how far off their target is, and
-    it must not depend on their next observation. And the next observation of a done step must not be the first
-    observation of the next episode.
+    The observations after terminated steps (the next observation there and everything behind it)
+    are changed: the target of the terminated step must stay the same. After truncated steps only
+    what lies behind the end is changed: the target may use the next observation, but not the next
+    episode. For a loss that makes its own target, the reward of the terminated steps is moved: by
+    how much that moves the loss tells how far off their target is, and it must not depend on their
+    next observation. And the next observation of a done step must not be the first observation of
+    the next episode.
 
 Why it matters
-    A target that looks over a terminal state rewards the policy for an episode that it has not played yet.
+    A target that looks over a terminal state rewards the policy for an episode that it has not
+    played yet.
 
 Says nothing when
-    no collected episode ends, the env's observation never changes, or neither an estimator nor a loss reads rewards.
+    no collected episode ends, the env's observation never changes, or neither an estimator nor a
+    loss reads rewards.
 
 Fix
-    Pass ``("next", "terminated")`` through, keep the terminal observation under ``("next", ...)``, and take the next
-    value at an episode's end from it, not from the row's next entry.
+    Pass ``("next", "terminated")`` through, keep the terminal observation under ``("next", ...)``,
+    and take the next value at an episode's end from it, not from the row's next entry.
 
 Example
     td = env.step(td); td["next", "observation"]     # before any reset
@@ -104,10 +107,11 @@ def _loss_samples(evidence: Evidence) -> list[tuple[int, Sample]]:
 
 
 def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> tuple[float, bool]:
-    """How much the loss's answer to other rewards at ``ends`` changes with the next observation there; 0 for rounding.
+    """How much the loss's answer to other rewards at ``ends`` changes with the next observation
+    there; 0 for rounding.
 
-    For a squared error the answer is the error itself; terms that read no reward cancel. Also says whether the loss
-    reads the rewards at all.
+    For a squared error the answer is the error itself; terms that read no reward cancel. Also says
+    whether the loss reads the rewards at all.
     """
     keys = [key for key in observed(evidence, sample) if key[0] == "next"]
     answers, scale = list[float](), 1e-6
@@ -158,7 +162,8 @@ def _constant(value: Tensor) -> bool:
 def looks_over(
     evidence: Evidence, sample: Sample, number: int, ends: Tensor, *, own: bool
 ) -> Where | None:
-    """The first of ``ends`` whose target changes with what lies behind it; every other segment at a time.
+    """The first of ``ends`` whose target changes with what lies behind it; every other segment at a
+    time.
 
     Where ``own``, its next observation is behind it as well.
     """
@@ -208,7 +213,10 @@ def _lost(where: Where) -> Observation:
     return _observed(
         Stage.COLLECT,
         where,
-        message="the next observation of done steps is the first one of the next episode: the terminal one is lost",
+        message=(
+            "the next observation of done steps is the first one of the next episode: the terminal"
+            " one is lost"
+        ),
         quantity="done steps without their terminal observation",
         cause="the reset was written over the step's own next entries",
         fix="store ('next', observation) before the env is reset",
@@ -223,12 +231,22 @@ def _looks_over(where: Where, kind: str) -> Observation:
         where,
         message=f"the target of a {kind} step changes with what lies behind the end of its episode",
         quantity="targets that look over an episode's end",
-        cause="the estimator does not see ('next', 'terminated')"
-        if over
-        else "the next value there is the next episode's first one: the terminal observation is lost",
-        fix="pass terminated and done on to the estimator"
-        if over
-        else "evaluate ('next', observation) at the ends, or shift the values inside episodes only",
+        cause=(
+            "the estimator does not see ('next', 'terminated')"
+            if over
+            else (
+                "the next value there is the next episode's first one: the terminal observation is"
+                " lost"
+            )
+        ),
+        fix=(
+            "pass terminated and done on to the estimator"
+            if over
+            else (
+                "evaluate ('next', observation) at the ends, or shift the values inside episodes"
+                " only"
+            )
+        ),
         key="value_target",
     )
 

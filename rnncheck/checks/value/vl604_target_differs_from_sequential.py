@@ -1,22 +1,23 @@
 """The target is not the one of the sequential unroll with the true states.
 
 Checks
-    Every collected trajectory is replayed alone, step by step, and the value at each step noted. The values and next
-    values that the estimator writes, and the next values that a loss asks of its value estimator, are held against
-    them, at steps that do not end an episode.
+    Every collected trajectory is replayed alone, step by step, and the value at each step noted.
+    The values and next values that the estimator writes, and the next values that a loss asks of
+    its value estimator, are held against them, at steps that do not end an episode.
 
 Why it matters
-    A target that starts from a zero state in the middle of a trajectory is another function than the one that is
-    learned; how long it is off depends on how fast the memory fades.
+    A target that starts from a zero state in the middle of a trajectory is another function than
+    the one that is learned; how long it is off depends on how fast the memory fades.
 
 Says nothing when
-    the loss or estimator leaks already (LS701, VL601), its target network has other weights, or no trajectory was
-    collected from its start.
+    the loss or estimator leaks already (LS701, VL601), its target network has other weights, or no
+    trajectory was collected from its start.
 
 Fix
-    An estimator: evaluate T+1 steps in one pass (``shifted=True``). A loss: start the next pass from the state that
-    was collected under ``("next", h)``. TorchRL's losses overwrite it in their root pass, so give them a network that
-    puts it back, and the next state the root's start flags; or leave the first steps out of the loss (burn-in).
+    An estimator: evaluate T+1 steps in one pass (``shifted=True``). A loss: start the next pass
+    from the state that was collected under ``("next", h)``. TorchRL's losses overwrite it in their
+    root pass, so give them a network that puts it back, and the next state the root's start flags;
+    or leave the first steps out of the loss (burn-in).
 
 Example
     class KeepsNext(TensorDictSequential):
@@ -24,7 +25,8 @@ Example
             following = td["next"].copy() if "next" in td else None
             td = super().forward(td)
             return td if following is None else td.set("next", following)
-    DQNLoss(KeepsNext(*policy), ...)          # with batch["next", "is_init"] = batch["is_init"].clone()
+    batch["next", "is_init"] = batch["is_init"].clone()
+    DQNLoss(KeepsNext(*policy), ...)(batch)
 """
 
 from __future__ import annotations
@@ -105,7 +107,8 @@ def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
 
 
 def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
-    """Passes inside the estimator, which need not write their values: what their recurrent modules give."""
+    """Passes inside the estimator, which need not write their values: what their recurrent modules
+    give."""
     compared = 0
     for number, sample in enumerate(batches(evidence)):
         if estimator_leaks(evidence, sample)[0]:
@@ -127,10 +130,12 @@ def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
 def since_start(
     evidence: Evidence, sample: Sample, name: str | Key = VALUE, *, following: bool = False
 ) -> Tensor:
-    """Steps whose trajectory begins inside their segment, where the critic's state is not collected.
+    """Steps whose trajectory begins inside their segment, where the critic's state is not
+    collected.
 
-    A critic that does not run while collecting starts every batch from its initial state, by design. So does
-    GAE(shifted) at the step after a row's last one, where that is a start: it hands on the start flag.
+    A critic that does not run while collecting starts every batch from its initial state, by
+    design. So does GAE(shifted) at the step after a row's last one, where that is a start: it hands
+    on the start flag.
     """
     subject = valuing(evidence, name)
     stored = [sample.steps.column(key) for key in subject.carry]
@@ -171,7 +176,8 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
 
 
 def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
-    """Passes inside the loss: what their recurrent modules give, against what they give from the true states."""
+    """Passes inside the loss: what their recurrent modules give, against what they give from the
+    true states."""
     compared = 0
     for number, sample in each_sample(evidence):
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
@@ -203,7 +209,8 @@ def _values(evidence: Evidence) -> Values:
 def against(
     sample: Sample, seen: Tensor, values: Values, *, following: bool
 ) -> tuple[Tensor, Tensor, float]:
-    """Absolute differences and which steps count, ``[rows, steps]``, and the scale of the values."""
+    """Absolute differences and which steps count, ``[rows, steps]``, and the scale of the
+    values."""
     ids = sample.ids.clamp_min(0)
     if following:
         ids = sample.steps.successor[ids]
@@ -219,7 +226,8 @@ def against(
 
 
 def fading(sample: Sample, gaps: Tensor) -> int:
-    """Steps since a slice's start until the mean difference has fallen to a tenth of its first size."""
+    """Steps since a slice's start until the mean difference has fallen to a tenth of its first
+    size."""
     since = positions(sample)
     means = [float(gaps[since == t].mean()) for t in range(int(since.max()) + 1)]
     largest = max(means)
@@ -248,16 +256,26 @@ def _observed(
         bound=_LIMIT * scale,
         bound_formula="1e-4 of the largest value",
         where=Where((number, row), step, first_step=int(beyond.any(0).nonzero()[0])),
-        cause="the root pass overwrites the collected ('next', state) before the next pass reads it, or the next pass "
-        "starts from another state than the trajectory's own"
-        if stage is Stage.LOSS
-        else "the estimator ran outside of set_recurrent_mode(True), where the critic forgets at every step, or the "
-        "critic's state at a segment's start is not the trajectory's own",
-        fix="start the next pass from the collected ('next', state): give the loss a network that puts it back after "
-        "its pass (rnncheck rule VL604 shows one), or copy the batch before the root pass; or leave the first steps "
-        "out of the loss (burn-in)"
-        if stage is Stage.LOSS
-        else "run the estimator under set_recurrent_mode(True) and let it evaluate T+1 steps in one pass (shifted=True)",
+        cause=(
+            "the root pass overwrites the collected ('next', state) before the next pass reads it,"
+            " or the next pass starts from another state than the trajectory's own"
+            if stage is Stage.LOSS
+            else (
+                "the estimator ran outside of set_recurrent_mode(True), where the critic forgets at"
+                " every step, or the critic's state at a segment's start is not the"
+                " trajectory's own"
+            )
+        ),
+        fix=(
+            "start the next pass from the collected ('next', state): give the loss a network that"
+            " puts it back after its pass (rnncheck rule VL604 shows one), or copy the batch before"
+            " the root pass; or leave the first steps out of the loss (burn-in)"
+            if stage is Stage.LOSS
+            else (
+                "run the estimator under set_recurrent_mode(True) and let it evaluate T+1 steps in"
+                " one pass (shifted=True)"
+            )
+        ),
         details={"fades to a tenth after": f"{fading(sample, gaps)} steps"},
     )
 

@@ -4,13 +4,15 @@ Checks
     The estimator is run on the batches of the pipeline, in the mode that the spec asks for.
 
 Why it matters
-    The pad backend splits by ``is_init``, which vmap cannot do: GAE with its defaults raises on a recurrent critic.
+    The pad backend splits by ``is_init``, which vmap cannot do: GAE with its defaults raises on a
+    recurrent critic.
 
 Says nothing when
     the spec has no estimator.
 
 Fix
-    Follow the way out that is named with the finding: ``shifted=True`` evaluates T+1 steps in one pass, without vmap.
+    Follow the way out that is named with the finding: ``shifted=True`` evaluates T+1 steps in one
+    pass, without vmap.
 
 Example
     {use: GAE, gamma: 0.99, lmbda: 0.95, shifted: true}

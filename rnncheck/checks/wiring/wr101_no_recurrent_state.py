@@ -4,12 +4,12 @@ Checks
     Policy and critic are searched for a module that reads a key ``k`` and writes ``("next", k)``.
 
 Why it matters
-    A policy that was meant to be recurrent and is not trains like a feed-forward one. Alone, this finding ends the
-    run with exit code 4.
+    A policy that was meant to be recurrent and is not trains like a feed-forward one. Alone, this
+    finding ends the run with exit code 4.
 
 Says nothing when
-    the policy does carry state in another way that is judged elsewhere: under its root key (WR107) or in an
-    attribute (EQ206).
+    the policy does carry state in another way that is judged elsewhere: under its root key (WR107)
+    or in an attribute (EQ206).
 
 Fix
     Use LSTMModule or GRUModule, or declare the carry in your module's ``in_keys`` and ``out_keys``.
@@ -58,8 +58,14 @@ def _observed() -> Observation:
         measured=0.0,
         bound=1.0,
         bound_formula="at least one",
-        cause="the policy is feed-forward, or its state's in_key and out_key do not match as k and ('next', k)",
-        fix="use LSTMModule or GRUModule, or name the state k in in_keys and ('next', k) in out_keys",
+        cause=(
+            "the policy is feed-forward, or its state's in_key and out_key do not match as k and"
+            " ('next', k)"
+        ),
+        fix=(
+            "use LSTMModule or GRUModule, or name the state k in in_keys and ('next', k) in"
+            " out_keys"
+        ),
     )
 
 

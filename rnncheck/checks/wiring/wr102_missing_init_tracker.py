@@ -1,18 +1,19 @@
 """The policy reads ``is_init``, the env never writes it.
 
 Checks
-    Start flags that the policy or critic declares as inputs are looked for in the reset of the env that the
-    collector steps.
+    Start flags that the policy or critic declares as inputs are looked for in the reset of the env
+    that the collector steps.
 
 Why it matters
-    Without the flag nothing tells where a trajectory begins: LSTMModule raises, an own module that has a default
-    runs on and never resets.
+    Without the flag nothing tells where a trajectory begins: LSTMModule raises, an own module that
+    has a default runs on and never resets.
 
 Says nothing when
     no module reads a start flag.
 
 Fix
-    Append InitTracker to the env, or let the collector do it (``auto_register_policy_transforms=True``).
+    Append InitTracker to the env, or let the collector do it
+    (``auto_register_policy_transforms=True``).
 
 Example
     env = TransformedEnv(base_env, InitTracker())

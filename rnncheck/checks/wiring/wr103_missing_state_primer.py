@@ -4,12 +4,12 @@ Checks
     Every carry key of the policy is looked for in the reset of the env that the collector steps.
 
 Why it matters
-    A collector hands on what the env's specs know. Without a primer the state is dropped after every step, and
-    LSTMModule starts from zero each time; only a FutureWarning tells.
+    A collector hands on what the env's specs know. Without a primer the state is dropped after
+    every step, and LSTMModule starts from zero each time; only a FutureWarning tells.
 
 Says nothing when
-    the recorded outputs are those of the sequential policy all the same (a collector of your own that carries the
-    state), or the policy has no carry.
+    the recorded outputs are those of the sequential policy all the same (a collector of your own
+    that carries the state), or the policy has no carry.
 
 Fix
     Append the primers of the policy's modules to the env, or let the collector do it.

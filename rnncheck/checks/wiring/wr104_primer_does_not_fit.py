@@ -1,18 +1,20 @@
 """A primer's shape, dtype, device or key differs from what the module reads.
 
 Checks
-    The state that the env's reset gives is held against the state that the module writes after one step: shape,
-    dtype and device. Primed keys that look like a state and that no module reads are named too.
+    The state that the env's reset gives is held against the state that the module writes after one
+    step: shape, dtype and device. Primed keys that look like a state and that no module reads are
+    named too.
 
 Why it matters
-    A state of another shape raises late or broadcasts; one of another dtype changes after the first step; one under
-    another name is never read.
+    A state of another shape raises late or broadcasts; one of another dtype changes after the first
+    step; one under another name is never read.
 
 Says nothing when
     the env primes no state.
 
 Fix
-    Let the module make its primer (``make_tensordict_primer``), or write the shape as ``(layers, hidden)``.
+    Let the module make its primer (``make_tensordict_primer``), or write the shape as
+    ``(layers, hidden)``.
 
 Example
     TensorDictPrimer({"h": Unbounded(shape=(1, 64))}, expand_specs=True)
@@ -86,7 +88,8 @@ def _describe(value: Tensor) -> str:
 def _misfit(key: Key, given: Tensor, written: Tensor) -> Observation:
     return _observed(
         key,
-        f"the primer gives {dotted(key)} as {_describe(given)}, the module writes {_describe(written)}",
+        f"the primer gives {dotted(key)} as {_describe(given)}, "
+        f"the module writes {_describe(written)}",
         "the primer was written for another module or size",
     )  # fmt: skip
 
@@ -102,7 +105,8 @@ def _refused(keys: list[Key], error: str) -> Observation:
 def _unread(key: Key, missing: list[Key]) -> Observation:
     return _observed(
         key,
-        f"the primer writes {dotted(key)!r}, which no module reads; {dotted(missing[0])!r} is not primed",
+        f"the primer writes {dotted(key)!r}, which no module reads; "
+        f"{dotted(missing[0])!r} is not primed",
         "the primer's key is not the one that the module reads",
     )  # fmt: skip
 
@@ -114,7 +118,10 @@ def _observed(key: Key, message: str, cause: str) -> Observation:
         quantity="primed states that do not fit",
         measured=1.0,
         cause=cause,
-        fix="use the module's own make_tensordict_primer(), or the same key, shape and dtype as it writes",
+        fix=(
+            "use the module's own make_tensordict_primer(), or the same key, shape and dtype as it"
+            " writes"
+        ),
     )
 
 

@@ -4,8 +4,8 @@ Checks
     Two resets of one env must give the same initial state.
 
 Why it matters
-    TorchRL's modules zero the state at a start while acting, but start from the stored one in recurrent mode: with a
-    random primer training and acting begin from different memories.
+    TorchRL's modules zero the state at a start while acting, but start from the stored one in
+    recurrent mode: with a random primer training and acting begin from different memories.
 
 Says nothing when
     the env primes no state.
@@ -49,8 +49,10 @@ def _observed(evidence: Evidence, key: Key) -> Observation:
         measured=size,
         bound_formula="the same to the bit",
         cause="the primer is random, or the state survives a reset",
-        fix="use a constant default_value; a start state that is meant to be random is fine where the module "
-        "uses it in both modes",
+        fix=(
+            "use a constant default_value; a start state that is meant to be random is fine where"
+            " the module uses it in both modes"
+        ),
     )
 
 

@@ -1,21 +1,23 @@
 """Two recurrent modules use the same carry key.
 
 Checks
-    The carry keys of all innermost recurrent modules of policy and critic. A module that is used twice (a shared
-    backbone) counts once.
+    The carry keys of all innermost recurrent modules of policy and critic. A module that is used
+    twice (a shared backbone) counts once.
 
 Why it matters
-    Each overwrites the other's state: the second layer reads the first one's memory, the critic the actor's. Shapes
-    often agree, so nothing raises.
+    Each overwrites the other's state: the second layer reads the first one's memory, the critic the
+    actor's. Shapes often agree, so nothing raises.
 
 Says nothing when
     there is one recurrent module.
 
 Fix
-    Give each module keys of its own: ``in_keys=["embed", "h2", "c2"]``, ``out_keys=["features", ("next", "h2"), ...]``.
+    Give each module keys of its own: ``in_keys=["embed", "h2", "c2"]``,
+    ``out_keys=["features", ("next", "h2"), ...]``.
 
 Example
-    LSTMModule(..., in_keys=["x", "critic_h", "critic_c"], out_keys=["v", ("next", "critic_h"), ("next", "critic_c")])
+    LSTMModule(..., in_keys=["x", "critic_h", "critic_c"],
+               out_keys=["v", ("next", "critic_h"), ("next", "critic_c")])
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def distinct(evidence: Evidence) -> list[tuple[str, Carrier]]:
-    """Recurrent modules of policy and critic, each object once (also where copies share their parameters)."""
+    """Recurrent modules of policy and critic, each object once (also where copies share their
+    parameters)."""
     pipeline, seen, found = evidence.pipeline, set[int](), list[tuple[str, Carrier]]()
     for owner, module in (("policy", pipeline.policy), ("critic", pipeline.critic)):
         for carrier in carriers(module) if module is not None else []:
@@ -57,7 +60,10 @@ def distinct(evidence: Evidence) -> list[tuple[str, Carrier]]:
 
 def _observed(key: Key, names: list[str]) -> Observation:
     return Observation(
-        message=f"{len(names)} recurrent modules carry their state under {dotted(key)!r}: {', '.join(names)}",
+        message=(
+            f"{len(names)} recurrent modules carry their state under {dotted(key)!r}:"
+            f" {', '.join(names)}"
+        ),
         key=dotted(key),
         quantity="modules that use one carry key",
         measured=float(len(names)),

@@ -1,12 +1,13 @@
 """A module writes its new state to the root key.
 
 Checks
-    Modules that read a key and write it back to the root, where no module hands it on under ``next`` and neither the
-    env itself nor an earlier module produces it.
+    Modules that read a key and write it back to the root, where no module hands it on under
+    ``next`` and neither the env itself nor an earlier module produces it.
 
 Why it matters
-    The step that is stored then holds the state after it instead of before it, and what comes back depends on what
-    the collector keeps: a primer overwrites it, a replayed slice starts one step late.
+    The step that is stored then holds the state after it instead of before it, and what comes back
+    depends on what the collector keeps: a primer overwrites it, a replayed slice starts one step
+    late.
 
 Says nothing when
     a module rewrites an observation in place, or masks a state that another module carries.
@@ -47,7 +48,10 @@ def run(evidence: Evidence) -> Judgement:
 def _observed(stage: Stage, path: str, key: Key) -> Observation:
     return Observation(
         stage=stage,
-        message=f"module {path} reads the state {dotted(key)!r} and writes the new one to the same root key",
+        message=(
+            f"module {path} reads the state {dotted(key)!r} and writes the new one to the same"
+            " root key"
+        ),
         key=dotted(key),
         quantity="states written to the root",
         measured=1.0,

@@ -4,8 +4,8 @@ Checks
     ``torchrl.envs.utils.check_env_specs`` on the env that the collector steps.
 
 Why it matters
-    Collectors, buffers and batched envs allocate from the specs. Where the env gives something else, entries are
-    dropped, broadcast or cast, the state's among them.
+    Collectors, buffers and batched envs allocate from the specs. Where the env gives something
+    else, entries are dropped, broadcast or cast, the state's among them.
 
 Says nothing when
     never: the env is always there.

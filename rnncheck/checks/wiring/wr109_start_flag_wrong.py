@@ -1,12 +1,14 @@
-"""``is_init`` is not true at exactly the first step after every reset and done, for every env of a batch.
+"""``is_init`` is not true at exactly the first step after every reset and done, for every env of a
+batch.
 
 Checks
-    The env is stepped with random actions, with automatic resets. The flag must be true at every reset and after
-    every done, and false elsewhere, in every env of the batch.
+    The env is stepped with random actions, with automatic resets. The flag must be true at every
+    reset and after every done, and false elsewhere, in every env of the batch.
 
 Why it matters
-    Sequential mode zeroes the state where the flag is true, recurrent mode cuts there. A flag that is late, inverted,
-    missing after truncations or true for one env alone resets the wrong memories.
+    Sequential mode zeroes the state where the flag is true, recurrent mode cuts there. A flag that
+    is late, inverted, missing after truncations or true for one env alone resets the wrong
+    memories.
 
 Says nothing when
     the env writes no start flag (WR102).

@@ -4,7 +4,8 @@ Checks
     One sequential step of the policy on the reset of the env that the collector steps.
 
 Why it matters
-    Nothing behind it can be judged. The error's last line rarely says which part of the policy it is about.
+    Nothing behind it can be judged. The error's last line rarely says which part of the policy it
+    is about.
 
 Says nothing when
     the collector acts with it all the same, this processor has no kernel for what it computes, or
@@ -15,7 +16,8 @@ Fix
     Follow the way out that is named with the finding.
 
 Example
-    nn.Sequential(MLP(..., out_features=2 * n), NormalParamExtractor())      # one tensor becomes loc and scale
+    # one tensor becomes loc and scale
+    nn.Sequential(MLP(..., out_features=2 * n), NormalParamExtractor())
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
-"""The policy's action has not as many entries as the env reads, such as an index where it reads one-hot actions.
+"""The policy's action has not as many entries as the env reads, such as an index where it reads
+one-hot actions.
 
 Checks
-    The shape of the actions that were collected, or else of the policy's first one, against the env's action spec.
+    The shape of the actions that were collected, or else of the policy's first one, against the
+    env's action spec.
 
 Why it matters
-    TorchRL reads a one-hot action by the place of its largest entry. An index has one entry, so that the env takes
-    action 0 every time, while the data says what the policy chose: it learns from transitions that never happened.
+    TorchRL reads a one-hot action by the place of its largest entry. An index has one entry, so
+    that the env takes action 0 every time, while the data says what the policy chose: it learns
+    from transitions that never happened.
 
 Says nothing when
     the action has as many entries as the spec, or the spec has no fixed shape.
@@ -14,7 +17,8 @@ Fix
     Make the env with ``categorical_action_encoding=True``, or let the policy give one-hot actions.
 
 Example
-    GymEnv("CartPole-v1", categorical_action_encoding=True)     # for a policy that ends in logits.argmax(-1)
+    # for a policy that ends in logits.argmax(-1)
+    GymEnv("CartPole-v1", categorical_action_encoding=True)
 """
 
 from __future__ import annotations
@@ -51,12 +55,18 @@ def _observed(form: ActionForm) -> Observation:
         measured=float(form.given.numel()),
         bound=float(form.wanted.numel()),
         bound_formula="as many as the env's action spec has",
-        cause="the policy ends in an index (argmax), and the env was made for one-hot actions, TorchRL's default"
-        if form.one_hot
-        else "the policy's head was made for another action space",
-        fix="make the env with categorical_action_encoding=True, or let the policy give one-hot actions"
-        if form.one_hot
-        else f"let the policy give actions of {wanted}",
+        cause=(
+            "the policy ends in an index (argmax), and the env was made for one-hot actions,"
+            " TorchRL's default"
+            if form.one_hot
+            else "the policy's head was made for another action space"
+        ),
+        fix=(
+            "make the env with categorical_action_encoding=True, or let the policy give one-hot"
+            " actions"
+            if form.one_hot
+            else f"let the policy give actions of {wanted}"
+        ),
         source=Stage.ENV if form.one_hot else Stage.POLICY,
     )
 

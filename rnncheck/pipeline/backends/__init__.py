@@ -1,1 +1,2 @@
-"""Backends of TorchRL's LSTMModule and GRUModule as values: which can run here, how to get one, what it gives."""
+"""Backends of TorchRL's LSTMModule and GRUModule as values: which can run here, how to get one,
+what it gives."""

@@ -31,7 +31,8 @@ def is_named(asked: Sequence[str]) -> bool:
 
 
 def check_asked(spec: Spec) -> None:
-    """Raise a SpecError at the entry of ``verify.backends`` that is neither ``all`` nor a variant."""
+    """Raise a SpecError at the entry of ``verify.backends`` that is neither ``all`` nor a
+    variant."""
     for index, text in enumerate(spec.verify.backends):
         place = spec.locate(("verify", "backends", index))
         if text != EVERY:
@@ -39,7 +40,8 @@ def check_asked(spec: Spec) -> None:
 
 
 def expand(module: nn.Module, asked: Sequence[str], *, thorough: bool = False) -> list[Variant]:
-    """The variants for one module, each once; dtype and precisions are the module's own unless named."""
+    """The variants for one module, each once; dtype and precisions are the module's own unless
+    named."""
     if not asked:
         own = variant_of(module)
         return list(dict.fromkeys([own_variant(module, "pad"), own]))
@@ -58,7 +60,8 @@ def _as_own(named: Variant, module: nn.Module) -> Variant:
 
 
 def factory_modules(spec: Spec) -> tuple[tuple[str, str], ...]:
-    """``(folder, module)`` of every factory that the spec names: they may change TorchRL when they are imported."""
+    """``(folder, module)`` of every factory that the spec names: they may change TorchRL when they
+    are imported."""
     folder = str(spec.folder)
     names = (component.factory for component in _components(spec) if component._live is None)
     modules = [name.partition(":")[0] for name in names if name]

@@ -1,4 +1,5 @@
-"""What the backends are run on: rows with resets in the places that go wrong, and the states stored beside them."""
+"""What the backends are run on: rows with resets in the places that go wrong, and the states stored
+beside them."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ SOME = 0.3  # of the steps are resets where they lie anywhere; chosen: two of se
 
 @dataclass(frozen=True)
 class Case:
-    """``inputs`` ``[rows, steps, features]``, ``starts`` ``[rows, steps]`` and the state stored at every step,
-    ``[rows, steps, layers, hidden]`` each, in float32 (or wider). ``kinds`` says where each row's resets lie."""
+    """``inputs`` ``[rows, steps, features]``, ``starts`` ``[rows, steps]`` and the state stored at
+    every step, ``[rows, steps, layers, hidden]`` each, in float32 (or wider). ``kinds`` says where
+    each row's resets lie."""
 
     name: str
     inputs: Tensor
@@ -81,8 +83,8 @@ _ALL_KINDS = (*PLACES, "resets anywhere")
 def standard_cases(facts: Facts, scale: float = 1.0) -> list[Case]:
     """Resets in every place, one row, one step, and tensors that are not contiguous.
 
-    ``scale`` is the spread of the inputs. The rows of a case differ in their resets, so that one run of a backend
-    shows them all.
+    ``scale`` is the spread of the inputs. The rows of a case differ in their resets, so that one
+    run of a backend shows them all.
     """
     draw = torch.Generator().manual_seed(CASE_SEED)
     rows = _case(facts, "resets in all places", _ALL_KINDS, _STEPS, scale, draw)
@@ -128,6 +130,7 @@ def _time_major(value: Tensor) -> Tensor:
 
 
 def other_sizes(facts: Facts) -> Iterator[Facts]:
-    """Modules of the same kind whose hidden size is no power of two, one of them with several layers."""
+    """Modules of the same kind whose hidden size is no power of two, one of them with several
+    layers."""
     for hidden, layers, features in ((5, 2, 3), (17, 1, 4)):
         yield Facts(facts.kind, features, hidden, layers, facts.bias)

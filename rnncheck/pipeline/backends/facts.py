@@ -1,4 +1,5 @@
-"""What an LSTMModule or GRUModule is, read from the live module: all that decides which backend can run it."""
+"""What an LSTMModule or GRUModule is, read from the live module: all that decides which backend can
+run it."""
 
 from __future__ import annotations
 
@@ -100,12 +101,14 @@ def rnn_parameters(module: nn.Module) -> dict[str, Tensor]:
 
 
 def takes_tiled_path(facts: Facts) -> bool:
-    """Whether TorchRL's Triton backend splits the hidden units of such a module over several programs."""
+    """Whether TorchRL's Triton backend splits the hidden units of such a module over several
+    programs."""
     return 1 << (facts.hidden_size - 1).bit_length() >= TILED_FROM
 
 
 def standin(facts: Facts) -> Facts:
-    """The module itself where Triton's interpreter is quick enough for it, else a small one of the same kind."""
+    """The module itself where Triton's interpreter is quick enough for it, else a small one of the
+    same kind."""
     if facts.hidden_size <= INTERPRETED_UP_TO:
         return facts
     return replace(facts, hidden_size=STANDIN, input_size=min(facts.input_size, STANDIN))

@@ -1,8 +1,9 @@
 """TorchRL's Triton kernels under Triton's interpreter, on a machine without a GPU.
 
-Triton chooses between compiler and interpreter when it is imported, so this runs in a process of its own that sets
-``TRITON_INTERPRET=1`` first. TorchRL's file is adapted from outside, in four places; each is looked at before it is
-touched, and what does not look as it did is reported as Moved. Where CUDA is there nothing is touched.
+Triton chooses between compiler and interpreter when it is imported, so this runs in a process of
+its own that sets ``TRITON_INTERPRET=1`` first. TorchRL's file is adapted from outside, in four
+places; each is looked at before it is touched, and what does not look as it did is reported as
+Moved. Where CUDA is there nothing is touched.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ def _leave_one_config(kernel: Any) -> None:
 
 
 def _allow_cpu_tensors(kernels: ModuleType) -> None:
-    """``torch.cuda.device(...)`` becomes a null context for CPU tensors, in TorchRL's file alone."""
+    """``torch.cuda.device(...)`` becomes a null context for CPU tensors, in TorchRL's file
+    alone."""
     if getattr(kernels, "torch", None) is not torch:
         raise Moved("TorchRL's kernels no longer call torch by its name")
     kernels.torch = _Torch()  # type: ignore[attr-defined]

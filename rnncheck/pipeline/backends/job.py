@@ -22,7 +22,8 @@ FAILED = "failed.txt"  # why the worker could do nothing at all
 
 @dataclass(frozen=True)
 class Job:
-    """One variant of a stock module with these weights, on one case. ``tiled`` is the path of large hidden sizes."""
+    """One variant of a stock module with these weights, on one case. ``tiled`` is the path of large
+    hidden sizes."""
 
     facts: Facts
     variant: Variant
@@ -49,7 +50,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Request:
-    """All jobs of one worker, and the modules that the user's process has imported: ``(folder, name)``."""
+    """All jobs of one worker, and the modules that the user's process has imported:
+    ``(folder, name)``."""
 
     jobs: list[Job]
     interpret: bool

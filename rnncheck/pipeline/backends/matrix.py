@@ -1,6 +1,8 @@
-"""Which combinations of module, variant and device can run here, and why not: the one place that knows.
+"""Which combinations of module, variant and device can run here, and why not: the one place that
+knows.
 
-The reasons are TorchRL's own limits as they are written in its modules (0.12 to 0.14), and what this machine lacks.
+The reasons are TorchRL's own limits as they are written in its modules (0.12 to 0.14), and what
+this machine lacks.
 """
 
 from __future__ import annotations
@@ -131,7 +133,8 @@ def backend_verdict(
     vmap: Vmap = "none",
     machine: Machine | None = None,
 ) -> BackendVerdict:
-    """Whether ``variant`` of a module with ``facts`` runs on ``device`` (``cpu`` or ``cuda...``)."""
+    """Whether ``variant`` of a module with ``facts`` runs on ``device`` (``cpu`` or
+    ``cuda...``)."""
     asked = _Question(facts, variant, device, vmap, machine or this_machine())
     for obstacle in OBSTACLES:
         reason = obstacle(asked)

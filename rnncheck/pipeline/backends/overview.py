@@ -1,4 +1,5 @@
-"""All documented combinations at a glance: one row for each option of the recurrent modules, one column a backend."""
+"""All documented combinations at a glance: one row for each option of the recurrent modules, one
+column a backend."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ OPTIONS: tuple[_Option, ...] = (
 
 @dataclass(frozen=True)
 class Combination:
-    """One option with one backend on one device: ``runs``, ``interpreted`` or ``cannot``, and why or what of it."""
+    """One option with one backend on one device: ``runs``, ``interpreted`` or ``cannot``, and why
+    or what of it."""
 
     option: str
     backend: str
@@ -75,7 +77,8 @@ def combinations(device: str) -> Iterator[Combination]:
 
 @dataclass(frozen=True)
 class ProcessPrecision:
-    """What the precision of a recurrent product is here when a module does not ask for one itself, and who says so."""
+    """What the precision of a recurrent product is here when a module does not ask for one itself,
+    and who says so."""
 
     auto: str
     source: str

@@ -21,7 +21,8 @@ def rounding_dtype(variant: Variant, device: str) -> torch.dtype:
 
 
 def _uses_tf32(variant: Variant) -> bool:
-    """Whether float32 products are rounded to tf32 on CUDA, by cuDNN, cuBLAS or Triton's kernels."""
+    """Whether float32 products are rounded to tf32 on CUDA, by cuDNN, cuBLAS or Triton's
+    kernels."""
     if variant.backend == "triton":
         from torchrl.modules.tensordict_module import _rnn_precision
 

@@ -1,8 +1,9 @@
 """Which precision a recurrent module was asked for, and through which of the places that can ask.
 
-TorchRL takes the precision of a recurrent matrix product from the module's own argument, else from the process-wide
-setter, else from an environment variable that it reads when it is imported, else from torch's
-``float32_matmul_precision``. Only its Triton kernels honour it; cuDNN and cuBLAS follow torch's own flags.
+TorchRL takes the precision of a recurrent matrix product from the module's own argument, else from
+the process-wide setter, else from an environment variable that it reads when it is imported, else
+from torch's ``float32_matmul_precision``. Only its Triton kernels honour it; cuDNN and cuBLAS
+follow torch's own flags.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ TORCH_BITS = {"highest": FLOAT32_BITS, "high": TF32_BITS, "medium": BITS[torch.b
 
 @dataclass(frozen=True)
 class Resolved:
-    """What ``auto`` stands for here: the concrete ``mode``, the ``setting`` as it was written, and its ``source``."""
+    """What ``auto`` stands for here: the concrete ``mode``, the ``setting`` as it was written, and
+    its ``source``."""
 
     mode: str
     setting: str
@@ -49,7 +51,8 @@ _UNRESOLVED = Resolved("ieee", "none", "this TorchRL has no precision setting")
 
 
 def resolve(argument: str = "auto") -> Resolved:
-    """What a module's ``recurrent_matmul_precision`` means in this process, on its current device."""
+    """What a module's ``recurrent_matmul_precision`` means in this process, on its current
+    device."""
     chain: Any = _chain()
     if chain is None:
         return _UNRESOLVED
@@ -96,7 +99,8 @@ def precision_sources() -> dict[str, str]:
 
 
 def ignored_variable() -> str:
-    """A sentence where the variable is set and TorchRL did not read it, because it came too late."""
+    """A sentence where the variable is set and TorchRL did not read it, because it came too
+    late."""
     chain: Any = _chain()
     value = given()
     if chain is None or not value or chain._GLOBAL_OVERRIDE is not None:
@@ -132,7 +136,8 @@ def _torch_level() -> str | None:
 class AskedPrecision:
     """What one mode of a recurrent module is to be computed in, and who says so.
 
-    ``explicit`` tells a setting from what the dtypes alone say; ``bits`` are those of a product's operands.
+    ``explicit`` tells a setting from what the dtypes alone say; ``bits`` are those of a product's
+    operands.
     """
 
     name: str
@@ -145,9 +150,11 @@ class AskedPrecision:
 def asked_precision(
     module: nn.Module, dtypes: Iterable[torch.dtype], device: str, *, recurrent: bool
 ) -> AskedPrecision:
-    """The precision that ``module`` is to have; ``dtypes`` are those of its states and outputs as it writes them.
+    """The precision that ``module`` is to have; ``dtypes`` are those of its states and outputs as
+    it writes them.
 
-    A compute dtype and a tensor-core mode are asked of the recurrent mode alone: no other pass knows them.
+    A compute dtype and a tensor-core mode are asked of the recurrent mode alone: no other pass
+    knows them.
     """
     own = narrowest(parameter_dtypes(module))
     declared = narrowest([own, *dtypes])
@@ -222,7 +229,8 @@ def _implied(declared: torch.dtype, device: str) -> AskedPrecision:
 
 
 def _allowed(device: str) -> int:
-    """Significant bits that torch's flags leave to float32 products; where they contradict each other, tf32's."""
+    """Significant bits that torch's flags leave to float32 products; where they contradict each
+    other, tf32's."""
     bits = TORCH_BITS.get(_torch_level() or "high", TF32_BITS)
     if device.startswith("cuda") and torch.backends.cudnn.allow_tf32:
         return min(bits, TF32_BITS)

@@ -21,11 +21,13 @@ PAUSE = 0.05  # seconds between two looks at the worker; chosen: starting it tak
 
 
 class NoAnswer(Refused):
-    """The worker gave no answer: it hung, crashed or could not adapt TorchRL. Nothing is known of the backend."""
+    """The worker gave no answer: it hung, crashed or could not adapt TorchRL. Nothing is known of
+    the backend."""
 
 
 class TrialWorker:
-    """A process that answers one request; a context manager that kills it, and what it started, at the end."""
+    """A process that answers one request; a context manager that kills it, and what it started, at
+    the end."""
 
     def __init__(self, request: Request) -> None:
         self.request = request

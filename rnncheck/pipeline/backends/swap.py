@@ -1,4 +1,5 @@
-"""A policy with another backend: the same weights in a copy whose LSTMModules and GRUModules run another way."""
+"""A policy with another backend: the same weights in a copy whose LSTMModules and GRUModules run
+another way."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class CannotSwap(Exception):
 
 
 def recurrent_modules(policy: nn.Module) -> dict[str, nn.Module]:
-    """Every LSTMModule and GRUModule (or subclass) inside, by path; a module used twice is listed once."""
+    """Every LSTMModule and GRUModule (or subclass) inside, by path; a module used twice is listed
+    once."""
     return {
         path: module
         for path, module in policy.named_modules()
@@ -44,7 +46,8 @@ def policy_copy(policy: Module) -> Module:
 
 
 def variant_inside(policy: nn.Module) -> Variant:
-    """How the first LSTMModule or GRUModule runs as it is; without one, eagerly in the dtype of the parameters."""
+    """How the first LSTMModule or GRUModule runs as it is; without one, eagerly in the dtype of the
+    parameters."""
     for module in recurrent_modules(policy).values():
         return variant_of(module)
     dtypes = [p.dtype for p in policy.parameters() if p.is_floating_point()]
@@ -85,7 +88,8 @@ def _value(field: str, variant: Variant) -> object:
 
 
 def exchange_rnn(module: nn.Module, *, python_based: bool) -> None:
-    """Exchange the RNN inside for TorchRL's Python one or for ``torch.nn``'s; the parameters are kept."""
+    """Exchange the RNN inside for TorchRL's Python one or for ``torch.nn``'s; the parameters are
+    kept."""
     name = "make_python_based" if python_based else "make_cudnn_based"
     method = getattr(module, name, None)
     if method is None:
@@ -106,7 +110,8 @@ def _warm(module: nn.Module) -> None:
 
 
 def own_variant(module: nn.Module, backend: Backend) -> Variant:
-    """The module's own settings with another backend; recomputation stays where the backend knows it."""
+    """The module's own settings with another backend; recomputation stays where the backend knows
+    it."""
     own = variant_of(module)
     keeps = backend in ("scan", "triton")
     return replace(own, backend=backend, recompute=own.recompute if keeps else "none")

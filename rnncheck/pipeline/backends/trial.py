@@ -35,8 +35,8 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class TrialOutcome:
     """``values``: ``output`` ``[rows, steps, hidden]`` and the end states ``h``, ``c``
-    ``[rows, steps, layers, hidden]``, zero away from segment ends. ``gradients`` of a random mix of them: by
-    parameter, ``input``, and ``stored h``, ``stored c``."""
+    ``[rows, steps, layers, hidden]``, zero away from segment ends. ``gradients`` of a random mix of
+    them: by parameter, ``input``, and ``stored h``, ``stored c``."""
 
     values: dict[str, Tensor]
     gradients: dict[str, Tensor]
@@ -81,7 +81,8 @@ def _measured(
 def trial_outcome(
     values: dict[str, Tensor], case: Case, leaves: Mapping[str, Tensor]
 ) -> TrialOutcome:
-    """Mask the states to segment ends and differentiate a fixed random mix with respect to ``leaves``."""
+    """Mask the states to segment ends and differentiate a fixed random mix with respect to
+    ``leaves``."""
     ends = case.ends.reshape(*case.ends.shape, 1, 1)
     kept = {
         name: value if name == "output" else torch.where(ends.to(value.device), value, 0.0)
@@ -110,7 +111,8 @@ def _leaves(case: Case, dtype: torch.dtype, device: str) -> dict[str, Tensor]:
 
 
 def _leaf(value: Tensor, dtype: torch.dtype, device: str) -> Tensor:
-    """A copy with the same strides: a backend that writes into its inputs must not change the case."""
+    """A copy with the same strides: a backend that writes into its inputs must not change the
+    case."""
     return value.detach().to(device=device, dtype=dtype, copy=True).requires_grad_()
 
 
@@ -127,7 +129,8 @@ def _batch(
 def from_weights(
     weights: Mapping[str, Tensor], case: Case, dtype: torch.dtype = torch.float64
 ) -> TrialOutcome:
-    """What the equations give on ``case``, step by step in ``dtype``; weights by ``torch.nn``'s names."""
+    """What the equations give on ``case``, step by step in ``dtype``; weights by ``torch.nn``'s
+    names."""
     own = {name: value.detach().cpu().to(dtype).requires_grad_() for name, value in weights.items()}
     leaves = _leaves(case, dtype, "cpu")
     given = list(leaves.values())

@@ -1,6 +1,8 @@
-"""The worker process: ``python -m rnncheck.pipeline.backends.worker FOLDER`` answers the request in FOLDER.
+"""The worker process: ``python -m rnncheck.pipeline.backends.worker FOLDER`` answers the request in
+FOLDER.
 
-It ends by itself when its standard input closes, so that it never outlives the process that started it.
+It ends by itself when its standard input closes, so that it never outlives the process that started
+it.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ MISSING_TRANSFORMS = "missing transforms required by the policy"
 
 @dataclass(frozen=True)
 class Sources:
-    """What a collector steps: ``ready`` is an env or its maker, for a single process; ``make`` one for each worker."""
+    """What a collector steps: ``ready`` is an env or its maker, for a single process; ``make`` one
+    for each worker."""
 
     ready: EnvBase | Callable[[], EnvBase]
     make: Callable[[], EnvBase]
@@ -57,7 +58,8 @@ class Sources:
 def open_collector(spec: Spec, component: Component, offered: Offered, sources: Sources) -> Any:
     """The collector that the spec names, or the one that its factory returns.
 
-    ``replay_buffer: true`` hands over the spec's replay buffer, as does a factory that declares ``replay_buffer``.
+    ``replay_buffer: true`` hands over the spec's replay buffer, as does a factory that declares
+    ``replay_buffer``.
     """
     if component.factory is None:
         return _torchrl_collector(spec, component, offered, sources)
@@ -77,8 +79,8 @@ def declares_buffer(spec: Spec, component: Component) -> bool:
 
 @contextmanager
 def opening() -> Iterator[None]:
-    """Collectors run a first step while they are built: what the policy or env raises there is no one's
-    typing mistake but the stage's outcome."""
+    """Collectors run a first step while they are built: what the policy or env raises there is no
+    one's typing mistake but the stage's outcome."""
     try:
         yield
     except ComponentError as error:
@@ -90,7 +92,8 @@ def opening() -> Iterator[None]:
 
 
 def _in_worker(error: ComponentError) -> StageError:
-    """A worker process failed while it started: TorchRL hands its error on with its whole traceback as text."""
+    """A worker process failed while it started: TorchRL hands its error on with its whole traceback
+    as text."""
     said = _WORKER_TRACEBACK.split(error.message)[0].strip()
     message, _, frames = said.partition("\n")
     return stage_error("collect", Trouble(message, error.place, frames.rstrip()))
@@ -181,7 +184,8 @@ def _set_total_frames(spec: Spec, component: Component, args: dict[str, Any]) ->
     if not isinstance(frames, int) or isinstance(frames, bool) or frames < 1:
         at = (*component.at, "frames_per_batch")
         raise c.bad_value(spec, at, frames, "a whole number of at least 1")
-    # a sampler that can draw nothing yet is given more; a collector that writes itself stops where it is told to
+    # a sampler that can draw nothing yet is given more; a collector that writes itself stops where
+    # it is told to
     rounds = MOST_ROUNDS if spec.replay is not None and BUFFER_ARGUMENT not in component.args else 1
     args.setdefault("total_frames", frames * wanted_batches(spec, component) * rounds)
 
@@ -207,7 +211,8 @@ def stream_of(collector: Any) -> Any:
 
 
 def draw(collector: Any, limit: int, *, into_buffer: bool = False) -> Iterator[TensorDictBase]:
-    """At most ``limit`` batches, each a copy of its own: collectors write into the same memory again.
+    """At most ``limit`` batches, each a copy of its own: collectors write into the same memory
+    again.
 
     A collector that writes ``into_buffer`` gives None instead of each of them, which is left out.
     """
@@ -236,7 +241,8 @@ def collect(
 ) -> Any:
     """Run the collector into ``batches``, which keeps what was there before something goes wrong.
 
-    Returns TorchRL's collector that is at work inside a generator of the user's, None where there is none.
+    Returns TorchRL's collector that is at work inside a generator of the user's, None where there
+    is none.
     """
     inner = None
     with running("collect"):

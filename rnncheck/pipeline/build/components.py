@@ -196,7 +196,8 @@ class Accepts:
 
 
 def accepts(target: Any) -> Accepts:
-    """The arguments of a class or function; for a class with ``**kwargs``, those of its bases too."""
+    """The arguments of a class or function; for a class with ``**kwargs``, those of its bases
+    too."""
     names: dict[str, bool] = {}
     is_open, positional = False, ""
     for index, function in enumerate(_constructors(target)):
@@ -244,7 +245,8 @@ def check_arguments(
     provided: Iterable[str] = (),
     also: Iterable[str] = (),
 ) -> None:
-    """Refuse unknown and missing arguments. ``provided`` come from rnncheck, ``also`` are its own keys."""
+    """Refuse unknown and missing arguments. ``provided`` come from rnncheck, ``also`` are its own
+    keys."""
     taken, name, ready = accepts(target), called(component), set(provided)
     mine = (*taken.names, *filter(None, [taken.positional]), *also)
     missing = [n for n in taken.required if n not in ready and n not in set(given)]

@@ -1,4 +1,5 @@
-"""The environment: one copy or several, its transforms, its statistics, the state primers it lacks."""
+"""The environment: one copy or several, its transforms, its statistics, the state primers it
+lacks."""
 
 from __future__ import annotations
 
@@ -163,7 +164,8 @@ def _append(spec: Spec, env: EnvBase, component: Component, index: int, stats: S
 
 
 def _check_in_keys(spec: Spec, env: EnvBase, component: Component) -> None:
-    """A transform that is told to read what the env does not write raises only in the first step."""
+    """A transform that is told to read what the env does not write raises only in the first
+    step."""
     known = [as_key(key) for part in _output_specs(env) for key in part.keys(True)]
     for key in c.as_keys(component.args.get("in_keys")) or ():
         if isinstance(key, (str, tuple)) and as_key(key) not in known:
@@ -247,7 +249,8 @@ def _measure(
 
 
 def _stat_settings(env: EnvBase, norm: ObservationNorm, settings: dict[str, Any]) -> dict[str, Any]:
-    """The user's arguments of ``init_stats``, and defaults: per channel for images, else per feature."""
+    """The user's arguments of ``init_stats``, and defaults: per channel for images, else per
+    feature."""
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
     key = given.get("key", norm.in_keys[0])
     time = len(env.batch_size)

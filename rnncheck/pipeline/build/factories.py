@@ -1,4 +1,5 @@
-"""The user's own functions: ``module:function`` imported from the spec's folder and called by name."""
+"""The user's own functions: ``module:function`` imported from the spec's folder and called by
+name."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class Given:
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Make ``folder`` importable; its modules are forgotten afterwards, so that two specs never mix."""
+    """Make ``folder`` importable; its modules are forgotten afterwards, so that two specs never
+    mix."""
     before, path = set(sys.modules), str(folder)
     sys.path.insert(0, path)
     importlib.invalidate_caches()
@@ -238,7 +240,8 @@ def _return_hint(value: object) -> str:
 
 
 def component_source(spec: Spec, component: Component) -> Source:
-    """Where a factory is defined, with the lines around it; the spec's line where Python does not say."""
+    """Where a factory is defined, with the lines around it; the spec's line where Python does not
+    say."""
     if component.factory is None:
         return spec_source(spec, component)
     if isinstance(component._live, Given):

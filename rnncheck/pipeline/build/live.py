@@ -1,4 +1,5 @@
-"""A spec made of live objects and functions, for those who verify from Python instead of from a file."""
+"""A spec made of live objects and functions, for those who verify from Python instead of from a
+file."""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ def spec_of(
 ) -> Spec:
     """The spec whose factories are ``parts``, by section; ``place`` is the caller's line.
 
-    A part is a function, called with what it declares as in a spec's factory, or the object itself. Without
-    ``collect`` TorchRL's Collector runs, unless it is False.
+    A part is a function, called with what it declares as in a spec's factory, or the object itself.
+    Without ``collect`` TorchRL's Collector runs, unless it is False.
     """
     given = {section: part for section, part in parts.items() if part is not None}
     for section in _NEEDED:
@@ -98,7 +99,8 @@ def _factory(section: str, part: Any) -> Callable[..., Any]:
 
 
 def _is_function(part: Any) -> bool:
-    """Modules and collectors are callable or iterable objects; what is left is called to make one."""
+    """Modules and collectors are callable or iterable objects; what is left is called to make
+    one."""
     is_object = isinstance(part, nn.Module) or bool(declared(part, "in_keys"))
     made = isinstance(part, type) or not (hasattr(part, "extend") or hasattr(part, "__iter__"))
     return callable(part) and (isinstance(part, type) or not is_object) and made

@@ -77,7 +77,8 @@ def _of_the_estimator(spec: Spec, component: LossSpec, error: ComponentError) ->
     every = {**component.value_estimator, **moved}
     written = ", ".join(f"{name}: {value}" for name, value in every.items())
     return ComponentError(
-        f"{component.use} of the installed TorchRL takes no {said} in its constructor: it belongs to its value estimator",
+        f"{component.use} of the installed TorchRL takes no {said} in its constructor: it belongs"
+        " to its value estimator",
         place=spec.locate((*component.at, next(iter(moved)))),
         hint=f"in the loss section write `value_estimator: {{{written}}}` instead of {said}",
     )

@@ -18,7 +18,8 @@ from rnncheck.pipeline.subject.subject import carriers
 
 
 def run_once(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
-    """Run ``module`` on one reset's ``td``, which it fills; statistics and modes stay as they are."""
+    """Run ``module`` on one reset's ``td``, which it fills; statistics and modes stay as they
+    are."""
     for key in declared(module, "in_keys"):
         if key[-1] == INIT_KEY and td.get(key, None) is None:
             td[key] = torch.ones(*td.batch_size, 1, dtype=torch.bool, device=td.device)
@@ -28,9 +29,11 @@ def run_once(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
 
 
 def run_from_some_state(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
-    """``run_once``; where the env gives no state, or one that the module refuses, from zeros of the module's own size.
+    """``run_once``; where the env gives no state, or one that the module refuses, from zeros of the
+    module's own size.
 
-    The state that the env gives stays in ``td``: whether it fits is for the checks to say (WR103, WR104).
+    The state that the env gives stays in ``td``: whether it fits is for the checks to say (WR103,
+    WR104).
     """
     try:
         return run_once(module, td)
@@ -65,7 +68,8 @@ def is_unfinished(module: nn.Module) -> bool:
 
 
 def pristine_copy(module: nn.Module, name: str, notices: list[str]) -> nn.Module:
-    """A copy that nothing has run on; the module itself, with a notice, when it cannot be copied."""
+    """A copy that nothing has run on; the module itself, with a notice, when it cannot be
+    copied."""
     try:
         return copy.deepcopy(module)
     except Exception as error:

@@ -1,4 +1,5 @@
-"""Policies and critics: the spec's module list as one TensorDictSequential, sizes inferred as it goes."""
+"""Policies and critics: the spec's module list as one TensorDictSequential, sizes inferred as it
+goes."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ MODULE_LIKE = "a tensordict module: an nn.Module with in_keys and out_keys"
 
 @dataclass
 class NetworkBuilder:
-    """Builds one network; ``td`` grows as each module runs on it, which gives the next one its sizes."""
+    """Builds one network; ``td`` grows as each module runs on it, which gives the next one its
+    sizes."""
 
     spec: Spec
     network: NetworkSpec
@@ -90,7 +92,8 @@ class NetworkBuilder:
         missing = [name for name in WRAPPED if name not in keyed.args]
         if missing:
             raise ComponentError(
-                f"{component.use} needs {' and '.join(missing)}: the entries that it reads and writes",
+                f"{component.use} needs {' and '.join(missing)}: the entries that it reads and"
+                " writes",
                 place=self.spec.locate(component.at),
                 hint=f"entries to read: {c.listed_names(dotted(key) for key in self._available())}",
             )
@@ -207,10 +210,12 @@ class NetworkBuilder:
         return component.model_copy(update={"args": args})
 
     def _probabilistic(self, component: Component, target: type) -> nn.Module:
-        """ProbabilisticActor without a module of its own draws from what the list has written so far."""
+        """ProbabilisticActor without a module of its own draws from what the list has written so
+        far."""
         if not self.built:
             raise ComponentError(
-                "ProbabilisticActor has nothing before it that writes the distribution's parameters",
+                "ProbabilisticActor has nothing before it that writes the distribution's"
+                " parameters",
                 place=c.component_place(self.spec, component),
                 hint="put the modules that write them before it, or give it a `module`",
             )
@@ -262,7 +267,8 @@ class NetworkBuilder:
         return self.env.action_keys[0]
 
     def _auto_size(self, component: Component) -> int:
-        """``out_features: auto``: one value for a critic, else what the action's distribution takes."""
+        """``out_features: auto``: one value for a critic, else what the action's distribution
+        takes."""
         if self.critic:
             return 1
         later = self.network.modules[self.index + 1 :]
@@ -328,7 +334,8 @@ class NetworkBuilder:
             raise
 
     def _other_dtype(self) -> str:
-        """Where the env's reset does not keep to its spec's dtype, as TensorDictPrimer does not before 0.14."""
+        """Where the env's reset does not keep to its spec's dtype, as TensorDictPrimer does not
+        before 0.14."""
         for specs in (self.env.full_observation_spec, self.env.full_state_spec):
             for key in specs.keys(True, True):
                 given, said = self.td.get(key, None), specs[key].dtype
@@ -346,7 +353,8 @@ class NetworkBuilder:
         wanted = sizes.action_size(unbatched_action_spec(self.env)[self._action_key()])
         if given != wanted:
             raise ComponentError(
-                f"QValueModule reads {given} values in {dotted(key)!r}, the env has {wanted} actions",
+                f"QValueModule reads {given} values in {dotted(key)!r}, the env has {wanted}"
+                " actions",
                 place=c.component_place(self.spec, component),
                 hint="give the layer before it `out_features: auto`",
             )

@@ -1,4 +1,5 @@
-"""One network of the spec, whole: from its module list or its factory, materialised, with its weights."""
+"""One network of the spec, whole: from its module list or its factory, materialised, with its
+weights."""
 
 from __future__ import annotations
 

@@ -12,10 +12,13 @@ from torchrl.envs.transforms import BurnInTransform
 from rnncheck.errors import StageError
 
 FLAT = (
-    "a BurnInTransform needs samples [rows, steps], and the buffer hands out flat ones: store whole rows "
-    "(`flatten: none`, one row per item), or burn in behind a reshape in a `batch` factory"
+    "a BurnInTransform needs samples [rows, steps], and the buffer hands out flat ones: store whole"
+    " rows (`flatten: none`, one row per item), or burn in behind a reshape in a `batch` factory"
 )
-ROWS = "the collector gives rows, one per env or trajectory: let the storage have them (ndim: 2), or flatten them"
+ROWS = (
+    "the collector gives rows, one per env or trajectory: let the storage have them (ndim: 2), or"
+    " flatten them"
+)
 READ_ONLY = (
     "the buffer's writer, ImmutableDatasetWriter, takes no collected data: leave `writer` out"
 )
@@ -26,17 +29,18 @@ Said = Callable[[re.Match[str], Any, int], str]
 def _too_short(found: re.Match[str], _buffer: Any, batches: int) -> str:
     longest, needed = found.groups()
     return (
-        f"no trajectory in the buffer is as long as a slice: the longest of {batches} batches has {longest} "
-        f"steps, a slice {needed}; set `strict_length: false`, a shorter slice_len (or more num_slices), or "
-        "collect more (`collect.batches`, `frames_per_batch`)"
+        f"no trajectory in the buffer is as long as a slice: the longest of {batches} batches has"
+        f" {longest} steps, a slice {needed}; set `strict_length: false`, a shorter slice_len (or"
+        " more num_slices), or collect more (`collect.batches`, `frames_per_batch`)"
     )
 
 
 def _no_trajectories(_found: re.Match[str], buffer: Any, _batches: int) -> str:
     kind = type(buffer.storage).__name__
     return (
-        f"a slice sampler cannot read trajectories out of a {kind}: use LazyTensorStorage or LazyMemmapStorage, "
-        "or store whole rows (`flatten: none`) and draw them with RandomSampler"
+        f"a slice sampler cannot read trajectories out of a {kind}: use LazyTensorStorage or"
+        " LazyMemmapStorage, or store whole rows (`flatten: none`) and draw them with"
+        " RandomSampler"
     )
 
 
@@ -67,7 +71,8 @@ SENTENCES: tuple[tuple[re.Pattern[str], Said], ...] = (
 
 
 def explained(error: StageError, buffer: Any, batches: int = 0) -> StageError:
-    """The refusal with its way out, where it is known; ``batches`` were collected before it was given up."""
+    """The refusal with its way out, where it is known; ``batches`` were collected before it was
+    given up."""
     for pattern, said in SENTENCES:
         found = pattern.search(error.message)
         if found is not None:

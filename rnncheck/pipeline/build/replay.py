@@ -24,14 +24,15 @@ RECURRENT = "recurrent_mode"
 _BUFFER_LIKE = "a replay buffer, with `extend` and `sample`"
 COMPILED = "SegmentTree"  # the classes that prioritized samplers need from TorchRL's compiled part
 NO_EXTENSION = (
-    "a prioritized sampler needs TorchRL's compiled extension, which does not load with this torch; "
-    "install the torch version that this torchrl was built with"
+    "a prioritized sampler needs TorchRL's compiled extension, which does not load with this torch;"
+    " install the torch version that this torchrl was built with"
 )
 _BUFFER_PARTS = {"storage": c.STORAGE, "sampler": c.SAMPLER, "writer": c.WRITER}
 
 
 def build_replay(spec: Spec, section: ReplaySpec, offered: Offered, scratch: FilePath) -> Any:
-    """The buffer. A LazyMemmapStorage of the spec's writes below ``scratch``, never where the training does."""
+    """The buffer. A LazyMemmapStorage of the spec's writes below ``scratch``, never where the
+    training does."""
     try:
         return _build(spec, section, offered, scratch)
     except ComponentError as error:
@@ -85,7 +86,9 @@ def _refuse_ensembles(spec: Spec, component: Component, target: type) -> None:
         raise ComponentError(
             f"{target.__name__} is made of buffers or of their parts, which a spec cannot name",
             place=spec.locate((*component.at, "use")),
-            hint="build the ReplayBufferEnsemble in a factory: `replay: {factory: module:function}`",
+            hint=(
+                "build the ReplayBufferEnsemble in a factory: `replay: {factory: module:function}`"
+            ),
         )
 
 
@@ -142,7 +145,8 @@ def _transform(spec: Spec, component: Component, offered: Offered) -> Any:
 
 
 def _burned_in(spec: Spec, component: Component, offered: Offered) -> list[nn.Module]:
-    """The networks for a burn-in: in recurrent mode, as the reference has it, unless the spec says otherwise."""
+    """The networks for a burn-in: in recurrent mode, as the reference has it, unless the spec says
+    otherwise."""
     chosen = component.args.get(RECURRENT, True)
     if not isinstance(chosen, bool):
         raise c.bad_value(spec, (*component.at, RECURRENT), chosen, "true or false")
@@ -168,9 +172,10 @@ def check_batch_size(spec: Spec, section: ReplaySpec, buffer: Any) -> None:
 def fill(section: ReplaySpec, buffer: Any, batches: Iterable[TensorDictBase]) -> None:
     """Extend the buffer with each batch, as users do.
 
-    ``flatten: rows`` is ``extend(data.reshape(-1))``, one step per item, as the tutorials do for a storage of one
-    dimension; ``none`` is ``extend(data)``: as it is for a storage with ``ndim`` > 1, or one row per item. ``auto``
-    chooses by the storage; of a factory's buffer that has none that says, by nothing: it gets rows.
+    ``flatten: rows`` is ``extend(data.reshape(-1))``, one step per item, as the tutorials do for a
+    storage of one dimension; ``none`` is ``extend(data)``: as it is for a storage with ``ndim`` >
+    1, or one row per item. ``auto`` chooses by the storage; of a factory's buffer that has none
+    that says, by nothing: it gets rows.
     """
     for batch in batches:
         with running("replay"):

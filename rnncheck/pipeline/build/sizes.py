@@ -1,4 +1,5 @@
-"""Sizes that a spec leaves to be inferred: from the tensors a module reads, or from the env's actions."""
+"""Sizes that a spec leaves to be inferred: from the tensors a module reads, or from the env's
+actions."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def _first(inputs: list[Tensor]) -> int:
 
 
 def action_size(spec: Any) -> int:
-    """How many numbers describe one action: choices of a discrete one, dimensions of a continuous one."""
+    """How many numbers describe one action: choices of a discrete one, dimensions of a continuous
+    one."""
     from torchrl.data import Categorical, MultiCategorical, OneHot
 
     if isinstance(spec, MultiCategorical):

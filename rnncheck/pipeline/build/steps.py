@@ -1,4 +1,5 @@
-"""Numbers on the collected steps, so that every sampled step can be traced back to where it came from."""
+"""Numbers on the collected steps, so that every sampled step can be traced back to where it came
+from."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _MASK_KEYS = (("collector", "mask"), ("mask",))  # what split_trajs and padding 
 
 
 def tagged(batches: Iterable[TensorDictBase]) -> list[TensorDictBase]:
-    """Copies of the batches whose steps hold their number: batch by batch, row by row, then in time."""
+    """Copies of the batches whose steps hold their number: batch by batch, row by row, then in
+    time."""
     done, offset = [], 0
     for batch in batches:
         done.append(tag(batch.clone(), offset))

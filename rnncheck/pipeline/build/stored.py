@@ -1,6 +1,8 @@
-"""What a collector wrote into the replay buffer itself: read back in the order of time, cut where it is interrupted.
+"""What a collector wrote into the replay buffer itself: read back in the order of time, cut where
+it is interrupted.
 
-Workers take turns in writing, so that a trajectory's stretches may lie apart. Each becomes a batch of its own.
+Workers take turns in writing, so that a trajectory's stretches may lie apart. Each becomes a batch
+of its own.
 """
 
 from __future__ import annotations
@@ -24,14 +26,16 @@ from rnncheck.pipeline.recording.buffer_order import begin
 TRAJ, DONE = ("collector", "traj_ids"), ("next", "done")
 NEW_ENTRY = "not found in TensorDict"
 WITHOUT_OUTPUTS = (
-    "; the buffer took its entries from random steps (init_random_frames), which hold nothing that only the policy "
-    "writes: leave `replay_buffer` out and extend it with the collector's batches, or let a `postproc` drop them"
+    "; the buffer took its entries from random steps (init_random_frames), which hold nothing that"
+    " only the policy writes: leave `replay_buffer` out and extend it with the collector's batches,"
+    " or let a `postproc` drop them"
 )
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The stored steps, oldest first; the first ``random`` batches were taken by a random policy."""
+    """The stored steps, oldest first; the first ``random`` batches were taken by a random
+    policy."""
 
     batches: list[TensorDictBase]
     random: int
@@ -42,7 +46,8 @@ def contents(
 ) -> Contents:
     """All that the buffer holds, before any transform; the steps in the storage get their numbers.
 
-    ``by_step``: an item is one step of all envs, not a row of one of them. ``by_turns``: several workers wrote.
+    ``by_step``: an item is one step of all envs, not a row of one of them. ``by_turns``: several
+    workers wrote.
     """
     with running("collect"):
         held = buffer.storage[:]
@@ -78,7 +83,8 @@ def _still_random(buffer: Any, plain: TensorDictBase, frames: int) -> int:
 
 
 def _pieces(plain: TensorDictBase, first: int, by_turns: bool) -> Iterator[TensorDictBase]:
-    """``plain`` cut behind its ``first`` columns and wherever a trajectory breaks off without having ended.
+    """``plain`` cut behind its ``first`` columns and wherever a trajectory breaks off without
+    having ended.
 
     Of several workers' each trajectory is cut out: behind its end another worker's may go on.
     """
@@ -113,7 +119,8 @@ def _write_numbers(buffer: Any, order: Tensor, numbers: Tensor) -> None:
 
 @contextmanager
 def writing(random_frames: int) -> Iterator[None]:
-    """A storage that is first given random steps has no room for what the policy writes beside the action."""
+    """A storage that is first given random steps has no room for what the policy writes beside the
+    action."""
     try:
         yield
     except StageError as error:

@@ -1,7 +1,7 @@
 """The stages behind collection, in the user's order.
 
-collect -> advantage on each collected batch -> replay (extend, sample) and ``batch`` -> loss; ``advantage.on: sample``
-moves the estimator behind the replay and the ``batch`` factory.
+collect -> advantage on each collected batch -> replay (extend, sample) and ``batch`` -> loss;
+``advantage.on: sample`` moves the estimator behind the replay and the ``batch`` factory.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ class Training:
         return self.tagged
 
     def take_over(self, pipeline: Pipeline) -> None:
-        """What the collector wrote into the buffer, numbered there, unless it gave its batches as well."""
+        """What the collector wrote into the buffer, numbered there, unless it gave its batches as
+        well."""
         self.filled = len(self.buffer) > 0
         if self.filled and not pipeline.batches:
             by_step = getattr(pipeline.collector, "extend_buffer", True) is False
@@ -139,7 +140,8 @@ class Training:
         return f"{section.use or section.factory} on {_counted(len(done), 'batch')}"
 
     def replay(self, pipeline: Pipeline) -> str:
-        """Fill and sample the replay buffer, let the ``batch`` factory work, or take the batches as they are."""
+        """Fill and sample the replay buffer, let the ``batch`` factory work, or take the batches as
+        they are."""
         batches = pipeline.estimated or self.steps(pipeline)
         told = self._through_buffer(pipeline, batches)
         pipeline.samples = pipeline.samples if self.spec.replay is not None else list(batches)
@@ -162,7 +164,8 @@ class Training:
         return f"{name}, {len(pipeline.samples)} samples of {list(pipeline.samples[0].shape)}"
 
     def _drawn(self, pipeline: Pipeline, section: ReplaySpec) -> list[TensorDictBase]:
-        """Samples; where too little was collected for the sampler, more is, as in a training run's first rounds."""
+        """Samples; where too little was collected for the sampler, more is, as in a training run's
+        first rounds."""
         first = len(pipeline.batches)
         while True:
             try:

@@ -13,7 +13,8 @@ ANTIALIASED = ("bilinear", "bicubic")
 
 
 class InterpolateResize(ObservationTransform):
-    """TorchRL's ``Resize`` by way of torch.nn.functional.interpolate, for machines without torchvision.
+    """TorchRL's ``Resize`` by way of torch.nn.functional.interpolate, for machines without
+    torchvision.
 
     Takes the same arguments and gives the same shape: the last two dimensions become ``(w, h)``.
     """

@@ -1,4 +1,5 @@
-"""YAML values as the Python values that TorchRL's classes take: classes, dtypes, keys, components."""
+"""YAML values as the Python values that TorchRL's classes take: classes, dtypes, keys,
+components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Running code that is not ours: no prompts, no exits, no prints on our output, only typed errors."""
+"""Running code that is not ours: no prompts, no exits, no prints on our output, only typed
+errors."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _PASSED_ON = (RnncheckError, KeyboardInterrupt, GeneratorExit, Expired)
 
 @contextmanager
 def raising_as(convert: Callable[[BaseException], RnncheckError]) -> Iterator[None]:
-    """Turn whatever the body raises, ``sys.exit()`` too, into the error that ``convert`` makes of it."""
+    """Turn whatever the body raises, ``sys.exit()`` too, into the error that ``convert`` makes of
+    it."""
     with _no_terminal():
         try:
             yield
@@ -45,7 +47,8 @@ def stage_error(stage: str, trouble: Trouble) -> StageError:
 
 
 def release(error: BaseException) -> None:
-    """Let go of what the frames of ``error`` hold: a collector that was never finished is to end now, not at exit."""
+    """Let go of what the frames of ``error`` hold: a collector that was never finished is to end
+    now, not at exit."""
     link: BaseException | None = error
     seen = set[int]()
     while link is not None and id(link) not in seen:  # `raise error from error` makes a ring

@@ -21,11 +21,12 @@ HEADLESS = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 @contextlib.contextmanager
 def calm(*, checking: bool = True, threads: int | None = None) -> Iterator[None]:
-    """Send the user's prints to standard error, keep warnings down, and settle the number of torch's threads.
+    """Send the user's prints to standard error, keep warnings down, and settle the number of
+    torch's threads.
 
-    ``checking`` takes one thread unless OMP_NUM_THREADS says otherwise: steps of a batch of one are too small to share,
-    and a second thread makes them many times slower on a busy machine. Else ``threads``, or torch's own number: what is
-    timed runs as it trains.
+    ``checking`` takes one thread unless OMP_NUM_THREADS says otherwise: steps of a batch of one are
+    too small to share, and a second thread makes them many times slower on a busy machine. Else
+    ``threads``, or torch's own number: what is timed runs as it trains.
     """
     for name, value in HEADLESS.items():
         os.environ.setdefault(name, value)
@@ -49,7 +50,8 @@ def calm(*, checking: bool = True, threads: int | None = None) -> Iterator[None]
 
 
 def _off_stdout() -> list[tuple[logging.StreamHandler[Any], Any]]:
-    """TorchRL logs to standard output, where a report may go; other handlers, a test runner's, stay."""
+    """TorchRL logs to standard output, where a report may go; other handlers, a test runner's,
+    stay."""
     found = [one for one in logger.handlers if isinstance(one, logging.StreamHandler)]
     moved = [(one, one.stream) for one in found if one.stream in (sys.stdout, sys.__stdout__)]
     for handler, _ in moved:

@@ -27,7 +27,8 @@ class Expired(BaseException):
 def time_limit(stage: str, seconds: float) -> Iterator[None]:
     """Raise StageTimeout when the body takes longer than ``seconds``.
 
-    What the body raises after it was interrupted, or that it went on and finished, makes no difference.
+    What the body raises after it was interrupted, or that it went on and finished, makes no
+    difference.
     """
     alarm = _signal_alarm if _can_use_signals() else _thread_alarm
     fired = threading.Event()

@@ -1,4 +1,5 @@
-"""The user's own lines: which files are theirs, where an exception left them, a few lines around a place."""
+"""The user's own lines: which files are theirs, where an exception left them, a few lines around a
+place."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def read_frame(path: str, line: int, around: int = AROUND) -> tuple[tuple[int, s
 
 @cache
 def _foreign_roots() -> tuple[str, ...]:
-    """Folders whose code is not the user's: the standard library, the libraries, rnncheck itself."""
+    """Folders whose code is not the user's: the standard library, the libraries, rnncheck
+    itself."""
     roots = [sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib")]
     for name in LIBRARIES:
         file = getattr(sys.modules.get(name), "__file__", None)
@@ -98,7 +100,8 @@ def _telling(error: BaseException) -> BaseException:
 
 
 def passed_through(error: BaseException, files: tuple[str, ...]) -> bool:
-    """Whether the exception, or one that caused it, came through a file whose path holds one of ``files``."""
+    """Whether the exception, or one that caused it, came through a file whose path holds one of
+    ``files``."""
     paths = {Path(frame.filename).as_posix() for link in _chain(error) for frame in _frames(link)}
     return any(part in path for part in files for path in paths)
 

@@ -1,4 +1,5 @@
-"""What the worker processes of a ParallelEnv say when they fail: kept in a file, read by the parent."""
+"""What the worker processes of a ParallelEnv say when they fail: kept in a file, read by the
+parent."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def _place(frame: re.Match[str]) -> Place:
 
 
 def logged(make: Callable[[], Any], path: Path) -> Any:
-    """Call ``make``; in a worker process everything that is written to stderr goes to ``path`` first."""
+    """Call ``make``; in a worker process everything that is written to stderr goes to ``path``
+    first."""
     if multiprocessing.parent_process() is not None:
         sys.stderr = path.open("a", buffering=1)
     return make()

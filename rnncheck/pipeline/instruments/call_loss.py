@@ -17,10 +17,12 @@ LossParts = dict[str, Tensor]
 def form_loss(
     loss: Callable[[TensorDictBase], Any], td: TensorDictBase
 ) -> tuple[Tensor, LossParts]:
-    """Call ``loss`` on a copy of ``td``: the scalar that a user would call ``backward`` on, and its parts.
+    """Call ``loss`` on a copy of ``td``: the scalar that a user would call ``backward`` on, and its
+    parts.
 
-    The total is the sum of all entries whose name starts with ``loss``, each averaged where it is not reduced. A
-    returned tensor is the one part ``loss``; of a tuple the first member is the loss. Runs in the caller's modes.
+    The total is the sum of all entries whose name starts with ``loss``, each averaged where it is
+    not reduced. A returned tensor is the one part ``loss``; of a tuple the first member is the
+    loss. Runs in the caller's modes.
     """
     return total_of(loss(td.clone()))
 

@@ -1,4 +1,5 @@
-"""Where running code makes its floats narrower, seen from outside: autocast regions and the user's own lines."""
+"""Where running code makes its floats narrower, seen from outside: autocast regions and the user's
+own lines."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from rnncheck.results.model import Source
 
 
 class Casts(TorchFunctionMode):
-    """Inside the context, while ``watching``: the autocast dtype that is on, and the first line that narrows floats."""
+    """Inside the context, while ``watching``: the autocast dtype that is on, and the first line
+    that narrows floats."""
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__()

@@ -16,7 +16,8 @@ _USUAL_NAMES = ("action_log_prob", "sample_log_prob")
 
 
 def log_prob_key(policy: Any, loss: Any, td: TensorDictBase) -> Key | None:
-    """Where the actions' log-probability was recorded: the policy's key, the loss's, or a usual name."""
+    """Where the actions' log-probability was recorded: the policy's key, the loss's, or a usual
+    name."""
     candidates: list[Any] = []
     for part in policy.modules() if hasattr(policy, "modules") else []:
         if isinstance(part, ProbabilisticTensorDictModule):
@@ -30,7 +31,8 @@ def log_prob_key(policy: Any, loss: Any, td: TensorDictBase) -> Key | None:
 
 
 def log_prob_now(subject: Subject, td: TensorDictBase, recorded: Tensor) -> Tensor | None:
-    """The log-probability of the batch's actions in recurrent mode; None where the policy has no distribution."""
+    """The log-probability of the batch's actions in recurrent mode; None where the policy has no
+    distribution."""
     policy = subject.copy()
     if not isinstance(policy, ProbabilisticTensorDictSequential):
         return None

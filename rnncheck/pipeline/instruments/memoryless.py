@@ -1,4 +1,5 @@
-"""A twin without memory of whatever runs: every carrying module sees each step as a trajectory of its own."""
+"""A twin without memory of whatever runs: every carrying module sees each step as a trajectory of
+its own."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ from rnncheck.pipeline.subject.subject import next_key
 
 
 class Memoryless:
-    """While the context is open, a batch reaches a carrying module as rows of one step, from zeros and marked.
+    """While the context is open, a batch reaches a carrying module as rows of one step, from zeros
+    and marked.
 
-    The hooks are global, so that a network is found wherever a loss keeps it, and whatever the loss did to the marks
-    before. Calls under vmap are left alone.
+    The hooks are global, so that a network is found wherever a loss keeps it, and whatever the loss
+    did to the marks before. Calls under vmap are left alone.
     """
 
     def __init__(self) -> None:

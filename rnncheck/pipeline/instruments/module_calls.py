@@ -1,4 +1,5 @@
-"""Looking inside a loss: what its recurrent modules read and write while it runs, whoever holds them."""
+"""Looking inside a loss: what its recurrent modules read and write while it runs, whoever holds
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ CarryState = dict[Key, Tensor]
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """One forward pass of a recurrent module inside a loss: what it is fed and what it gives, as in its batch."""
+    """One forward pass of a recurrent module inside a loss: what it is fed and what it gives, as in
+    its batch."""
 
     module: nn.Module
     carry: tuple[Key, ...]
@@ -52,10 +54,11 @@ OtherStates = Callable[[int, nn.Module, TensorDictBase], CarryState | None]
 class ModuleCalls:
     """Notes every pass of a carrying module while the context is open.
 
-    The hooks are global: a network is seen wherever the loss keeps it. Passes under vmap are not noted.
-    ``other`` gets the number of a pass, its module and what it reads; from the states that it gives the module is run
-    once more, on the spot, with the weights and the random numbers of that pass. With ``probing``, passes that build
-    a graph get a probe at their input, so that a loss that detaches its batch can be asked as well.
+    The hooks are global: a network is seen wherever the loss keeps it. Passes under vmap are not
+    noted. ``other`` gets the number of a pass, its module and what it reads; from the states that
+    it gives the module is run once more, on the spot, with the weights and the random numbers of
+    that pass. With ``probing``, passes that build a graph get a probe at their input, so that a
+    loss that detaches its batch can be asked as well.
     """
 
     def __init__(self, other: OtherStates | None = None, *, probing: bool = False) -> None:
@@ -169,7 +172,8 @@ def state_keys(module: nn.Module) -> tuple[Key, ...]:
 
 
 def state_keys_in(loss: Any) -> set[Key]:
-    """The state keys of every network of a loss, also of those that TorchRL keeps without their parameters."""
+    """The state keys of every network of a loss, also of those that TorchRL keeps without their
+    parameters."""
     roots = [loss, *(vars(loss).values() if hasattr(loss, "__dict__") else ())]
     modules = (part for root in roots if isinstance(root, nn.Module) for part in root.modules())
     return {key for part in modules for key in state_keys(part)}

@@ -19,8 +19,8 @@ def run_estimator(
 ) -> TensorDictBase:
     """What the estimator makes of a copy of ``td``.
 
-    An estimator named by ``use`` runs in recurrent mode, as the reference pages do, unless the spec says
-    ``recurrent_mode: false``; a factory's is called as it is.
+    An estimator named by ``use`` runs in recurrent mode, as the reference pages do, unless the spec
+    says ``recurrent_mode: false``; a factory's is called as it is.
     """
     named = component.use is not None and component.recurrent_mode
     batch = td.clone()

@@ -1,4 +1,5 @@
-"""Which calls of networks inside a loss get no gradient, and the same loss with those calls held as they were."""
+"""Which calls of networks inside a loss get no gradient, and the same loss with those calls held as
+they were."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from rnncheck.pipeline.keys import declared
 class Calls:
     """Numbers the calls of networks while the context is open, wherever they are kept.
 
-    A network is an innermost module with keys, or outside of one a module that owns parameters. Calls in ``held``
-    are made with the parameters of ``old``, by the address of the present ones.
+    A network is an innermost module with keys, or outside of one a module that owns parameters.
+    Calls in ``held`` are made with the parameters of ``old``, by the address of the present ones.
     """
 
     def __init__(

@@ -11,10 +11,12 @@ from rnncheck.pipeline.subject.subject import Carrier, carriers
 
 
 def recurrent_parameters(loss: Any, pipeline: Pipeline) -> tuple[dict[str, Tensor], list[Tensor]]:
-    """Trained parameters of the recurrent modules inside ``loss``, by name, and all other trained ones.
+    """Trained parameters of the recurrent modules inside ``loss``, by name, and all other trained
+    ones.
 
-    A TorchRL loss holds its networks' parameters by name; a loss of the user's holds the modules themselves. What is
-    only a part of the policy (without its exploration) is known by the parameters that the pipeline's own loss shares.
+    A TorchRL loss holds its networks' parameters by name; a loss of the user's holds the modules
+    themselves. What is only a part of the policy (without its exploration) is known by the
+    parameters that the pipeline's own loss shares.
     """
     trained = _trained(loss)
     paths, shared = _recurrent_paths(pipeline), _shared_names(pipeline)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 
 class Targets:
-    """Notes the targets and next values that a TorchRL loss asks of its value estimator, inside the context."""
+    """Notes the targets and next values that a TorchRL loss asks of its value estimator, inside the
+    context."""
 
     def __init__(self, loss: Any) -> None:
         self.seen: dict[str, Tensor] = {}
@@ -63,7 +64,8 @@ def unreduced(loss: Any, wanted: bool = True) -> Iterator[Callable[[], bool]]:
 
 
 def same_targets(loss: Any) -> bool:
-    """Whether every target network of a TorchRL loss has the weights of the trained one (as it has when built)."""
+    """Whether every target network of a TorchRL loss has the weights of the trained one (as it has
+    when built)."""
     for name in getattr(loss, "_target_names", None) or _target_names(loss):
         trained = getattr(loss, name.removeprefix("target_"), None)
         target = getattr(loss, name, None)

@@ -1,4 +1,5 @@
-"""Where a pipeline that is being built can be changed: the seam at which ``selftest`` plants its faults."""
+"""Where a pipeline that is being built can be changed: the seam at which ``selftest`` plants its
+faults."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def unchanged(part: Any) -> Any:
 
 @dataclass(frozen=True)
 class Parts:
-    """What is built when the changes are chosen: everything but the collector and what trains on it."""
+    """What is built when the changes are chosen: everything but the collector and what trains on
+    it."""
 
     spec: Spec
     env: EnvBase
@@ -36,8 +38,9 @@ class Parts:
 class Hooks:
     """One function for each part of a pipeline; it gets the part and returns it, changed or not.
 
-    ``env`` gets every env that is made, ``batch`` every collected batch, ``sample`` every training batch before the
-    user's ``batch`` factory, ``trained`` the same as the loss gets it. The networks are changed before their pristine copies are taken.
+    ``env`` gets every env that is made, ``batch`` every collected batch, ``sample`` every training
+    batch before the user's ``batch`` factory, ``trained`` the same as the loss gets it. The
+    networks are changed before their pristine copies are taken.
     """
 
     env: Callable[[EnvBase], EnvBase] = unchanged

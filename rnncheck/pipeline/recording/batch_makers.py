@@ -1,6 +1,7 @@
 """How training batches are made out of samples, so that the making can be repeated on changed data.
 
-A maker is what the user put between the storage and the loss: the buffer's transforms, or the ``batch`` factory.
+A maker is what the user put between the storage and the loss: the buffer's transforms, or the
+``batch`` factory.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ def begin(buffer: Any) -> int:
 
 
 def seam(buffer: Any) -> list[tuple[int, int]]:
-    """Numbers of the newest and the oldest step, side by side in a full ring: one pair for each of its rows."""
+    """Numbers of the newest and the oldest step, side by side in a full ring: one pair for each of
+    its rows."""
     with suppress(Exception):  # a buffer of the user's own, or one that holds something else
         if buffer.storage._is_full and isinstance(buffer.writer, RoundRobinWriter):
             first = begin(buffer)
@@ -33,7 +34,8 @@ def _numbers(buffer: Any, at: int) -> list[int]:
 
 
 def parting_keys(buffer: Any) -> tuple[Key | None, tuple[Key, ...]] | None:
-    """The keys by which a slice sampler parts trajectories, as it settled on them: numbers, or ends; else None."""
+    """The keys by which a slice sampler parts trajectories, as it settled on them: numbers, or
+    ends; else None."""
     sampler = getattr(buffer, "sampler", None)
     if not isinstance(sampler, SliceSampler):
         return None

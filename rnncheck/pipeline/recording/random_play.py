@@ -48,7 +48,8 @@ class FlagErrors:
 
 
 def complaint(env: EnvBase) -> str | None:
-    """What TorchRL's ``check_env_specs`` has to say against the env, in one line; its log is kept quiet."""
+    """What TorchRL's ``check_env_specs`` has to say against the env, in one line; its log is kept
+    quiet."""
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

@@ -1,7 +1,8 @@
 """What a collector recorded, cut into trajectories by the env's own done flags and nothing else.
 
-A row is one env of one batch. Where a row begins, and where neither a done flag nor an unbroken observation joins two
-neighbours, the recording has a junction. ``is_init`` is read only to be judged, never to cut.
+A row is one env of one batch. Where a row begins, and where neither a done flag nor an unbroken
+observation joins two neighbours, the recording has a junction. ``is_init`` is read only to be
+judged, never to cut.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ class Joint(IntEnum):
     CONTINUES = 0
     AFTER_DONE = 1
     BEGINS = 2  # a fresh trajectory without a done before it: the first reset, or a forced one
-    CUT = 3  # neither a reset nor the successor of its neighbour: rows, workers or batches were joined
+    # Neither a reset nor the successor of its neighbour: rows, workers or batches were joined.
+    CUT = 3
 
 
 @dataclass
 class Rows:
-    """One collected batch as rows; all tensors are ``[rows, steps]``, ``data`` has that batch size."""
+    """One collected batch as rows; all tensors are ``[rows, steps]``, ``data`` has that batch
+    size."""
 
     data: TensorDictBase
     shape: torch.Size  # as collected
@@ -68,7 +71,8 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Stretches that follow each other in time. ``fresh``: its first step is a trajectory's first step."""
+    """Stretches that follow each other in time. ``fresh``: its first step is a trajectory's first
+    step."""
 
     stretches: tuple[Stretch, ...]
     fresh: bool
@@ -105,7 +109,8 @@ class Recording:
             self._join(number)
 
     def _random(self, batches: list[TensorDictBase]) -> set[int]:
-        """Batches without any of the outputs, but the action, that the policy leaves in the others."""
+        """Batches without any of the outputs, but the action, that the policy leaves in the
+        others."""
         skip = {*self.env.actions, *tensor_keys(self.env.first), *self.subject.carry}
         keys = [key for key in self.subject.writes if key[0] != "next" and key not in skip]
         left = [any(_is_written(batch, key) for key in keys) for batch in batches]
@@ -124,7 +129,8 @@ class Recording:
         return Rows(data, batch.shape, valid, done & valid, joints, random, [None] * shape[0])
 
     def _steady_keys(self) -> tuple[Key, ...]:
-        """Entries that a step hands on unchanged: mostly equal to the neighbour's ``next`` entry."""
+        """Entries that a step hands on unchanged: mostly equal to the neighbour's ``next``
+        entry."""
         skip = {*self.subject.carry, *self.subject.flags, *self.env.done}
         seen: dict[Key, list[float]] = {}
         for rows in self.batches:
@@ -142,7 +148,8 @@ class Recording:
 
     @property
     def skips(self) -> bool:
-        """``next`` is several steps ahead (n-step returns made by the collector): it hands nothing on."""
+        """``next`` is several steps ahead (n-step returns made by the collector): it hands nothing
+        on."""
         if self.steady:
             return False
         skip = {*self.subject.carry, *self.subject.flags, *self.env.done}
@@ -168,7 +175,8 @@ class Recording:
             rows.joints[row, 0] = self._first_joint(number, row)
 
     def _rows_met(self, number: int) -> list[tuple[int, int]]:
-        """Steps behind a done that go on from a batch before, state and all: another row begins there."""
+        """Steps behind a done that go on from a batch before, state and all: another row begins
+        there."""
         rows = self.batches[number]
         places = ((rows.joints == Joint.AFTER_DONE) & rows.valid).nonzero().tolist()
         goes_on = self._row_goes_on if self.traj_ids(rows) is None else self._trajectory_goes_on
@@ -226,7 +234,8 @@ class Recording:
         return same and self._follows(before, rows, row) is True
 
     def _predecessor(self, number: int, row: int) -> StepPlace | None:
-        """The step that this row's first step follows: same trajectory number, or same row of the batch before."""
+        """The step that this row's first step follows: same trajectory number, or same row of the
+        batch before."""
         if number == 0:
             return None
         rows, previous = self.batches[number], self.batches[number - 1]
@@ -251,7 +260,8 @@ class Recording:
         return place if follows and ids is None else None
 
     def _of_trajectory(self, number: int, row: int, step: int = 0) -> list[StepPlace]:
-        """The last steps, in the batches before ``number``, of trajectories with the number that the step has."""
+        """The last steps, in the batches before ``number``, of trajectories with the number that
+        the step has."""
         ids = self.traj_ids(self.batches[number])
         known = [] if ids is None else self._seen.get(int(ids[row, step]), [])
         return [place for place in reversed(known) if place[0] < number]
@@ -276,7 +286,8 @@ class Recording:
         return place is not None and place[0] < number - 1
 
     def _follows(self, place: StepPlace, rows: Rows, row: int, step: int = 0) -> bool | None:
-        """Whether a step of ``row``, the first, holds what ``place`` handed on; None when nothing tells."""
+        """Whether a step of ``row``, the first, holds what ``place`` handed on; None when nothing
+        tells."""
         earlier = self.batches[place[0]].data[place[1], place[2]]
         first, verdicts = rows.data[row, step], []
         for key in self.steady:
@@ -326,7 +337,8 @@ class Recording:
         return torch.stack(flags).any(0) if flags else None
 
     def trajectories(self) -> Iterator[Trajectory]:
-        """Every trajectory of policy steps, the longest history first; random steps are left out."""
+        """Every trajectory of policy steps, the longest history first; random steps are left
+        out."""
         chains: dict[StepPlace, list[Stretch]] = {}
         begun: list[tuple[list[Stretch], bool]] = []  # with whether it starts from a fresh state
         for number, rows in enumerate(self.batches):

@@ -29,8 +29,8 @@ def close_env(env: Any) -> None:
 class EnvFacts:
     """Two resets of one env instance, a step after the second, and what its transforms declare.
 
-    ``after`` is the root of the step after one random action, without a reset in between; None where the env raises
-    or ends its episode there.
+    ``after`` is the root of the step after one random action, without a reset in between; None
+    where the env raises or ends its episode there.
     """
 
     first: TensorDictBase
@@ -96,7 +96,8 @@ def env_facts_of(
 
 @dataclass(frozen=True)
 class ActionForm:
-    """The shape of one action as the env's spec has it and as it was given; neither with batch dimensions."""
+    """The shape of one action as the env's spec has it and as it was given; neither with batch
+    dimensions."""
 
     key: Key
     wanted: torch.Size
@@ -139,7 +140,8 @@ def transforms(env: Any) -> Iterator[Any]:
 
 
 def _worker_transforms(env: Any) -> Iterator[Any]:
-    """The transforms inside a batched env: of its first env, or of one made anew where workers hide theirs."""
+    """The transforms inside a batched env: of its first env, or of one made anew where workers hide
+    theirs."""
     inner = getattr(env, "_envs", None)
     if isinstance(inner, list) and inner:
         yield from transforms(inner[0])

@@ -1,6 +1,7 @@
 """Heads: the first steps of a few episodes, taken from the user's own env by the user's own policy.
 
-They are what the module-level checks work on, so that those need no collector and inherit none of its faults.
+They are what the module-level checks work on, so that those need no collector and inherit none of
+its faults.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ MIN_HEADS = 3  # a first, a last, and one that has a neighbour on either side
 
 @dataclass
 class Heads:
-    """``inputs[i]`` is ``[rows, length_i]``: what the policy may read at the first steps of episode ``i``."""
+    """``inputs[i]`` is ``[rows, length_i]``: what the policy may read at the first steps of episode
+    ``i``."""
 
     inputs: list[TensorDictBase] = field(default_factory=list)
 
@@ -46,13 +48,15 @@ def done_keys(env: EnvBase) -> list[Key]:
 
 
 def rows_done(nxt: TensorDictBase, keys: list[Key], rank: int) -> Tensor:
-    """Which rows end at this step: any of the env's done entries; shape ``[*batch]`` flattened to rows."""
+    """Which rows end at this step: any of the env's done entries; shape ``[*batch]`` flattened to
+    rows."""
     flags = [nxt.get(key).flatten(rank).any(-1) for key in keys if nxt.get(key, None) is not None]
     return torch.stack(flags).any(0).reshape(-1)
 
 
 def take_heads(subject: Subject, env: EnvBase, steps: int) -> Heads:
-    """Play ``PATTERN`` over and over until ``steps`` steps are there; an early end shortens a head."""
+    """Play ``PATTERN`` over and over until ``steps`` steps are there; an early end shortens a
+    head."""
     heads = Heads()
     while len(heads.inputs) < MAX_HEADS:
         length = PATTERN[len(heads.inputs) % len(PATTERN)]
@@ -98,10 +102,12 @@ def _given(
 
 @dataclass
 class Constructed:
-    """Heads laid end to end, in another order in every row: all that the module-level checks compare.
+    """Heads laid end to end, in another order in every row: all that the module-level checks
+    compare.
 
-    All tensors are ``[rows, steps, ...]``. ``stored`` is the true state before each step, ``truth`` the isolated
-    float32 (or native) replay and ``oracle`` the float64 one, None where float64 cannot be run.
+    All tensors are ``[rows, steps, ...]``. ``stored`` is the true state before each step, ``truth``
+    the isolated float32 (or native) replay and ``oracle`` the float64 one, None where float64
+    cannot be run.
     """
 
     inputs: TensorDictBase

@@ -1,4 +1,5 @@
-"""From a module and an env's facts to a Subject: carry, start flags and fresh state, found by structure."""
+"""From a module and an env's facts to a Subject: carry, start flags and fresh state, found by
+structure."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ FLAG = "is_init"
 
 
 class CannotStep(Exception):
-    """The module cannot run one sequential step on what the env gives; ``error`` is what it raised."""
+    """The module cannot run one sequential step on what the env gives; ``error`` is what it
+    raised."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -34,7 +36,8 @@ class CannotStep(Exception):
 
 
 def part_that_raised(error: Exception) -> str:
-    """``in_keys=['embed'], out_keys=['loc', 'scale']`` of the TensorDictModule that raised, where one did."""
+    """``in_keys=['embed'], out_keys=['loc', 'scale']`` of the TensorDictModule that raised, where
+    one did."""
     told = str(error.__cause__ or "")
     return ", ".join(re.findall(r"^\s*((?:in|out)_keys=.*?)\.?$", told, re.MULTILINE))
 
@@ -49,9 +52,9 @@ def make_subject(
 ) -> Subject:
     """The subject for ``module``.
 
-    ``extra`` holds inputs that the env does not give (what the policy writes, for a critic), one step of all rows;
-    ``recorded`` states that a collector of the user's own started from, where the env gives none.
-    Raises CannotStep when no state lets the module run.
+    ``extra`` holds inputs that the env does not give (what the policy writes, for a critic), one
+    step of all rows; ``recorded`` states that a collector of the user's own started from, where the
+    env gives none. Raises CannotStep when no state lets the module run.
     """
     base = env.first.clone() if extra is None else env.first.clone().update(extra)
     flags = start_flags(module, env)
@@ -107,8 +110,8 @@ def probe_step(
 def start_flags(module: nn.Module, env: EnvFacts) -> dict[Key, torch.Size]:
     """Keys that say where a trajectory begins, with their trailing shape.
 
-    The keys of InitTracker, entries called ``is_init``, and booleans that the module reads, one for each env, true
-    at a reset and false after a step.
+    The keys of InitTracker, entries called ``is_init``, and booleans that the module reads, one for
+    each env, true at a reset and false after a step.
     """
     reads, done = declared(module, "in_keys"), set(env.done)
     known = {FLAG} | {key[-1] for key in env.tracked}
@@ -143,7 +146,8 @@ def _copyable(module: nn.Module) -> bool:
 def _undeclared(
     module: nn.Module, base: TensorDictBase, flags: dict[Key, torch.Size], env: EnvFacts
 ) -> tuple[Key, ...]:
-    """Carry of a module that declares no keys: what it writes under ``next`` and finds in the env's reset."""
+    """Carry of a module that declares no keys: what it writes under ``next`` and finds in the env's
+    reset."""
     if declared(module, "in_keys"):
         return ()
     td = _with_flags(base, flags)
@@ -165,7 +169,8 @@ def _with_flags(base: TensorDictBase, flags: dict[Key, torch.Size]) -> TensorDic
 def _fresh(
     subject: Subject, base: TensorDictBase, env: EnvFacts, recorded: dict[Key, Tensor]
 ) -> dict[Key, Tensor]:
-    """The state at a trajectory's start: the env's own where it fits, else zeros of the shape that is written."""
+    """The state at a trajectory's start: the env's own where it fits, else zeros of the shape that
+    is written."""
     td = _with_flags(base, subject.flags)
     given = {key: _steady(key, base, env) for key in subject.carry}
     given |= {key: value for key, value in recorded.items() if given.get(key) is None}

@@ -24,9 +24,11 @@ MEASURING_SEED = 2**20 + 7  # any fixed number: two runs that must agree draw th
 def measuring(
     *, recurrent: bool | None, explore: bool = False, grad: bool = False, seed: int = MEASURING_SEED
 ) -> Iterator[None]:
-    """Run a module in one mode (None: the ambient one), reproducibly, and leave the random state as it was.
+    """Run a module in one mode (None: the ambient one), reproducibly, and leave the random state as
+    it was.
 
-    Exploration is off unless ``explore``, so that outputs are functions of the inputs where they can be.
+    Exploration is off unless ``explore``, so that outputs are functions of the inputs where they
+    can be.
     """
     kind = ExplorationType.RANDOM if explore else ExplorationType.DETERMINISTIC
     with (

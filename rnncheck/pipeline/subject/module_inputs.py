@@ -12,8 +12,8 @@ from rnncheck.pipeline.subject.subject import Subject
 
 
 def module_inputs(subject: Subject, path: str, batch: TensorDictBase) -> TensorDictBase | None:
-    """``input``, ``starts`` and ``stored 0``, ``stored 1`` of the module at ``path`` when ``batch`` runs in
-    recurrent mode, on the CPU; None when it is not called with a tensordict or raises."""
+    """``input``, ``starts`` and ``stored 0``, ``stored 1`` of the module at ``path`` when ``batch``
+    runs in recurrent mode, on the CPU; None when it is not called with a tensordict or raises."""
     network = subject.copy()
     target = network.get_submodule(path) if path else network
     caught: list[TensorDictBase] = []

@@ -19,7 +19,8 @@ def rnn_of(module: nn.Module) -> nn.Module | None:
 
 
 def state_shapes(module: nn.Module, rnn: nn.Module) -> list[tuple[int, ...]]:
-    """The shape of each state, in the order of the carry keys: ``(layers, hidden)``, h projected where it is."""
+    """The shape of each state, in the order of the carry keys: ``(layers, hidden)``, h projected
+    where it is."""
     size = {name: int(getattr(rnn, name, 0)) for name in ("num_layers", "hidden_size", "proj_size")}
     hidden = (size["num_layers"], size["proj_size"] or size["hidden_size"])
     return (
@@ -30,7 +31,8 @@ def state_shapes(module: nn.Module, rnn: nn.Module) -> list[tuple[int, ...]]:
 
 
 def scans(network: nn.Module) -> bool:
-    """A stock module inside runs its recurrent mode as a scan, which is compiled even in eager mode."""
+    """A stock module inside runs its recurrent mode as a scan, which is compiled even in eager
+    mode."""
     return any(
         is_stock(m) and getattr(m, "recurrent_backend", "") == "scan" for m in network.modules()
     )

@@ -17,7 +17,8 @@ from rnncheck.results.model import Stage
 
 @dataclass(frozen=True)
 class Carrier:
-    """An innermost module that reads and writes carry keys; ``path`` is its name inside the policy."""
+    """An innermost module that reads and writes carry keys; ``path`` is its name inside the
+    policy."""
 
     path: str
     module: nn.Module
@@ -45,7 +46,8 @@ def next_key(key: Key) -> Key:
 
 
 def carriers(module: nn.Module) -> list[Carrier]:
-    """Every innermost module of ``module`` that declares to read ``k`` and to write ``("next", k)``."""
+    """Every innermost module of ``module`` that declares to read ``k`` and to write
+    ``("next", k)``."""
     found = list(_candidates(module))
     return [
         carrier
@@ -73,8 +75,9 @@ def _inside(inner: Carrier, outer: Carrier) -> bool:
 class Subject:
     """A module with its carry. ``module`` is pristine: every run takes a copy of it.
 
-    ``fresh`` is the state that a trajectory starts from, ``[rows, *state]`` per carry key, one row per env.
-    ``flags`` are the start-flag keys with the trailing shape of each. ``rank`` counts the env's batch dimensions.
+    ``fresh`` is the state that a trajectory starts from, ``[rows, *state]`` per carry key, one row
+    per env. ``flags`` are the start-flag keys with the trailing shape of each. ``rank`` counts the
+    env's batch dimensions.
     """
 
     stage: Stage
@@ -105,7 +108,8 @@ class Subject:
         return declared(self.module, "out_keys")
 
     def inputs_of(self, td: TensorDictBase) -> TensorDictBase:
-        """What the module may read of recorded steps, without carry, start flags and its own outputs."""
+        """What the module may read of recorded steps, without carry, start flags and its own
+        outputs."""
         mine = set(self.carry) | set(self.flags)
         outputs = set(self.writes) - set(self.reads)
         keys = [key for key in root_keys(td) if key not in mine and key not in outputs]

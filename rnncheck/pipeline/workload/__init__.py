@@ -1,4 +1,5 @@
-"""What a sweep times: one cell of the user's policy, as a call, with its accuracy against the float64 oracle."""
+"""What a sweep times: one cell of the user's policy, as a call, with its accuracy against the
+float64 oracle."""
 
 from rnncheck.errors import RnncheckError
 

@@ -1,8 +1,8 @@
 """A cell's numbers against the float64 oracle: the step-by-step unroll of the user's policy.
 
-Errors are relative to the largest magnitude of each entry, gradients to that of each parameter. A cell is right where
-its error is at most ``FACTOR`` times that of the step-by-step unroll in the same dtype, plus a slack in units of the
-precision that was asked for.
+Errors are relative to the largest magnitude of each entry, gradients to that of each parameter. A
+cell is right where its error is at most ``FACTOR`` times that of the step-by-step unroll in the
+same dtype, plus a slack in units of the precision that was asked for.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ GRADIENT_SLACK = 4.0
 
 @dataclass(frozen=True)
 class Numbers:
-    """Float outputs ``[rows, steps, ...]`` by key, and gradients by parameter name; empty without gradients."""
+    """Float outputs ``[rows, steps, ...]`` by key, and gradients by parameter name; empty without
+    gradients."""
 
     outputs: dict[str, Tensor]
     gradients: dict[str, Tensor]
@@ -132,7 +133,8 @@ def judged_accuracy(
 
 
 def _errors(candidate: dict[str, Tensor], oracle: dict[str, Tensor]) -> dict[str, float]:
-    """Worst absolute error over the largest magnitude, by name; shapes that differ are infinitely wrong."""
+    """Worst absolute error over the largest magnitude, by name; shapes that differ are infinitely
+    wrong."""
     return {name: _error(candidate[name], oracle[name]) for name in oracle if name in candidate}
 
 

@@ -29,7 +29,8 @@ CACHE = 2**28
 
 @dataclass
 class PreparedCell:
-    """One cell, ready to be timed. ``accuracy`` and ``memory`` are measured when they are asked for."""
+    """One cell, ready to be timed. ``accuracy`` and ``memory`` are measured when they are asked
+    for."""
 
     call: TimedCall
     accuracy: Callable[[], Accuracy | None]
@@ -59,7 +60,8 @@ class PreparedCell:
         return begin.elapsed_time(end) / repetitions / 1e3, cpu / repetitions / 1e9
 
     def memory(self) -> Memory | None:
-        """CUDA: peak allocated and reserved bytes of one call; None on the CPU, which is measured from outside."""
+        """CUDA: peak allocated and reserved bytes of one call; None on the CPU, which is measured
+        from outside."""
         if self.device.type != "cuda":
             return None
         torch.cuda.synchronize(self.device)
@@ -75,8 +77,8 @@ class PreparedCell:
 def compiled(module: nn.Module, variant: Variant) -> nn.Module:
     """``module``, compiled in place where the variant says so, as ``policy.compile()`` does it.
 
-    A loss that holds it then calls it compiled; compiling the loss itself breaks at its functional calls, around the
-    recurrent module, so that nothing is gained.
+    A loss that holds it then calls it compiled; compiling the loss itself breaks at its functional
+    calls, around the recurrent module, so that nothing is gained.
     """
     if variant.compile != "eager":
         torch._dynamo.config.cache_size_limit = COMPILATIONS
@@ -85,7 +87,8 @@ def compiled(module: nn.Module, variant: Variant) -> nn.Module:
 
 
 def forward_call(module: Any, batch: TensorDictBase) -> TimedCall:
-    """Recurrent mode over ``[batch, steps]``, no gradient; what the last call wrote is overwritten."""
+    """Recurrent mode over ``[batch, steps]``, no gradient; what the last call wrote is
+    overwritten."""
 
     def call() -> object:
         with torch.no_grad(), set_recurrent_mode(True):

@@ -15,7 +15,8 @@ _STRIDE = 7
 
 
 def drawn_starts(rows: int, steps: int, resets: float, seed: int) -> Tensor:
-    """Start flags ``[rows, steps]``: true at every row's first step, and elsewhere with probability ``resets``."""
+    """Start flags ``[rows, steps]``: true at every row's first step, and elsewhere with probability
+    ``resets``."""
     generator = torch.Generator().manual_seed(seed)
     starts = torch.rand(rows, steps, generator=generator) < resets
     starts[:, 0] = True
@@ -40,7 +41,8 @@ def whole_batch(subject: Subject, inputs: TensorDictBase, starts: Tensor) -> Ten
 
 
 def _spread(value: Tensor, rows: int, steps: int) -> Tensor:
-    """A fresh state ``[envs, *state]`` for each row at every step; row ``r`` belongs to env ``r mod envs``."""
+    """A fresh state ``[envs, *state]`` for each row at every step; row ``r`` belongs to env
+    ``r mod envs``."""
     mine = value[torch.arange(rows) % value.shape[0]]
     return mine.unsqueeze(1).expand(rows, steps, *value.shape[1:]).contiguous()
 

@@ -21,7 +21,8 @@ def override_texts(spec: Spec, overrides: dict[str, Any]) -> list[str]:
     found = [text for name, net in networks.items() for text in _texts(name, net, overrides)]
     if not found:
         raise CannotRun(
-            f"{', '.join(overrides)} can be overridden only where the spec names LSTMModule or GRUModule by `use`"
+            f"{', '.join(overrides)} can be overridden only where the spec names LSTMModule or"
+            " GRUModule by `use`"
         )
     return found
 

@@ -55,7 +55,8 @@ _NETWORKS = (Stage.ENV, Stage.POLICY, Stage.CRITIC)
 
 
 class PreparedPipeline:
-    """Use as a context. ``prepare`` turns a cell into a call; overrides get a pipeline of their own."""
+    """Use as a context. ``prepare`` turns a cell into a call; overrides get a pipeline of their
+    own."""
 
     def __init__(self, spec: Spec, overrides: tuple[str, ...] = ()) -> None:
         self.spec = spec
@@ -176,7 +177,8 @@ class PreparedPipeline:
         return self._builder.loss_for(policy, critic)
 
     def sample(self) -> TensorDictBase:
-        """A training sample as the spec makes it. Raises CannotRun where a stage on the way fails."""
+        """A training sample as the spec makes it. Raises CannotRun where a stage on the way
+        fails."""
         if not self.pipeline.samples:
             for stage in self._builder.stages[len(_NETWORKS) :]:
                 self._builder.run(stage)
@@ -272,7 +274,8 @@ class _Preparation:
         return cast(batch if self._whole else self._module_batch(batch), self.dtype)
 
     def _module_batch(self, batch: TensorDictBase) -> TensorDictBase:
-        """What the bare module reads: random features beside the flags and states of the whole batch."""
+        """What the bare module reads: random features beside the flags and states of the whole
+        batch."""
         module = self._original()
         facts = rnn_facts_of(module)
         generator = torch.Generator().manual_seed(self.prepared.spec.seed)
@@ -289,7 +292,8 @@ class _Preparation:
     # --- accuracy --------------------------------------------------------------------------------
 
     def _accuracy(self) -> Accuracy | None:
-        """This variant's outputs (and, for train, gradients) of the policy at this shape against float64."""
+        """This variant's outputs (and, for train, gradients) of the policy at this shape against
+        float64."""
         if not self._whole:
             return self._judged(self._original_subject())
         return self._judged(self.prepared.subject())

@@ -1,4 +1,5 @@
-"""Checks of the user's own: by the spec's ``checks``, by entry points, and what may be wrong with them."""
+"""Checks of the user's own: by the spec's ``checks``, by entry points, and what may be wrong with
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which segments are changed together: neighbours never, neither in a row nor from one row to the next."""
+"""Which segments are changed together: neighbours never, neither in a row nor from one row to the
+next."""
 
 from __future__ import annotations
 

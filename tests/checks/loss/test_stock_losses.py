@@ -1,8 +1,8 @@
 """TorchRL's own losses on recurrent networks, each held to a verdict that was worked out by hand.
 
-A loss that runs a recurrent network on the next state reads it through ``step_mdp``, with every start flag false: it
-leaks (LS701). One whose next value comes from a network without memory, or from an estimator, is clean. What cannot
-run is LS706 with a way out.
+A loss that runs a recurrent network on the next state reads it through ``step_mdp``, with every
+start flag false: it leaks (LS701). One whose next value comes from a network without memory, or
+from an estimator, is clean. What cannot run is LS706 with a way out.
 """
 
 from __future__ import annotations
@@ -75,11 +75,16 @@ OFF_POLICY: dict[str, tuple[str, str, str, set[str]]] = {
     "td3": (PENDULUM, "deterministic", f"TD3Loss, {Q}", LEAKS),
     "td3_bc": (PENDULUM, "deterministic", f"TD3BCLoss, {Q}", LEAKS),
     "ddpg": (PENDULUM, "deterministic", f"DDPGLoss, {Q.replace('qvalue', 'value')}", LEAKS),
-    "ddpg_q": (PENDULUM, "deterministic", f"DDPGLoss, {Q_MEMORY.replace('qvalue', 'value')}", LEAKS),
+    "ddpg_q": (
+        PENDULUM,
+        "deterministic",
+        f"DDPGLoss, {Q_MEMORY.replace('qvalue', 'value')}",
+        LEAKS,
+    ),
 }  # fmt: skip
 QUICK = ("sac_v1", "redq_q_alone", "iql", "distributional")  # the rest is slow, or a fixture
-# The next state's flags copied from the root: no leak; what is left is a target from zero states, if the loss's own
-# root pass has overwritten the collected next states.
+# The next state's flags copied from the root: no leak; what is left is a target from zero states,
+# if the loss's own root pass has overwritten the collected next states.
 WITH_FLAGS = {"dqn": LATE, "dqn_double": LATE, "distributional": CLEAN, "sac": CLEAN, "ddpg": CLEAN}
 ON_POLICY = {
     "a2c": "A2CLoss",

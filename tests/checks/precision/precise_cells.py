@@ -1,4 +1,5 @@
-"""Recurrent cells for the checks of precision: what looks like a rounding that nobody asked for, and what is one."""
+"""Recurrent cells for the checks of precision: what looks like a rounding that nobody asked for,
+and what is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""PR901 to PR903 on cells of one's own, and through the CLI on what TorchRL's modules can be asked."""
+"""PR901 to PR903 on cells of one's own, and through the CLI on what TorchRL's modules can be
+asked."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ env:
   env_name: CartPole-v1
   transforms:
     - InitTracker
-    - {{use: TensorDictPrimer, h: {{use: Unbounded, shape: [16], dtype: {dtype}}}, expand_specs: true}}
+    - use: TensorDictPrimer
+      h: {{use: Unbounded, shape: [16], dtype: {dtype}}}
+      expand_specs: true
 policy:
   modules:
     - {{factory: "precise_cells:{cell}"}}

@@ -1,4 +1,5 @@
-"""The matrix against what TorchRL does: what runs does run, what cannot raises, and every reason is true."""
+"""The matrix against what TorchRL does: what runs does run, what cannot raises, and every reason is
+true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a module was asked for and through which of the four sources; with a GPU, what its kernels make of it."""
+"""What a module was asked for and through which of the four sources; with a GPU, what its kernels
+make of it."""
 
 from __future__ import annotations
 

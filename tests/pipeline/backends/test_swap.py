@@ -1,4 +1,5 @@
-"""A policy rebuilt with another backend: every recurrent module, the same weights, the original as it was."""
+"""A policy rebuilt with another backend: every recurrent module, the same weights, the original as
+it was."""
 
 from __future__ import annotations
 

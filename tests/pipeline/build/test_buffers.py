@@ -1,4 +1,5 @@
-"""Every sampler, storage, writer and buffer of TorchRL by its name: judged, or refused with the way out."""
+"""Every sampler, storage, writer and buffer of TorchRL by its name: judged, or refused with the way
+out."""
 
 from __future__ import annotations
 
@@ -29,7 +30,11 @@ policy:
     - {{use: LSTMModule, in_key: observation, out_key: embed, hidden_size: 4}}
     - {{use: MLP, in_keys: [embed], out_keys: [action_value], num_cells: [], out_features: auto}}
     - {{use: QValueModule}}
-collect: {{use: Collector, frames_per_batch: {frames}, batches: {batches}, track_policy_version: {tracked}}}
+collect:
+  use: Collector
+  frames_per_batch: {frames}
+  batches: {batches}
+  track_policy_version: {tracked}
 replay:
   batch_size: 16
 """
@@ -85,63 +90,95 @@ JUDGED = {
     "RandomSampler": (f"storage: {FLAT}, sampler: RandomSampler", 1, {"RP502"}),
     "RandomSampler, rows": (f"storage: {ROWS}, sampler: RandomSampler", 2, {"RP502"}),
     "SamplerWithoutReplacement": (
-        f"storage: {FLAT}, sampler: SamplerWithoutReplacement", 1, {"RP502"},
+        f"storage: {FLAT}, sampler: SamplerWithoutReplacement",
+        1,
+        {"RP502"},
     ),
     "ConsumingSampler": (f"storage: {FLAT}, sampler: ConsumingSampler", 1, {"RP502"}),
     "SliceSampler": (f"storage: {FLAT}, sampler: {SLICES}", 1, set()),
     "SliceSampler, rows": (f"storage: {ROWS}, sampler: {SLICES}", 2, set()),
     "SliceSampler, fragmented": (
         f"storage: {FLAT}, sampler: "
-        "{use: SliceSampler, slice_len: 4, fragmented: true, traj_key: [collector, traj_ids]}", 1, set(),
+        "{use: SliceSampler, slice_len: 4, fragmented: true, traj_key: [collector, traj_ids]}",
+        1,
+        set(),
     ),
     "SliceSampler, ring": (f"storage: {RING}, sampler: {SLICES}", 1, set()),
     "SliceSamplerWithoutReplacement": (
         f"storage: {ROWS}, sampler: "
-        "{use: SliceSamplerWithoutReplacement, slice_len: 4, strict_length: false}", 2, set(),
+        "{use: SliceSamplerWithoutReplacement, slice_len: 4, strict_length: false}",
+        2,
+        set(),
     ),
     "StreamingSliceSampler": (
-        f"storage: {FLAT}, sampler: {{use: StreamingSliceSampler, slice_len: 4}}", 1, set(),
+        f"storage: {FLAT}, sampler: {{use: StreamingSliceSampler, slice_len: 4}}",
+        1,
+        set(),
     ),
     "prefetch": (f"storage: {FLAT}, sampler: {SLICES}, prefetch: 2", 1, set()),
     "plain buffer": (f"use: ReplayBuffer, storage: {FLAT}, sampler: {SLICES}", 1, {"RP501"}),
     "memmap": (f"storage: {{use: LazyMemmapStorage, max_size: 200}}, sampler: {SLICES}", 1, set()),
     "memmap, rows": (
-        f"storage: {{use: LazyMemmapStorage, max_size: 200, ndim: 2}}, sampler: {SLICES}", 2, set(),
+        f"storage: {{use: LazyMemmapStorage, max_size: 200, ndim: 2}}, sampler: {SLICES}",
+        2,
+        set(),
     ),
     "list": (f"storage: {{use: ListStorage, max_size: 20}}, {WHOLE}", 4, set()),
     "lazy stacks": (f"storage: {{use: LazyStackStorage, max_size: 20}}, {WHOLE}", 4, set()),
     "RoundRobinWriter": (
-        f"storage: {FLAT}, sampler: {SLICES}, writer: TensorDictRoundRobinWriter", 1, set(),
+        f"storage: {FLAT}, sampler: {SLICES}, writer: TensorDictRoundRobinWriter",
+        1,
+        set(),
     ),
     "TensorDictMaxValueWriter": (
-        f"storage: {FLAT}, sampler: {SLICES}, writer: {{use: TensorDictMaxValueWriter, rank_key: [next, reward]}}",
-        1, set(),
+        f"storage: {FLAT}, sampler: {SLICES}, "
+        "writer: {use: TensorDictMaxValueWriter, rank_key: [next, reward]}",
+        1,
+        set(),
     ),
-}  # fmt: skip
+}
 REFUSED = {
-    "list": (f"storage: {{use: ListStorage, max_size: 200}}, sampler: {SLICES}", 1, "LazyTensorStorage"),
+    "list": (
+        f"storage: {{use: ListStorage, max_size: 200}}, sampler: {SLICES}",
+        1,
+        "LazyTensorStorage",
+    ),
     "CompressedListStorage": (
-        f"storage: {{use: CompressedListStorage, max_size: 200}}, sampler: {SLICES}", 1, "LazyTensorStorage",
+        f"storage: {{use: CompressedListStorage, max_size: 200}}, sampler: {SLICES}",
+        1,
+        "LazyTensorStorage",
     ),
     "read-only": (
-        f"storage: {FLAT}, sampler: {SLICES}, writer: ImmutableDatasetWriter", 1, "leave `writer` out",
+        f"storage: {FLAT}, sampler: {SLICES}, writer: ImmutableDatasetWriter",
+        1,
+        "leave `writer` out",
     ),
-    "StalenessAwareSampler": (f"storage: {FLAT}, sampler: StalenessAwareSampler", 1, "PolicyVersion"),
+    "StalenessAwareSampler": (
+        f"storage: {FLAT}, sampler: StalenessAwareSampler",
+        1,
+        "PolicyVersion",
+    ),
     "slices of no length": (
-        f"storage: {FLAT}, sampler: {{use: SliceSampler, slice_len: 5}}", 1, "divisible by the slice length",
+        f"storage: {FLAT}, sampler: {{use: SliceSampler, slice_len: 5}}",
+        1,
+        "divisible by the slice length",
     ),
     "burn-in of flat slices": (
         f"storage: {FLAT}, sampler: {SLICES}, transforms: [{{use: BurnInTransform, burn_in: 2}}]",
-        1, "needs samples [rows, steps]",
+        1,
+        "needs samples [rows, steps]",
     ),
     "burn-in of everything": (
         f"storage: {FLAT}, {WHOLE}, transforms: [{{use: BurnInTransform, burn_in: 40}}]",
-        4, "leaves nothing of the samples",
+        4,
+        "leaves nothing of the samples",
     ),
-}  # fmt: skip
+}
 PRIORITIZED = {
     "PrioritizedSampler": "sampler: {use: PrioritizedSampler, alpha: 0.7, beta: 0.5}",
-    "PrioritizedSliceSampler": "sampler: {use: PrioritizedSliceSampler, alpha: 0.7, beta: 0.5, slice_len: 4}",
+    "PrioritizedSliceSampler": (
+        "sampler: {use: PrioritizedSliceSampler, alpha: 0.7, beta: 0.5, slice_len: 4}"
+    ),
     "buffer": "use: TensorDictPrioritizedReplayBuffer, alpha: 0.7, beta: 0.5",
 }
 WRONG = {

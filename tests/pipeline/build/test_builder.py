@@ -17,10 +17,18 @@ from rnncheck.results.model import Outcome, Stage
 PENDULUM = """
 schema: 1
 name: pendulum
-env: {use: GymEnv, env_name: Pendulum-v1, transforms: [InitTracker, {use: ObservationNorm, in_keys: [observation], init_stats: {num_iter: 20}}]}
+env:
+  use: GymEnv
+  env_name: Pendulum-v1
+  transforms:
+    - InitTracker
+    - {use: ObservationNorm, in_keys: [observation], init_stats: {num_iter: 20}}
 policy:
   modules:
-    - {use: LSTMModule, hidden_size: 8, in_keys: [observation, rs_h, rs_c], out_keys: [out, [next, rs_h], [next, rs_c]]}
+    - use: LSTMModule
+      hidden_size: 8
+      in_keys: [observation, rs_h, rs_c]
+      out_keys: [out, [next, rs_h], [next, rs_c]]
     - {use: MLP, in_keys: [out], out_keys: [params], num_cells: [8], out_features: auto}
     - NormalParamExtractor
     - use: ProbabilisticActor
@@ -40,7 +48,12 @@ name: gru
 env: {use: GymEnv, env_name: CartPole-v1}
 policy:
   modules:
-    - {use: GRUModule, hidden_size: 8, in_key: observation, out_key: a, num_layers: 2, python_based: true}
+    - use: GRUModule
+      hidden_size: 8
+      in_key: observation
+      out_key: a
+      num_layers: 2
+      python_based: true
     - use: Sequential
       modules: [{use: Linear, out_features: 8}, Tanh, {use: Linear, out_features: auto}]
       in_keys: [a]

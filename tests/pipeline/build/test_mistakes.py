@@ -77,7 +77,10 @@ def error_of(bench, text: str, *swap: str) -> UserError:
         (LSTM, "{factory: 'own:layer', m: 4, in_keys: [embed], out_keys: [features]}", 12, ["'m'"]),
         (
             LSTM,
-            "{use: Sequential, modules: [{use: Linear, out_featurs: 3}], in_keys: [embed], out_keys: [features]}",
+            (
+                "{use: Sequential, modules: [{use: Linear, out_featurs: 3}], in_keys: [embed],"
+                " out_keys: [features]}"
+            ),
             12,
             ["'out_features'"],
         ),

@@ -35,7 +35,8 @@ def buffer(size: int, *written: TensorDict, ndim: int = 1) -> TensorDictReplayBu
 
 
 def values(made: TensorDictReplayBuffer, **settings: object) -> list[list[int]]:
-    return [piece["x"].tolist() for piece in contents(made, **settings).batches]  # type: ignore[arg-type]
+    found = contents(made, **settings)  # type: ignore[arg-type]
+    return [piece["x"].tolist() for piece in found.batches]
 
 
 def test_stretches_of_several_workers_are_parted() -> None:

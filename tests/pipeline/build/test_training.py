@@ -47,7 +47,11 @@ loss: {use: ClipPPOLoss}
 """
 Q_CRITIC = """
   - {use: GRUModule, in_keys: [observation, vh], out_keys: [vf, [next, vh]], hidden_size: 6}
-  - {use: MLP, in_keys: [vf, action], out_keys: [state_action_value], num_cells: [8], out_features: 1}
+  - use: MLP
+    in_keys: [vf, action]
+    out_keys: [state_action_value]
+    num_cells: [8]
+    out_features: 1
 """
 CONTINUOUS = """
 schema: 1
@@ -360,7 +364,10 @@ def test_a_loss_with_a_network_of_its_own(bench):
 def test_losses_of_deterministic_policies(bench, name):
     head = CONTINUOUS[CONTINUOUS.index("  - {use: MLP, in_keys: [features]") :]
     head = head[: head.index("critic:")]
-    plain = "  - {use: MLP, in_keys: [features], out_keys: [action], num_cells: [], out_features: auto}\n"
+    plain = (
+        "  - {use: MLP, in_keys: [features], out_keys: [action], num_cells: [], out_features:"
+        " auto}\n"
+    )
     swaps = (head, plain, "use: LOSS", f"use: {name}")
     text = CONTINUOUS if name == "TD3Loss" else CONTINUOUS.replace(", deactivate_vmap: true", "")
     assert type(bench.build(text, *swaps).loss).__name__ == name
@@ -393,7 +400,10 @@ def test_distributional_dqn(bench, flat):
 
 
 def test_value_estimator_and_target_update(bench, flat):
-    more = "delay_value: true, value_estimator: {type: TD1, gamma: 0.5}, target_update: {use: SoftUpdate, eps: 0.9}"
+    more = (
+        "delay_value: true, value_estimator: {type: TD1, gamma: 0.5}, target_update: {use:"
+        " SoftUpdate, eps: 0.9}"
+    )
     pipeline = bench.build(flat, "delay_value: true", more)
     assert type(pipeline.loss.value_estimator).__name__ == "TD1Estimator"
     assert isinstance(pipeline.updater, SoftUpdate)

@@ -1,4 +1,5 @@
-"""A user's module for the training path, as the tests' specs name it: ``factory: training:make_loss``."""
+"""A user's module for the training path, as the tests' specs name it:
+``factory: training:make_loss``."""
 
 from __future__ import annotations
 

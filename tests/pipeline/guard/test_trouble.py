@@ -1,4 +1,5 @@
-"""Pipelines that break while they run: outcomes with the user's frames, never a hang or a traceback of ours."""
+"""Pipelines that break while they run: outcomes with the user's frames, never a hang or a traceback
+of ours."""
 
 from __future__ import annotations
 
