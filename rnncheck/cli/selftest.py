@@ -51,16 +51,22 @@ class SelftestState:
         return self.healthy is not None and self.healthy.exit_code is not ExitCode.VERIFIED
 
     @property
+    def unseen(self) -> bool:
+        """Whether nothing is known of the pipeline without any fault."""
+        return self.healthy is not None and self.healthy.exit_code is ExitCode.NOTHING_VERIFIED
+
+    @property
     def counts(self) -> Counter[Ending]:
         """How many faults ended in which way."""
         return Counter(attempt.ending for attempt in self.attempts)
 
     @property
     def exit_code(self) -> ExitCode:
-        """1 where a fault was missed or the pipeline is not healthy, 4 where no fault could be
-        planted."""
+        """1 where a fault was missed or the pipeline is sick, 4 where nothing was looked at."""
         if self.interrupted:
             return ExitCode.INTERRUPTED
+        if self.unseen:
+            return ExitCode.NOTHING_VERIFIED
         if self.sick or self.counts[Ending.MISSED]:
             return ExitCode.FAILED
         caught = self.counts[Ending.CAUGHT]
@@ -189,10 +195,16 @@ def _show(outcome: SelftestState, console: Console, *, quiet: bool, verbose: boo
 
 def _show_sick(outcome: SelftestState, console: Console) -> None:
     from rnncheck.report.console import show
+    from rnncheck.report.text import unchecked
 
-    console.print("The pipeline is not healthy without any fault: repair it first.")
-    if outcome.healthy is not None:
-        show(outcome.healthy, console, quiet=True)
+    if outcome.healthy is None:
+        return
+    if outcome.unseen:
+        console.print("Nothing is known of the pipeline without any fault: none was planted.")
+        console.print(unchecked(outcome.healthy))
+    else:
+        console.print("The pipeline is not healthy without any fault: repair it first.")
+    show(outcome.healthy, console, quiet=True)
 
 
 def _show_table(outcome: SelftestState, console: Console, verbose: bool) -> None:

@@ -92,11 +92,14 @@ def test_a_baseline_passes_again_and_tells_what_changed(
     made = json.loads(file.read_text())
     assert all(cell["samples"]["wall"] == [] for cell in made["cells"])
     command = ["gate", str(spec), "--baseline", str(file), "--report", f"json={out}"]
+    # The machine may be quiet for the baseline and busy for this run: ten times as much is allowed.
+    for timing in (cell["timing"] for cell in made["cells"]):
+        timing |= {name: 10 * timing[name] for name in ("median", "low", "high")}
+    file.write_text(json.dumps(made))
     done = rnncheck(*command, "--max-slowdown", "90%")
     assert done.returncode == 0, done.stderr
     found = dict(gate(out))
-    assert found["time of own | act, 4"] in ("passed", "unclear")
-    assert "passed" in found.values()
+    assert found["time of own | act, 4"] == "passed"
 
     made["environment"]["cpu"] = "another machine"
     by_code = {check["code"]: check for check in made["checks"]}

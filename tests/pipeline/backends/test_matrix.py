@@ -4,9 +4,11 @@ true."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from rnncheck.numerics.kernels import LayerTrial
 from rnncheck.pipeline.backends.case import standard_cases
 from rnncheck.pipeline.backends.facts import Facts, new_module
 from rnncheck.pipeline.backends.matrix import Ability, Machine, Vmap, backend_verdict, this_machine
@@ -32,6 +34,10 @@ VARIANTS = (
 HERE = Machine(
     cuda=False, torch="2.13.0", hoptorch="0.1.4", triton="3.9.0", numpy="2.4.6", compiler=True
 )
+
+
+def no_kernel(trial: LayerTrial) -> str:
+    return f"no kernel for {trial.label}"
 
 
 @pytest.mark.parametrize("text", VARIANTS)
@@ -63,6 +69,8 @@ def test_a_verdict_is_what_happens(name: str, text: str) -> None:
         ({"triton": "4.1"}, LSTM, "triton", "not one that was tried"),
         ({"compiler": False}, LSTM, "pad-compiled", "C++ compiler"),
         ({"settings": False}, LSTM, "scan", "0.13"),
+        ({"missing": no_kernel}, LSTM, "pad-bfloat16", "no kernel for bfloat16 LSTM"),
+        ({"missing": no_kernel}, GRU, "auto-float16", "no kernel for float16 GRU"),
         ({}, LSTM, "triton-float64", "float32"),
         ({}, LSTM, "triton-bfloat16", "bfloat16"),
         ({}, LSTM, "triton-compiled", "CUDA"),
@@ -73,11 +81,16 @@ def test_a_verdict_is_what_happens(name: str, text: str) -> None:
     ],
 )
 def test_what_a_machine_lacks_is_said(
-    change: dict[str, str], facts: Facts, text: str, said: str
+    change: dict[str, Any], facts: Facts, text: str, said: str
 ) -> None:
     answer = backend_verdict(facts, parse_variant(text), machine=replace(HERE, **change))
     assert answer.ability is Ability.CANNOT
     assert said in answer.reason
+
+
+@pytest.mark.parametrize("text", ["pad", "pad-float64", "scan-bfloat16", "pad-python-bfloat16"])
+def test_what_needs_no_kernel_of_the_processor_runs_without_it(text: str) -> None:
+    assert verdict(LSTM, parse(text), machine=replace(HERE, missing=no_kernel)).runs
 
 
 def test_triton_is_interpreted_without_cuda_and_real_with_it() -> None:
