@@ -1,5 +1,4 @@
-"""From a spec to a live pipeline, stage by stage: env, policy, critic, collect, and what trains on
-it.
+"""From a spec to a live pipeline, stage by stage: env, policy, critic, collect, then training.
 
     with Builder(spec) as builder:
         for stage in builder.stages:

@@ -31,8 +31,8 @@ def is_scarcity(error: StageError) -> bool:
 def more_batches_notice(first: int, batches: int) -> str:
     """The notice of a run that collected more than the spec asks for."""
     return (
-        f"{batches - first} more batches were collected: the sampler could draw nothing from the"
-        f" first {first}"
+        f"{batches - first} more batches were collected: "
+        f"the sampler could draw nothing from the first {first}"
     )
 
 

@@ -23,7 +23,7 @@ from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.keys import STEP_KEY
 from rnncheck.pipeline.recording.buffer_order import begin
 
-TRAJ, DONE = ("collector", "traj_ids"), ("next", "done")
+_TRAJECTORY, _DONE = ("collector", "traj_ids"), ("next", "done")
 NEW_ENTRY = "not found in TensorDict"
 WITHOUT_OUTPUTS = (
     "; the buffer took its entries from random steps (init_random_frames), which hold nothing that"
@@ -89,7 +89,7 @@ def _pieces(plain: TensorDictBase, first: int, by_turns: bool) -> Iterator[Tenso
     Of several workers' each trajectory is cut out: behind its end another worker's may go on.
     """
     cuts = {0, first, plain.shape[-1]}
-    ids, done = plain.get(TRAJ, None), plain.get(DONE, None)
+    ids, done = plain.get(_TRAJECTORY, None), plain.get(_DONE, None)
     if ids is not None and done is not None and ids.numel() == done.numel() == plain.numel():
         ids, done = ids.reshape(-1, plain.shape[-1]), done.reshape(-1, plain.shape[-1])
         broken = (ids[:, 1:] != ids[:, :-1]) & (~done[:, :-1] | by_turns)

@@ -39,8 +39,10 @@ class Altered(Transform):
 
 
 def altered(env: EnvBase, reset: EnvChange | None = None, step: EnvChange | None = None) -> EnvBase:
-    """``env`` with a change behind all its transforms: ``change(before, given)`` returns what is
-    given instead."""
+    """``env`` with a change behind all its transforms.
+
+    ``change(before, given)`` returns what is given instead.
+    """
     changed: EnvBase = env.append_transform(Altered(reset, step))
     return changed
 
@@ -53,8 +55,10 @@ def shortened(env: EnvBase, steps: int) -> EnvBase:
 
 
 def without_states(env: EnvBase, keys: Sequence[Key]) -> EnvBase:
-    """``env`` without the primers of these states; without the states, where its inner envs prime
-    them."""
+    """``env`` without the primers of these states.
+
+    Where its inner envs prime them, it is without the states themselves.
+    """
     bare = _with_primers(env, keys, lambda primer: None)
     left = present(bare.reset(), keys)
     return bare.append_transform(ExcludeTransform(*map(_plain, left))) if left else bare
@@ -83,8 +87,7 @@ def with_renamed_states(env: EnvBase, keys: Sequence[Key], suffix: str) -> EnvBa
 
 
 def _own_primers(env: EnvBase, keys: Iterable[Key]) -> list[TensorDictPrimer]:
-    """The primers of these states in the env's own chain of transforms, where they can be
-    exchanged."""
+    """The primers of these states in the env's own chain, where they can be exchanged."""
     found = flat(env.transform) if isinstance(env, TransformedEnv) else ()
     return [one for one in found if isinstance(one, TensorDictPrimer) and _primes(one, keys)]
 

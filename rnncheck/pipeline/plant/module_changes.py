@@ -1,5 +1,4 @@
-"""Tools for changing a network from outside: around a module's call, in what it reads and
-writes."""
+"""Tools for changing a network from outside: around its call, in what it reads and writes."""
 
 from __future__ import annotations
 
@@ -43,8 +42,10 @@ def is_recurrent() -> bool:
 
 
 def wrap(module: nn.Module, around: Around) -> nn.Module:
-    """``module`` with ``around`` in the place of its forward; type, keys, parameters and copies
-    stay its own."""
+    """``module`` with ``around`` in the place of its forward.
+
+    Type, keys, parameters and copies stay its own.
+    """
     module.__class__ = _wrapped(type(module), around)
     return module
 
@@ -67,8 +68,10 @@ def _wrapped(original: type[nn.Module], around: Around) -> type[nn.Module]:
 
 @dataclass(frozen=True)
 class _Sent:
-    """What makes a wrapped module, on its way to a worker process; a copy in this process shares
-    it."""
+    """What makes a wrapped module, on its way to a worker process.
+
+    A copy in this process shares it.
+    """
 
     original: type[nn.Module]
     around: Around
@@ -138,8 +141,7 @@ def start_mask(module: nn.Module, td: TensorDictBase) -> Tensor:
 
 
 def is_next_pass(module: nn.Module, td: TensorDictBase, batch: TensorDictBase) -> bool:
-    """Whether the module reads what ``batch`` holds under ``next``: an observation, or its
-    state."""
+    """Whether the module reads what ``batch`` holds under ``next``: observation or state."""
     if under_vmap(td):
         return False
     for key in declared(module, "in_keys"):
@@ -188,8 +190,10 @@ def by_steps(module: nn.Module, call: Call, td: TensorDictBase, step: Step) -> T
 
 
 def gates_of(module: nn.Module) -> list[Tensor]:
-    """The weights of a stock LSTM or GRU whose first rows are its gates, one block each; empty for
-    others."""
+    """The weights of a stock LSTM or GRU whose first rows are its gates, one block each.
+
+    Empty for other modules.
+    """
     rnn = rnn_of(module)
     return [] if rnn is None else [p for name, p in rnn.named_parameters() if "weight" in name]
 
@@ -208,8 +212,10 @@ def rename_keys(
 
 
 def has_recurrent_mode(env: EnvBase, network: nn.Module, behind: nn.Module | None = None) -> bool:
-    """Whether a copy of the network asks for the mode when it runs, on a reset or ``behind``
-    another network."""
+    """Whether a copy of the network asks for the mode when it runs.
+
+    It runs on a reset, or ``behind`` another network.
+    """
     with measuring(recurrent=False), suppress(Exception):
         first = env.reset()
         td = first if behind is None else copy.deepcopy(behind)(first)
