@@ -125,9 +125,9 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, sys, time\n"
         "from rnncheck.pipeline.backends.job import Request\n"
-        "from rnncheck.pipeline.backends.process import Worker\n"
+        "from rnncheck.pipeline.backends.process import TrialWorker\n"
         "folder = pathlib.Path(sys.argv[1])\n"
-        "worker = Worker(Request([], False, ((str(folder), 'theirs'),))).__enter__()\n"
+        "worker = TrialWorker(Request([], False, ((str(folder), 'theirs'),))).__enter__()\n"
         "while not (folder / 'theirs.pid').exists(): time.sleep(0.1)\n"
         "os._exit(0)\n"
     )
