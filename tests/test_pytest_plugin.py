@@ -174,3 +174,59 @@ def make_env():
     done = run(tmp_path, "--rnncheck", "a.yaml", a_yaml=select, broken_py=broken)
     assert "1 failed" in done.stdout, done.stdout
     assert "the motor broke" in done.stdout
+
+
+SETTINGS = """\
+import random, torch
+from torchrl.envs import GymEnv, InitTracker, TransformedEnv
+
+def make_env():
+    torch.set_float32_matmul_precision("medium")
+    torch.backends.cudnn.allow_tf32 = False
+    return TransformedEnv(GymEnv("CartPole-v1", categorical_action_encoding=True), InitTracker())
+"""
+MINE = """\
+import random, torch
+
+def drawn():
+    return torch.rand(1).item(), random.random()
+
+def test_before():
+    torch.manual_seed(3), random.seed(3)
+
+def test_after():
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.backends.cudnn.allow_tf32
+    found = drawn()
+    torch.manual_seed(3), random.seed(3)
+    assert found == drawn()
+"""
+
+
+def test_what_a_factory_sets_stays_with_its_spec(tmp_path: Path) -> None:
+    env = SPEC[SPEC.index("env:") : SPEC.index("policy:")]
+    spec = SPEC.replace(env, 'env: {factory: "settings:make_env"}\n')
+    spec += "verify: {select: [WR102, BD306]}\n"
+    files = {"settings_py": SETTINGS, "test_mine_py": MINE, "a_yaml": spec}
+    order = ("test_mine.py::test_before", "a.yaml", "test_mine.py::test_after")
+    done = run(tmp_path, "--rnncheck", "a.yaml", *order, "-v", "-p", "no:randomly", **files)
+    assert "4 passed" in done.stdout, done.stdout
+
+
+NEWER = """\
+import torchrl
+
+def make_policy(env):
+    torchrl.__version__ = "0.12.0"
+    raise ImportError("cannot import name 'TQCLoss' from 'torchrl.objectives' (__init__.py)")
+"""
+
+
+def test_what_needs_a_newer_torchrl_is_skipped_as_in_verify(tmp_path: Path) -> None:
+    policy = SPEC[SPEC.index("policy:") : SPEC.index("collect:")]
+    spec = SPEC.replace(policy, 'policy: {factory: "newer:make_policy"}\n')
+    spec += "verify: {select: [WR102, BD306]}\n"
+    done = run(tmp_path, "--rnncheck", "a.yaml", "-rs", a_yaml=spec, newer_py=NEWER)
+    assert done.returncode == 0, done.stdout
+    assert "2 skipped" in done.stdout
+    assert "torchrl 0.12.0 has no TQCLoss: it came with 0.14" in done.stdout

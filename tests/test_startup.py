@@ -1,4 +1,7 @@
-"""Commands that explain start at once: held by what they import. `make bench-self` has the times."""
+"""Commands that explain start at once: held by what they import.
+
+`make bench-self` has the times.
+"""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def bench(
     place = _engine(engine, ray_address, loaded)
     journal, done = _journal(loaded, path.parent / JOURNAL, place.name, resume=resume)
     sweep = Sweep(loaded, cells, journal, overrides, done, axes, claimed, place)
-    run = follow(loaded, sweep.events, targets, quiet=quiet, verbose=verbose)
+    run = follow(sweep.events, targets, quiet=quiet, verbose=verbose)
     store_run(run, path)
     write_reports(run, targets, sys.stdout, quiet, verbose, live=True)
     if write:

@@ -130,7 +130,7 @@ def gate(
         )  # fmt: skip
         return Gate(loaded, asked).events()
 
-    run = follow(loaded, events, targets, quiet=quiet, verbose=verbose)
+    run = follow(events, targets, quiet=quiet, verbose=verbose)
     store_run(run, path)
     if baseline is not None and update_baseline:
         _write_baseline(run, baseline)

@@ -90,9 +90,9 @@ def _text_table(chosen: Sequence[Entry]) -> str:
 
 
 def _heading(folder: str) -> str:
-    from rnncheck.results.families import BY_FOLDER, OWN
+    from rnncheck.results.families import BY_FOLDER, OWN_CHECKS
 
-    family = BY_FOLDER.get(folder, OWN)
+    family = BY_FOLDER.get(folder, OWN_CHECKS)
     return f"{family.title}: {family.about}"
 
 

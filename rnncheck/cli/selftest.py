@@ -194,7 +194,7 @@ def _show(outcome: SelftestState, console: Console, *, quiet: bool, verbose: boo
 
 
 def _show_sick(outcome: SelftestState, console: Console) -> None:
-    from rnncheck.report.console import show
+    from rnncheck.report.console import show_run
     from rnncheck.report.text import unchecked
 
     if outcome.healthy is None:
@@ -204,7 +204,7 @@ def _show_sick(outcome: SelftestState, console: Console) -> None:
         console.print(unchecked(outcome.healthy))
     else:
         console.print("The pipeline is not healthy without any fault: repair it first.")
-    show(outcome.healthy, console, quiet=True)
+    show_run(outcome.healthy, console, quiet=True)
 
 
 def _show_table(outcome: SelftestState, console: Console, verbose: bool) -> None:

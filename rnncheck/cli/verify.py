@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from rnncheck.report.formats import Target
     from rnncheck.results.events import Event
     from rnncheck.results.model import Run
-    from rnncheck.spec.model import Spec
 
 
 def verify(
@@ -71,14 +70,13 @@ def verify(
         )
         return verify_events(loaded, rules, thorough=thorough, strict=strict or wanted.strict)
 
-    run = follow(loaded, events, targets, quiet=quiet, verbose=verbose)
+    run = follow(events, targets, quiet=quiet, verbose=verbose)
     store_run(run, path)
     write_reports(run, targets, sys.stdout, quiet, verbose, live=True)
     raise typer.Exit(run.exit_code)
 
 
 def follow(
-    spec: Spec,
     events: Callable[[], Iterator[Event]],
     targets: Sequence[Target],
     *,

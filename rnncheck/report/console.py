@@ -35,7 +35,7 @@ ACCEPTED = "cyan"
 def render(run: Run, width: int = WIDTH, quiet: bool = False, verbose: bool = False) -> str:
     """The report as plain text."""
     console = text_console(width)
-    show(run, console, quiet, verbose)
+    show_run(run, console, quiet, verbose)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -49,7 +49,7 @@ def render_check(check: CheckResult, width: int = WIDTH) -> str:
     return console.file.getvalue().strip("\n")
 
 
-def show(run: Run, console: Console, quiet: bool = False, verbose: bool = False) -> None:
+def show_run(run: Run, console: Console, quiet: bool = False, verbose: bool = False) -> None:
     """Write the report to ``console``: with ``quiet`` what failed and the verdict, with ``verbose``
     what all checks saw."""
     for line in _quiet(run, console) if quiet else _report(run, console, verbose):

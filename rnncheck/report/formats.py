@@ -107,10 +107,10 @@ def _summarise(run: Run) -> None:
 
 
 def _show(run: Run, out: TextIO, quiet: bool, verbose: bool) -> None:
-    from rnncheck.report.console import show
+    from rnncheck.report.console import show_run
     from rnncheck.report.terminal import console_for
 
-    show(run, console_for(out), quiet, verbose)
+    show_run(run, console_for(out), quiet, verbose)
 
 
 def _parse(value: str) -> Target:

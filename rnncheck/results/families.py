@@ -28,6 +28,6 @@ FAMILIES = (
     ),
     Family("PR", "precision", "precision", "in how many bits the recurrence is computed and kept"),
 )
-OWN = Family("", "own", "own checks", "of the spec, and of installed packages")
+OWN_CHECKS = Family("", "own", "own checks", "of the spec, and of installed packages")
 BY_PREFIX = {family.prefix: family for family in FAMILIES}
 BY_FOLDER = {family.folder: family for family in FAMILIES}

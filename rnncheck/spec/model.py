@@ -133,7 +133,7 @@ class LossSpec(Component):
 class AcceptSpec(Strict):
     """A known finding that no longer fails a run: which, why, and until when."""
 
-    code: str = Field(pattern=r"^[A-Z]{2}[0-9]{3}$", description="the check's code, e.g. LS701")
+    code: str = Field(pattern=r"^[A-Z]{2,6}[0-9]{3}$", description="the check's code, e.g. LS701")
     where: str = Field(
         default="",
         description=(

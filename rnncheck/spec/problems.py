@@ -160,6 +160,8 @@ def _wanted(at: KeyPath, kind: str, context: dict[str, Any]) -> str:
         return said.replace("False", "false").replace("True", "true")  # as YAML writes them
     if at == ("device",) and kind == "string_pattern_mismatch":
         return "cpu, cuda, cuda:N or auto"
+    if at[0] == "checks" and kind == "string_pattern_mismatch":
+        return "the name of a module, e.g. team.checks"
     if at[-1] == "code" and kind == "string_pattern_mismatch":
         return "the code of a check, e.g. LS701"
     if kind == "string_too_short":

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -246,6 +247,18 @@ def interrupted(folder: Path, *when: str) -> tuple[int, str]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+def test_events_carry_their_time_and_the_first_one_what_each_check_is(tmp_path: Path) -> None:
+    done = run("--select", "WR102", "--report", "jsonl")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    times = [datetime.fromisoformat(event["time"]) for event in events]
+    assert times == sorted(times)
+    assert times[0].utcoffset() == timedelta(0)
+    (rule,) = events[0]["rules"]
+    assert (rule["code"], rule["family"], rule["severity"]) == ("WR102", "wiring", "error")
+    assert rule["summary"] and rule["why"] and rule["fix"]
+    assert events[-1]["run"]["rules"] == [rule]
+
+
 def survivors(group: int) -> bool:
     """Whether a process of the group is still there; they get a moment to go."""
     for _ in range(300):  # 30 s: a busy machine takes its time
@@ -325,6 +338,7 @@ def test_several_reports_of_one_run_agree() -> None:
     assert json.loads(files["json"].read_text()) == stored
 
     lines = [json.loads(line) for line in files["jsonl"].read_text().splitlines()]
+    assert not any("time" in line for line in lines)  # told again behind the run
     ended = [line["result"] for line in lines if line["event"] == "check-finished"]
     assert {result["code"] for result in ended if result["outcome"] == "failed"} == codes
 

@@ -9,6 +9,7 @@ from rnncheck.results.model import (
     Environment,
     Finding,
     Outcome,
+    RuleInfo,
     Run,
     Severity,
     Source,
@@ -152,6 +153,7 @@ def make(
     notices: tuple[str, ...] = (),
     name: str = "cartpole-drqn",
     path: str = SPEC,
+    rules: tuple[RuleInfo, ...] = (),
 ) -> Run:
     verdict, code = judge(checks, strict=strict, interrupted=interrupted)
     return Run(
@@ -170,9 +172,21 @@ def make(
         checks=checks,
         notices=notices,
         strict=strict,
+        rules=rules,
     )
 
 
+# Of one check alone: a result that an older version stored has none, and reports manage with it.
+PRIMER_RULE = RuleInfo(
+    "WR103",
+    "missing-state-primer",
+    Severity.ERROR,
+    Stage.ENV,
+    "wiring",
+    "A carry key is absent from the env's reset: collection runs without memory.",
+    "A collector hands on what the env's specs know.\n\nWithout a primer the state is dropped.",
+    "Append the primers of the policy's modules to the env.",
+)
 HEALTHY = make(*PASSED, *SKIPPED, *VACUOUS)
 BROKEN = make(
     *PASSED,
@@ -195,6 +209,7 @@ BROKEN = make(
     ),
     *SKIPPED,
     *VACUOUS,
+    rules=(PRIMER_RULE,),
 )
 WARNED = make(
     *PASSED,

@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from rnncheck.report.console import render, show
+from rnncheck.report.console import render, show_run
 from rnncheck.report.formats import Target, write_reports
 from rnncheck.report.progress import ConsoleProgress
 from rnncheck.report.terminal import console_for
@@ -112,8 +112,8 @@ def test_a_user_traceback_keeps_its_lines() -> None:
 def test_a_stream_that_knows_no_unicode_gets_ascii() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
-    show(HOSTILE_RUN, console_for(stream))
-    show(BROKEN, console_for(stream))
+    show_run(HOSTILE_RUN, console_for(stream))
+    show_run(BROKEN, console_for(stream))
     stream.flush()
     assert "> 41 | def make_policy" in raw.getvalue().decode("ascii")
 

@@ -41,6 +41,18 @@ def results(run: Run, root: Path | None = None) -> list[Any]:
     return found
 
 
+def test_sarif_explains_a_rule_that_the_run_describes() -> None:
+    rules = json.loads(sarif.render(BROKEN))["runs"][0]["tool"]["driver"]["rules"]
+    told = {rule["id"]: rule for rule in rules}
+    primer = told["WR103"]
+    assert primer["fullDescription"]["text"].startswith("A carry key is absent")
+    assert "Why it matters: A collector hands on" in primer["help"]["text"]
+    assert "**Fix**\n\nAppend the primers" in primer["help"]["markdown"]
+    assert "rnncheck rule WR103" in primer["help"]["text"]
+    assert "fullDescription" not in told["BD301"]  # stored without its description
+    assert "rnncheck rule BD301" in told["BD301"]["help"]["text"]
+
+
 def test_sarif_places() -> None:
     physical = [one["locations"][0]["physicalLocation"] for one in results(BROKEN)]
     assert physical[0]["artifactLocation"] == {"uri": SPEC, "uriBaseId": "%SRCROOT%"}

@@ -30,8 +30,9 @@ from tests.report.canned import BROKEN, HEALTHY, RUNS, STRICT
 def events(run: Run) -> list[Event]:
     codes = tuple(check.code for check in run.checks)
     start = RunStarted(
-        run.tool, run.command, run.spec, run.environment, run.seed, run.started, codes, run.strict
-    )
+        run.tool, run.command, run.spec, run.environment, run.seed, run.started, codes,
+        run.strict, run.rules,
+    )  # fmt: skip
     stages = [event for s in run.stages for event in (StageStarted(s.stage), StageFinished(s))]
     checks = [
         event

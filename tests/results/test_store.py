@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ def test_the_schema_in_the_package_is_current() -> None:
 
 
 def test_events_are_named() -> None:
-    assert store.event_to_json(Notice("x")) == {"event": "notice", "text": "x"}
+    assert store.event_to_json(Notice("x", at=None)) == {"event": "notice", "text": "x"}
+    at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    assert store.event_to_json(Notice("x", at=at))["time"] == "2026-01-02T03:04:05.678+00:00"
     started = store.event_to_json(CheckStarted("WR101", "no-recurrent-state", Stage.ENV))
     assert started["event"] == "check-started"
     assert started["stage"] == "env"

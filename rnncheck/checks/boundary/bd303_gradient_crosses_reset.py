@@ -126,7 +126,7 @@ def _input_gradients(
     try:
         out = run_recurrent(
             subject,
-            as_collected(evidence, subject, batch),
+            as_collected(subject, batch),
             settings=RunSettings(grad=True, dtype=dtype),
         )
     except Exception as error:

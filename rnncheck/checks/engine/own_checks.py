@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rnncheck.checks.catalogue import Catalogue, Entry, builtin, read
 from rnncheck.errors import Place, UserError
-from rnncheck.results.families import BY_PREFIX, OWN
+from rnncheck.results.families import BY_PREFIX, OWN_CHECKS
 
 if TYPE_CHECKING:
     from rnncheck.spec.model import Spec
@@ -106,7 +106,7 @@ def _modules(package: str, folders: list[Path]) -> Iterator[tuple[str, Path]]:
 
 def _read(file: Path, module: str, place: Place) -> Entry:
     try:
-        return read(file, module, OWN.folder)
+        return read(file, module, OWN_CHECKS.folder)
     except SyntaxError as error:
         at = Place(str(file), error.lineno or 0, error.offset or 0)
         raise UserError(f"the checks of {module!r} are no Python: {error.msg}", place=at) from None

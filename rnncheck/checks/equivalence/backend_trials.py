@@ -112,7 +112,7 @@ def _measure(evidence: Evidence) -> BackendTrials:
     with ExitStack() as stack:
         waiting = [
             (pending, stack.enter_context(TrialWorker(pending.request(evidence))))
-            for pending in _pending(plans, made)
+            for pending in _pending(plans)
             if pending.jobs
         ]
         for target, variants, named in plans:
@@ -176,7 +176,7 @@ def _recorded(evidence: Evidence, stage: Stage, path: str) -> Case | None:
 
 def _seen(evidence: Evidence, subject: Subject, path: str) -> TensorDictBase | None:
     made = constructed(evidence, subject)
-    return module_inputs(subject, path, as_collected(evidence, subject, made.batch(subject)))
+    return module_inputs(subject, path, as_collected(subject, made.batch(subject)))
 
 
 def _as_case(seen: TensorDictBase, subject: Subject, path: str) -> Case:
@@ -299,9 +299,7 @@ class Pending:
             made.tried.append(replace(one, answer=answer))
 
 
-def _pending(
-    plans: list[tuple[_Target, list[Variant], bool]], made: BackendTrials
-) -> list[Pending]:
+def _pending(plans: list[tuple[_Target, list[Variant], bool]]) -> list[Pending]:
     """What needs Triton's interpreter, and what is compiled: a process for each."""
     interpreted, compiled = Pending(interpret=True), Pending(interpret=False)
     for target, variants, named in plans:

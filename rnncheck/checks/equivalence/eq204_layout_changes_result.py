@@ -52,7 +52,7 @@ def run(evidence: Evidence) -> Judgement:
         usual = _mismatch(evidence, subject, constructed(evidence, subject), None)
         if usual is not None:
             raise Vacuous("the usual layout is wrong already (EQ201)")
-        for name, batch in layouts(evidence, subject, made):
+        for name, batch in layouts(subject, made):
             found = _mismatch(evidence, subject, made, batch)
             if isinstance(found, Mismatch):
                 findings.append(_observed(subject, made, found, name))
@@ -61,9 +61,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), len(tried), ", ".join(dict.fromkeys(tried)))
 
 
-def layouts(
-    evidence: Evidence, subject: Subject, made: Constructed
-) -> Iterator[tuple[str, TensorDictBase]]:
+def layouts(subject: Subject, made: Constructed) -> Iterator[tuple[str, TensorDictBase]]:
     """The constructed batch in every layout that a pipeline may present."""
     batch = made.batch(subject)
     yield "[B, T]", batch

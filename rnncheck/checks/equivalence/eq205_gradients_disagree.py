@@ -144,7 +144,7 @@ def _objective(
     recurrent: bool,
 ) -> Tensor | None:
     if recurrent:
-        batch = as_collected(evidence, subject, made.batch(subject, inputs))
+        batch = as_collected(subject, made.batch(subject, inputs))
         try:
             out = run_recurrent(
                 subject, batch, module=network, settings=RunSettings(dtype=dtype, grad=True)
@@ -268,7 +268,7 @@ def _step_gradients(
         rows, comparable_outputs(evidence, subject, rows), only
     )
     if recurrent:
-        batch = as_collected(evidence, subject, made.batch(subject, inputs))
+        batch = as_collected(subject, made.batch(subject, inputs))
         out = run_recurrent(subject, batch, module=network, settings=RunSettings(grad=True))
         total = select(as_rows(out, made.starts.shape))
     else:

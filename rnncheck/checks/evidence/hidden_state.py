@@ -52,7 +52,7 @@ def twice(
             unroll_subject(subject, made.inputs, made.starts, module=module) for _ in range(2)
         )
     else:
-        batch = as_collected(evidence, subject, made.batch(subject))
+        batch = as_collected(subject, made.batch(subject))
         try:
             runs = [run_recurrent(subject, batch, module=module) for _ in range(2)]
         except Exception as error:

@@ -117,7 +117,7 @@ def way_out(message: str) -> tuple[str, str]:
     return UNKNOWN
 
 
-def cannot_run(code: str, pipeline: Pipeline, stage: Stage, failure: StageError) -> Observation:
+def stage_raises(pipeline: Pipeline, stage: Stage, failure: StageError) -> Observation:
     """The finding of a stage that raises, at the user's own line where there is one."""
     under = "vmap" if passed_through(failure, ("torch/_functorch/",)) else ""
     held_back = _held_back(pipeline, stage, failure.message)

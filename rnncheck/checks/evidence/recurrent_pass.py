@@ -18,7 +18,7 @@ from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recur
 from rnncheck.pipeline.subject.subject import Subject, all_reads
 
 
-def as_collected(evidence: Evidence, subject: Subject, batch: TensorDictBase) -> TensorDictBase:
+def as_collected(subject: Subject, batch: TensorDictBase) -> TensorDictBase:
     """A ``[rows, steps]`` batch in the rank that the collector gives: flat for a single env."""
     if subject.rank == 0 and batch.shape[0] == 1:
         return batch[0]
@@ -41,7 +41,7 @@ def recurrent_rows(
     """Recurrent mode on any ``[rows, steps]`` batch, as ``[rows, steps]``."""
     try:
         out = run_recurrent(
-            subject, as_collected(evidence, subject, batch), settings=RunSettings(dtype=dtype)
+            subject, as_collected(subject, batch), settings=RunSettings(dtype=dtype)
         )
     except Exception as error:
         raise Skip(f"recurrent mode raises on the {subject.stage} ({reason_of(error)})") from error

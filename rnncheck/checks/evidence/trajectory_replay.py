@@ -178,11 +178,11 @@ def _unreset_parts(evidence: Evidence, recording: Recording, key: Key) -> Iterat
     subject = evidence.policy
     by_row: dict[int, list[tuple[int, int, float]]] = {}
     behind: Counter[int] = Counter()
-    for number, rows in enumerate(recording.batches):
+    for rows in recording.batches:
         value = rows.data.get(key, None)
         if value is None or rows.random:
             continue
-        for row, step in _judged_starts(recording, number, rows):
+        for row, step in _judged_starts(recording, rows):
             fresh = subject.fresh[key][row % recording.env.rows].to(value.dtype)
             size = float(gap(value[row, step], fresh).max())
             if size and not matters(evidence, rows, row, step, key):
@@ -234,7 +234,7 @@ def _one_start_recurrent(evidence: Evidence, recorded: TensorDictBase) -> Tensor
     return recurrent_rows(evidence, subject, batch)
 
 
-def _judged_starts(recording: Recording, number: int, rows: Rows) -> list[tuple[int, int]]:
+def _judged_starts(recording: Recording, rows: Rows) -> list[tuple[int, int]]:
     """Starts that the env's done flags or a true start flag announce."""
     flag = recording.flag(rows)
     announced = rows.joints == Joint.AFTER_DONE

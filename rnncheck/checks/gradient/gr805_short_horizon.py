@@ -64,9 +64,7 @@ def reach(evidence: Evidence) -> list[float]:
     leaves = [batch.get(key).clone().requires_grad_() for key in keys]
     batch.update(dict(zip(keys, leaves, strict=True)))
     out = as_rows(
-        run_recurrent(
-            subject, as_collected(evidence, subject, batch), settings=RunSettings(grad=True)
-        ),
+        run_recurrent(subject, as_collected(subject, batch), settings=RunSettings(grad=True)),
         batch.shape,
     )
     sums: list[list[float]] = [[] for _ in range(made.steps)]

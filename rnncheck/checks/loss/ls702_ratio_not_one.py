@@ -51,7 +51,7 @@ def run(evidence: Evidence) -> Judgement:
         gaps, mask = log_ratio(evidence, sample, key)
         compared += int(mask.sum())
         if bool((gaps[mask] > _LIMIT).any()):
-            return Judgement((_observed(evidence, number, gaps * mask, key),), compared)
+            return Judgement((_observed(number, gaps * mask, key),), compared)
     if not compared:
         raise Vacuous("no log-probability was recorded with the actions")
     return Judgement((), compared, f"{compared} ratios are 1")
@@ -78,7 +78,7 @@ def log_ratio(evidence: Evidence, sample: Sample, key: Key) -> tuple[Tensor, Ten
     )
 
 
-def _observed(evidence: Evidence, number: int, gaps: Tensor, key: Key) -> Observation:
+def _observed(number: int, gaps: Tensor, key: Key) -> Observation:
     row, step = divmod(int(gaps.argmax()), gaps.shape[1])
     worst = float(gaps.max())
     return Observation(

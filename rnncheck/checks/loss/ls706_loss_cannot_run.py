@@ -20,7 +20,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.known_errors import cannot_run
+from rnncheck.checks.evidence.known_errors import stage_raises
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.results.model import Severity, Stage
 
@@ -33,7 +33,7 @@ def run(evidence: Evidence) -> Judgement:
         if pipeline.loss is None:
             raise Vacuous(evidence.absent(Stage.LOSS))
         return Judgement((), 1, "the loss runs")
-    return Judgement((cannot_run("LS706", pipeline, Stage.LOSS, failure),), 1)
+    return Judgement((stage_raises(pipeline, Stage.LOSS, failure),), 1)
 
 
 RULE = Rule(

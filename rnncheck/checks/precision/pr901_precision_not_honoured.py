@@ -72,7 +72,7 @@ def run(evidence: Evidence) -> Judgement:
     items = [
         [_judge(evidence, stream, one) for one in stream.passes] for stream in streams(evidence)
     ]
-    findings = [found for group in items if (found := _observed(evidence, group)) is not None]
+    findings = [found for group in items if (found := _observed(group)) is not None]
     flat = [item for group in items for item in group]
     answered = [item for item in flat if item.level is not None]
     unasked = [item for item in flat if item.ask.cannot]
@@ -128,7 +128,7 @@ def bits_of(level: Level) -> float:
     return min(max(bits, 1.0), float(FLOAT32_BITS))
 
 
-def _observed(evidence: Evidence, group: list[_Judged]) -> Observation | None:
+def _observed(group: list[_Judged]) -> Observation | None:
     """The finding of one module, from the modes in which it is wrong."""
     bad = [item for item in group if item.wrong]
     if not bad:

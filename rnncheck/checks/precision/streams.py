@@ -158,7 +158,7 @@ def _recurrent(
     network = subject.copy()
     with Tap(network, subject.carriers, recurrent=True) as tap:
         try:
-            run_recurrent(subject, as_collected(evidence, subject, batch), module=network)
+            run_recurrent(subject, as_collected(subject, batch), module=network)
         except Exception as error:
             raise Skip(
                 f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
@@ -292,9 +292,7 @@ def watch(evidence: Evidence, stream: Stream, *, recurrent: bool) -> Casts:
     target.register_forward_hook(lambda *_: casts.watch(False))
     with casts:
         if recurrent:
-            run_recurrent(
-                subject, as_collected(evidence, subject, _batch(subject, inputs)), module=network
-            )
+            run_recurrent(subject, as_collected(subject, _batch(subject, inputs)), module=network)
         else:
             unroll_subject(subject, inputs, _starts()[:, :2], module=network)
     return casts

@@ -53,7 +53,7 @@ def run(evidence: Evidence) -> Judgement:
             raise Vacuous("keys or states are lost in replay (RP503, RP504)")
         if approximated(evidence, sample):
             raise Vacuous(APPROXIMATED)
-        keys, mask = _compared_keys(evidence, sample), _judged(evidence, sample)
+        keys, mask = _compared_keys(evidence), _judged(evidence, sample)
         compared += len(keys) * int(mask.sum())
         found = _differing(evidence, sample, keys, mask)
         if found:
@@ -76,7 +76,7 @@ def _named_elsewhere(evidence: Evidence, sample: Sample, number: int) -> bool:
     return False
 
 
-def _compared_keys(evidence: Evidence, sample: Sample) -> list[Key]:
+def _compared_keys(evidence: Evidence) -> list[Key]:
     """Float outputs of the policy whose true values are known."""
     known = truth(evidence).outputs
     keys = comparable_outputs(

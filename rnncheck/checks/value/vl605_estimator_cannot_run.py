@@ -21,7 +21,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.known_errors import cannot_run
+from rnncheck.checks.evidence.known_errors import stage_raises
 from rnncheck.checks.rule import Judgement, Rule, Vacuous
 from rnncheck.results.model import Severity, Stage
 
@@ -34,7 +34,7 @@ def run(evidence: Evidence) -> Judgement:
         if pipeline.estimator is None:
             raise Vacuous(evidence.absent(Stage.ADVANTAGE))
         return Judgement((), 1, "the estimator runs")
-    return Judgement((cannot_run("VL605", pipeline, Stage.ADVANTAGE, failure),), 1)
+    return Judgement((stage_raises(pipeline, Stage.ADVANTAGE, failure),), 1)
 
 
 RULE = Rule(

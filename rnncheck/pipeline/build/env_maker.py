@@ -224,10 +224,10 @@ def _append_norm(
         return _appended(spec, env, component, norm)
     grown: EnvBase = env.append_transform(norm)
     stats[index] = _measure(spec, component, grown, norm, settings)
-    return _appended_norm(env, grown)
+    return _appended_norm(grown)
 
 
-def _appended_norm(env: EnvBase, grown: EnvBase) -> EnvBase:
+def _appended_norm(grown: EnvBase) -> EnvBase:
     """The specs were cached before the statistics were known: drop them."""
     if isinstance(grown, TransformedEnv):
         grown.empty_cache()

@@ -81,7 +81,7 @@ def _section(section: str, part: Any) -> Component | NetworkSpec | None:
 
 def _component(model: type[Component], section: str, part: Any) -> Component:
     made = model(factory=_name(part), at=(section,))
-    made._live = _factory(section, part)
+    made._live = _factory(part)
     return made
 
 
@@ -89,7 +89,7 @@ def _default_collector() -> Component:
     return Component(use="Collector", args={"frames_per_batch": FRAMES}, at=("collect",))
 
 
-def _factory(section: str, part: Any) -> Callable[..., Any]:
+def _factory(part: Any) -> Callable[..., Any]:
     if isinstance(part, EnvBase):
         return Given(_Envs(part))
     if _is_function(part):

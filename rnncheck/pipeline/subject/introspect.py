@@ -58,7 +58,7 @@ def make_subject(
     """
     base = env.first.clone() if extra is None else env.first.clone().update(extra)
     flags = start_flags(module, env)
-    keys = carry_keys(module) or _undeclared(module, base, flags, env)
+    keys = carry_keys(module) or _undeclared(module, base, flags)
     subject = Subject(
         stage=stage,
         module=module,
@@ -144,7 +144,7 @@ def _copyable(module: nn.Module) -> bool:
 
 
 def _undeclared(
-    module: nn.Module, base: TensorDictBase, flags: dict[Key, torch.Size], env: EnvFacts
+    module: nn.Module, base: TensorDictBase, flags: dict[Key, torch.Size]
 ) -> tuple[Key, ...]:
     """Carry of a module that declares no keys: what it writes under ``next`` and finds in the env's
     reset."""

@@ -11,11 +11,11 @@ import pytest
 
 from rnncheck.checks.engine.run import run_rule, run_rules
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.errors import StageError
 from rnncheck.pipeline.build.builder import Builder
 from rnncheck.results.events import CheckFinished, CheckStarted
-from rnncheck.results.model import Finding, Outcome, Severity, Stage
+from rnncheck.results.model import Outcome, Severity, Stage
 from rnncheck.spec.load import load_spec
 
 SPEC = Path(__file__).parents[3] / "fixtures" / "broken" / "wr101_no_recurrent_state.yaml"
@@ -45,15 +45,15 @@ def raising(error: Exception) -> Callable[[Any], Judgement]:
     return run
 
 
-FINDING = Finding("XX001", Stage.POLICY, "it is wrong")
+SEEN = Observation("it is wrong")
 
 
 @pytest.mark.parametrize(
     ("run", "outcome", "reason"),
     [
         (lambda _: Judgement((), 3, "3 things agree"), Outcome.PASSED, "3 things agree"),
-        (lambda _: Judgement((FINDING,), 3), Outcome.FAILED, ""),
-        (lambda _: Judgement((FINDING,), 0), Outcome.FAILED, ""),
+        (lambda _: Judgement((SEEN,), 3), Outcome.FAILED, ""),
+        (lambda _: Judgement((SEEN,), 0), Outcome.FAILED, ""),
         (lambda _: Judgement((), 0), Outcome.VACUOUS, "nothing to compare"),
         (raising(Skip("no device")), Outcome.SKIPPED, "no device"),
         (raising(Vacuous("one segment only")), Outcome.VACUOUS, "one segment only"),

@@ -90,7 +90,7 @@ def test_what_a_machine_lacks_is_said(
 
 @pytest.mark.parametrize("text", ["pad", "pad-float64", "scan-bfloat16", "pad-python-bfloat16"])
 def test_what_needs_no_kernel_of_the_processor_runs_without_it(text: str) -> None:
-    assert verdict(LSTM, parse(text), machine=replace(HERE, missing=no_kernel)).runs
+    assert backend_verdict(LSTM, parse_variant(text), machine=replace(HERE, missing=no_kernel)).runs
 
 
 def test_triton_is_interpreted_without_cuda_and_real_with_it() -> None:
