@@ -26,6 +26,7 @@ from rnncheck.results.events import (
     GateProgress,
     Notice,
 )
+from rnncheck.results.families import prefix_of
 from rnncheck.results.gate import GateItem, Part, Ruling
 from rnncheck.results.model import CheckResult
 from rnncheck.spec.model import Spec
@@ -232,5 +233,6 @@ class Gate:
 
 def _families(left: Sequence[str], run: Sequence[Rule]) -> str:
     """The codes; a family of which nothing runs by its letters alone."""
-    kept = {rule.code[:2] for rule in run}
-    return ", ".join(dict.fromkeys(code if code[:2] in kept else code[:2] for code in left))
+    kept = {prefix_of(rule.code) for rule in run}
+    named = (code if prefix_of(code) in kept else prefix_of(code) for code in left)
+    return ", ".join(dict.fromkeys(named))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from rnncheck.results.exit_codes import ExitCode
-from rnncheck.results.families import BY_PREFIX, FAMILIES
+from rnncheck.results.families import BY_PREFIX, FAMILIES, prefix_of
 from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import (
     NOT_IN_SPEC,
@@ -171,8 +171,9 @@ def title(check: CheckResult) -> str:
 
 def family(code: str) -> str:
     """The title of a code's family."""
-    known = BY_PREFIX.get(code[:2])
-    return known.title if known else clean(code[:2]) or "other"
+    prefix = prefix_of(code)
+    known = BY_PREFIX.get(prefix)
+    return known.title if known else clean(prefix) or "other"
 
 
 def by_family(checks: Iterable[CheckResult]) -> dict[str, list[CheckResult]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,13 @@ FAMILIES = (
     ),
     Family("PR", "precision", "precision", "in how many bits the recurrence is computed and kept"),
 )
+
+
+def prefix_of(code: str) -> str:
+    """The letters that a code begins with: of one of rnncheck's own, its family's."""
+    return "".join(takewhile(str.isalpha, code))
+
+
 OWN_CHECKS = Family("", "own", "own checks", "of the spec, and of installed packages")
 BY_PREFIX = {family.prefix: family for family in FAMILIES}
 BY_FOLDER = {family.folder: family for family in FAMILIES}
