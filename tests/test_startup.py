@@ -1,7 +1,4 @@
-"""Commands that explain start at once: held by what they import.
-
-`make bench-self` has the times.
-"""
+"""Commands that explain start at once, held by their imports; `make bench-self` has the times."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rnncheck.report import text
-from rnncheck.results.model import Finding, Stage
+from rnncheck.results.model import Finding, Outcome, Stage, StageResult
+from tests.report.canned import make
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
 
@@ -66,6 +67,15 @@ def test_clean_leaves_one_safe_line(value: str) -> None:
 )
 def test_clean(value: str, cleaned: str) -> None:
     assert text.clean(value) == cleaned
+
+
+def test_a_stage_that_nobody_could_look_into_is_named_with_its_reason() -> None:
+    stages = (
+        StageResult(Stage.REPLAY, Outcome.SKIPPED),
+        StageResult(Stage.LOSS, Outcome.VACUOUS, "no kernel"),
+    )
+    said = text.unchecked(make(stages=stages))
+    assert said == "not checked, since the spec leaves them out: replay; since no kernel: loss"
 
 
 def test_code_keeps_its_indentation() -> None:

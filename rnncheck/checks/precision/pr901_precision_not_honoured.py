@@ -17,7 +17,9 @@ Says nothing when
     a tensor-core mode is asked for on the CPU, whose kernels multiply in full float32. bfloat16
     that is declared (by the dtype of the parameters, the states or the outputs, or by an autocast
     region where no precision is set) is taken as asked for. An error that no rounding explains is
-    left to the equivalence checks.
+    left to the equivalence checks. Where this processor has no kernel for a bfloat16 or float16
+    that the policy computes in, nothing runs that could be judged: the reason says so, and
+    `rnncheck doctor` what runs here instead.
 
 Fix
     For ieee: keep the module out of autocast, remove the cast, or on CUDA set

@@ -12,7 +12,7 @@ import pytest
 from rnncheck.checks.engine.run import run_rule, run_rules
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
-from rnncheck.errors import StageError
+from rnncheck.errors import StageError, StageLacking
 from rnncheck.pipeline.build.builder import Builder
 from rnncheck.results.events import CheckFinished, CheckStarted
 from rnncheck.results.model import Outcome, Severity, Stage
@@ -58,6 +58,7 @@ SEEN = Observation("it is wrong")
         (raising(Skip("no device")), Outcome.SKIPPED, "no device"),
         (raising(Vacuous("one segment only")), Outcome.VACUOUS, "one segment only"),
         (raising(StageError("env", "the motor broke")), Outcome.ERROR, "the motor broke"),
+        (raising(StageLacking("loss", "no kernel")), Outcome.SKIPPED, "no kernel"),
         (raising(KeyError("h")), Outcome.ERROR, "KeyError: h"),
         (raising(AssertionError()), Outcome.ERROR, "AssertionError"),
     ],
