@@ -109,7 +109,7 @@ def _from_parts(
 ) -> Spec:
     from pydantic import ValidationError
 
-    from rnncheck.pipeline.build.live import spec_of
+    from rnncheck.pipeline.assembly.live import spec_of
     from rnncheck.spec.model import VerifySpec
 
     try:

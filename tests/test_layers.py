@@ -53,7 +53,7 @@ ROOMS = {
         "instruments": {"keys", "guard", "subject", "model"},
         "plant": {"keys", "subject", "instruments"},
         "backends": {"keys", "subject"},
-        "build": {
+        "assembly": {
             "keys",
             "compat",
             "guard",
@@ -63,7 +63,7 @@ ROOMS = {
             "instruments",
             "plant",
         },
-        "workload": {"keys", "subject", "instruments", "backends", "build"},
+        "workload": {"keys", "subject", "instruments", "backends", "assembly"},
         "doctor": {"compat", "backends"},
         "": {"backends"},  # the package itself
     },
@@ -86,7 +86,7 @@ SEEN = {
         family: {"keys", "compat", "guard", "subject", "recording", "instruments", "backends"}
         for family in FAMILIES
     },
-    "engine": {"guard", "model", "backends", "build", "plant"},
+    "engine": {"guard", "model", "backends", "assembly", "plant"},
     "": set[str](),
 }
 MOST_ROOMS = 14  # at the top level of a layer: more cannot be taken in at a glance
@@ -96,6 +96,8 @@ TORCH_FREE = {"errors", "results", "spec", "report"}
 TORCHRL = {"torchrl", "gymnasium", "hoptorch", "triton"}  # known to the pipeline alone
 
 RULE_FILE = r"rnncheck\.checks\.\w+\.[a-z]{2}\d{3}_\w+"
+
+PASSED_OVER = {"build", "dist", "venv", "env", "node_modules", "CVS", "site-packages"}
 
 MEDIAN_FUNCTION = 10  # lines; the median is below
 LONG_FUNCTION = 35  # lines
@@ -161,7 +163,7 @@ def layer(module: str) -> str:
 
 
 def room(module: str) -> str:
-    """``build`` of ``rnncheck.pipeline.build.env_maker``; an empty string for the layer's own
+    """``assembly`` of ``rnncheck.pipeline.assembly.env_maker``; an empty string for the layer's own
     package."""
     return module.split(".")[2] if module.count(".") > 1 else ""
 
@@ -254,6 +256,13 @@ def test_importing_the_cli_reaches_no_torch(start: str) -> None:
         queue += [resolve(target) for target in found if _inside(target)]
 
 
+def test_no_folder_has_a_name_that_tools_pass_over() -> None:
+    """pytest, ruff, black and many a .gitignore leave these out without a word."""
+    folders = [path for root in (PACKAGE, ROOT / "tests") for path in root.rglob("*/")]
+    assert len(folders) > 30
+    assert not [str(path) for path in folders if path.name in PASSED_OVER]
+
+
 def test_no_module_imports_in_a_circle() -> None:
     graph = {
         module: {resolve(one.target) for one in imports_of(module, file) if _inside(one.target)}
@@ -315,7 +324,7 @@ def test_the_walk_sees_lazy_and_relative_imports() -> None:
         ("rnncheck.checks.engine.run", "rnncheck.bench.plan"),
         ("rnncheck.bench.plan", "rnncheck.checks.rule"),
         ("rnncheck.report.junit", "rnncheck.spec.model"),
-        ("rnncheck.pipeline.build.builder", "rnncheck.cli.app"),
+        ("rnncheck.pipeline.assembly.builder", "rnncheck.cli.app"),
         ("rnncheck.numerics.oracle", "rnncheck.pipeline.model"),
     ],
 )

@@ -18,7 +18,7 @@ from rnncheck.cli.planting import Attempt, Ending, attempts, look_at_health
 from rnncheck.errors import UserError
 from rnncheck.faults.fault import Fault
 from rnncheck.faults.registry import faults, select_faults
-from rnncheck.pipeline.build.builder import Builder
+from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
 from rnncheck.pipeline.plant.module_changes import Call, mode, wrap
 from rnncheck.results.exit_codes import ExitCode

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rnncheck.pipeline.build.builder import Builder
+from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.spec.load import load_spec
 

@@ -24,7 +24,7 @@ LSTM, GRU = f"{SPECS}/cartpole_dqn.yaml", f"{SPECS}/gru_actor_critic.yaml"
 THERE = """
 import json
 from rnncheck.pipeline import compat
-from rnncheck.pipeline.build import components as c
+from rnncheck.pipeline.assembly import components as c
 kinds = (c.ANY, c.TRANSFORM, c.ENV)
 has = lambda name: any(name in c.class_names(kind) for kind in kinds)
 found = [name for _, names in compat.CLASSES for name in names.split() if has(name)]

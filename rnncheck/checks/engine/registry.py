@@ -9,7 +9,7 @@ from importlib import import_module
 from rnncheck.checks.catalogue import Entry, entries
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Place, UserError
-from rnncheck.pipeline.build.factories import importable
+from rnncheck.pipeline.assembly.factories import importable
 from rnncheck.pipeline.guard.user_frames import describe_trouble
 from rnncheck.spec.model import Spec
 

@@ -17,9 +17,9 @@ from rnncheck.checks.engine.run import run_rules, skip_rules
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Lacking, StageError
+from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.pipeline.backends.asked import check_asked
 from rnncheck.pipeline.backends.precision import settings_kept
-from rnncheck.pipeline.build.builder import Builder
 from rnncheck.pipeline.guard.process import calm, keeping_randomness
 from rnncheck.pipeline.plant.hooks import Plant
 from rnncheck.results.events import CheckFinished, Event, Notice, StageFinished, StageStarted

@@ -14,6 +14,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import nn
 
 from rnncheck.errors import Lacking
+from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.pipeline.backends.facts import rnn_facts_of, torch_dtype
 from rnncheck.pipeline.backends.matrix import Ability, backend_verdict
 from rnncheck.pipeline.backends.swap import (
@@ -23,7 +24,6 @@ from rnncheck.pipeline.backends.swap import (
     recurrent_modules,
     variant_inside,
 )
-from rnncheck.pipeline.build.builder import Builder
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.env_facts import look_at
 from rnncheck.pipeline.subject.heads import take_heads

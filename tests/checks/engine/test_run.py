@@ -13,7 +13,7 @@ from rnncheck.checks.engine.run import run_rule, run_rules
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
 from rnncheck.errors import StageError, StageLacking
-from rnncheck.pipeline.build.builder import Builder
+from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.results.events import CheckFinished, CheckStarted
 from rnncheck.results.model import Outcome, Severity, Stage
 from rnncheck.spec.load import load_spec

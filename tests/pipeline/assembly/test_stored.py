@@ -6,7 +6,7 @@ import torch
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, ListStorage, TensorDictReplayBuffer
 
-from rnncheck.pipeline.build.stored import contents
+from rnncheck.pipeline.assembly.stored import contents
 from rnncheck.pipeline.keys import STEP_KEY
 
 

@@ -14,11 +14,11 @@ from torch import nn
 from torchrl.envs import EnvBase
 
 from rnncheck.errors import ComponentError
-from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
-from rnncheck.pipeline.build.materialise import is_unfinished, run_once
-from rnncheck.pipeline.build.module_list import MODULE_LIKE, NetworkBuilder
-from rnncheck.pipeline.build.weights import load_weights
+from rnncheck.pipeline.assembly import components as c
+from rnncheck.pipeline.assembly.factories import Offered, call_factory, wrong_type
+from rnncheck.pipeline.assembly.materialise import is_unfinished, run_once
+from rnncheck.pipeline.assembly.module_list import MODULE_LIKE, NetworkBuilder
+from rnncheck.pipeline.assembly.weights import load_weights
 from rnncheck.pipeline.guard.calling import raising_as, running
 from rnncheck.pipeline.keys import as_key, declared, dotted
 from rnncheck.results.model import Stage

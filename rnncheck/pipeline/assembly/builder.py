@@ -25,19 +25,19 @@ import torch
 from torch import nn
 
 from rnncheck.errors import Lacking, StageError, StageTimeout, VersionError
-from rnncheck.pipeline.build.collect_stage import (
+from rnncheck.pipeline.assembly.collect_stage import (
     CollectStage,
     has_collector_workers,
     has_env_workers,
 )
-from rnncheck.pipeline.build.collectors import transform_advice
-from rnncheck.pipeline.build.env_maker import resolve_device
-from rnncheck.pipeline.build.env_stage import EnvStage
-from rnncheck.pipeline.build.factories import importable
-from rnncheck.pipeline.build.materialise import pristine_copy
-from rnncheck.pipeline.build.network_stages import NetworkStages
-from rnncheck.pipeline.build.notes import BuildNotes
-from rnncheck.pipeline.build.training import Training, order_of
+from rnncheck.pipeline.assembly.collectors import transform_advice
+from rnncheck.pipeline.assembly.env_maker import resolve_device
+from rnncheck.pipeline.assembly.env_stage import EnvStage
+from rnncheck.pipeline.assembly.factories import importable
+from rnncheck.pipeline.assembly.materialise import pristine_copy
+from rnncheck.pipeline.assembly.network_stages import NetworkStages
+from rnncheck.pipeline.assembly.notes import BuildNotes
+from rnncheck.pipeline.assembly.training import Training, order_of
 from rnncheck.pipeline.compat import weight_senders
 from rnncheck.pipeline.guard.calling import release, stage_error
 from rnncheck.pipeline.guard.closing import ChildProcesses, close_all

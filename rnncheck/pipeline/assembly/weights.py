@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rnncheck.errors import ComponentError, Place, nearest
-from rnncheck.pipeline.build.components import listed_names
+from rnncheck.pipeline.assembly.components import listed_names
 from rnncheck.spec.model import NetworkSpec, Spec
 
 _STATE_DICT_KEYS = (

@@ -12,9 +12,9 @@ from tensordict import TensorDictBase
 from torch import nn
 from torchrl.envs import EnvBase
 
-from rnncheck.pipeline.build.env_maker import EnvMaker, missing_state_transforms, needs_resize
-from rnncheck.pipeline.build.factories import Offered, component_source, spec_source
-from rnncheck.pipeline.build.notes import BuildNotes
+from rnncheck.pipeline.assembly.env_maker import EnvMaker, missing_state_transforms, needs_resize
+from rnncheck.pipeline.assembly.factories import Offered, component_source, spec_source
+from rnncheck.pipeline.assembly.notes import BuildNotes
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.results.model import Stage
 from rnncheck.spec.model import Spec

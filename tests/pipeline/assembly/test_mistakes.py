@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rnncheck.errors import ComponentError, UserError
-from rnncheck.pipeline.build.builder import Builder
+from rnncheck.pipeline.assembly.builder import Builder
 
 LSTM = "{use: LSTMModule, in_key: embed, out_key: features, hidden_size: 6}"
 

@@ -12,10 +12,10 @@ from torch import nn
 from torchrl.envs.transforms import BurnInTransform, Transform
 
 from rnncheck.errors import ComponentError, StageError
-from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
-from rnncheck.pipeline.build.nested import build_nested, offered_networks
-from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.assembly import components as c
+from rnncheck.pipeline.assembly.factories import Offered, call_factory, wrong_type
+from rnncheck.pipeline.assembly.nested import build_nested, offered_networks
+from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.subject.modes import InRecurrentMode
 from rnncheck.spec.model import Component, ReplaySpec, Spec

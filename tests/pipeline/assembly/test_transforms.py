@@ -7,7 +7,7 @@ import torch
 from tensordict import TensorDict
 from torchrl.data import Bounded, Composite
 
-from rnncheck.pipeline.build.transforms import InterpolateResize
+from rnncheck.pipeline.assembly.transforms import InterpolateResize
 
 
 @pytest.mark.parametrize("shape", [(3, 40, 60), (5, 3, 40, 60), (2, 5, 1, 40, 60)])

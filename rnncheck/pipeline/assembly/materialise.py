@@ -11,7 +11,7 @@ from tensordict import TensorDictBase
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from rnncheck.pipeline.build.env_maker import INIT_KEY
+from rnncheck.pipeline.assembly.env_maker import INIT_KEY
 from rnncheck.pipeline.keys import declared
 from rnncheck.pipeline.subject.introspect import declared_shapes
 from rnncheck.pipeline.subject.subject import carriers

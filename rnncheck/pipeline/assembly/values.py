@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rnncheck.pipeline.build import components as c
+from rnncheck.pipeline.assembly import components as c
 from rnncheck.spec.model import Component, KeyPath, Spec
 
 Build = Callable[[Component], Any]  # builds a component that is nested in another's arguments

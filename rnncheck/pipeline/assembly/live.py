@@ -11,7 +11,7 @@ from torch import nn
 from torchrl.envs import EnvBase
 
 from rnncheck.errors import Place, UserError
-from rnncheck.pipeline.build.factories import Given
+from rnncheck.pipeline.assembly.factories import Given
 from rnncheck.pipeline.keys import declared
 from rnncheck.spec.dump import fingerprint
 from rnncheck.spec.model import (

@@ -18,12 +18,12 @@ from tensordict.nn import (
 from torch import Tensor, nn
 
 from rnncheck.errors import ComponentError, did_you_mean
-from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.build import sizes
-from rnncheck.pipeline.build.env_maker import INIT_KEY, build_any
-from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
-from rnncheck.pipeline.build.materialise import run_from_some_state
-from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.assembly import components as c
+from rnncheck.pipeline.assembly import sizes
+from rnncheck.pipeline.assembly.env_maker import INIT_KEY, build_any
+from rnncheck.pipeline.assembly.factories import Offered, call_factory, wrong_type
+from rnncheck.pipeline.assembly.materialise import run_from_some_state
+from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.pipeline.compat import unbatched_action_spec, without_implied
 from rnncheck.pipeline.keys import Key, as_key, declared, dotted, tensor_keys
 from rnncheck.spec.model import Component, NetworkSpec, Spec

@@ -19,11 +19,11 @@ from tensordict import TensorDictBase
 from torchrl.envs import EnvBase
 
 from rnncheck.errors import ComponentError, StageError
-from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.build.env_maker import build_any
-from rnncheck.pipeline.build.factories import Offered, call_factory, load_factory, wrong_type
-from rnncheck.pipeline.build.more_batches import MOST_ROUNDS
-from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.assembly import components as c
+from rnncheck.pipeline.assembly.env_maker import build_any
+from rnncheck.pipeline.assembly.factories import Offered, call_factory, load_factory, wrong_type
+from rnncheck.pipeline.assembly.more_batches import MOST_ROUNDS
+from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.pipeline.guard.calling import running, stage_error
 from rnncheck.pipeline.guard.user_frames import Trouble, describe_trouble, passed_through
 from rnncheck.spec.model import Component, Spec

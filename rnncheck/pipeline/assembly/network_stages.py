@@ -10,11 +10,11 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.errors import Lacking, StageError
-from rnncheck.pipeline.build.env_stage import EnvStage
-from rnncheck.pipeline.build.factories import Offered, component_source
-from rnncheck.pipeline.build.materialise import run_once
-from rnncheck.pipeline.build.networks import Assembly
-from rnncheck.pipeline.build.notes import BuildNotes
+from rnncheck.pipeline.assembly.env_stage import EnvStage
+from rnncheck.pipeline.assembly.factories import Offered, component_source
+from rnncheck.pipeline.assembly.materialise import run_once
+from rnncheck.pipeline.assembly.networks import Assembly
+from rnncheck.pipeline.assembly.notes import BuildNotes
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.plant.hooks import Hooks
 from rnncheck.results.model import Stage

@@ -18,7 +18,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.errors import StageError
-from rnncheck.pipeline.build.steps import tag
+from rnncheck.pipeline.assembly.steps import tag
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.keys import STEP_KEY
 from rnncheck.pipeline.recording.buffer_order import begin

@@ -20,19 +20,19 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.errors import ComponentError, Lacking, StageError
-from rnncheck.pipeline.build import replay as replaying
-from rnncheck.pipeline.build.advantage import build_estimator
-from rnncheck.pipeline.build.factories import Offered, call_factory, component_source, wrong_type
-from rnncheck.pipeline.build.loss import Kit, MakeNetwork, build_loss, build_updater
-from rnncheck.pipeline.build.more_batches import (
+from rnncheck.pipeline.assembly import replay as replaying
+from rnncheck.pipeline.assembly.advantage import build_estimator
+from rnncheck.pipeline.assembly.factories import Offered, call_factory, component_source, wrong_type
+from rnncheck.pipeline.assembly.loss import Kit, MakeNetwork, build_loss, build_updater
+from rnncheck.pipeline.assembly.more_batches import (
     TakeBatch,
     is_scarcity,
     more_batches_notice,
     no_more,
 )
-from rnncheck.pipeline.build.refusals import explained
-from rnncheck.pipeline.build.steps import tag, tagged
-from rnncheck.pipeline.build.stored import contents
+from rnncheck.pipeline.assembly.refusals import explained
+from rnncheck.pipeline.assembly.steps import tag, tagged
+from rnncheck.pipeline.assembly.stored import contents
 from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.instruments.call_loss import LossParts, form_loss

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from rnncheck.pipeline.build.env_maker import build_any
-from rnncheck.pipeline.build.factories import Offered, call_factory
+from rnncheck.pipeline.assembly.env_maker import build_any
+from rnncheck.pipeline.assembly.factories import Offered, call_factory
 from rnncheck.pipeline.keys import declared
 from rnncheck.spec.model import Component, Spec
 

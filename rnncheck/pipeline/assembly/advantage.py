@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from rnncheck.errors import ComponentError
-from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
-from rnncheck.pipeline.build.nested import build_nested, offered_critic
-from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.assembly import components as c
+from rnncheck.pipeline.assembly.factories import Offered, call_factory, wrong_type
+from rnncheck.pipeline.assembly.nested import build_nested, offered_critic
+from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.spec.model import AdvantageSpec, Spec
 
 _ESTIMATOR_LIKE = "a value estimator, or any callable that takes a tensordict"

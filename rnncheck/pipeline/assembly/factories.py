@@ -16,7 +16,7 @@ from typing import Any
 
 from rnncheck.errors import ComponentError, KernelError, VersionError, did_you_mean
 from rnncheck.numerics.kernels import missing_kernel
-from rnncheck.pipeline.build import components as c
+from rnncheck.pipeline.assembly import components as c
 from rnncheck.pipeline.compat import lacks
 from rnncheck.pipeline.guard.calling import raising_as
 from rnncheck.pipeline.guard.user_frames import (

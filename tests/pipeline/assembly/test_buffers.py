@@ -11,7 +11,7 @@ import pytest
 from rnncheck.checks.engine.select import select_rules
 from rnncheck.checks.engine.session import verify_events
 from rnncheck.errors import UserError
-from rnncheck.pipeline.build import components as c
+from rnncheck.pipeline.assembly import components as c
 from rnncheck.results.collect import RunCollector
 from rnncheck.results.model import Outcome, Run
 from rnncheck.spec.load import load_spec

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from rnncheck.pipeline.build.components import accepts
+from rnncheck.pipeline.assembly.components import accepts
 
 # argument -> the input's dimension that it is; ConvNet and LazyX find theirs by themselves
 DIMENSIONS = {"input_size": -1, "in_features": -1, "in_channels": -3, "normalized_shape": -1}

@@ -16,9 +16,9 @@ from torchrl.envs import EnvBase, TransformedEnv
 from torchrl.envs.transforms import InitTracker, ObservationNorm, Transform
 
 from rnncheck.errors import ComponentError, UserError, did_you_mean
-from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.build.factories import call_factory, wrong_type
-from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.assembly import components as c
+from rnncheck.pipeline.assembly.factories import call_factory, wrong_type
+from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.pipeline.compat import primers_of
 from rnncheck.pipeline.guard.worker_log import logged
 from rnncheck.pipeline.keys import Key, as_key, declared, dotted
@@ -156,7 +156,7 @@ def _append(spec: Spec, env: EnvBase, component: Component, index: int, stats: S
     if target is ObservationNorm:
         return _append_norm(spec, env, component, index, stats)
     if target.__name__ == "Resize" and needs_resize():
-        from rnncheck.pipeline.build.transforms import InterpolateResize
+        from rnncheck.pipeline.assembly.transforms import InterpolateResize
 
         target = InterpolateResize
     _check_in_keys(spec, env, component)

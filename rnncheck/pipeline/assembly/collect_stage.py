@@ -8,13 +8,13 @@ from typing import Any
 from tensordict import TensorDictBase
 
 from rnncheck.errors import ComponentError
-from rnncheck.pipeline.build import collectors
-from rnncheck.pipeline.build.components import MULTI_PROCESS
-from rnncheck.pipeline.build.env_stage import EnvStage
-from rnncheck.pipeline.build.factories import Offered, component_source
-from rnncheck.pipeline.build.more_batches import MOST_ROUNDS, MoreBatches
-from rnncheck.pipeline.build.stored import writing
-from rnncheck.pipeline.build.training import Training
+from rnncheck.pipeline.assembly import collectors
+from rnncheck.pipeline.assembly.components import MULTI_PROCESS
+from rnncheck.pipeline.assembly.env_stage import EnvStage
+from rnncheck.pipeline.assembly.factories import Offered, component_source
+from rnncheck.pipeline.assembly.more_batches import MOST_ROUNDS, MoreBatches
+from rnncheck.pipeline.assembly.stored import writing
+from rnncheck.pipeline.assembly.training import Training
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.plant.hooks import Hooks
 from rnncheck.results.model import Stage

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from rnncheck.errors import ComponentError, did_you_mean
-from rnncheck.pipeline.build import components as c
-from rnncheck.pipeline.build import sizes
-from rnncheck.pipeline.build.factories import Offered, call_factory, wrong_type
-from rnncheck.pipeline.build.nested import build_nested, offered_critic, reads_action
-from rnncheck.pipeline.build.values import convert_arguments
+from rnncheck.pipeline.assembly import components as c
+from rnncheck.pipeline.assembly import sizes
+from rnncheck.pipeline.assembly.factories import Offered, call_factory, wrong_type
+from rnncheck.pipeline.assembly.nested import build_nested, offered_critic, reads_action
+from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.pipeline.compat import unbatched_action_spec
 from rnncheck.spec.model import Component, KeyPath, LossSpec, NetworkSpec, Spec
 
