@@ -72,10 +72,10 @@ class Verification:
         self._scope.__exit__(kind, error, trace)
 
     def _end(self, kind: type[BaseException] | None, *_: object) -> None:
-        with calm():
+        with calm(), ExitStack() as closing:
+            closing.callback(self._builder.close, forced=kind is not None)
             if self._evidence is not None:
                 self._evidence.close()
-            self._builder.close(forced=kind is not None)
 
     @property
     def failures(self) -> dict[Stage, StageError]:
