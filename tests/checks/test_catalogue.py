@@ -80,8 +80,9 @@ def test_a_written_check_is_read(tmp_path: Path) -> None:
     file = tmp_path / "boundary" / "bd999_some_fault.py"
     file.parent.mkdir()
     file.write_text(WRITTEN)
-    entry = catalogue.read(file)
-    assert (entry.code, entry.name, entry.family) == ("BD999", "some-fault", "boundary")
+    entry = catalogue.read(file, "some.module", "boundary")
+    assert (entry.code, entry.name) == ("BD999", "some-fault")
+    assert (entry.family, entry.module) == ("boundary", "some.module")
     assert (entry.severity, entry.stage) == (Severity.WARNING, Stage.POLICY)
     assert entry.summary == "The state after a reset depends on what came before it."
     assert entry.sections["Example"] == "def f():\n    return 1"
@@ -94,7 +95,7 @@ def test_a_check_without_a_rule_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "bd999_some_fault.py"
     file.write_text('"""A fault."""\n')
     with pytest.raises(LookupError, match="bd999_some_fault"):
-        catalogue.read(file)
+        catalogue.read(file, "some.module", "boundary")
 
 
 def test_match_takes_prefixes_codes_and_names() -> None:

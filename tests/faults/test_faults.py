@@ -98,7 +98,9 @@ def test_each_says_what_it_is(fault: Fault) -> None:
 
 def test_names_select() -> None:
     assert [fault.name for fault in select_faults(["primer-missing"])] == ["primer-missing"]
-    assert len(select_faults(["primer"])) == 3
+    begun = [fault for fault in faults() if fault.name.startswith("primer")]
+    assert len(begun) > 1
+    assert list(select_faults(["primer"])) == begun
     assert select_faults([]) == faults()
     with pytest.raises(UserError, match="did you mean 'primer-missing'"):
         select_faults(["primer-mising"])
