@@ -185,13 +185,13 @@ def test_what_is_said_to_be_newer_is_not_in_the_old_version(old: Path) -> None:
 
 
 def test_it_is_in_the_tested_version() -> None:
-    from rnncheck.pipeline.compat import _NEW_ARGUMENTS, CLASSES
+    from rnncheck.pipeline.compat import CLASSES, NEW_ARGUMENTS
 
     done = run(Path(sys.executable), "-c", THERE)
     assert done.returncode == 0, done.stderr
     named = [
         f"{owner}.{name}"
-        for _, owners, names in _NEW_ARGUMENTS
+        for _, owners, names in NEW_ARGUMENTS
         for owner in owners.split()
         for name in names.split()
     ]
