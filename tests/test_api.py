@@ -107,7 +107,7 @@ def test_findings_become_an_exception() -> None:
 
 def test_nothing_verified_is_no_success() -> None:
     run = rnncheck.verify(policy=make_policy, env=make_env, select=["LS"])
-    assert run.exit_code is ExitCode.NOTHING_VERIFIED
+    assert run.exit_code is ExitCode.NOT_SHOWN
     with pytest.raises(rnncheck.FindingsError, match="nothing-verified"):
         run.raise_for_findings()
 

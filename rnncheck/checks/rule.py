@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from rnncheck.results.model import Severity, Source, Stage, Where
 
 
-class Skip(Exception):
-    """The check cannot be asked here: a stage is absent, a device is missing. The message is the
-    reason."""
+class Unanswered(Exception):
+    """The check gives no verdict; one of the three kinds below says why. The message is the
+    reason: what was seen or raised."""
 
 
-class Vacuous(Exception):
-    """The check ran and could not have failed. The message is the reason."""
+class NotApplicable(Unanswered):
+    """The fault is impossible here by structure, or its stage is not in the spec."""
+
+
+class Deferred(Unanswered):
+    """A fault that another check names is in the way.
+
+    ``codes`` are the checks that may name it. The runner holds it to that: where none of them fails
+    in this run, the check could not look.
+    """
+
+    def __init__(self, reason: str, *codes: str) -> None:
+        super().__init__(reason)
+        self.codes = codes
+
+
+class CouldNotLook(Unanswered):
+    """Something raised, there was too little data, it took too long, the difference was
+    zero-sized."""
+
+
+_WEIGHTS = (CouldNotLook, Deferred, NotApplicable)  # what is said first of several
+
+
+def weightiest(unanswered: Iterable[Unanswered]) -> Unanswered | None:
+    """What keeps a check from an answer most: what could not be looked at before what is
+    deferred, that before what is impossible. None of nothing."""
+    found = list(unanswered)
+    return next((one for kind in _WEIGHTS for one in found if isinstance(one, kind)), None)
 
 
 @dataclass(frozen=True)
@@ -50,21 +77,24 @@ class Judgement:
     """What a check concluded: what it saw, how many things it compared, and a word on what they
     were.
 
-    ``severity`` is set where these findings weigh less than the rule's own.
+    ``severity`` is set where these findings weigh less than the rule's own. ``unanswered`` are the
+    parts of the question that stayed open, such as one of two modes: without findings, a part that
+    could not be looked at leaves the whole check without an answer.
     """
 
     findings: tuple[Observation, ...] = ()
     compared: int = 0
     note: str = ""
     severity: Severity | None = None
+    unanswered: tuple[Unanswered, ...] = ()
 
 
 @dataclass(frozen=True)
 class Rule:
     """One named way of going wrong.
 
-    ``needs`` are the stages without which the check is skipped. ``run`` takes the evidence of a run
-    and returns a Judgement, or raises Skip or Vacuous.
+    ``needs`` are the stages without which the check is not applicable. ``run`` takes the evidence
+    of a run and returns a Judgement, or raises NotApplicable, Deferred or CouldNotLook.
     """
 
     code: str

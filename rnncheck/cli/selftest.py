@@ -53,7 +53,7 @@ class SelftestState:
     @property
     def unseen(self) -> bool:
         """Whether nothing is known of the pipeline without any fault."""
-        return self.healthy is not None and self.healthy.exit_code is ExitCode.NOTHING_VERIFIED
+        return self.healthy is not None and self.healthy.exit_code is ExitCode.NOT_SHOWN
 
     @property
     def counts(self) -> Counter[Ending]:
@@ -66,11 +66,11 @@ class SelftestState:
         if self.interrupted:
             return ExitCode.INTERRUPTED
         if self.unseen:
-            return ExitCode.NOTHING_VERIFIED
+            return ExitCode.NOT_SHOWN
         if self.sick or self.counts[Ending.MISSED]:
             return ExitCode.FAILED
         caught = self.counts[Ending.CAUGHT]
-        return ExitCode.VERIFIED if caught else ExitCode.NOTHING_VERIFIED
+        return ExitCode.VERIFIED if caught else ExitCode.NOT_SHOWN
 
 
 def selftest(

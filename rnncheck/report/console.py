@@ -13,20 +13,29 @@ from rnncheck.report import gate_console, sweep_console, text
 from rnncheck.report.layout import ellipsis_for, frame, hanging, paragraph, shorten
 from rnncheck.report.terminal import text_console
 from rnncheck.results.exit_codes import ExitCode
-from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source
+from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source, Standing
 from rnncheck.results.verdict import fails
 
 WIDTH = 100  # columns of a report in a file, chosen: as the code that the frames show
 OUTCOME_AT = 2  # cells before a row's outcome
-_NAME_AT = 11  # cells before a row's code and name: 2, the longest outcome (accepted), 1
+_NAME_AT = 17  # cells before a row's code and name: 2, the longest outcome (could not look), 1
 SAW_ROOM = 24  # cells below which the last column is left out: chosen, three or four words a line
 VALUE_AT = 13  # cells before a fact's value: 2, the longest label (passes at), 2
 _STYLES = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "bold red",
     Outcome.ERROR: "bold magenta",
+    Outcome.NOT_LOOKED: "yellow",
+    Outcome.DEFERRED: "dim",
+    Outcome.NOT_APPLICABLE: "dim",
     Outcome.VACUOUS: "yellow",
     Outcome.SKIPPED: "dim",
+}
+_STANDINGS = {
+    Standing.SHOWN: "green",
+    Standing.BROKEN: "bold red",
+    Standing.NOT_SHOWN: "yellow",
+    Standing.NOT_ASKED: "dim",
 }
 WARNING = "bold yellow"
 ACCEPTED = "cyan"
@@ -66,6 +75,7 @@ def _report(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
     yield from _untold(run, console)
     yield Text()
     yield from gate_console.failing_lines(run, console)
+    yield from _guarantees(run, console)
     yield from _verdict(run, console)
     yield from _next(run, console)
 
@@ -77,6 +87,17 @@ def _quiet(run: Run, console: Console) -> Iterator[Text]:
             yield from paragraph(console, told.append(text.title(check), style="default"))
     yield from gate_console.failing_lines(run, console)
     yield from _verdict(run, console)
+
+
+def _guarantees(run: Run, console: Console) -> Iterator[Text]:
+    """One line for each of the sentences that the verdict consists of."""
+    width = max((len(one.name) for one in run.guarantees), default=0) + 2
+    for one in run.guarantees:
+        style = ACCEPTED if one.accepted else _STANDINGS[one.standing]
+        head = Text(one.name.ljust(width), style="bold")
+        yield from hanging(console, head, Text(text.guarantee_line(one), style=style), width)
+    if run.guarantees:
+        yield Text()
 
 
 def _table(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
@@ -160,11 +181,11 @@ def _facts(finding: Finding, console: Console) -> Iterator[Text]:
 
 def _untold(run: Run, console: Console) -> Iterator[Text]:
     """What was not verified and why, and the notices."""
-    for outcome in (Outcome.ERROR, Outcome.VACUOUS, Outcome.SKIPPED):
+    for outcome in (Outcome.ERROR, *text.UNANSWERED):
         lines = _reasons(run, outcome)
         if lines:
             yield Text()
-            yield Text(str(outcome), style=_STYLES[outcome])
+            yield Text(text.spelled(outcome), style=_STYLES[outcome])
         for line in lines:
             yield from paragraph(console, Text(line), OUTCOME_AT)
     notes = [*text.broken_stages(run), text.unchecked(run), *map(text.clean, run.notices)]

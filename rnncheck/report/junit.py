@@ -101,8 +101,8 @@ def _tell(case: TestCase, check: CheckResult, strict: bool) -> None:
         case Outcome.ERROR:
             trouble = Error(text.clean(check.reason), check.code)
             case.result = [_with_text(trouble, text.clean_lines(check.reason))]
-        case Outcome.SKIPPED | Outcome.VACUOUS:
-            case.result = [Skipped(f"{check.outcome}: {text.clean(check.reason)}")]
+        case outcome if outcome in text.UNANSWERED:
+            case.result = [Skipped(f"{text.spelled(outcome)}: {text.clean(check.reason)}")]
         case Outcome.PASSED if check.reason:
             case.system_out = text.clean(check.reason)
 

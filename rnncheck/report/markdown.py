@@ -141,10 +141,12 @@ def _outcome(check: CheckResult) -> str:
 
 def _reasons(run: Run) -> list[str]:
     sections = []
-    for outcome in (Outcome.VACUOUS, Outcome.SKIPPED):
+    for outcome in text.UNANSWERED:
         groups = text.by_reason(run, outcome)
         lines = [f"- {', '.join(codes)}: {escape(reason)}" for reason, codes in groups.items()]
-        sections += ["\n".join([f"## {str(outcome).capitalize()}", "", *lines])] if lines else []
+        sections += (
+            ["\n".join([f"## {text.spelled(outcome).capitalize()}", "", *lines])] if lines else []
+        )
     return sections
 
 

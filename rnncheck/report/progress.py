@@ -119,6 +119,8 @@ class ConsoleProgress:
 def _stage(result: StageResult) -> str:
     words = {
         Outcome.PASSED: f"{result.detail or 'ok'} ({result.seconds:.1f} s)",
+        Outcome.NOT_APPLICABLE: result.detail or NOT_IN_SPEC,
+        Outcome.NOT_LOOKED: result.detail,
         Outcome.SKIPPED: result.detail or NOT_IN_SPEC,
         Outcome.VACUOUS: result.detail,
         Outcome.ERROR: f"raised: {result.detail}",

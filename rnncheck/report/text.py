@@ -17,10 +17,12 @@ from rnncheck.results.model import (
     NOT_IN_SPEC,
     CheckResult,
     Finding,
+    GuaranteeResult,
     Outcome,
     Run,
     Severity,
     Source,
+    Standing,
     Verdict,
     Where,
 )
@@ -30,6 +32,7 @@ VERDICTS = {
     Verdict.VERIFIED: "verified",
     Verdict.FAILED: "failed",
     Verdict.SLOWER: "slower than allowed",
+    Verdict.NOT_SHOWN: "not shown",
     Verdict.NOTHING_VERIFIED: "nothing was verified",
     Verdict.ERROR: "a stage or check raised",
     Verdict.INTERRUPTED: "interrupted",
@@ -39,11 +42,20 @@ EXITS = {
     ExitCode.FAILED: "a check failed",
     ExitCode.USAGE: "bad input",
     ExitCode.INTERNAL: "a stage or check raised",
-    ExitCode.NOTHING_VERIFIED: "nothing was verified",
+    ExitCode.NOT_SHOWN: "not all that was asked could be shown",
     ExitCode.SLOWER: "slower than allowed",
     ExitCode.INTERRUPTED: "interrupted",
 }
+# How a check or stage ended without an answer; the last two in old results alone.
+UNANSWERED = (
+    Outcome.NOT_LOOKED,
+    Outcome.DEFERRED,
+    Outcome.NOT_APPLICABLE,
+    Outcome.VACUOUS,
+    Outcome.SKIPPED,
+)
 _WORDS = ("failed", "slower", "over", "unclear", "not comparable", "noted", "passed")
+_WHY = (Standing.BROKEN, Standing.NOT_SHOWN, Standing.NOT_ASKED)
 SPEEDS = ("ms", "x")  # units of what can be slower
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)", re.DOTALL)
 UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, bidi overrides, surrogates, ...
@@ -161,7 +173,19 @@ def outcome_word(check: CheckResult) -> str:
     """``passed``, ``failed`` and so on; ``accepted`` for a failure that is known and fails
     nothing."""
     known = check.accepted and check.outcome is Outcome.FAILED
-    return "accepted" if known else str(check.outcome)
+    return "accepted" if known else spelled(check.outcome)
+
+
+def spelled(word: str) -> str:
+    """A word of the results as it is read: ``could not look``."""
+    return str(word).replace("-", " ")
+
+
+def guarantee_line(one: GuaranteeResult) -> str:
+    """What a guarantee says, how it stands and why."""
+    why = f", because {clean(one.because)}" if one.because and one.standing in _WHY else ""
+    known = f" (accepted: {clean(one.accepted)})" if one.accepted else ""
+    return f"{spelled(one.standing)}{known}: {one.sentence}{why}"
 
 
 def title(check: CheckResult) -> str:
@@ -221,7 +245,7 @@ def unchecked(run: Run) -> str:
     """Which stages the spec leaves out, and which were not looked into and why."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for stage in run.stages:
-        if stage.outcome in (Outcome.SKIPPED, Outcome.VACUOUS):
+        if stage.outcome in UNANSWERED:
             absent = stage.detail in ("", NOT_IN_SPEC)
             reasons["the spec leaves them out" if absent else clean(stage.detail)].append(
                 str(stage.stage)
@@ -242,6 +266,9 @@ def counts(run: Run) -> str:
         (accepted, "accepted"),
         (run.count(Outcome.ERROR), "raised"),
         (run.count(Outcome.PASSED), "passed"),
+        (run.count(Outcome.NOT_LOOKED), "could not look"),
+        (run.count(Outcome.DEFERRED), "deferred"),
+        (run.count(Outcome.NOT_APPLICABLE), "not applicable"),
         (run.count(Outcome.VACUOUS), "vacuous"),
         (run.count(Outcome.SKIPPED), "skipped"),
         (len(run.findings), "finding" if len(run.findings) == 1 else "findings"),

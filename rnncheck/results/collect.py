@@ -16,6 +16,7 @@ from rnncheck.results.events import (
     Event,
     GateDecided,
     GateProgress,
+    GuaranteeJudged,
     Notice,
     Recommended,
     RunStarted,
@@ -27,7 +28,15 @@ from rnncheck.results.events import (
 )
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.gate import GateItem
-from rnncheck.results.model import CheckResult, Run, SpecRef, StageResult, Tool, Verdict
+from rnncheck.results.model import (
+    CheckResult,
+    GuaranteeResult,
+    Run,
+    SpecRef,
+    StageResult,
+    Tool,
+    Verdict,
+)
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.scaling import Scaling
 from rnncheck.results.verdict import judge, judge_gate, judge_sweep
@@ -44,6 +53,7 @@ class RunCollector:
         self._started: RunStarted | None = None
         self._stages: list[StageResult] = []
         self._checks: list[CheckResult] = []
+        self._guarantees: list[GuaranteeResult] = []
         self._planned: tuple[Cell, ...] = ()
         self._cells: list[CellResult] = []
         self._recommended: list[Recommendation] = []
@@ -67,6 +77,8 @@ class RunCollector:
             case CheckFinished():
                 self._checks.append(event.result)
                 self._open = ""
+            case GuaranteeJudged():
+                self._guarantees.append(event.result)
             case SweepPlanned():
                 self._planned = event.cells
             case SweepProgress():
@@ -113,13 +125,18 @@ class RunCollector:
             scalings=tuple(self._scaled),
             claims=tuple(self._claims),
             gate=tuple(self._gate),
+            guarantees=tuple(self._guarantees),
         )
 
     def _judged(
         self, start: RunStarted, cells: list[CellResult], interrupted: bool
     ) -> tuple[Verdict, ExitCode]:
         checks = judge(
-            self._checks, strict=start.strict, interrupted=interrupted, stages=self._stages
+            self._checks,
+            strict=start.strict,
+            interrupted=interrupted,
+            stages=self._stages,
+            guarantees=self._guarantees,
         )
         if start.command == "gate":
             asked = bool(start.checks or self._stages or interrupted)

@@ -11,6 +11,7 @@ from rnncheck.results.gate import GateItem
 from rnncheck.results.model import (
     CheckResult,
     Environment,
+    GuaranteeResult,
     RuleInfo,
     Run,
     SpecRef,
@@ -77,6 +78,13 @@ class CheckFinished(Timed):
     """A check ended."""
 
     result: CheckResult
+
+
+@dataclass(frozen=True)
+class GuaranteeJudged(Timed):
+    """All checks that a guarantee rests on have ended."""
+
+    result: GuaranteeResult
 
 
 @dataclass(frozen=True)
@@ -160,6 +168,7 @@ Event = (
     | StageFinished
     | CheckStarted
     | CheckFinished
+    | GuaranteeJudged
     | SweepPlanned
     | SweepProgress
     | CellFinished

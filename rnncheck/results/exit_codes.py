@@ -12,6 +12,6 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2
     INTERNAL = 3
-    NOTHING_VERIFIED = 4
+    NOT_SHOWN = 4
     SLOWER = 5
     INTERRUPTED = 130

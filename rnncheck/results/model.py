@@ -17,7 +17,8 @@ from rnncheck.results.gate import GateItem
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.scaling import Scaling
 
-FORMAT = 1  # version of the stored result; raised when a field changes its meaning
+FORMAT = 2  # version of the stored result; raised when a field changes its meaning
+READABLE = (1, FORMAT)  # 1 has no guarantees, and skipped and vacuous for what was not answered
 
 
 class Outcome(StrEnum):
@@ -25,9 +26,12 @@ class Outcome(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    SKIPPED = "skipped"
-    VACUOUS = "vacuous"
-    ERROR = "error"
+    NOT_APPLICABLE = "not-applicable"  # the fault is impossible here, or its stage is not there
+    DEFERRED = "deferred"  # to a check that failed in this run
+    NOT_LOOKED = "could-not-look"  # something raised, too little data, too slow, no difference
+    ERROR = "error"  # the check, or the user's code in it, crashed
+    SKIPPED = "skipped"  # in results of format 1 alone
+    VACUOUS = "vacuous"  # in results of format 1 alone
 
 
 class Severity(StrEnum):
@@ -43,6 +47,7 @@ class Verdict(StrEnum):
     VERIFIED = "verified"
     FAILED = "failed"
     SLOWER = "slower"
+    NOT_SHOWN = "not-shown"
     NOTHING_VERIFIED = "nothing-verified"
     ERROR = "error"
     INTERRUPTED = "interrupted"
@@ -123,10 +128,12 @@ class CheckResult:
     severity: Severity
     stage: Stage
     outcome: Outcome
-    reason: str = ""  # why skipped, vacuous or error; for passed: what was compared
+    reason: str = ""  # why there is no answer; for passed: what was compared
     seconds: float = 0.0
     findings: tuple[Finding, ...] = ()
     accepted: str = ""  # why every finding of it is known and accepted, and until when
+    compared: int = 0  # how many things it compared
+    deferred_to: tuple[str, ...] = ()  # the failed checks that name the fault in its way
 
     def fails(self, *, strict: bool) -> bool:
         """Whether this result fails a run."""
@@ -142,9 +149,40 @@ class StageResult:
     """How building or running one stage of the pipeline went."""
 
     stage: Stage
-    outcome: Outcome  # passed, skipped (absent from the spec, or one before it failed) or error
+    outcome: Outcome  # passed; not applicable, where the spec has none; could not look; or error
     detail: str = ""
     seconds: float = 0.0
+
+
+class Standing(StrEnum):
+    """How a guarantee stands at the end of a run."""
+
+    SHOWN = "shown"
+    BROKEN = "broken"
+    NOT_SHOWN = "not-shown"
+    NOT_ASKED = "not-asked"
+
+
+@dataclass(frozen=True)
+class GuaranteeResult:
+    """One of the sentences that the verdict consists of.
+
+    ``because`` says what breaks it, why it is not shown or why it was not asked. ``rests_on`` are
+    the checks that looked, ``compared`` how many things they compared together.
+    """
+
+    name: str
+    sentence: str
+    standing: Standing
+    because: str = ""
+    rests_on: tuple[str, ...] = ()
+    compared: int = 0
+    accepted: str = ""  # why it is accepted although it is not shown, and until when
+
+    @property
+    def lacking(self) -> bool:
+        """Whether the run cannot be called verified because of it."""
+        return self.standing is Standing.NOT_SHOWN and not self.accepted
 
 
 @dataclass(frozen=True)
@@ -212,6 +250,7 @@ class Run:
     scalings: tuple[Scaling, ...] = ()
     claims: tuple[Claim, ...] = ()
     gate: tuple[GateItem, ...] = ()
+    guarantees: tuple[GuaranteeResult, ...] = ()
     rules: tuple[RuleInfo, ...] = ()  # of the checks that were asked
     strict: bool = False
     format: int = FORMAT

@@ -12,7 +12,7 @@ from typing import Any
 
 from rnncheck.results.encode import NON_FINITE
 from rnncheck.results.files import write_atomic
-from rnncheck.results.model import FORMAT
+from rnncheck.results.model import READABLE
 from rnncheck.results.store import adapter
 
 FILE = Path(__file__).with_name("result.schema.json")
@@ -21,7 +21,7 @@ FILE = Path(__file__).with_name("result.schema.json")
 def generate() -> str:
     """The text of ``result.schema.json``."""
     schema = _with_non_finite(adapter().json_schema())
-    schema["properties"]["format"] = {"const": FORMAT}
+    schema["properties"]["format"] = {"enum": list(READABLE)}
     schema["required"].append("format")
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

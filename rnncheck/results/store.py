@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rnncheck.errors import Place, UserError
 from rnncheck.results.encode import event_to_json, restore_cells, run_to_json
 from rnncheck.results.files import check_writable, write_atomic
-from rnncheck.results.model import FORMAT, Run
+from rnncheck.results.model import READABLE, Run
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -33,6 +33,7 @@ __all__ = [
 
 _RUNS = Path(".rnncheck") / "runs"
 LATEST = "latest.json"
+_FORMATS = " and ".join(map(str, READABLE))
 
 
 @cache
@@ -105,9 +106,9 @@ def _check_format(data: object, place: Place | None) -> None:
             "this is no stored result: `format` is missing", place=place, accepted=_ACCEPTED
         )
     found = data["format"]
-    if type(found) is not int or found != FORMAT:
+    if type(found) is not int or found not in READABLE:
         raise UserError(
-            f"this result has format {found!r}; this rnncheck reads format {FORMAT}",
+            f"this result has format {found!r}; this rnncheck reads formats {_FORMATS}",
             place=place,
             hint=(
                 "read it with the rnncheck that wrote it (see `tool` in the file), or run `rnncheck"

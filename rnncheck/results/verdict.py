@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rnncheck.results.cells import CellResult
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.gate import GateItem, Ruling
-from rnncheck.results.model import CheckResult, Outcome, StageResult, Verdict
+from rnncheck.results.model import CheckResult, GuaranteeResult, Outcome, StageResult, Verdict
 
 NO_STATE = "WR101"  # this failure alone means that there was nothing to verify
 
@@ -23,11 +23,13 @@ def judge(
     strict: bool,
     interrupted: bool = False,
     stages: Iterable[StageResult] = (),
+    guarantees: Iterable[GuaranteeResult] = (),
 ) -> tuple[Verdict, ExitCode]:
     """Verdict and exit code of a run.
 
     An interruption wins, then failures, then checks or stages that raised. A run in which no check
-    passed verified nothing, nor did one with a stage that nobody could look into.
+    passed verified nothing. One with a stage that nobody could look into, or a guarantee that is
+    not shown, did not show what was asked.
     """
     results = list(checks)
     failed = {check.code for check in results if fails(check, strict=strict)}
@@ -36,13 +38,15 @@ def judge(
     if failed - {NO_STATE}:
         return Verdict.FAILED, ExitCode.FAILED
     if failed:
-        return Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED
+        return Verdict.NOTHING_VERIFIED, ExitCode.NOT_SHOWN
     ends = {stage.outcome for stage in stages}
     if Outcome.ERROR in ends or any(check.outcome is Outcome.ERROR for check in results):
         return Verdict.ERROR, ExitCode.INTERNAL
     decided = (Outcome.PASSED, Outcome.FAILED)  # a failed warning was verified too
-    if Outcome.VACUOUS in ends or not any(check.outcome in decided for check in results):
-        return Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED
+    if not any(check.outcome in decided for check in results):
+        return Verdict.NOTHING_VERIFIED, ExitCode.NOT_SHOWN
+    if Outcome.NOT_LOOKED in ends or any(one.lacking for one in guarantees):
+        return Verdict.NOT_SHOWN, ExitCode.NOT_SHOWN
     return Verdict.VERIFIED, ExitCode.VERIFIED
 
 
@@ -53,7 +57,7 @@ def judge_sweep(cells: Iterable[CellResult], *, interrupted: bool) -> tuple[Verd
         return Verdict.INTERRUPTED, ExitCode.INTERRUPTED
     if any(cell.counts for cell in cells):
         return Verdict.VERIFIED, ExitCode.VERIFIED
-    return Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED
+    return Verdict.NOTHING_VERIFIED, ExitCode.NOT_SHOWN
 
 
 def judge_gate(
@@ -67,7 +71,7 @@ def judge_gate(
     """
     decided = list(items)
     rulings = {item.ruling for item in decided}
-    verdict, code = verified or (Verdict.NOTHING_VERIFIED, ExitCode.NOTHING_VERIFIED)
+    verdict, code = verified or (Verdict.NOTHING_VERIFIED, ExitCode.NOT_SHOWN)
     if code in (ExitCode.INTERRUPTED, ExitCode.FAILED):
         return verdict, code
     if Ruling.FAILED in rulings:

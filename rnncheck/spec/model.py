@@ -131,9 +131,15 @@ class LossSpec(Component):
 
 
 class AcceptSpec(Strict):
-    """A known finding that no longer fails a run: which, why, and until when."""
+    """A known finding that no longer fails a run, or a guarantee that cannot be shown: which, why,
+    and until when."""
 
-    code: str = Field(pattern=r"^[A-Z]{2,6}[0-9]{3}$", description="the check's code, e.g. LS701")
+    code: str = Field(
+        default="", pattern=r"^([A-Z]{2,6}[0-9]{3})?$", description="the check's code, e.g. LS701"
+    )
+    guarantee: str = Field(
+        default="", description="or the guarantee that cannot be shown, e.g. targets"
+    )
     where: str = Field(
         default="",
         description=(

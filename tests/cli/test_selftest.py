@@ -52,7 +52,7 @@ def test_faults_are_caught_and_shown(spec: Path) -> None:
 
 def test_what_cannot_apply_says_why_and_is_no_success(spec: Path) -> None:
     done = selftest(spec, "--fault", "loss-not-finite", "--set", "verify.select=[WR, GR]")
-    assert done.exit_code == ExitCode.NOTHING_VERIFIED, done.output
+    assert done.exit_code == ExitCode.NOT_SHOWN, done.output
     assert "cannot apply: the spec has no loss stage" in done.stdout
 
 
@@ -116,7 +116,7 @@ def test_exit_codes() -> None:
 
     assert ending(Ending.CAUGHT, Ending.CANNOT_APPLY) is ExitCode.VERIFIED
     assert ending(Ending.CAUGHT, Ending.MISSED) is ExitCode.FAILED
-    assert ending(Ending.CANNOT_APPLY) is ExitCode.NOTHING_VERIFIED
+    assert ending(Ending.CANNOT_APPLY) is ExitCode.NOT_SHOWN
     assert ending(Ending.CAUGHT, interrupted=True) is ExitCode.INTERRUPTED
 
 

@@ -170,13 +170,13 @@ def test_a_missing_primer_exits_1_and_names_the_fix() -> None:
 
 def test_a_feed_forward_policy_exits_4() -> None:
     done = run(borrow("wr101_no_recurrent_state"), "--select", "WR101")
-    assert done.exit_code == ExitCode.NOTHING_VERIFIED
+    assert done.exit_code == ExitCode.NOT_SHOWN
     assert "WR101" in done.stdout
 
 
 def test_a_run_in_which_nothing_could_fail_exits_4() -> None:
     done = run("--select", "CL408")
-    assert done.exit_code == ExitCode.NOTHING_VERIFIED
+    assert done.exit_code == ExitCode.NOT_SHOWN
     assert outcomes(latest()) == {"CL408": "vacuous"}
 
 

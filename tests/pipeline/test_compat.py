@@ -69,7 +69,7 @@ def test_a_later_stage_is_skipped_and_the_rest_is_asked(asked, old):
 
 def test_without_a_policy_nothing_is_verified(asked, old):
     run = asked(policy="newer:newer_policy")
-    assert run.exit_code == ExitCode.NOTHING_VERIFIED
+    assert run.exit_code == ExitCode.NOT_SHOWN
     assert {check.outcome for check in run.checks} == {Outcome.SKIPPED}
     (reason,) = {check.reason for check in run.checks}
     assert "no argument 'recurrent_backend' of LSTMModule: it came with 0.13" in reason

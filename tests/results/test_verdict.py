@@ -18,9 +18,9 @@ def check(outcome: Outcome) -> CheckResult:
     [
         (Outcome.PASSED, Outcome.PASSED, ExitCode.VERIFIED),
         (Outcome.PASSED, Outcome.SKIPPED, ExitCode.VERIFIED),  # it is not in the spec
-        (Outcome.PASSED, Outcome.VACUOUS, ExitCode.NOTHING_VERIFIED),  # nobody could look into it
+        (Outcome.PASSED, Outcome.VACUOUS, ExitCode.NOT_SHOWN),  # nobody could look into it
         (Outcome.PASSED, Outcome.ERROR, ExitCode.INTERNAL),
-        (Outcome.SKIPPED, Outcome.PASSED, ExitCode.NOTHING_VERIFIED),
+        (Outcome.SKIPPED, Outcome.PASSED, ExitCode.NOT_SHOWN),
         (Outcome.FAILED, Outcome.VACUOUS, ExitCode.FAILED),
         (Outcome.ERROR, Outcome.VACUOUS, ExitCode.INTERNAL),
     ],

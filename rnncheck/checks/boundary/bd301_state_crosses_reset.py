@@ -28,7 +28,7 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.experiment import alternating, recurrent_experiment
 from rnncheck.checks.evidence.observations import change_observed
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
@@ -69,7 +69,7 @@ def _judge(evidence: Evidence, subject: Subject) -> tuple[list[Observation], int
             )
             return [build], made.starts.numel()
     if not alive:
-        raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
+        raise CouldNotLook(f"no change of the inputs changes the {subject.stage}'s outputs")
     return [], made.starts.numel()
 
 

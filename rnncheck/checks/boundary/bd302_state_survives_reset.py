@@ -28,7 +28,7 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.experiment import Experiment, alternating
 from rnncheck.checks.evidence.observations import change_observed
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule, Unanswered
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, unroll_subject
@@ -81,7 +81,7 @@ def _judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observati
                 fix=_FIX,
             )
     if not alive:
-        raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
+        raise CouldNotLook(f"no change of the inputs changes the {subject.stage}'s outputs")
     return None
 
 
@@ -92,7 +92,7 @@ def carried_without_env(evidence: Evidence, subject: Subject) -> frozenset[Key]:
         return frozenset()
     try:
         batches = evidence.recording.batches
-    except Skip:
+    except Unanswered:
         return frozenset()
     return frozenset(k for k in unprimed if all(b.data.get(k, None) is not None for b in batches))
 

@@ -34,7 +34,7 @@ from rnncheck.checks.evidence.observations import change_observed
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import locate
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key
@@ -84,7 +84,7 @@ def _judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observati
                     fix=_FIX,
                 )
     if not alive:
-        raise Vacuous(f"the {subject.stage}'s outputs have no gradient at its inputs")
+        raise CouldNotLook(f"the {subject.stage}'s outputs have no gradient at its inputs")
     return None
 
 
@@ -130,11 +130,13 @@ def _input_gradients(
             settings=RunSettings(grad=True, dtype=dtype),
         )
     except Exception as error:
-        raise Skip(f"recurrent mode raises on the {subject.stage} ({reason_of(error)})") from error
+        raise CouldNotLook(
+            f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
+        ) from error
     rows = as_rows(out, batch.shape)
     total = mixed(rows.exclude("next"), comparable_outputs(evidence, subject, rows), mask)
     if total is None or not leaves:
-        raise Vacuous(f"the {subject.stage}'s outputs have no gradient at its inputs")
+        raise CouldNotLook(f"the {subject.stage}'s outputs have no gradient at its inputs")
     grads = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
     return {key: grad for key, grad in zip(keys, grads, strict=True) if grad is not None}
 

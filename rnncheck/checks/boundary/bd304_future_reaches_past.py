@@ -30,7 +30,7 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.experiment import recurrent_experiment
 from rnncheck.checks.evidence.observations import change_observed
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
@@ -61,7 +61,7 @@ def _judge(
     """The finding of one subject, and how many steps were watched."""
     cuts = middles(made)
     if not cuts:
-        raise Vacuous("every episode of the env has a single step")
+        raise NotApplicable("every episode of the env has a single step")
     experiment = recurrent_experiment(evidence, subject, made)
     alive, watched = False, 0
     for cut in cuts:
@@ -86,7 +86,7 @@ def _judge(
                 watched,
             )
     if not alive:
-        raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
+        raise CouldNotLook(f"no change of the inputs changes the {subject.stage}'s outputs")
     return None, watched
 
 

@@ -30,7 +30,14 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.experiment import Experiment, recurrent_experiment
 from rnncheck.checks.evidence.observations import change_observed
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import (
+    CouldNotLook,
+    Judgement,
+    NotApplicable,
+    Observation,
+    Rule,
+    Unanswered,
+)
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
@@ -46,20 +53,19 @@ _FIX = "keep every operation inside its row"
 def run(evidence: Evidence) -> Judgement:
     """Perturb one row, in both modes."""
     findings: list[Observation] = []
-    compared, reason = 0, ""
+    compared, untold = 0, list[Unanswered]()
     for subject in evidence.subjects:
         made = constructed(evidence, subject, max(2, constructed(evidence, subject).rows))
         for mode in ("recurrent", "sequential"):
             try:
                 finding = _judge(evidence, subject, made, mode)
-            except (Skip, Vacuous) as why:
-                reason = reason or str(why)
+            except Unanswered as why:
+                untold.append(why)
                 continue
             compared += made.rows - 1
             findings += [finding] if finding else []
-    if not compared:
-        raise Vacuous(reason)
-    return Judgement(tuple(findings[:1]), compared, "the other rows stayed the same to the bit")
+    note = "the other rows stayed the same to the bit"
+    return Judgement(tuple(findings[:1]), compared, note, unanswered=tuple(untold))
 
 
 def _judge(
@@ -81,7 +87,7 @@ def _judge(
             fix=_FIX,
         )
     if not experiment.changed(after, mask):
-        raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
+        raise CouldNotLook(f"no change of the inputs changes the {subject.stage}'s outputs")
     return None
 
 
@@ -90,7 +96,7 @@ def experiment_of(evidence: Evidence, subject: Subject, made: Constructed, mode:
     if mode == "recurrent":
         return recurrent_experiment(evidence, subject, made)
     if subject.rank == 0:
-        raise Vacuous("the env is a single one: acting has one row")
+        raise NotApplicable("the env is a single one: acting has one row")
     return Experiment(
         evidence,
         subject,

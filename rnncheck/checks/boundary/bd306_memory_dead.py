@@ -32,7 +32,14 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.experiment import Experiment, recurrent_experiment
 from rnncheck.checks.evidence.observations import sizes
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import (
+    CouldNotLook,
+    Judgement,
+    NotApplicable,
+    Observation,
+    Rule,
+    Unanswered,
+)
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
@@ -41,28 +48,28 @@ from rnncheck.results.model import Severity, Stage
 
 def run(evidence: Evidence) -> Judgement:
     """Change first halves and look at what follows."""
-    findings: list[Observation] = []
-    compared, reason = 0, ""
+    findings, looked = list[Observation](), dict[str, None]()
+    compared, untold = 0, list[Unanswered]()
     for subject in evidence.subjects:
         made = constructed(evidence, subject)
         for mode in ("sequential", "recurrent"):
             try:
                 dead = is_dead(evidence, subject, made, mode)
-            except (Skip, Vacuous) as why:
-                reason = reason or str(why)
+            except Unanswered as why:
+                untold.append(why)
                 continue
             compared += int(_second_halves(made).sum())
+            looked |= {f"{mode} mode": None}
             findings += [_observed(subject, made, mode)] if dead else []
-    if not compared:
-        raise Vacuous(reason)
-    return Judgement(tuple(findings), compared, "earlier steps change later ones in both modes")
+    note = "earlier steps change later ones in " + " and ".join(looked)
+    return Judgement(tuple(findings), compared, note, unanswered=tuple(untold))
 
 
 def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> bool:
     """Whether nothing in the second halves changes."""
     later = _second_halves(made)
     if not bool(later.any()):
-        raise Vacuous("every episode of the env has a single step")
+        raise NotApplicable("every episode of the env has a single step")
     if mode == "recurrent":
         experiment = recurrent_experiment(evidence, subject, made)
     else:
@@ -80,7 +87,7 @@ def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) 
             return False
     everything = torch.ones_like(made.starts)
     if not experiment.changed(experiment.perturb(everything), everything):
-        raise Vacuous(f"no change of the inputs changes the {subject.stage}'s outputs")
+        raise CouldNotLook(f"no change of the inputs changes the {subject.stage}'s outputs")
     return True
 
 

@@ -34,7 +34,7 @@ from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_outputs
 from rnncheck.checks.evidence.state_handover import joints
 from rnncheck.checks.evidence.trajectory_replay import Unreset, unreset
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
+from rnncheck.checks.rule import Judgement, Observation, Rule, Unanswered
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
@@ -52,7 +52,7 @@ def run(evidence: Evidence) -> Judgement:
     for subject in evidence.subjects:
         try:
             finding, count = _in_recurrent_mode(evidence, subject)
-        except Skip:
+        except Unanswered:
             continue
         findings += [finding] if finding else []
         compared += count
@@ -151,7 +151,7 @@ def in_recording(evidence: Evidence) -> tuple[Observation | None, int]:
         found = unreset(evidence)
         if joints(evidence)[0]:
             return None, 0  # the carry is broken at other steps too (CL402)
-    except Skip:
+    except Unanswered:
         return None, 0
     bad = [item for item in found if item.stale and item.stale >= (item.behind or item.starts)]
     good = [item for item in found if not item.stale]

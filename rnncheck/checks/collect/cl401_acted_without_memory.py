@@ -33,7 +33,7 @@ from rnncheck.checks.evidence.trajectory_replay import (
     place,
     replayed,
 )
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.compat import or_by_the_collector
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Severity, Stage
@@ -42,13 +42,13 @@ from rnncheck.results.model import Severity, Stage
 def run(evidence: Evidence) -> Judgement:
     """The worst mismatch, if a memoryless policy explains it."""
     if not evidence.policy.carry:
-        raise Vacuous("no module of the policy carries state (WR101)")
+        raise NotApplicable("no module of the policy carries state")
     items = replayed(evidence)
     compared = sum(len(compared_keys(evidence, i)) * i.recorded.shape[1] for i in items)
     found = acted_mismatch(evidence)
     if found is None:
         if compared and all(_memory_is_idle(evidence, item) for item in items):
-            raise Vacuous("memory makes no difference to any recorded output")
+            raise CouldNotLook("memory makes no difference to any recorded output")
         return Judgement((), compared, f"{compared} recorded outputs are the sequential policy's")
     item, worst = found
     if mismatches(

@@ -25,7 +25,7 @@ from __future__ import annotations
 from rnncheck.checks.evidence.comparison import Mismatch
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.state_handover import SAMPLED, Break, joints, overwritten
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -34,7 +34,7 @@ def run(evidence: Evidence) -> Judgement:
     """Neighbouring steps of every batch, then what is written from single steps."""
     breaks, count = joints(evidence)
     if not count:
-        raise Vacuous("the data holds no state beside its next state in neighbouring steps")
+        raise CouldNotLook("the data holds no state beside its next state in neighbouring steps")
     if breaks:
         return Judgement((_observed(max(breaks, key=lambda b: b.count)),), count)
     found = overwritten(evidence)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.trajectory_replay import Unreset, unreset
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -35,7 +35,7 @@ def run(evidence: Evidence) -> Judgement:
     items = unreset(evidence)
     starts = sum(item.starts for item in items)
     if not starts:
-        raise Vacuous("the data holds no state at any recorded start")
+        raise CouldNotLook("the data holds no state at any recorded start")
     stale = [item for item in items if item.stale]
     findings = [_observed(max(stale, key=lambda i: i.worst))] if stale else []
     return Judgement(tuple(findings), starts, f"{starts} stored states are the initial state")

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import Deferred, Judgement, Observation, Rule
 from rnncheck.pipeline.recording.recording import Joint, Recording, Rows
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -70,7 +70,7 @@ def run(evidence: Evidence) -> Judgement:
             compared += int(rows.valid.sum())
             wrong += _judge(number, rows, flag, inside=_rows_inside(recording, rows))
     if not compared:
-        raise Vacuous("the data holds no start flag")
+        raise Deferred("the data holds no start flag", "WR102")
     findings = [
         _observed(evidence, kind, wrong) for kind in KINDS if any(w.kind == kind for w in wrong)
     ]

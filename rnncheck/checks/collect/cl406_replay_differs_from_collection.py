@@ -33,7 +33,7 @@ from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_do
 from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_rows
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
@@ -55,7 +55,7 @@ def run(evidence: Evidence) -> Judgement:
         if found and (worst is None or found.difference.relative > worst[1].difference.relative):
             worst = (number, found)
     if not compared:
-        raise Vacuous("no recorded output is a function of the observations alone")
+        raise CouldNotLook("no recorded output is a function of the observations alone")
     findings = (_observed(*worst),) if worst else ()
     return Judgement(findings, compared, f"{compared} recorded outputs are reproduced")
 
@@ -90,7 +90,9 @@ def replay(evidence: Evidence, subject: Subject, rows: Rows, keys: list[Key]) ->
         if runs_in_double(evidence, subject, subject.inputs_of(rows.data[:1])):
             exact = as_rows(run_recurrent(subject, batch, settings=IN_DOUBLE), rows.data.shape)
     except Exception as error:
-        raise Skip(f"recurrent mode raises on the collected data ({reason_of(error)})") from error
+        raise CouldNotLook(
+            f"recurrent mode raises on the collected data ({reason_of(error)})"
+        ) from error
     found = mismatches(rows.data.select(*keys), out, exact, keys, rows.valid)
     return found[0] if found else None
 

@@ -29,7 +29,7 @@ from rnncheck.checks.evidence.trajectory_replay import (
     place,
     replayed,
 )
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Severity, Stage
@@ -38,7 +38,7 @@ from rnncheck.results.model import Severity, Stage
 def run(evidence: Evidence) -> Judgement:
     """The workers' trajectories against this process."""
     if not runs_workers(evidence.pipeline.collector):
-        raise Vacuous("the collector runs in this process")
+        raise NotApplicable("the collector runs in this process")
     items = replayed(evidence)
     compared = sum(len(compared_keys(evidence, i)) * i.recorded.shape[1] for i in items)
     found = acted_mismatch(evidence)

@@ -25,7 +25,7 @@ from __future__ import annotations
 import torch
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.recording.recording import Joint, Recording
@@ -50,7 +50,7 @@ def run(evidence: Evidence) -> Judgement:
                 finding = _observed(key, (number, row), size)
                 return Judgement((finding,), compared)
     if not compared:
-        raise Vacuous("no trajectory passes from a random policy to the policy")
+        raise NotApplicable("no trajectory passes from a random policy to the policy")
     return Judgement((), compared, f"{compared} states after random steps are clean")
 
 

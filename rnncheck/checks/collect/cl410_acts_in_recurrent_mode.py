@@ -27,7 +27,7 @@ import re
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.known_errors import raised_at
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.results.model import Severity, Source, Stage
 
 NO_TIME = r"recurrent_mode=True\) requires"  # what LSTMModule and GRUModule say to a single step
@@ -39,7 +39,7 @@ def run(evidence: Evidence) -> Judgement:
     if failure is None:
         return Judgement((), len(evidence.pipeline.batches), "the collection runs")
     if not re.search(NO_TIME, failure.message):
-        raise Vacuous("the collection raises for another reason")
+        raise CouldNotLook("the collection raises for another reason")
     source = raised_at(evidence.pipeline, Stage.COLLECT, failure.place)
     return Judgement((_observed(failure.message, source),), 1)
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
-from rnncheck.errors import Lacking, Place, StageError, first_line
+from rnncheck.checks.rule import (
+    CouldNotLook,
+    Deferred,
+    Judgement,
+    NotApplicable,
+    Observation,
+    Rule,
+    Unanswered,
+    weightiest,
+)
+from rnncheck.errors import Lacking, Place, StageError, StageTimeout, first_line
 from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.guard.user_frames import describe_trouble, display_path
@@ -19,61 +29,127 @@ from rnncheck.results.events import CheckFinished, CheckStarted, Event
 from rnncheck.results.model import CheckResult, Finding, Outcome, Source, Stage
 
 
-def run_rules(rules: Iterable[Rule], evidence: Evidence) -> Iterator[Event]:
-    """Events of all rules in order; a rule that crashes is an error outcome and the next one
-    runs."""
-    for rule in rules:
-        yield CheckStarted(rule.code, rule.name, rule.stage)
-        yield CheckFinished(run_rule(rule, evidence))
+class Inquiry:
+    """The questions to one pipeline; what a check concluded is remembered, for another may defer
+    to it."""
+
+    def __init__(
+        self, pipeline: Pipeline, rules: Iterable[Rule], *, thorough: bool = False
+    ) -> None:
+        """``rules`` are all that may be asked about, by a run or by another rule."""
+        self._rules = {rule.code: rule for rule in rules}
+        self._results: dict[str, CheckResult] = {}
+        self._asking: list[str] = []  # the rule under way, behind those that wait for it
+        self._listed: set[str] = set()
+        self.evidence = Evidence(pipeline, self.finds, thorough=thorough)
+
+    def ask(self, rules: Iterable[Rule]) -> Iterator[Event]:
+        """Events of these rules in order; one that crashes is an error outcome and the next one
+        runs."""
+        asked = tuple(rules)
+        self._rules |= {rule.code: rule for rule in asked}
+        self._listed |= {rule.code for rule in asked}
+        for rule in asked:
+            yield CheckStarted(rule.code, rule.name, rule.stage)
+            yield CheckFinished(self.result(rule.code))
+
+    def result(self, code: str) -> CheckResult:
+        """What the check with this code concluded, asked now where it was not asked before."""
+        if code not in self._results:
+            rounded, self.evidence.rounded = self.evidence.rounded, 0.0
+            self._asking.append(code)
+            try:
+                self._results[code] = self._run(self._rules[code])
+            finally:
+                self._asking.pop()
+                self.evidence.rounded = rounded
+        return self._results[code]
+
+    def finds(self, code: str) -> bool:
+        """Whether the check with this code finds something; not asked of one that waits for the
+        answer."""
+        return code not in self._asking and self.result(code).outcome is Outcome.FAILED
+
+    def _run(self, rule: Rule) -> CheckResult:
+        begin = time.perf_counter()
+        try:
+            ended = self._ended(rule)
+        except Unanswered as why:
+            ended = self._unanswered(why)
+        seconds = time.perf_counter() - begin
+        severity = ended.pop("severity", rule.severity)
+        return CheckResult(rule.code, rule.name, severity, rule.stage, seconds=seconds, **ended)
+
+    def _ended(self, rule: Rule) -> dict[str, Any]:
+        """Outcome and all that goes with it, as fields of a CheckResult."""
+        try:
+            judgement = self._judged(rule)
+        except Lacking as error:
+            raise CouldNotLook(error.reason) from error
+        except StageTimeout as error:
+            raise CouldNotLook(_said(error.message, error.place, error.frames)) from error
+        except StageError as error:
+            said = _said(error.message, error.place, error.frames)
+            return {"outcome": Outcome.ERROR, "reason": said}
+        except Unanswered:
+            raise
+        except Exception as error:
+            return {"outcome": Outcome.ERROR, "reason": _raised(rule, error)}
+        return self._concluded(rule, judgement)
+
+    def _judged(self, rule: Rule) -> Judgement:
+        pipeline = self.evidence.pipeline
+        for stage in rule.needs:
+            if not _present(stage, pipeline):
+                raise self.evidence.absent(stage)
+        limit = pipeline.spec.verify.timeout
+        with torch.enable_grad(), time_limit(rule.stage, limit):  # a user may leave it off
+            return _valid(rule, rule.run(self.evidence))
+
+    def _concluded(self, rule: Rule, judgement: Judgement) -> dict[str, Any]:
+        """A check that compared nothing never passes, nor one that could not look at a part."""
+        findings = tuple(finding(rule, one, self.evidence.pipeline) for one in judgement.findings)
+        why, outcome = weightiest(judgement.unanswered), Outcome.PASSED
+        if findings:
+            outcome = Outcome.FAILED
+        elif why is not None and (isinstance(why, CouldNotLook) or not judgement.compared):
+            raise why
+        elif not judgement.compared:
+            raise CouldNotLook(judgement.note or "there was nothing to compare")
+        note, rounded = judgement.note, self.evidence.rounded
+        if rounded and outcome is Outcome.PASSED:
+            note += f"; rounding alone, up to {rounded:.1g}"
+        return {
+            "outcome": outcome,
+            "reason": note,
+            "severity": judgement.severity or rule.severity,
+            "findings": findings,
+            "compared": judgement.compared,
+        }
+
+    def _unanswered(self, why: Unanswered) -> dict[str, Any]:
+        if isinstance(why, NotApplicable):
+            return {"outcome": Outcome.NOT_APPLICABLE, "reason": str(why)}
+        if not isinstance(why, Deferred):
+            return {"outcome": Outcome.NOT_LOOKED, "reason": str(why)}
+        failed = tuple(filter(self.finds, why.codes))
+        if told := tuple(code for code in failed if code in self._listed):
+            said = f"{why} ({', '.join(told)})"
+            return {"outcome": Outcome.DEFERRED, "reason": said, "deferred_to": told}
+        unasked = f" ({', '.join(failed)} fails, which was not asked)" if failed else ""
+        return {"outcome": Outcome.NOT_LOOKED, "reason": f"{why}{unasked}"}
 
 
-def run_rule(rule: Rule, evidence: Evidence) -> CheckResult:
-    """One rule's outcome. A check that compared nothing is vacuous, never passed."""
-    begin, evidence.rounded = time.perf_counter(), 0.0
-    missing = [stage for stage in rule.needs if not _present(stage, evidence)]
-    outcome, reason, findings = Outcome.SKIPPED, "", tuple[Finding, ...]()
-    severity = rule.severity
-    try:
-        if missing:
-            lacking = evidence.pipeline.lacking
-            raise Skip(lacking.get(missing[0]) or f"the spec has no {missing[0]} stage")
-        limit = evidence.pipeline.spec.verify.timeout
-        with (
-            torch.enable_grad(),
-            time_limit(rule.stage, limit),
-        ):  # a user's generator may leave it off
-            judgement = _judged(rule, evidence)
-            outcome, reason = _concluded(judgement)
-            findings = tuple(finding(rule, seen, evidence.pipeline) for seen in judgement.findings)
-            severity = judgement.severity or severity
-    except Skip as skip:
-        reason = str(skip)
-    except Vacuous as vacuous:
-        outcome, reason = Outcome.VACUOUS, str(vacuous)
-    except Lacking as error:
-        reason = error.reason
-    except StageError as error:
-        outcome, reason = Outcome.ERROR, _said(error.message, error.place, error.frames)
-    except Exception as error:
-        outcome, reason = _raised(rule, error)
-    if outcome is Outcome.PASSED and evidence.rounded:
-        reason += f"; rounding alone, up to {evidence.rounded:.1g}"
-    seconds = time.perf_counter() - begin
-    return CheckResult(
-        rule.code, rule.name, severity, rule.stage, outcome, reason, seconds, findings
-    )
-
-
-def skip_rules(rules: Iterable[Rule], reason: str) -> Iterator[Event]:
+def unasked_rules(rules: Iterable[Rule], reason: str) -> Iterator[Event]:
     """Events of rules that cannot be asked at all."""
     for rule in rules:
         yield CheckStarted(rule.code, rule.name, rule.stage)
         yield CheckFinished(
-            CheckResult(rule.code, rule.name, rule.severity, rule.stage, Outcome.SKIPPED, reason)
+            CheckResult(rule.code, rule.name, rule.severity, rule.stage, Outcome.NOT_LOOKED, reason)
         )
 
 
-def _raised(rule: Rule, error: Exception) -> tuple[Outcome, str]:
+def _raised(rule: Rule, error: Exception) -> str:
     """Whose exception it is: the user's pipeline raised where their frames are on the stack.
 
     A check of the user's is no pipeline. A kernel that this processor lacks is nobody's fault: the
@@ -81,15 +157,13 @@ def _raised(rule: Rule, error: Exception) -> tuple[Outcome, str]:
     """
     trouble = describe_trouble(error)
     if missing := missing_kernel(trouble.message):
-        return Outcome.SKIPPED, _said(missing, trouble.place, trouble.frames)
+        raise CouldNotLook(_said(missing, trouble.place, trouble.frames)) from error
     if trouble.place is None:
-        return Outcome.ERROR, f"the check itself crashed: {first_line(error)}"
+        return f"the check itself crashed: {first_line(error)}"
     if trouble.place.path == display_path(inspect.getfile(rule.run)):
-        return Outcome.ERROR, _said(
-            f"the check itself crashed: {trouble.message}", trouble.place, ""
-        )
+        return _said(f"the check itself crashed: {trouble.message}", trouble.place, "")
     said = f"the pipeline raised {trouble.message}"
-    return Outcome.ERROR, _said(said, trouble.place, trouble.frames)
+    return _said(said, trouble.place, trouble.frames)
 
 
 def _said(message: str, place: Place | None, frames: str) -> str:
@@ -97,22 +171,14 @@ def _said(message: str, place: Place | None, frames: str) -> str:
     return "\n".join(part for part in (f"{message}{where}", frames) if part)
 
 
-def _judged(rule: Rule, evidence: Evidence) -> Judgement:
-    judgement: object = rule.run(evidence)
-    if not isinstance(judgement, Judgement):  # a check of the user's may return anything
+def _valid(rule: Rule, judgement: object) -> Judgement:
+    """``judgement``, if it is one: a check of the user's may return anything."""
+    if not isinstance(judgement, Judgement):
         raise TypeError(f"{rule.run.__name__} returned {judgement!r}, no Judgement")
     for seen in judgement.findings:
         if not isinstance(seen, Observation):
             raise TypeError(f"{rule.run.__name__} found {seen!r}, no Observation")
     return judgement
-
-
-def _concluded(judgement: Judgement) -> tuple[Outcome, str]:
-    if judgement.findings:
-        return Outcome.FAILED, judgement.note
-    if judgement.compared == 0:
-        return Outcome.VACUOUS, judgement.note or "there was nothing to compare"
-    return Outcome.PASSED, judgement.note
 
 
 def finding(rule: Rule, seen: Observation, pipeline: Pipeline) -> Finding:
@@ -146,16 +212,14 @@ def _source(at: Source | Stage, pipeline: Pipeline) -> Source:
     return pipeline.training_source() if at is Stage.REPLAY else pipeline.source(at)
 
 
-def _present(stage: Stage, evidence: Evidence) -> bool:
-    if stage in evidence.pipeline.lacking:
+def _present(stage: Stage, pipeline: Pipeline) -> bool:
+    spec = pipeline.spec
+    if stage in pipeline.lacking:
         return False
     if stage is Stage.COLLECT:
-        return evidence.pipeline.spec.collect is not None or bool(evidence.pipeline.batches)
+        return spec.collect is not None or bool(pipeline.batches)
     if stage is Stage.REPLAY:
-        spec = evidence.pipeline.spec
         return spec.replay is not None or spec.batch is not None
-    if stage is Stage.ADVANTAGE:
-        return evidence.pipeline.spec.advantage is not None
-    if stage is Stage.LOSS:
-        return evidence.pipeline.spec.loss is not None
-    return stage in (Stage.ENV, Stage.POLICY) or getattr(evidence.pipeline, str(stage)) is not None
+    if stage in (Stage.ADVANTAGE, Stage.LOSS):
+        return getattr(spec, str(stage)) is not None
+    return stage in (Stage.ENV, Stage.POLICY) or getattr(pipeline, str(stage)) is not None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from rnncheck import __version__
 from rnncheck.checks.catalogue import Entry, prose
@@ -12,8 +13,16 @@ from rnncheck.checks.engine.own_checks import catalogue_of
 from rnncheck.checks.engine.verification import Verification
 from rnncheck.checks.rule import Rule
 from rnncheck.results.environment import current_environment
-from rnncheck.results.events import Event, Notice, RunStarted
-from rnncheck.results.model import RuleInfo, SpecRef, Tool
+from rnncheck.results.events import (
+    CheckFinished,
+    Event,
+    GuaranteeJudged,
+    Notice,
+    RunStarted,
+    StageFinished,
+)
+from rnncheck.results.guarantees import judge_guarantees
+from rnncheck.results.model import CheckResult, RuleInfo, SpecRef, StageResult, Tool
 from rnncheck.spec.model import Spec
 
 
@@ -35,11 +44,31 @@ def verify_events(
     begin = run_started(spec, rules, command, strict=strict)
     with verification:
         yield begin
-        yield from verification.build()
-        yield from verification.ask(rules)
+        seen = Seen()
+        yield from seen.hearing(verification.build())
+        yield from seen.hearing(verification.ask(rules))
+    for one in judge_guarantees(seen.checks, seen.stages, strict=strict):
+        yield GuaranteeJudged(verification.accepting.standing(one))
     if accepting is None:
         for left in verification.accepting.leftovers():
             yield Notice(f"{left.place}: the {left.name} {left.problem}")
+
+
+@dataclass
+class Seen:
+    """The results in a stream of events."""
+
+    checks: list[CheckResult] = field(default_factory=list)
+    stages: list[StageResult] = field(default_factory=list)
+
+    def hearing(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The events, noted on their way."""
+        for event in events:
+            if isinstance(event, CheckFinished):
+                self.checks.append(event.result)
+            elif isinstance(event, StageFinished):
+                self.stages.append(event.result)
+            yield event
 
 
 def run_started(spec: Spec, rules: Sequence[Rule], command: str, *, strict: bool) -> RunStarted:

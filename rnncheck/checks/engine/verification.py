@@ -13,8 +13,7 @@ from types import TracebackType
 
 from rnncheck.checks.engine import registry
 from rnncheck.checks.engine.accept import Acceptances
-from rnncheck.checks.engine.run import run_rules, skip_rules
-from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.engine.run import Inquiry, unasked_rules
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Lacking, StageError
 from rnncheck.pipeline.assembly.builder import Builder
@@ -50,7 +49,7 @@ class Verification:
         self.accepting = accepting or Acceptances(spec)
         self.lacking = ""
         self._thorough, self._plant = thorough, plant
-        self._evidence: Evidence | None = None
+        self._inquiry: Inquiry | None = None
         self._scope = ExitStack()
 
     def __enter__(self) -> Verification:
@@ -74,8 +73,8 @@ class Verification:
     def _end(self, kind: type[BaseException] | None, *_: object) -> None:
         with calm(), ExitStack() as closing:
             closing.callback(self._builder.close, forced=kind is not None)
-            if self._evidence is not None:
-                self._evidence.close()
+            if self._inquiry is not None:
+                self._inquiry.evidence.close()
 
     @property
     def failures(self) -> dict[Stage, StageError]:
@@ -102,7 +101,7 @@ class Verification:
             return self._builder.run(stage)
         except Lacking as error:
             self.lacking = error.reason
-            return StageResult(stage, Outcome.SKIPPED, error.reason)
+            return StageResult(stage, Outcome.NOT_LOOKED, error.reason)
 
     def ask(self, rules: Iterable[Rule]) -> Iterator[Event]:
         """Events of the rules in order, known findings marked as accepted, and what the user should
@@ -110,25 +109,22 @@ class Verification:
         with calm():
             for event in self._asked(rules):
                 yield self.accepting.heard(event)
-            if self._evidence is not None:
-                yield from map(Notice, self._evidence.remarks)
+            if self._inquiry is not None:
+                yield from map(Notice, self._inquiry.evidence.remarks)
 
     def _asked(self, rules: Iterable[Rule]) -> Iterator[Event]:
-        asked, evidence = tuple(rules), self._measured()
-        if evidence is not None:
-            evidence.learn(asked)
-            return run_rules(asked, evidence)
-        return skip_rules(asked, self.lacking) if self.lacking else iter(())
+        if (inquiry := self._opened()) is not None:
+            return inquiry.ask(rules)
+        return unasked_rules(rules, self.lacking) if self.lacking else iter(())
 
     def asked(self, rule: Rule) -> CheckResult:
         """What one rule concludes."""
         (result,) = (one.result for one in self.ask([rule]) if isinstance(one, CheckFinished))
         return result
 
-    def _measured(self) -> Evidence | None:
-        """What the rules look at; None where there is no pipeline."""
-        if self._evidence is None and self._builder.pipeline is not None:
-            self._evidence = Evidence(
-                self._builder.pipeline, registry.rules(), thorough=self._thorough
-            )
-        return self._evidence
+    def _opened(self) -> Inquiry | None:
+        """Who asks the rules; None where there is no pipeline."""
+        if self._inquiry is None and self._builder.pipeline is not None:
+            rules = registry.rules()
+            self._inquiry = Inquiry(self._builder.pipeline, rules, thorough=self._thorough)
+        return self._inquiry

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rnncheck.checks.equivalence.backend_trials import BackendTrials, Tried
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Vacuous
+from rnncheck.checks.rule import Deferred
 from rnncheck.pipeline.backends.process import NoAnswer
 from rnncheck.pipeline.backends.trial import Refused
 
@@ -40,8 +40,8 @@ def trial_words(one: Tried) -> str:
 
 
 def already_said(evidence: Evidence, codes: Iterable[str]) -> None:
-    """Raise Vacuous where another check names the fault: without named backends it is the module's
+    """Raise Deferred where another check names the fault: without named backends it is the module's
     own pass."""
     for code in codes:
         if evidence.finds(code):
-            raise Vacuous(f"the module's own pass is wrong already ({code})")
+            raise Deferred(f"the module's own pass is wrong already ({code})", code)

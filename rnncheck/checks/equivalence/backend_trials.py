@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.recurrent_pass import as_collected
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import NotApplicable, Unanswered
 from rnncheck.errors import StageError
 from rnncheck.pipeline.backends.asked import expand, factory_modules, is_named
 from rnncheck.pipeline.backends.case import Case, other_sizes, short_case, standard_cases
@@ -102,7 +102,7 @@ class BackendTrials:
 
 
 def tried_backends(evidence: Evidence) -> BackendTrials:
-    """Every trial of the run, made once. Skip when there is nothing that has a backend."""
+    """Every trial of the run, made once. Unanswered when there is nothing that has a backend."""
     return evidence.once("backends", lambda: _measure(evidence))
 
 
@@ -143,10 +143,10 @@ def _targets(evidence: Evidence) -> list[_Target]:
             if not any(_same(target, other) for other in found):
                 found.append(replace(target, recorded=_recorded(evidence, stage, path)))
     if not found:
-        raise Skip("no LSTMModule or GRUModule: own cells have no backends to choose from")
+        raise NotApplicable("no LSTMModule or GRUModule: own cells have no backends to choose from")
     usable = [target for target in found if not target.facts.bidirectional]
     if not usable:
-        raise Skip(
+        raise NotApplicable(
             "bidirectional layers are run by the pad backend alone: there is none to compare"
         )
     return usable
@@ -170,7 +170,7 @@ def _recorded(evidence: Evidence, stage: Stage, path: str) -> Case | None:
         seen = _seen(evidence, subject, path)
         case = None if seen is None else _as_case(seen, subject, path)
         return case if case is not None and bool(case.inputs.isfinite().all()) else None
-    except (Skip, StageError):
+    except (Unanswered, StageError):
         return None
 
 

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import replayed_heads
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics import recurrence
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, declared, dotted
@@ -67,7 +67,7 @@ def run(evidence: Evidence) -> Judgement:
                 found = _wrong(carrier, item, mode)
                 findings += [_observed(subject, carrier, found, mode)] if found else []
     if not compared:
-        raise Skip("no LSTMModule or GRUModule whose equations could be asked")
+        raise NotApplicable("no LSTMModule or GRUModule whose equations could be asked")
     return Judgement(tuple(findings), compared, f"{compared} steps agree with the cell equations")
 
 
@@ -134,7 +134,7 @@ def _wrong(carrier: Carrier, item: _Judged, mode: str) -> Mismatch | None:
             whole = mode == "recurrent"
             out = call(module, item.inputs.clone()) if whole else _stepped(carrier, item)
     except Exception as error:
-        raise Skip(f"{mode} mode raises ({reason_of(error)})") from error
+        raise CouldNotLook(f"{mode} mode raises ({reason_of(error)})") from error
     reference = item.exact.to(out.get(key).dtype)
     found = mismatches(out, reference, item.exact, [key])
     return found[0] if found else None

@@ -33,7 +33,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.observations import mismatch_observed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_rows, needs_recurrence, recurrent_outputs
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import Deferred, Judgement, Observation, Rule
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import run_recurrent
@@ -51,7 +51,7 @@ def run(evidence: Evidence) -> Judgement:
         made = constructed(evidence, subject, max(2, constructed(evidence, subject).rows))
         usual = _mismatch(evidence, subject, constructed(evidence, subject), None)
         if usual is not None:
-            raise Vacuous("the usual layout is wrong already (EQ201)")
+            raise Deferred("the usual layout is wrong already", "EQ201")
         for name, batch in layouts(subject, made):
             found = _mismatch(evidence, subject, made, batch)
             if isinstance(found, Mismatch):

@@ -39,7 +39,7 @@ from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, Observation, Rule
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.heads import Constructed, lay_out
@@ -79,14 +79,14 @@ def run(evidence: Evidence) -> Judgement:
 def _judge(evidence: Evidence, subject: Subject) -> tuple[Observation | None, int, str]:
     """The finding of one subject, the gradients compared, and a note."""
     if disagreement(evidence, subject, constructed(evidence, subject))[0] is not None:
-        raise Vacuous("the values differ already (EQ201)")
+        raise Deferred("the values differ already", "EQ201")
     piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
     made = lay_out([[piece]], 1)
     dtype = torch.float64 if made.oracle is not None else None
     through_sequence = gradients(evidence, subject, made, dtype, recurrent=True)
     through_steps = gradients(evidence, subject, made, dtype, recurrent=False)
     if not through_sequence.values and not through_steps.values:
-        raise Vacuous(f"nothing in the {subject.stage} has a gradient")
+        raise CouldNotLook(f"nothing in the {subject.stage} has a gradient")
     count = len(through_steps.values)
     limit = DOUBLE_LIMIT if dtype is not None else FLOAT_LIMIT
     worst = furthest(through_sequence, through_steps)
@@ -150,7 +150,7 @@ def _objective(
                 subject, batch, module=network, settings=RunSettings(dtype=dtype, grad=True)
             )
         except Exception as error:
-            raise Skip(
+            raise CouldNotLook(
                 f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
             ) from error
         rows: TensorDictBase = as_rows(out, made.starts.shape)

@@ -40,7 +40,7 @@ from rnncheck.checks.equivalence.backend_findings import already_said, refuses, 
 from rnncheck.checks.equivalence.backend_judge import Divergence, by_variant, explain, values_wrong
 from rnncheck.checks.equivalence.backend_trials import Tried, tried_backends
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.tolerance import FORMULA
 from rnncheck.pipeline.backends.trial import Refused
 from rnncheck.results.model import Severity, Stage, Where
@@ -70,7 +70,7 @@ def run(evidence: Evidence) -> Judgement:
     if findings and not evidence.pipeline.spec.verify.backends:
         already_said(evidence, _ALREADY)
     if not compared and not findings:
-        raise Skip(note)
+        raise CouldNotLook(note)
     agreeing = ", ".join(dict.fromkeys(right)) or "none"
     return Judgement(tuple(_with(findings, agreeing)), compared, note)
 

@@ -32,7 +32,7 @@ from rnncheck.checks.equivalence.backend_judge import (
 )
 from rnncheck.checks.equivalence.backend_trials import Tried, tried_backends
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, Observation, Rule
 from rnncheck.pipeline.backends.trial import Refused
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -66,8 +66,8 @@ def run(evidence: Evidence) -> Judgement:
 
 def _nothing(differing: int, note: str) -> None:
     if differing:
-        raise Vacuous("the values differ already (EQ207)")
-    raise Skip(note)
+        raise Deferred("the values differ already", "EQ207")
+    raise CouldNotLook(note)
 
 
 def _observed(one: Tried, found: Divergence, wrong: int, cases: int) -> Observation:

@@ -13,7 +13,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import Unanswered
 from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
 from rnncheck.pipeline.instruments.memoryless import Memoryless
 from rnncheck.pipeline.keys import Key, tensor_keys
@@ -72,7 +72,9 @@ def without_memory(elements: Elements) -> Elements:
         try:
             with Memoryless():
                 return elements(td)
-        except Skip:  # a module that takes no rows of one step: the batch's marks alone have to do
+        except (
+            Unanswered
+        ):  # a module that takes no rows of one step: the batch's marks alone have to do
             return elements(td)
 
     return twin

@@ -9,7 +9,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, loss_of, run_loss
 from rnncheck.checks.evidence.recurrent_pass import declared_reads
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import Unanswered
 from rnncheck.pipeline.keys import Key, tensor_keys
 
 _LONGEST = 64  # steps of a slice that are tried
@@ -39,7 +39,7 @@ def _burn_in(evidence: Evidence, sample: Sample) -> int:
         while count < longest and _same(evidence, sample, keys, since <= count, base):
             count += 1
         return count
-    except Skip:
+    except Unanswered:
         return 0
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.memo import Memo
-from rnncheck.checks.rule import Rule, Skip, Vacuous
-from rnncheck.errors import StageError
+from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable, Unanswered
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.model import Pipeline
@@ -26,29 +25,22 @@ QUICK_STEPS = 512  # recorded steps that are replayed one by one without --thoro
 
 
 class Evidence(Memo):
-    """Lazily measured facts about one pipeline; every method raises Skip with the reason when it
-    cannot tell."""
+    """Lazily measured facts about one pipeline; every method raises Unanswered with the reason when
+    it cannot tell."""
 
     def __init__(
-        self, pipeline: Pipeline, rules: Iterable[Rule] = (), *, thorough: bool = False
+        self, pipeline: Pipeline, finds: Callable[[str], bool], *, thorough: bool = False
     ) -> None:
+        """``finds`` says whether the check with a code finds something here: one of rnncheck's, or
+        one that this run asks."""
         super().__init__()
+        self.finds = finds
         self.pipeline = pipeline
-        self._rules = {rule.code: rule for rule in rules}  # of all checks, for ``finds``
         self.thorough = thorough
         self.rounded = 0.0  # the largest change that a check found to be rounding alone
         self.remarks: list[str] = []  # what the user should read although a check passed
 
-    def learn(self, rules: Iterable[Rule]) -> None:
-        """Make ``finds`` know these rules as well."""
-        self._rules |= {rule.code: rule for rule in rules}
-
-    def finds(self, code: str) -> bool:
-        """Whether the check with this code finds something here: one of rnncheck's, or one that
-        this run asks."""
-        return self.once("findings of", lambda: _finds(self._rules[code], self), code)
-
-    def absent(self, stage: Stage) -> str:
+    def absent(self, stage: Stage) -> Unanswered:
         """Why there is nothing of this stage.
 
         It is not in the spec, it cannot run on this machine, or a stage before it failed.
@@ -56,11 +48,11 @@ class Evidence(Memo):
         spec, failures = self.pipeline.spec, self.pipeline.failures
         written = getattr(spec, str(stage)) or (stage is Stage.REPLAY and spec.batch)
         if not written:
-            return f"the spec has no {stage}"
+            return NotApplicable(f"the spec has no {stage} stage")
         if stage in self.pipeline.lacking:
-            return self.pipeline.lacking[stage]
+            return CouldNotLook(self.pipeline.lacking[stage])
         failed = next((one for one in failures if one is not stage), stage)
-        return f"the {stage} did not run: the {failed} stage failed"
+        return CouldNotLook(f"the {stage} did not run: the {failed} stage failed")
 
     @property
     def probe_env(self) -> Env:
@@ -80,7 +72,7 @@ class Evidence(Memo):
 
     @property
     def policy(self) -> Subject:
-        """The policy as a subject. Skip when it cannot run a step."""
+        """The policy as a subject. Unanswered when it cannot run a step."""
         return self.once("policy", self._policy)
 
     def _policy(self) -> Subject:
@@ -92,7 +84,9 @@ class Evidence(Memo):
                 recorded=self._first_states(),
             )
         except CannotStep as error:
-            raise Skip(f"the policy cannot run one step ({error})") from error
+            raise Deferred(
+                f"the policy cannot run one step ({error})", "WR110", "WR102", "WR103", "WR104"
+            ) from error
 
     def _first_states(self) -> dict[Key, Tensor]:
         """The states that the first recorded steps started from, ``[*batch, ...]``, where there is
@@ -115,7 +109,7 @@ class Evidence(Memo):
         try:
             return make_subject(Stage.CRITIC, module, self.env, extra=self._policy_outputs())
         except CannotStep as error:
-            raise Skip(f"the critic cannot run one step ({error})") from error
+            raise CouldNotLook(f"the critic cannot run one step ({error})") from error
 
     def _policy_outputs(self) -> TensorDictBase:
         """What the policy writes to the root in one step, for a critic that reads it;
@@ -132,7 +126,7 @@ class Evidence(Memo):
         found = [self.policy, self.critic]
         carrying = [subject for subject in found if subject is not None and subject.carry]
         if not carrying:
-            raise Skip("no module carries state (WR101)")
+            raise Deferred("no module carries state", "WR101", "WR107", "EQ206")
         return carrying
 
     @property
@@ -143,9 +137,9 @@ class Evidence(Memo):
     def _recording(self) -> Recording:
         failure = self.pipeline.failures.get(Stage.COLLECT)
         if failure is not None and not self.pipeline.batches:
-            raise Skip(f"nothing was collected ({failure.message})")
+            raise CouldNotLook(f"nothing was collected ({failure.message})")
         if not self.pipeline.batches:
-            raise Skip(self.pipeline.lacking.get(Stage.COLLECT) or "the spec has no collect stage")
+            raise self.absent(Stage.COLLECT)
         recording = Recording(
             self.pipeline.batches,
             self.policy,
@@ -154,7 +148,7 @@ class Evidence(Memo):
             self.pipeline.takes_turns,
         )
         if not recording.batches:
-            raise Skip("the collector gave no tensordict with a time dimension")
+            raise CouldNotLook("the collector gave no tensordict with a time dimension")
         return recording
 
     def heads(self) -> Heads:
@@ -166,11 +160,4 @@ class Evidence(Memo):
         try:
             return take_heads(self.policy, self.probe_env, steps)
         except Exception as error:  # the user's env or policy may raise anything
-            raise Skip(f"the policy cannot play the env ({reason_of(error)})") from error
-
-
-def _finds(rule: Rule, evidence: Evidence) -> bool:
-    try:
-        return bool(rule.run(evidence).findings)
-    except (Skip, Vacuous, StageError):
-        return False
+            raise CouldNotLook(f"the policy cannot play the env ({reason_of(error)})") from error

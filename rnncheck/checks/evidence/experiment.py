@@ -14,7 +14,7 @@ from rnncheck.checks.evidence.constructed_batches import runs_in_double
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_rows
-from rnncheck.checks.rule import Vacuous
+from rnncheck.checks.rule import CouldNotLook, Deferred
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.perturb import changeable, perturbed
 from rnncheck.pipeline.keys import tensor_keys
@@ -51,9 +51,9 @@ class Experiment:
         ]
         numbers = [k for k in self.keys if not bool(self.base.get(k).isnan().any())]
         if self.keys and not numbers:
-            raise Vacuous(f"the {self.subject.stage}'s outputs are NaN")
+            raise Deferred(f"the {self.subject.stage}'s outputs are NaN", "CL409")
         if not self.keys:
-            raise Vacuous(f"the {self.subject.stage} is not repeatable (EQ206)")
+            raise Deferred(f"the {self.subject.stage} is not repeatable", "EQ206")
 
     def perturb(
         self, mask: Tensor, scale: float = 1.0, dtype: torch.dtype | None = None
@@ -63,7 +63,7 @@ class Experiment:
         generator = torch.Generator().manual_seed(11)
         keys = [k for k in self.subject.changeable_inputs(inputs) if changeable(inputs.get(k))]
         if not keys:
-            raise Vacuous(f"no input of the {self.subject.stage} can be changed")
+            raise CouldNotLook(f"no input of the {self.subject.stage} can be changed")
         for key in keys:
             value = perturbed(inputs.get(key), mask, generator)
             if scale != 1.0 and value.is_floating_point():

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rnncheck.checks.evidence.comparison import OutputChange, changes
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.recurrent_pass import as_collected
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import CouldNotLook, Unanswered
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import run_recurrent, unroll_subject
@@ -35,7 +35,7 @@ def hidden_state(evidence: Evidence, subject: Subject, made: Constructed) -> Hid
     for mode in ("sequential", "recurrent"):
         try:
             found = twice(evidence, subject, made, module, mode)
-        except Skip:
+        except Unanswered:
             continue
         if found:
             moved = sorted(changed_attributes(before, attributes(module)))
@@ -56,7 +56,7 @@ def twice(
         try:
             runs = [run_recurrent(subject, batch, module=module) for _ in range(2)]
         except Exception as error:
-            raise Skip(str(error)) from error
+            raise CouldNotLook(str(error)) from error
         one, two = (r.reshape(made.starts.shape) for r in runs)
     keys = [key for key in tensor_keys(one) if key in tensor_keys(two)]
     return changes(one, two, keys, torch.ones_like(made.starts))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, samples
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import CouldNotLook, Deferred
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import changeable, perturbed
 from rnncheck.pipeline.instruments.call_loss import total_of
@@ -41,13 +41,13 @@ Loss = Callable[[TensorDictBase], Any]
 
 
 def loss_of(evidence: Evidence) -> Loss:
-    """The loss. Skip where the spec has none or it failed to build."""
+    """The loss. Unanswered where the spec has none or it failed to build."""
     loss: Loss | None = evidence.pipeline.loss
     if loss is None:
         failure = evidence.pipeline.failures.get(Stage.LOSS)
-        raise Skip(
-            f"the loss stage failed ({failure.message})" if failure else evidence.absent(Stage.LOSS)
-        )
+        if failure is None:
+            raise evidence.absent(Stage.LOSS)
+        raise CouldNotLook(f"the loss stage failed ({failure.message})")
     return loss
 
 
@@ -71,7 +71,7 @@ def run_loss(
     """Call the loss on ``td`` (default: the training batch itself), seeded, in the ambient mode.
 
     ``elements`` are the entries that it writes for every step, the targets that its value estimator
-    computes, and its unreduced form where it has one. Raises Skip where the loss raises.
+    computes, and its unreduced form where it has one. Raises Unanswered where the loss raises.
     """
     network = copied(loss_of(evidence)) if loss is None else loss
     before = sample.td if td is None else td
@@ -80,7 +80,9 @@ def run_loss(
         with ambient(seed), Targets(network) as targets, unreduced(network, per_element) as parted:
             total, parts = total_of(network(batch))
     except Exception as error:
-        raise Skip(f"the loss raises on the training batch ({reason_of(error)})") from error
+        raise Deferred(
+            f"the loss raises on the training batch ({reason_of(error)})", "LS706"
+        ) from error
     run = LossRun(total, parts, before=before, after=batch)
     shape = sample.rows.shape
     for key in tensor_keys(batch):

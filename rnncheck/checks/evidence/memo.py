@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import CouldNotLook, Unanswered
 from rnncheck.errors import StageError
 from rnncheck.pipeline.guard.timeout import Expired
 from rnncheck.pipeline.subject.introspect import CannotStep
@@ -38,10 +38,10 @@ class Memo:
     ) -> tuple[T | None, Exception | None]:
         try:
             return make(), None
-        except (Skip, StageError, CannotStep) as error:
+        except (Unanswered, StageError, CannotStep) as error:
             return None, error
         except Expired:  # once is enough: the next check does not wait as long again
-            self._known[key] = (None, Skip(f"{words} took too long (verify.timeout)"))
+            self._known[key] = (None, CouldNotLook(f"{words} took too long (verify.timeout)"))
             raise
 
     def forget(self, name: str) -> Any:

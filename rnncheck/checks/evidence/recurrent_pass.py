@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import CouldNotLook, NotApplicable
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
@@ -26,7 +26,7 @@ def as_collected(subject: Subject, batch: TensorDictBase) -> TensorDictBase:
 
 
 def recurrent_outputs(evidence: Evidence, subject: Subject, made: Constructed) -> TensorDictBase:
-    """What recurrent mode gives on a constructed batch, as ``[rows, steps]``. Skip when it
+    """What recurrent mode gives on a constructed batch, as ``[rows, steps]``. Unanswered when it
     raises."""
     return evidence.once("recurrent pass", lambda: _recurrent(evidence, subject, made), made)
 
@@ -44,7 +44,9 @@ def recurrent_rows(
             subject, as_collected(subject, batch), settings=RunSettings(dtype=dtype)
         )
     except Exception as error:
-        raise Skip(f"recurrent mode raises on the {subject.stage} ({reason_of(error)})") from error
+        raise CouldNotLook(
+            f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
+        ) from error
     return as_rows(out, batch.shape)
 
 
@@ -70,9 +72,9 @@ def _steps_only(evidence: Evidence, subject: Subject) -> bool:
 
 
 def needs_recurrence(evidence: Evidence, subject: Subject) -> None:
-    """Skip when the module has no recurrent mode that could be judged."""
+    """Unanswered when the module has no recurrent mode that could be judged."""
     if steps_only(evidence, subject):
-        raise Skip(
+        raise NotApplicable(
             f"the {subject.stage} has no recurrent mode: it treats every step of a batch alone, "
             "with the state stored beside it"
         )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.trajectory_replay import Replayed, replayed
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import CouldNotLook, NotApplicable
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.numerics.tolerance import SLACK, epsilon
 from rnncheck.pipeline.keys import STEP_KEY, Key, tensor_keys
@@ -119,7 +119,7 @@ def collected(evidence: Evidence) -> Steps:
 
 
 def samples(evidence: Evidence) -> list[Sample]:
-    """The training batches that the loss gets. Skip where the spec makes none."""
+    """The training batches that the loss gets. Unanswered where the spec makes none."""
     return evidence.once("samples", lambda: _samples(evidence))
 
 
@@ -128,14 +128,11 @@ def _samples(evidence: Evidence) -> list[Sample]:
     for stage in (Stage.REPLAY, Stage.ADVANTAGE):
         failure = pipeline.failures.get(stage)
         if failure is not None and not pipeline.samples:
-            raise Skip(f"the {stage} stage failed ({failure.message})")
+            raise CouldNotLook(f"the {stage} stage failed ({failure.message})")
     if not pipeline.samples:
-        failed = next(iter(pipeline.failures), None)
-        raise Skip(
-            f"no training batch was made: the {failed} stage failed"
-            if failed
-            else "the spec makes no training batch"
-        )
+        if failed := next(iter(pipeline.failures), None):
+            raise CouldNotLook(f"no training batch was made: the {failed} stage failed")
+        raise NotApplicable("the spec makes no training batch")
     return [make_sample(evidence, td) for td in pipeline.samples if td.batch_dims > 0]
 
 
@@ -216,7 +213,7 @@ def _truth(evidence: Evidence) -> Truth:
                 outputs[key] = torch.zeros(len(steps.places), *value.shape[1:], dtype=value.dtype)
             outputs[key][numbers] = value
     if not bool(has.any()):
-        raise Skip("no collected trajectory could be replayed")
+        raise CouldNotLook("no collected trajectory could be replayed")
     return Truth(outputs, has)
 
 

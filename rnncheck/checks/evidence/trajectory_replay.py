@@ -15,7 +15,7 @@ from rnncheck.checks.evidence.constructed_batches import runs_in_double
 from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.evidence.recurrent_pass import recurrent_rows
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import Deferred, Unanswered
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.recording.recording import Joint, Recording, Rows, Trajectory
@@ -167,7 +167,7 @@ def _unreset(evidence: Evidence) -> Iterator[Unreset]:
         if bool(bits_differ(evidence.env.first.get(key), evidence.env.second.get(key)).any())
     }
     if set(subject.carry) <= unsteady:
-        raise Skip("the primer starts every trajectory from another random state (WR105)")
+        raise Deferred("the primer starts every trajectory from another random state", "WR105")
     for key in subject.carry:
         if key in unsteady or key not in subject.fresh:
             continue
@@ -209,7 +209,7 @@ def matters(evidence: Evidence, rows: Rows, row: int, step: int, key: Key) -> bo
     for run in (_one_start, _one_start_recurrent):
         try:
             old, new = run(evidence, recorded), run(evidence, clean)
-        except Skip:
+        except Unanswered:
             continue
         keys = [
             k for k in tensor_keys(old) if k in tensor_keys(new) and k not in (key, *subject.carry)

@@ -31,7 +31,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.loss_passes import blocked, blocks_of
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
 from rnncheck.results.model import Severity, Stage
 
@@ -48,7 +48,7 @@ def run(evidence: Evidence) -> Judgement:
         if not back:
             return Judgement((_observed(number, sample),), compared)
     if not compared:
-        raise Vacuous(
+        raise CouldNotLook(
             "no recurrent module could be watched inside the loss, or nothing has a gradient there"
         )
     return Judgement((), compared, "the loss's graph reaches earlier steps")

@@ -26,7 +26,7 @@ import torch
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters
 from rnncheck.results.model import Severity, Stage
 
@@ -48,14 +48,14 @@ def run(evidence: Evidence) -> Judgement:
         for name, size in zip(recurrent, sizes, strict=False):
             largest[name] = max(size, largest.get(name, 0.0))
     if not largest:
-        raise Vacuous("the loss trains no recurrent parameter of its own")
+        raise CouldNotLook("the loss trains no recurrent parameter of its own")
     silent = [name for name, size in largest.items() if size == 0.0]
     if silent and not any(_goes_on(sample) for _, sample in each_sample(evidence)):
-        raise Vacuous(
+        raise CouldNotLook(
             "every step of the training batches begins an episode: there is no memory yet"
         )
     if len(silent) == len(largest) and others == 0.0:
-        raise Vacuous("the loss has no gradient at all")
+        raise CouldNotLook("the loss has no gradient at all")
     findings = (_observed(silent, len(largest)),) if silent else ()
     return Judgement(findings, len(largest), f"{len(largest)} recurrent parameters get a gradient")
 

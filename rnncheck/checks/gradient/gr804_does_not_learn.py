@@ -36,7 +36,7 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.instruments.target_calls import Calls, idle
 from rnncheck.results.model import Severity, Stage
 
@@ -61,9 +61,11 @@ def run(evidence: Evidence) -> Judgement:
         if ratio > EXACT:
             return Judgement((), _STEPS, "a small step against the gradient lowers the loss")
         if ratio > UPHILL:
-            raise Vacuous("the loss follows a target that moves with the weights (a semi-gradient)")
+            raise NotApplicable(
+                "the loss follows a target that moves with the weights (a semi-gradient)"
+            )
         return Judgement((_observed(number, curve, ratio),), _STEPS)
-    raise Vacuous("there is no training batch")
+    raise NotApplicable("there is no training batch")
 
 
 def train(evidence: Evidence, sample: Sample, rate: float) -> list[float]:
@@ -72,7 +74,7 @@ def train(evidence: Evidence, sample: Sample, rate: float) -> list[float]:
     loss = copied(loss_of(evidence))
     parameters = [p for _, p in parameters_of(loss)]
     if not parameters:
-        raise Vacuous("the loss holds no trained parameter")
+        raise CouldNotLook("the loss holds no trained parameter")
     old = {p.data_ptr(): p.detach().clone() for p in parameters}
     optimiser, curve, held = torch.optim.Adam(parameters, lr=rate), list[float](), frozenset[int]()
     for number in range(_STEPS):
@@ -80,12 +82,12 @@ def train(evidence: Evidence, sample: Sample, rate: float) -> list[float]:
             total = run_loss(evidence, sample, loss=loss, per_element=False).total
         curve.append(float(total.detach()))
         if not total.requires_grad:
-            raise Vacuous("the loss has no gradient")
+            raise CouldNotLook("the loss has no gradient")
         held = held if number else idle(calls, total)
         optimiser.zero_grad()
         total.backward()
         if not any(p.grad is not None and bool((p.grad != 0).any()) for p in parameters):
-            raise Vacuous("the loss's gradient is zero on this batch")
+            raise CouldNotLook("the loss's gradient is zero on this batch")
         optimiser.step()
     return curve
 

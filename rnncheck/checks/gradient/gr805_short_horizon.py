@@ -31,7 +31,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.subject.heads import lay_out
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
 from rnncheck.results.model import Severity, Stage
@@ -45,9 +45,9 @@ def run(evidence: Evidence) -> Judgement:
     needs_recurrence(evidence, evidence.policy)
     curve = reach(evidence)
     if len(curve) <= _HORIZON:
-        raise Vacuous(f"no episode head is longer than {_HORIZON} steps")
+        raise NotApplicable(f"no episode head is longer than {_HORIZON} steps")
     if not curve[0]:
-        raise Vacuous("the policy's outputs have no gradient at its inputs")
+        raise CouldNotLook("the policy's outputs have no gradient at its inputs")
     note = "gradient n steps back: " + ", ".join(f"{value / curve[0]:.1e}" for value in curve)
     if max(curve[_HORIZON:]) > FRACTION * curve[0]:
         return Judgement((), len(curve), note)

@@ -41,7 +41,7 @@ from rnncheck.checks.evidence.loss_calls import (
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import crosses
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, NotApplicable, Observation, Rule
 from rnncheck.results.model import Severity, Stage, Where
 
 ORDER = ("forward", "next value", "target")  # the earliest part that leaks names the finding
@@ -51,22 +51,22 @@ def run(evidence: Evidence) -> Judgement:
     """Per-element quantities, then the gradient."""
     loss_of(evidence)
     if crosses(evidence):
-        raise Vacuous("the batch joins steps without a mark (RP501, RP502, RP506)")
+        raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     compared, alive = 0, False
     for number, sample in each_sample(evidence):
         if int(segments_of(sample).max()) < 1:
             continue
         if policy_leaks(evidence, sample):
-            raise Vacuous("the policy itself lets the batch's segments mix (BD301, BD305)")
+            raise Deferred("the policy itself lets the batch's segments mix", "BD301", "BD305")
         found, lively = loss_leaks(evidence, sample)
         compared += int(sample.valid.sum())
         alive = alive or lively
         if found:
             return Judgement((_observed(sample, number, found),), compared)
     if not compared:
-        raise Vacuous("every row of the training batches is a single segment")
+        raise NotApplicable("every row of the training batches is a single segment")
     if not alive:
-        raise Vacuous("no change of the observations changes the loss")
+        raise CouldNotLook("no change of the observations changes the loss")
     return Judgement((), compared, f"{compared} steps of the loss are isolated")
 
 

@@ -30,7 +30,7 @@ from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.instruments.log_probs import log_prob_key, log_prob_now
 from rnncheck.pipeline.keys import Key, dotted
@@ -47,13 +47,13 @@ def run(evidence: Evidence) -> Judgement:
         if key is None:
             continue
         if approximated(evidence, sample):
-            raise Vacuous(APPROXIMATED)
+            raise CouldNotLook(APPROXIMATED)
         gaps, mask = log_ratio(evidence, sample, key)
         compared += int(mask.sum())
         if bool((gaps[mask] > _LIMIT).any()):
             return Judgement((_observed(number, gaps * mask, key),), compared)
     if not compared:
-        raise Vacuous("no log-probability was recorded with the actions")
+        raise NotApplicable("no log-probability was recorded with the actions")
     return Judgement((), compared, f"{compared} ratios are 1")
 
 
@@ -63,11 +63,11 @@ def log_ratio(evidence: Evidence, sample: Sample, key: Key) -> tuple[Tensor, Ten
     try:
         now = log_prob_now(subject, sample.td, sample.td.get(key))
     except Exception as error:
-        raise Skip(
+        raise CouldNotLook(
             f"the policy gives no log-probability on the batch ({reason_of(error)})"
         ) from error
     if now is None:
-        raise Vacuous("the policy gives no distribution to ask for log-probabilities")
+        raise NotApplicable("the policy gives no distribution to ask for log-probabilities")
     recorded = sample.td.get(key)
     gaps = (now.reshape(recorded.shape) - recorded).abs().reshape(*sample.rows.shape, -1).amax(-1)
     mask = sample.valid & (positions(sample) >= burn_in(evidence, sample))

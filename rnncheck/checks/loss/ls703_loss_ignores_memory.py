@@ -40,7 +40,7 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.results.model import Severity, Stage
 
@@ -59,7 +59,7 @@ def run(evidence: Evidence) -> Judgement:
         if not changed:
             return Judgement((_observed(number, sample),), compared)
     if not compared:
-        raise Vacuous("the loss gives nothing per step, or every slice has a single step")
+        raise CouldNotLook("the loss gives nothing per step, or every slice has a single step")
     return Judgement((), compared, f"{compared} later steps depend on earlier ones")
 
 

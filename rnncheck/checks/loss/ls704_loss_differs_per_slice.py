@@ -46,7 +46,15 @@ from rnncheck.checks.evidence.loss_calls import (
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import crosses
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import (
+    CouldNotLook,
+    Deferred,
+    Judgement,
+    NotApplicable,
+    Observation,
+    Rule,
+    Unanswered,
+)
 from rnncheck.results.model import Severity, Stage
 
 _LIMIT = 1e-4  # relative: sums over other numbers of terms round differently
@@ -57,7 +65,7 @@ def run(evidence: Evidence) -> Judgement:
     """Whole batches in another order, and against their segments."""
     loss_of(evidence)
     if crosses(evidence):
-        raise Vacuous("the batch joins steps without a mark (RP501, RP502, RP506)")
+        raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     told = list[str]()
     for number, sample in each_sample(evidence)[:1]:
         order = other_order(sample)
@@ -65,9 +73,9 @@ def run(evidence: Evidence) -> Judgement:
         if order is None and not several:
             continue
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
-            raise Vacuous("the segments leak already (LS701)")
+            raise Deferred("the segments leak already", "LS701")
         if not repeatable(evidence, sample):
-            raise Vacuous("the loss draws random numbers")
+            raise CouldNotLook("the loss draws random numbers")
         if order is not None:
             finding = _reordered(evidence, number, sample, order)
             if finding is not None:
@@ -79,7 +87,7 @@ def run(evidence: Evidence) -> Judgement:
                 return Judgement((finding,), 1)
             told.append(said)
     if not told:
-        raise Vacuous("every row of the training batches is a single segment")
+        raise NotApplicable("every row of the training batches is a single segment")
     return Judgement((), len(told), "; ".join(told))
 
 
@@ -147,7 +155,7 @@ def _made_of(
 ) -> tuple[Observation | None, str]:
     try:
         found = losses(evidence, sample, sample.td)
-    except Skip:
+    except Unanswered:
         if alone:
             raise
         return None, "the loss runs on no slice alone"
@@ -194,7 +202,7 @@ def losses(evidence: Evidence, sample: Sample, td: TensorDictBase) -> Sums:
 def off(one: float, other: float) -> bool:
     """Whether the two differ by more than rounding."""
     if not (abs(one) < float("inf") and abs(other) < float("inf")):
-        raise Skip("the loss is not finite (GR802)")
+        raise Deferred("the loss is not finite", "GR802")
     return abs(one - other) > _LIMIT * max(abs(one), abs(other), 1e-6)
 
 

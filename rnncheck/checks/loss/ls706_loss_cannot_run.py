@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.known_errors import stage_raises
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Rule
 from rnncheck.results.model import Severity, Stage
 
 
@@ -31,7 +31,7 @@ def run(evidence: Evidence) -> Judgement:
     failure = pipeline.failures.get(Stage.LOSS)
     if failure is None:
         if pipeline.loss is None:
-            raise Vacuous(evidence.absent(Stage.LOSS))
+            raise evidence.absent(Stage.LOSS)
         return Judgement((), 1, "the loss runs")
     return Judgement((stage_raises(pipeline, Stage.LOSS, failure),), 1)
 

@@ -42,7 +42,7 @@ import torch
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.levels import Level, levels
 from rnncheck.checks.precision.streams import EARLY, Pass, Stream, streams, watch
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.rounding import BITS, FLOAT32_BITS, TF32_BITS
 from rnncheck.pipeline.backends.precision import AskedPrecision, asked_precision, parameter_dtypes
 from rnncheck.pipeline.instruments.casts import Casts
@@ -79,9 +79,9 @@ def run(evidence: Evidence) -> Judgement:
     answered = [item for item in flat if item.level is not None]
     unasked = [item for item in flat if item.ask.cannot]
     if not findings and unasked and not any(item.ask.explicit for item in answered):
-        raise Skip(f"{unasked[0].ask.by} cannot be asked here: {unasked[0].ask.cannot}")
+        raise CouldNotLook(f"{unasked[0].ask.by} cannot be asked here: {unasked[0].ask.cannot}")
     if not answered:
-        raise Vacuous("no output's error tells one precision from another")
+        raise CouldNotLook("no output's error tells one precision from another")
     note = "computed with " + "; ".join(dict.fromkeys(item.said for item in answered))
     return Judgement(tuple(findings), len(answered) * EARLY, note)
 

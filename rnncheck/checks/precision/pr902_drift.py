@@ -38,7 +38,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.streams import STREAM_STEPS, Stream, Written, errors, rerun, streams
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule, Unanswered
 from rnncheck.numerics.rounding import BFLOAT16, IEEE, TF32, TF32X3, ProductPrecision
 from rnncheck.pipeline.backends.precision import TENSOR_CORES, asked_precision
 from rnncheck.pipeline.keys import Key, dotted
@@ -112,7 +112,7 @@ def run(evidence: Evidence) -> Judgement:
     found = [list(curves(stream)) for stream in streams(evidence)]
     judged = [curve for group in found for curve in group if curve.judged]
     if not judged:
-        raise Vacuous("no output has an error that could be followed")
+        raise CouldNotLook("no output has an error that could be followed")
     findings = []
     for group in found:
         bad = [one for one in group if one.judged and one.reaches(budget, horizon)]
@@ -129,7 +129,7 @@ def longest(evidence: Evidence) -> int:
     """How far a growing curve is continued."""
     try:
         return max([_HORIZON, *(one.steps for one in evidence.recording.trajectories())])
-    except Skip:
+    except Unanswered:
         return _HORIZON
 
 

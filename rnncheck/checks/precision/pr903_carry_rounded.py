@@ -37,7 +37,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.levels import NARROW, stored_in, stored_states
 from rnncheck.checks.precision.streams import EARLY, Stream, rerun, streams
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule, Unanswered
 from rnncheck.numerics.rounding import BITS, FLOAT32_BITS
 from rnncheck.pipeline.backends.precision import parameter_dtypes, widest
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
@@ -61,7 +61,7 @@ def run(evidence: Evidence) -> Judgement:
     """Every state of every recurrent module that computes in float32 or more."""
     wide = [stream for stream in streams(evidence) if computes_wide(stream)]
     if not wide:
-        raise Vacuous("every recurrent module is in a narrow dtype as a whole")
+        raise NotApplicable("every recurrent module is in a narrow dtype as a whole")
     findings, compared = [], 0
     for stream in wide:
         for key in stream.carrier.keys:
@@ -113,7 +113,7 @@ def _narrowed(evidence: Evidence, stream: Stream, key: Key) -> Iterator[Rounded]
 def _recorded(evidence: Evidence) -> list[TensorDictBase]:
     try:
         return [rows.data for rows in evidence.recording.batches if not rows.random]
-    except Skip:
+    except Unanswered:
         return []
 
 

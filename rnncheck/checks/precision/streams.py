@@ -22,7 +22,7 @@ from rnncheck.checks.evidence.constructed_batches import replayed_heads
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, steps_only
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import CouldNotLook
 from rnncheck.numerics.emulate import Computing
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.rounding import ProductPrecision
@@ -96,14 +96,14 @@ class Stream:
 
 
 def streams(evidence: Evidence) -> list[Stream]:
-    """Every module that carries state. Skip where none of them could be followed."""
+    """Every module that carries state. Unanswered where none of them could be followed."""
     return evidence.once("streams", lambda: _streams(evidence))
 
 
 def _streams(evidence: Evidence) -> list[Stream]:
     found = [one for subject in evidence.subjects for one in _of_subject(evidence, subject)]
     if not found:
-        raise Skip("no recurrent module is called with a tensordict at every step")
+        raise CouldNotLook("no recurrent module is called with a tensordict at every step")
     return found
 
 
@@ -160,7 +160,7 @@ def _recurrent(
         try:
             run_recurrent(subject, as_collected(subject, batch), module=network)
         except Exception as error:
-            raise Skip(
+            raise CouldNotLook(
                 f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
             ) from error
     return {path: _by_steps(one) for path, one in tap.passes.items()}
@@ -243,7 +243,7 @@ def rerun(
     """The module alone, in sequential mode, over what it read; ``chained`` lets it carry its own
     state instead.
 
-    Skip where it cannot be run alone in ``dtype``.
+    Unanswered where it cannot be run alone in ``dtype``.
     """
     carrier, written = stream.carrier, list[Written]()
     state: Written = {}
@@ -261,7 +261,7 @@ def rerun(
                 if chained:
                     state = {key: out.get(next_key(key)) for key in carrier.keys}
     except Exception as error:  # the user's module may raise anything
-        raise Skip(f"{stream.name} cannot be run alone ({reason_of(error)})") from error
+        raise CouldNotLook(f"{stream.name} cannot be run alone ({reason_of(error)})") from error
     return written
 
 

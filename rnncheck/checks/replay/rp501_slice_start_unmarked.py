@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.results.model import Severity, Stage
 
 
@@ -33,7 +33,9 @@ def run(evidence: Evidence) -> Judgement:
     found = joins(evidence)
     known = sum(int(item.sample.known.sum()) for item in found)
     if not known:
-        raise Vacuous("no step of the training batches could be traced back to the collected data")
+        raise CouldNotLook(
+            "no step of the training batches could be traced back to the collected data"
+        )
     bad = [item for item in found if bool(item.stretches.any())]
     return Judgement((_observed(bad[0]),) if bad else (), known, f"{known} steps traced")
 

@@ -25,18 +25,20 @@ from __future__ import annotations
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.recurrent_pass import steps_only
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """Shuffled training batches."""
     if evidence.policy.carry and steps_only(evidence, evidence.policy):
-        raise Skip("the policy has no recurrent mode")
+        raise NotApplicable("the policy has no recurrent mode")
     found = joins(evidence)
     known = sum(int(item.sample.known.sum()) for item in found)
     if not known:
-        raise Vacuous("no step of the training batches could be traced back to the collected data")
+        raise CouldNotLook(
+            "no step of the training batches could be traced back to the collected data"
+        )
     bad = [item for item in found if bool(item.shuffled.any())]
     return Judgement((_observed(bad[0]),) if bad else (), known, f"{known} steps traced")
 

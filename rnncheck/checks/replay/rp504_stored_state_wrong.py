@@ -30,7 +30,7 @@ from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, working
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, samples, stale
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.results.model import Severity, Stage, Where
@@ -55,7 +55,7 @@ def run(evidence: Evidence) -> Judgement:
                 return Judgement((finding,), compared)
     if not compared:
         why = "no training batch holds a state at a step that could be traced back"
-        raise Vacuous(APPROXIMATED if burned else why)
+        raise CouldNotLook(APPROXIMATED if burned else why)
     beside = f", {burned} more were burned in" if burned else ""
     return Judgement((), compared, f"{compared} stored states are the collected ones{beside}")
 

@@ -35,7 +35,7 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import STEP_KEY
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -59,7 +59,7 @@ def run(evidence: Evidence) -> Judgement:
         if size > 1e-6 * max(abs(float(base.detach())), 1e-6):
             return Judgement((_ignored(number, size),), compared)
     if not compared:
-        raise Vacuous("no step of the training batches is padding")
+        raise NotApplicable("no step of the training batches is padding")
     return Judgement((), compared, f"{compared} padded steps are left out of the loss")
 
 

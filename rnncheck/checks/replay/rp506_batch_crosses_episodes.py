@@ -31,7 +31,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins, stored_neighbours
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.recording.buffer_order import parting_keys
 from rnncheck.results.model import Severity, Stage
@@ -42,7 +42,9 @@ def run(evidence: Evidence) -> Judgement:
     found = joins(evidence)
     known = sum(int(item.sample.known.sum()) for item in found)
     if not known:
-        raise Vacuous("no step of the training batches could be traced back to the collected data")
+        raise CouldNotLook(
+            "no step of the training batches could be traced back to the collected data"
+        )
     note = f"{known} steps traced"
     for item in found:
         if bool(item.over_end.any()):

@@ -36,7 +36,7 @@ from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
 from rnncheck.checks.evidence.training_batches import Sample, samples, stale, truth
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.replay.start_flags import lost_start
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.results.model import Severity, Stage, Where
@@ -46,20 +46,20 @@ def run(evidence: Evidence) -> Judgement:
     """Every training batch."""
     needs_recurrence(evidence, evidence.policy)
     if crosses(evidence):
-        raise Vacuous("the batch joins steps without a mark (RP501, RP502, RP506)")
+        raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     compared = 0
     for number, sample in enumerate(samples(evidence)):
         if _named_elsewhere(evidence, sample, number):
-            raise Vacuous("keys or states are lost in replay (RP503, RP504)")
+            raise Deferred("keys or states are lost in replay", "RP503", "RP504")
         if approximated(evidence, sample):
-            raise Vacuous(APPROXIMATED)
+            raise CouldNotLook(APPROXIMATED)
         keys, mask = _compared_keys(evidence), _judged(evidence, sample)
         compared += len(keys) * int(mask.sum())
         found = _differing(evidence, sample, keys, mask)
         if found:
             return Judgement((_observed(found, number),), compared)
     if not compared:
-        raise Vacuous("no step of the training batches could be replayed")
+        raise CouldNotLook("no step of the training batches could be replayed")
     return Judgement((), compared, f"{compared} replayed outputs are the trajectory's")
 
 
@@ -104,7 +104,7 @@ def _differing(
     try:
         out = run_recurrent(subject, batch).reshape(sample.rows.shape)
     except Exception as error:
-        raise Skip(
+        raise CouldNotLook(
             f"recurrent mode raises on the training batch ({type(error).__name__})"
         ) from error
     keys = [key for key in keys if key in tensor_keys(out)]

@@ -33,7 +33,7 @@ from rnncheck.checks.evidence.burn_in_by_maker import WarmUp, warm_ups
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample
 from rnncheck.checks.evidence.training_batches import samples
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule, Unanswered, weightiest
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.subject import Carrier
 from rnncheck.results.model import Severity, Source, Stage
@@ -50,13 +50,13 @@ MODE = (
 
 def run(evidence: Evidence) -> Judgement:
     """What makes the batches, then the loss."""
-    compared, reason = 0, ""
+    compared, untold = 0, list[Unanswered]()
     samples(evidence)  # where there are none, their absence is the reason
     for one in warm_ups(evidence):
         try:
             finding = _judged(evidence, one)
-        except Vacuous as why:
-            reason = str(why)
+        except Unanswered as why:
+            untold.append(why)
             continue
         if finding is not None:
             return Judgement((finding,), compared + 1)
@@ -66,9 +66,7 @@ def run(evidence: Evidence) -> Judgement:
         return Judgement((finding,), compared + 1)
     if compared + counted:
         return Judgement((), compared + counted, "the steps that are left out open the rest")
-    if reason:
-        raise Vacuous(reason)
-    raise Skip("nothing burns states in")
+    raise weightiest(untold) or NotApplicable("nothing burns states in")
 
 
 def _judged(evidence: Evidence, one: WarmUp) -> Observation | None:
@@ -77,7 +75,7 @@ def _judged(evidence: Evidence, one: WarmUp) -> Observation | None:
     if not one.openings:
         return _not_used(evidence, one)
     if not one.can:
-        raise Vacuous("no state in the batch depends on the steps that are left out")
+        raise NotApplicable("no state in the batch depends on the steps that are left out")
     if not one.reached:
         return _idle(evidence, one) if burns else None
     for carrier in evidence.policy.carriers:
@@ -90,7 +88,7 @@ def _judged(evidence: Evidence, one: WarmUp) -> Observation | None:
 def _not_used(evidence: Evidence, one: WarmUp) -> Observation | None:
     """A BurnInTransform ran, and no slice lost a step."""
     if not one.whole:
-        raise Vacuous("every slice that lost steps goes on with another trajectory")
+        raise NotApplicable("every slice that lost steps goes on with another trajectory")
     steps = max(one.ready_made)
     cause = "burn_in is 0" if steps == 0 else "its result is not what the loss gets"
     return _observed(

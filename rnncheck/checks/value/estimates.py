@@ -13,7 +13,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import ambient
 from rnncheck.checks.evidence.training_batches import Sample, collected, make_sample
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
@@ -29,13 +29,13 @@ SHIFTED = (
 
 
 def estimator_of(evidence: Evidence) -> Any:
-    """The estimator. Skip where the spec has none, or it raised."""
+    """The estimator. Unanswered where the spec has none, or it raised."""
     pipeline = evidence.pipeline
     failure = pipeline.failures.get(Stage.ADVANTAGE)
     if failure is not None:
-        raise Skip("the estimator raises (VL605)")
+        raise Deferred("the estimator raises", "VL605")
     if pipeline.estimator is None:
-        raise Skip(evidence.absent(Stage.ADVANTAGE))
+        raise evidence.absent(Stage.ADVANTAGE)
     return pipeline.estimator
 
 
@@ -49,21 +49,21 @@ def _batches(evidence: Evidence) -> list[Sample]:
     pipeline, spec = evidence.pipeline, evidence.pipeline.spec.advantage
     source = pipeline.estimated if spec is None or spec.on == "collect" else pipeline.samples
     if not source:
-        raise Skip("the estimator was not run on any batch")
+        raise CouldNotLook("the estimator was not run on any batch")
     return [make_sample(evidence, td) for td in (source if evidence.thorough else source[:2])]
 
 
 def estimated(evidence: Evidence, td: TensorDictBase) -> dict[str, Tensor]:
-    """What the estimator writes on ``td``: ``[*batch, ...]`` by key. Skip where it raises."""
+    """What the estimator writes on ``td``: ``[*batch, ...]`` by key. Unanswered where it raises."""
     spec = evidence.pipeline.spec.advantage
     estimator = _copied(estimator_of(evidence))
     if spec is None:
-        raise Skip("the spec has no advantage stage")
+        raise NotApplicable("the spec has no advantage stage")
     with ambient(), torch.no_grad():
         try:
             out = run_estimator(spec, estimator, td.clone())
         except Exception as error:
-            raise Skip(f"the estimator raises ({reason_of(error)})") from error
+            raise Deferred(f"the estimator raises ({reason_of(error)})", "VL605") from error
     before = {key: td.get(key) for key in tensor_keys(td)}
     found = {}
     for key in tensor_keys(out):
@@ -170,7 +170,7 @@ def _true_values(evidence: Evidence, name: str | Key) -> Values:
             value = torch.zeros(len(steps.places), *out.shape[2:], dtype=out.dtype)
         value[numbers], has[numbers] = out[0], True
     if value is None:
-        raise Skip("no trajectory was collected from its start")
+        raise CouldNotLook("no trajectory was collected from its start")
     return Values(value, has)
 
 
@@ -179,7 +179,7 @@ def valuing(evidence: Evidence, name: str | Key) -> Subject:
     for subject in (evidence.critic, evidence.policy):
         if subject is not None and as_key(name) in subject.writes:
             return subject
-    raise Skip(f"neither critic nor policy writes {dotted(as_key(name))!r}")
+    raise CouldNotLook(f"neither critic nor policy writes {dotted(as_key(name))!r}")
 
 
 def ended(sample: Sample, key: str) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Skip
+from rnncheck.checks.rule import Unanswered
 from rnncheck.checks.value.estimates import estimated, true_values
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
@@ -50,7 +50,7 @@ def _compared(evidence: Evidence, sample: Sample, one: ModuleCall) -> Inner | No
         return None
     try:
         values = true_values(evidence, one.output)
-    except Skip:
+    except Unanswered:
         return None
     ids = sample.ids.clamp_min(0)
     ids = sample.steps.successor[ids] if following else ids

@@ -29,7 +29,7 @@ from rnncheck.checks.evidence.batch_isolation import (
 )
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.checks.value.estimates import batches, estimator_of
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.numerics.difference import Difference
@@ -50,9 +50,9 @@ def run(evidence: Evidence) -> Judgement:
         if found:
             return Judgement((_observed(evidence, sample, number, found),), compared)
     if not compared:
-        raise Vacuous("every row of the estimator's batches is a single segment")
+        raise NotApplicable("every row of the estimator's batches is a single segment")
     if not alive:
-        raise Vacuous("no change of the observations changes the estimates")
+        raise CouldNotLook("no change of the observations changes the estimates")
     return Judgement((), compared, f"{compared} steps are isolated")
 
 

@@ -24,7 +24,7 @@ import torch
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.checks.value.estimates import VALUE, batches, dropped, ended, estimator_of, per_step
 from rnncheck.numerics.difference import Difference, gap, locate
 from rnncheck.results.model import Severity, Stage, Where
@@ -42,7 +42,7 @@ def run(evidence: Evidence) -> Judgement:
         if found is not None:
             return Judgement((_observed(number, found, scale),), compared)
     if not compared:
-        raise Vacuous("the estimator writes no next value beside a value")
+        raise NotApplicable("the estimator writes no next value beside a value")
     return Judgement((), compared, f"{compared} next values are the next step's values")
 
 

@@ -36,7 +36,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule, Unanswered
 from rnncheck.checks.value.estimates import batches, ended, per_step
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import tensor_keys
@@ -60,7 +60,7 @@ def run(evidence: Evidence) -> Judgement:
         if finding is not None:
             return Judgement((finding,), count)
     if not count:
-        raise Vacuous("no collected episode ends")
+        raise CouldNotLook("no collected episode ends")
     return Judgement((), count, f"{count} ends of episodes and targets there")
 
 
@@ -89,7 +89,7 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
             continue
         try:
             moved, reads = target_moves(evidence, sample, ends)
-        except Skip:  # a loss that raises is LS706's
+        except Unanswered:  # a loss that raises is LS706's
             break
         compared += int(ends.sum()) * reads
         if moved and not loss_leaks(evidence, sample)[0]:
@@ -102,7 +102,7 @@ def _loss_samples(evidence: Evidence) -> list[tuple[int, Sample]]:
     try:
         loss_of(evidence)
         return each_sample(evidence)
-    except Skip:
+    except Unanswered:
         return []
 
 
@@ -133,7 +133,7 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> tuple[floa
 def _batches(evidence: Evidence) -> list[Sample]:
     try:
         return batches(evidence)
-    except Skip:
+    except Unanswered:
         return []
 
 

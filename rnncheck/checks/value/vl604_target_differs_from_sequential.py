@@ -41,7 +41,16 @@ from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.loss_passes import from_true_states
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import (
+    CouldNotLook,
+    Deferred,
+    Judgement,
+    NotApplicable,
+    Observation,
+    Rule,
+    Unanswered,
+    weightiest,
+)
 from rnncheck.checks.value.estimates import (
     VALUE,
     Values,
@@ -67,18 +76,18 @@ _NAMES = ("chosen_action_value", VALUE)
 
 def run(evidence: Evidence) -> Judgement:
     """What the estimator writes, then what the loss asks for."""
-    compared, reason = 0, ""
+    compared, untold = 0, list[Unanswered]()
     for look in (_estimator, _estimator_inside, _loss, _inside):
         try:
             finding, count = look(evidence)
-        except (Skip, Vacuous) as why:
-            reason = str(why)
+        except Unanswered as why:
+            untold.append(why)
             continue
         compared += count
         if finding is not None:
             return Judgement((finding,), compared)
     if not compared:
-        raise Vacuous(reason or "nothing asks for a next value")
+        raise weightiest(untold) or NotApplicable("nothing asks for a next value")
     return Judgement((), compared, f"{compared} values are the sequential run's")
 
 
@@ -87,9 +96,9 @@ def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
     values = true_values(evidence)
     for number, sample in enumerate(batches(evidence)):
         if estimator_leaks(evidence, sample)[0]:
-            raise Vacuous("the estimates cross segments already (VL601)")
+            raise Deferred("the estimates cross segments already", "VL601")
         if approximated(evidence, sample):
-            raise Vacuous(APPROXIMATED)
+            raise CouldNotLook(APPROXIMATED)
         out = per_step(evidence, sample, sample.td)
         pairs = ((VALUE, False), (f"next.{VALUE}", True))
         for name, following in pairs:
@@ -112,9 +121,9 @@ def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
     compared = 0
     for number, sample in enumerate(batches(evidence)):
         if estimator_leaks(evidence, sample)[0]:
-            raise Vacuous("the estimates cross segments already (VL601)")
+            raise Deferred("the estimates cross segments already", "VL601")
         if approximated(evidence, sample):
-            raise Vacuous(APPROXIMATED)
+            raise CouldNotLook(APPROXIMATED)
         for one in inner_passes(evidence, sample):
             mask = one.mask & since_start(evidence, sample, one.key, following=one.following)
             gaps = one.gaps * (mask & ~ended(sample, "done") if one.following else mask)
@@ -123,7 +132,7 @@ def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
                 stage, scale = Stage.ADVANTAGE, one.scale
                 return _observed(stage, sample, number, one.name, gaps, scale), compared
     if not compared:
-        raise Vacuous("no recurrent pass over the steps could be seen inside the estimator")
+        raise CouldNotLook("no recurrent pass over the steps could be seen inside the estimator")
     return None, compared
 
 
@@ -153,18 +162,18 @@ def since_start(
 def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
     loss, compared = evidence.pipeline.loss, 0
     if loss is None:
-        raise Skip("the spec has no loss")
+        raise NotApplicable("the spec has no loss")
     if not same_targets(loss):
-        raise Vacuous("the target network has other weights than the trained one")
+        raise CouldNotLook("the target network has other weights than the trained one")
     values = _values(evidence)
     for number, sample in each_sample(evidence):
         seen = run_loss(evidence, sample).elements.get("next value")
         if seen is None:
-            raise Vacuous("the loss asks no value estimator for a next value")
+            raise NotApplicable("the loss asks no value estimator for a next value")
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
-            raise Vacuous("the loss crosses segments already (LS701)")
+            raise Deferred("the loss crosses segments already", "LS701")
         if approximated(evidence, sample):
-            raise Vacuous(APPROXIMATED)
+            raise CouldNotLook(APPROXIMATED)
         gaps, mask, scale = against(sample, seen, values, following=True)
         mask &= positions(sample) >= burn_in(evidence, sample)
         gaps = gaps * mask
@@ -181,9 +190,9 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
     compared = 0
     for number, sample in each_sample(evidence):
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
-            raise Vacuous("the loss crosses segments already (LS701)")
+            raise Deferred("the loss crosses segments already", "LS701")
         if approximated(evidence, sample):
-            raise Vacuous(APPROXIMATED)
+            raise CouldNotLook(APPROXIMATED)
         for one in from_true_states(evidence, sample):
             counted = one.mask & (positions(sample) >= burn_in(evidence, sample))
             compared += int(counted.sum())
@@ -193,7 +202,7 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
                 name, scale = one.name, one.scale
                 return _observed(Stage.LOSS, sample, number, name, seen, scale), compared
     if not compared:
-        raise Vacuous("no pass over the next steps could be seen inside the loss")
+        raise CouldNotLook("no pass over the next steps could be seen inside the loss")
     return None, compared
 
 
@@ -201,9 +210,9 @@ def _values(evidence: Evidence) -> Values:
     for name in _NAMES:
         try:
             return true_values(evidence, name)
-        except Skip:
+        except Unanswered:
             continue
-    raise Skip("neither critic nor policy writes a value that could be compared")
+    raise CouldNotLook("neither critic nor policy writes a value that could be compared")
 
 
 def against(
@@ -219,7 +228,7 @@ def against(
         mask = mask & ~ended(sample, "done")
     want = values.value[ids.clamp_min(0)]
     if want.numel() != seen.numel():
-        raise Skip("the values have another shape than the sequential run's")
+        raise CouldNotLook("the values have another shape than the sequential run's")
     gaps = gap(seen.reshape(want.shape), want)
     gaps = (gaps.flatten(2).amax(-1) if gaps.ndim > 2 else gaps) * mask
     return gaps, mask, max(float(values.value.abs().max()), 1e-6)

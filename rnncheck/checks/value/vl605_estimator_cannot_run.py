@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.known_errors import stage_raises
-from rnncheck.checks.rule import Judgement, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, Rule
 from rnncheck.results.model import Severity, Stage
 
 
@@ -32,7 +32,7 @@ def run(evidence: Evidence) -> Judgement:
     failure = pipeline.failures.get(Stage.ADVANTAGE)
     if failure is None:
         if pipeline.estimator is None:
-            raise Vacuous(evidence.absent(Stage.ADVANTAGE))
+            raise evidence.absent(Stage.ADVANTAGE)
         return Judgement((), 1, "the estimator runs")
     return Judgement((stage_raises(pipeline, Stage.ADVANTAGE, failure),), 1)
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.hidden_state import hidden_state
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Deferred, Judgement, Observation, Rule, Unanswered
 from rnncheck.checks.wiring.root_states import root_states
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.subject import Subject
@@ -37,9 +37,9 @@ def run(evidence: Evidence) -> Judgement:
     if keys:
         return Judgement((), len(keys), f"carry: {', '.join(keys)}")
     if any(root_states(evidence, subject) for subject in subjects):
-        raise Vacuous("the state is written to the root (WR107)")
+        raise Deferred("the state is written to the root", "WR107")
     if any(hidden_state(evidence, s, constructed(evidence, s)) for s in subjects):
-        raise Vacuous("the state lives outside the tensordict (EQ206)")
+        raise Deferred("the state lives outside the tensordict", "EQ206")
     return Judgement((_observed(),), len(subjects))
 
 
@@ -47,7 +47,7 @@ def _critic_of(evidence: Evidence) -> Subject | None:
     """The critic, or None also where it cannot run."""
     try:
         return evidence.critic
-    except Skip:
+    except Unanswered:
         return None
 
 

@@ -22,7 +22,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.pipeline.subject.introspect import start_flags
 from rnncheck.pipeline.subject.subject import all_reads
@@ -36,7 +36,7 @@ def run(evidence: Evidence) -> Judgement:
     ]
     wanted = {k for m in modules for k in start_flags(m, evidence.env) if k in all_reads(m)}
     if not wanted:
-        raise Vacuous("no module reads a start flag")
+        raise NotApplicable("no module reads a start flag")
     missing = sorted(wanted - set(tensor_keys(evidence.env.first)))
     findings = tuple(_observed(dotted(key)) for key in missing)
     return Judgement(findings, len(wanted), "the env writes " + ", ".join(map(dotted, wanted)))

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.trajectory_replay import acted_mismatch, compared_keys, replayed
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule, Unanswered
 from rnncheck.pipeline.compat import or_by_the_collector
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.introspect import carry_keys
@@ -33,7 +33,7 @@ def run(evidence: Evidence) -> Judgement:
     """Carry keys against the reset's keys."""
     keys = carry_keys(evidence.pipeline.pristine_policy)
     if not keys:
-        raise Vacuous("the policy has no carry (WR101)")
+        raise NotApplicable("the policy has no carry")
     missing = [key for key in keys if key not in tensor_keys(evidence.env.first)]
     if missing and acts_with_memory(evidence):
         return Judgement((), len(keys), "the collector carries the state itself")
@@ -47,7 +47,7 @@ def acts_with_memory(evidence: Evidence) -> bool:
         items = replayed(evidence)
         compared = any(compared_keys(evidence, i) and i.recorded.shape[1] > 1 for i in items)
         return compared and acted_mismatch(evidence) is None
-    except Skip:
+    except Unanswered:
         return False
 
 

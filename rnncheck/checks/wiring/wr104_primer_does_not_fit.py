@@ -27,7 +27,7 @@ import re
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.introspect import carry_keys, probe_step
 from rnncheck.pipeline.subject.subject import all_reads, next_key
@@ -44,7 +44,7 @@ def run(evidence: Evidence) -> Judgement:
     carry = [key for module in modules for key in carry_keys(module)]
     primed = [key for key in primed_keys(evidence) if evidence.env.first.get(key, None) is not None]
     if not primed:
-        raise Vacuous("the env primes no state")
+        raise NotApplicable("the env primes no state")
     findings = misfits(evidence, [k for k in primed if k in carry])
     read = {key for module in modules for key in all_reads(module)}
     missing = [key for key in carry if key not in primed]

@@ -20,7 +20,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.introspect import carry_keys
@@ -34,7 +34,7 @@ def run(evidence: Evidence) -> Judgement:
         k for k in carry_keys(evidence.pipeline.pristine_policy) if first.get(k, None) is not None
     ]
     if not keys:
-        raise Vacuous("the env primes no state")
+        raise NotApplicable("the env primes no state")
     moving = [key for key in keys if bool(bits_differ(first.get(key), second.get(key)).any())]
     findings = tuple(_observed(evidence, key) for key in moving[:1])
     return Judgement(findings, len(keys), "two resets give the same initial state")

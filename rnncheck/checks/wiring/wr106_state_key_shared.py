@@ -23,7 +23,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.subject import Carrier, carriers
 from rnncheck.results.model import Severity, Stage
@@ -39,7 +39,7 @@ def run(evidence: Evidence) -> Judgement:
                 f"{owner} {carrier.path or type(carrier.module).__name__}"
             )
     if len(found) < 2:
-        raise Vacuous("there is at most one recurrent module")
+        raise NotApplicable("there is at most one recurrent module")
     shared = {key: names for key, names in users.items() if len(names) > 1}
     findings = tuple(_observed(key, names) for key, names in list(shared.items())[:1])
     return Judgement(findings, len(users), f"{len(found)} recurrent modules use keys of their own")

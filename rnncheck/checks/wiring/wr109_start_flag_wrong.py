@@ -23,7 +23,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Vacuous
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.recording.random_play import FlagErrors, watch_flags
 from rnncheck.results.model import Severity, Stage, Where
@@ -33,7 +33,7 @@ def run(evidence: Evidence) -> Judgement:
     """Every start flag that the env writes and that somebody reads."""
     keys = [key for key in evidence.policy.flags if evidence.env.first.get(key, None) is not None]
     if not keys:
-        raise Vacuous("the env writes no start flag")
+        raise NotApplicable("the env writes no start flag")
     findings: list[Observation] = []
     compared, ends = 0, 0
     for key in keys:

@@ -24,7 +24,15 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.known_errors import UNKNOWN, raised_at, way_out
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import (
+    CouldNotLook,
+    Deferred,
+    Judgement,
+    NotApplicable,
+    Observation,
+    Rule,
+    Unanswered,
+)
 from rnncheck.numerics.kernels import missing_kernel, reason_of
 from rnncheck.pipeline.guard.user_frames import describe_trouble
 from rnncheck.pipeline.subject.introspect import CannotStep, part_that_raised
@@ -40,18 +48,18 @@ def run(evidence: Evidence) -> Judgement:
     if error is None:
         return Judgement((), 1, "the policy runs one step on the env's reset")
     if evidence.pipeline.batches:
-        raise Vacuous("the collector acts with it all the same")
+        raise NotApplicable("the collector acts with it all the same")
     if missing := missing_kernel(str(error)):
-        raise Skip(missing)
+        raise CouldNotLook(missing)
     if any(map(evidence.finds, _ALREADY)):
-        raise Vacuous("another finding of the wiring names the reason")
+        raise Deferred("another finding of the wiring names the reason", "WR102", "WR103", "WR104")
     return Judgement((_observed(evidence, error),), 1)
 
 
 def _raised(evidence: Evidence) -> Exception | None:
     try:
         _ = evidence.policy
-    except Skip as skip:
+    except Unanswered as skip:
         if isinstance(skip.__cause__, CannotStep):
             return skip.__cause__.error
         raise

@@ -24,7 +24,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, Observation, Rule, Skip, Vacuous
+from rnncheck.checks.rule import Deferred, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.env_facts import ActionForm, action_forms
 from rnncheck.pipeline.subject.introspect import probe_step
@@ -37,10 +37,10 @@ def run(evidence: Evidence) -> Judgement:
     if td is None:
         td, error = probe_step(evidence.pipeline.pristine_policy, evidence.env)
         if td is None:
-            raise Skip(f"the policy cannot run one step ({error})")
+            raise Deferred(f"the policy cannot run one step ({error})", "WR110")
     forms = action_forms(evidence.probe_env, td)
     if not forms:
-        raise Vacuous("no action with a fixed shape is given")
+        raise NotApplicable("no action with a fixed shape is given")
     findings = tuple(_observed(form) for form in forms if not form.fits)
     return Judgement(findings, len(forms), "the env reads what the policy gives")
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rnncheck.errors import Lacking, StageError, StageTimeout, VersionError
+from rnncheck.errors import Lacking, StageError, StageTimeout
 from rnncheck.pipeline.assembly.collect_stage import (
     CollectStage,
     has_collector_workers,
@@ -128,9 +128,9 @@ class Builder:
 
     def _outcome(self, stage: Stage) -> tuple[Outcome, str]:
         if self.pipeline is None and self.failures:
-            return Outcome.SKIPPED, f"the {next(iter(self.failures))} stage failed"
+            return Outcome.NOT_LOOKED, f"the {next(iter(self.failures))} stage failed"
         if stage not in _BEFORE and (why := self._cannot_train(stage)):
-            return Outcome.SKIPPED, why
+            return Outcome.NOT_LOOKED, why
         try:
             detail = self._limited(stage)
         except Lacking as error:
@@ -143,19 +143,18 @@ class Builder:
         if stage in self.failures:
             failure = self.failures[stage]
             return Outcome.ERROR, "\n".join(p for p in (failure.message, failure.frames) if p)
-        return (Outcome.PASSED, detail) if detail else (Outcome.SKIPPED, NOT_IN_SPEC)
+        return (Outcome.PASSED, detail) if detail else (Outcome.NOT_APPLICABLE, NOT_IN_SPEC)
 
     def _without(self, stage: Stage, error: Lacking) -> tuple[Outcome, str]:
         """Note why the stage is not there; without env, policy or critic nothing can be verified.
 
-        What needs a newer TorchRL is left out. What this processor cannot compute is in the spec,
-        and nobody could look into it.
+        What needs a newer TorchRL, or a kernel that this processor lacks, is in the spec, and
+        nobody could look into it.
         """
         if self.pipeline is None:
             raise error
         self.pipeline.lacking[stage] = error.reason
-        left_out = isinstance(error, VersionError)
-        return Outcome.SKIPPED if left_out else Outcome.VACUOUS, error.reason
+        return Outcome.NOT_LOOKED, error.reason
 
     def _limited(self, stage: Stage) -> str:
         """Do the stage's work: seeded, within its time limit, its warnings sorted."""
