@@ -40,14 +40,19 @@ class Evidence(Memo):
         self.rounded = 0.0  # the largest change that a check found to be rounding alone
         self.remarks: list[str] = []  # what the user should read although a check passed
 
+    def written(self, *stages: Stage) -> bool:
+        """Whether the spec has any of these stages."""
+        spec = self.pipeline.spec
+        batch = Stage.REPLAY in stages and spec.batch is not None
+        return batch or any(getattr(spec, str(stage)) is not None for stage in stages)
+
     def absent(self, stage: Stage) -> Unanswered:
         """Why there is nothing of this stage.
 
         It is not in the spec, it cannot run on this machine, or a stage before it failed.
         """
-        spec, failures = self.pipeline.spec, self.pipeline.failures
-        written = getattr(spec, str(stage)) or (stage is Stage.REPLAY and spec.batch)
-        if not written:
+        failures = self.pipeline.failures
+        if not self.written(stage):
             return NotApplicable(f"the spec has no {stage} stage")
         if stage in self.pipeline.lacking:
             return CouldNotLook(self.pipeline.lacking[stage])

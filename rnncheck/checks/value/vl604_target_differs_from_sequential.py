@@ -77,6 +77,8 @@ _NAMES = ("chosen_action_value", VALUE)
 def run(evidence: Evidence) -> Judgement:
     """What the estimator writes, then what the loss asks for."""
     compared, untold = 0, list[Unanswered]()
+    if not evidence.written(Stage.ADVANTAGE, Stage.LOSS):
+        raise NotApplicable("the spec has neither an advantage nor a loss stage")
     for look in (_estimator, _estimator_inside, _loss, _inside):
         try:
             finding, count = look(evidence)

@@ -114,7 +114,8 @@ class ModuleCalls:
             return
         one = self._open.pop()
         if one.probe is not None and one.td is not None and one.fed is not None:
-            one.td.set(*one.fed)
+            if one.fed[0] not in declared(module, "out_keys"):  # it may write where it read
+                one.td.set(*one.fed)
         td = result if isinstance(result, TensorDictBase) else one.td
         if one.given is None or one.fed is None or td is None:
             return
