@@ -4,8 +4,8 @@ one's own.
     rnncheck.yaml::BD301 state-crosses-reset
 
 The pipeline of a spec is built once, when its first test runs, and closed after its last one. A
-skipped or vacuous check skips its test with the reason; a warning passes with a pytest warning.
-Nothing heavy is imported without a use.
+check without an answer skips its test with the reason; what that leaves unshown fails the test
+``guarantees``. A warning passes with a pytest warning. Nothing heavy is imported without a use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import pytest
 if TYPE_CHECKING:
     from _pytest._code.code import ExceptionInfo, TerminalRepr
 
+    from rnncheck.checks.engine.session import Seen
     from rnncheck.checks.engine.verification import Verification
+    from rnncheck.checks.rule import Rule
     from rnncheck.results.model import CheckResult, Run
     from rnncheck.spec.model import Spec
 
@@ -78,9 +80,11 @@ class SpecFile(pytest.File):
     """A spec: its checks are its tests, its pipeline lives from the first to the last of them."""
 
     verification: Verification
+    seen: Seen
 
-    def collect(self) -> Iterator[CheckItem]:
-        """One item for each check that the spec's own ``select`` and ``ignore`` leave."""
+    def collect(self) -> Iterator[pytest.Item]:
+        """One item for each check that the spec's own ``select`` and ``ignore`` leave, and one for
+        what they show together."""
         from rnncheck.checks.engine.select import select_entries
         from rnncheck.errors import UserError
 
@@ -91,6 +95,7 @@ class SpecFile(pytest.File):
             raise self.CollectError(str(error)) from None
         for entry in chosen:
             yield CheckItem.from_parent(self, name=f"{entry.code} {entry.name}")
+        yield GuaranteesItem.from_parent(self, name="guarantees")
 
     def spec(self) -> Spec:
         """The spec; what is wrong with it is a collection error in its own words."""
@@ -104,22 +109,32 @@ class SpecFile(pytest.File):
 
     def setup(self) -> None:
         """Build the pipeline and run its stages."""
+        from rnncheck.checks.engine.session import Seen
         from rnncheck.checks.engine.verification import Verification
         from rnncheck.errors import UserError
 
+        self.seen = Seen()
         try:
             self.verification = Verification(self.spec())
             scope = ExitStack()
             self.addfinalizer(scope.close)
             scope.enter_context(self.verification)
-            for _ in self.verification.build():
+            for _ in self.seen.hearing(self.verification.build()):
                 pass
+            self.verification.expect(self.rules())
         except UserError as error:
             raise CheckFailed(str(error)) from None
         if self.verification.lacking:
             pytest.skip(self.verification.lacking)
         if not self.verification.runs:
             raise CheckFailed(self.trouble())
+
+    def rules(self) -> tuple[Rule, ...]:
+        """All that the spec asks."""
+        from rnncheck.checks.engine.select import select_rules
+
+        spec = self.verification.spec
+        return select_rules(spec, spec.verify.select, spec.verify.ignore)
 
     def trouble(self) -> str:
         """What the stages raised; empty when they ran."""
@@ -155,10 +170,10 @@ class CheckItem(pytest.Item):
             pytest.xfail(f"accepted: {result.accepted}")
         if result.outcome is Outcome.FAILED:
             warnings.warn(failure_text(result), RnncheckWarning, stacklevel=1)
-        if result.outcome in (Outcome.SKIPPED, Outcome.VACUOUS):
+        elif result.outcome is not Outcome.PASSED:
             if trouble := self.parent.trouble():  # a pipeline that broke must not look verified
                 raise CheckFailed(trouble)
-            pytest.skip(f"{result.outcome}: {result.reason}")
+            pytest.skip(f"{str(result.outcome).replace('-', ' ')}: {result.reason}")
 
     def repr_failure(
         self, excinfo: ExceptionInfo[BaseException], style: Any = None
@@ -168,6 +183,34 @@ class CheckItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, None, str]:
         """The spec and the check, for the report's heading."""
+        return self.path, None, self.name
+
+
+class GuaranteesItem(pytest.Item):
+    """What all checks show together: fails where a guarantee is not shown."""
+
+    parent: SpecFile
+
+    def runtest(self) -> None:
+        """Judge the guarantees by every check of the spec; those that ran are not run again."""
+        from rnncheck.results.guarantees import judge_guarantees
+
+        verification, strict = self.parent.verification, self.parent.verification.spec.verify.strict
+        checks = [verification.asked(rule) for rule in self.parent.rules()]
+        judged = judge_guarantees(checks, self.parent.seen.stages, strict=strict)
+        found = [verification.accepting.standing(one) for one in judged]
+        if lacking := [one for one in found if one.lacking]:
+            told = (f"{one.name} is not shown, because {one.because}" for one in lacking)
+            raise CheckFailed("\n".join(told))
+
+    def repr_failure(
+        self, excinfo: ExceptionInfo[BaseException], style: Any = None
+    ) -> str | TerminalRepr:
+        """Our own sentences instead of a traceback through this file."""
+        return _told(excinfo) or super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """The spec, for the report's heading."""
         return self.path, None, self.name
 
 

@@ -81,7 +81,7 @@ def attempts(
 
 def _attempt(spec: Spec, fault: Fault, rules: Sequence[Rule], *, every: bool) -> Attempt:
     from rnncheck.checks.engine.verification import Verification
-    from rnncheck.pipeline.plant.hooks import NotApplicable
+    from rnncheck.pipeline.plant.hooks import CannotPlant
 
     blank = Attempt(fault.name, str(fault.stage), fault.summary, fault.expects, Ending.CANNOT_APPLY)
     if not any(rule.code in fault.expects for rule in rules):
@@ -90,7 +90,7 @@ def _attempt(spec: Spec, fault: Fault, rules: Sequence[Rule], *, every: bool) ->
         with Verification(spec, plant=fault.plant) as verification:
             exhaust(verification.build())
             by, told = _seen(verification, fault, rules, every=every)
-    except NotApplicable as because:
+    except CannotPlant as because:
         return replace(blank, reason=str(because))
     caught = set(by) & {*fault.expects, *_raised(verification)}
     ending = Ending.CAUGHT if caught else Ending.MISSED

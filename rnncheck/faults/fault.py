@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rnncheck.pipeline.keys import Key, declared, present, tensor_keys
 from rnncheck.pipeline.plant.env_changes import altered
-from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts, Plant
+from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts, Plant
 from rnncheck.pipeline.plant.module_changes import (
     Around,
     Call,
@@ -31,7 +31,7 @@ class Fault:
     """One way of being wrong. ``expects`` are the checks that must see it: any one of them is
     enough.
 
-    ``plant`` gets the built parts and returns what changes them, or raises NotApplicable where it
+    ``plant`` gets the built parts and returns what changes them, or raises CannotPlant where it
     finds nothing to take hold of.
     """
 
@@ -46,40 +46,40 @@ def carriers_of(parts: Parts) -> list[Carrier]:
     """The policy's modules that carry state."""
     found = carriers(parts.policy)
     if not found:
-        raise NotApplicable("no module of the policy carries state")
+        raise CannotPlant("no module of the policy carries state")
     return found
 
 
 def needs_rows(parts: Parts, count: int = 2) -> None:
     """A batch of envs."""
     if parts.env.batch_size.numel() < count:
-        raise NotApplicable("one env alone: there is no other row")
+        raise CannotPlant("one env alone: there is no other row")
 
 
 def needs_collect(parts: Parts) -> None:
     """Data that is collected."""
     if parts.spec.collect is None:
-        raise NotApplicable("the spec has no collect stage")
+        raise CannotPlant("the spec has no collect stage")
 
 
 def needs_workers(parts: Parts) -> None:
     """A collector with processes of its own. One that a factory makes is not known before it is
     called."""
     if not str(parts.spec.collect and parts.spec.collect.use).startswith("Multi"):
-        raise NotApplicable("the spec names no collector with worker processes")
+        raise CannotPlant("the spec names no collector with worker processes")
 
 
 def needs_training(parts: Parts, *sections: str) -> None:
     """One of these stages behind collection."""
     if not any(getattr(parts.spec, section) is not None for section in sections):
-        raise NotApplicable(f"the spec has no {' and no '.join(sections)} stage")
+        raise CannotPlant(f"the spec has no {' and no '.join(sections)} stage")
 
 
 def needs_recurrent_mode(parts: Parts) -> None:
     """A policy that has two ways of running."""
     carriers_of(parts)
     if not has_recurrent_mode(parts.env, parts.policy):
-        raise NotApplicable("the policy has no recurrent mode")
+        raise CannotPlant("the policy has no recurrent mode")
 
 
 def _only(around: Around, recurrent: bool) -> Around:
@@ -122,7 +122,7 @@ def over_rows(around: Around) -> Plant:
         if parts.env.batch_size.numel() > 1:
             return hooks
         if parts.spec.loss is None:
-            raise NotApplicable("one env alone: there is no other row")
+            raise CannotPlant("one env alone: there is no other row")
         return replace(hooks, trained=_with_rows)
 
     return plant
@@ -130,7 +130,7 @@ def over_rows(around: Around) -> Plant:
 
 def _with_rows(sample: TensorDictBase) -> TensorDictBase:
     if sample.ndim < 2 or sample.shape[:-1].numel() < 2:
-        raise NotApplicable("one env alone, and training batches of one row: there is no other")
+        raise CannotPlant("one env alone, and training batches of one row: there is no other")
     return sample
 
 
@@ -146,9 +146,9 @@ def where_it_fits(around: Around, fits: Callable[[Carrier], bool], otherwise: st
         critic = parts.critic
         chosen = [] if critic is None else _fitting(critic, fits)
         if not chosen or critic is None:
-            raise NotApplicable(otherwise)
+            raise CannotPlant(otherwise)
         if not has_recurrent_mode(parts.env, critic, behind=parts.policy):
-            raise NotApplicable("the critic has no recurrent mode")
+            raise CannotPlant("the critic has no recurrent mode")
         return Hooks(critic=lambda network: _wrapped_at(network, chosen, around))
 
     return plant
@@ -195,7 +195,7 @@ def flag_keys(parts: Parts) -> tuple[Key, ...]:
     found = [key for key in reads if first.get(key, None) is not None]
     flags = tuple(dict.fromkeys(k for k in found if first.get(k).dtype is torch.bool))
     if not flags:
-        raise NotApplicable("the policy reads no start flag from the env")
+        raise CannotPlant("the policy reads no start flag from the env")
     return flags
 
 
@@ -206,7 +206,7 @@ def on_states_of_env(change: Callable[[EnvBase, Sequence[Key]], EnvBase]) -> Pla
         keys = [key for one in carriers_of(parts) for key in one.keys]
         given = present(parts.env.reset(), keys)
         if not given:
-            raise NotApplicable("no reset of the env gives a state that could be lost")
+            raise CannotPlant("no reset of the env gives a state that could be lost")
         return Hooks(env=lambda env: change(env, given))
 
     return plant

@@ -10,7 +10,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of, in_recurrent_mode
-from rnncheck.pipeline.plant.hooks import NotApplicable, Parts
+from rnncheck.pipeline.plant.hooks import CannotPlant, Parts
 from rnncheck.pipeline.plant.module_changes import Call, gates_of
 from rnncheck.results.model import Stage
 
@@ -31,7 +31,7 @@ def _swapped(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBas
 
 def stock(parts: Parts) -> None:
     if not any(gates_of(one.module) for one in carriers_of(parts)):
-        raise NotApplicable("no LSTMModule or GRUModule, whose gates have an order")
+        raise CannotPlant("no LSTMModule or GRUModule, whose gates have an order")
 
 
 FAULT = Fault(

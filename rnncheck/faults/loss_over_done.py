@@ -14,7 +14,7 @@ from tensordict import TensorDictBase
 from rnncheck.faults.advantage_over_done import endless
 from rnncheck.faults.fault import Fault, around_loss, needs_training
 from rnncheck.pipeline.instruments.call_loss import total_of
-from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.results.model import Stage
 
 
@@ -26,7 +26,7 @@ def plant(parts: Parts) -> Hooks:
         if not asked:
             asked.append(True)
             if _reads_no_end(call, td, parts):
-                raise NotApplicable("the loss is the same where the ends are taken away")
+                raise CannotPlant("the loss is the same where the ends are taken away")
         return endless(call, td, parts)
 
     return around_loss(loss)(parts)

@@ -23,7 +23,7 @@ from rnncheck.faults.fault import (
     wrapped,
 )
 from rnncheck.pipeline.keys import present
-from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import (
     Call,
     called_with,
@@ -56,7 +56,7 @@ def plant(parts: Parts) -> Hooks:
         def run(call: Any, td: TensorDictBase, parts: Parts) -> Any:
             out = inside.run(call, td)
             if not lost and stage == last:
-                raise NotApplicable("no pass over the next steps has a start flag to lose")
+                raise CannotPlant("no pass over the next steps has a start flag to lose")
             return out
 
         return run

@@ -12,7 +12,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.faults.fault import Fault, carriers_of, keeping_state, while_acting
-from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import (
     Call,
     called_with,
@@ -42,7 +42,7 @@ def two_layers(parts: Parts) -> None:
     states = [first.get(key, None) for one in carriers_of(parts) for key in one.keys]
     ranks = [s.shape[first.ndim :] for s in states if s is not None]
     if not any(len(shape) > 1 and shape[-2] > 1 for shape in ranks):
-        raise NotApplicable("no state has several layers")
+        raise CannotPlant("no state has several layers")
 
 
 def plant(parts: Parts) -> Hooks:

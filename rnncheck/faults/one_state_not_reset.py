@@ -12,7 +12,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of, keeping_state, while_acting
-from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import (
     Call,
     called_with,
@@ -36,7 +36,7 @@ def _kept(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
 
 def _two_states(parts: Parts) -> None:
     if all(len(one.keys) < 2 for one in carriers_of(parts)):
-        raise NotApplicable("every recurrent module that acts has one state")
+        raise CannotPlant("every recurrent module that acts has one state")
 
 
 def plant(parts: Parts) -> Hooks:

@@ -12,7 +12,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, needs_recurrent_mode, while_acting
-from rnncheck.pipeline.plant.hooks import NotApplicable, Parts
+from rnncheck.pipeline.plant.hooks import CannotPlant, Parts
 from rnncheck.pipeline.plant.module_changes import Call, mode
 from rnncheck.results.model import Stage
 
@@ -26,7 +26,7 @@ def needs_rows_or_none(parts: Parts) -> None:
     """Over one row recurrent mode is one step; a module that needs an axis raises where there is
     none."""
     if parts.env.batch_size.numel() < 2 and _acts(parts):
-        raise NotApplicable("one env alone: recurrent mode over one row is one step")
+        raise CannotPlant("one env alone: recurrent mode over one row is one step")
 
 
 def _acts(parts: Parts) -> bool:

@@ -13,7 +13,7 @@ from tensordict import TensorDictBase
 from rnncheck.faults.fault import Fault, Inside, around_estimator, needs_training, wrapped
 from rnncheck.faults.sequential_loss import by_steps_in
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import mode
 from rnncheck.pipeline.subject.subject import carriers
 from rnncheck.results.model import Stage
@@ -27,7 +27,7 @@ def plant(parts: Parts) -> Hooks:
     needs_training(parts, "advantage")
     network = parts.policy if parts.critic is None else parts.critic
     if not carriers(network):
-        raise NotApplicable("the critic carries no state")
+        raise CannotPlant("the critic carries no state")
     inside, asked = Inside(), list[bool]()
 
     def sequential(call: Any, td: TensorDictBase, parts: Parts) -> Any:
@@ -36,7 +36,7 @@ def plant(parts: Parts) -> Hooks:
         with mode(False):
             out = inside.run(call, td)
         if right is not None and _same(right, out):
-            raise NotApplicable("the estimates are the same step by step, from the stored states")
+            raise CannotPlant("the estimates are the same step by step, from the stored states")
         return out
 
     change = wrapped(by_steps_in(inside))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of
-from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import rename_keys
 from rnncheck.pipeline.subject.subject import Carrier, carriers, next_key
 from rnncheck.results.model import Stage
@@ -23,7 +23,7 @@ def plant(parts: Parts) -> Hooks:
         return Hooks(critic=_renaming(other, mine))
     for other in _others(mine, more):
         return Hooks(policy=_renaming(other, mine))
-    raise NotApplicable("there is no second recurrent module")
+    raise CannotPlant("there is no second recurrent module")
 
 
 def _others(mine: Carrier, found: list[Carrier]) -> list[Carrier]:

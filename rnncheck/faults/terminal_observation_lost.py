@@ -11,7 +11,7 @@ from tensordict import TensorDictBase
 from rnncheck.faults.fault import Fault, needs_collect
 from rnncheck.pipeline.keys import Key, as_key, present
 from rnncheck.pipeline.plant.env_changes import shortened
-from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import choose
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
@@ -25,7 +25,7 @@ def plant(parts: Parts) -> Hooks:
     spec = parts.env.full_observation_spec
     keys = [as_key(key) for key in spec.keys(True, True) if spec[key].dtype.is_floating_point]
     if ("done",) not in [as_key(key) for key in parts.env.done_keys]:
-        raise NotApplicable("the env has no entry called done")
+        raise CannotPlant("the env has no entry called done")
 
     def from_reset(batch: TensorDictBase) -> TensorDictBase:
         ended = batch.get(DONE).reshape(*batch.shape, -1).any(-1)

@@ -10,7 +10,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, carriers_of, in_both_modes
-from rnncheck.pipeline.plant.hooks import NotApplicable, Parts
+from rnncheck.pipeline.plant.hooks import CannotPlant, Parts
 from rnncheck.pipeline.plant.module_changes import Call
 from rnncheck.results.model import Stage
 
@@ -28,9 +28,9 @@ def _rounded(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBas
 def wide(parts: Parts) -> None:
     dtypes = {value.dtype for one in carriers_of(parts) for value in one.module.parameters()}
     if not dtypes:
-        raise NotApplicable("the recurrent module has no weights")
+        raise CannotPlant("the recurrent module has no weights")
     if dtypes & {torch.bfloat16, torch.float16}:
-        raise NotApplicable("the recurrent module's weights are narrow already")
+        raise CannotPlant("the recurrent module's weights are narrow already")
 
 
 FAULT = Fault(

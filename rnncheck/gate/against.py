@@ -28,13 +28,14 @@ from rnncheck.bench.sides import (
 )
 from rnncheck.errors import UserError
 from rnncheck.gate.code import Other
+from rnncheck.gate.guarantees import guarantees_of, held_guarantees
 from rnncheck.gate.installed import side_of_python
 from rnncheck.gate.worktree import side_of_ref
 from rnncheck.numerics.stopping import Measure, PairsAnswer, RatioOverPairs, over_pairs
 from rnncheck.results.cells import Cell
 from rnncheck.results.events import Event, GateDecided, GateProgress
 from rnncheck.results.gate import GateItem, Part, Ruling
-from rnncheck.results.model import CheckResult, Outcome
+from rnncheck.results.model import CheckResult, GuaranteeResult, Outcome
 from rnncheck.results.store import read_run
 from rnncheck.spec.model import Spec
 
@@ -124,13 +125,17 @@ class Against:
     def _out(self) -> Path:
         return self._folder / "verify.json"
 
-    def checked(self, checks: Sequence[CheckResult]) -> Iterator[Event]:
+    def checked(
+        self, checks: Sequence[CheckResult], guarantees: Sequence[GuaranteeResult]
+    ) -> Iterator[Event]:
         """What differs between the checks of both sides, when the other's have ended."""
         if self._process is not None:
             yield GateProgress(f"the checks of {self.there.name}")
-            yield from map(GateDecided, self._verification(checks))
+            yield from map(GateDecided, self._verification(checks, guarantees))
 
-    def _verification(self, checks: Sequence[CheckResult]) -> Iterator[GateItem]:
+    def _verification(
+        self, checks: Sequence[CheckResult], guarantees: Sequence[GuaranteeResult]
+    ) -> Iterator[GateItem]:
         assert self._process is not None
         try:
             code = self._process.wait(VERIFYING)
@@ -141,7 +146,10 @@ class Against:
         if code or not self._out.exists():
             yield _item("checks", Ruling.UNCLEAR, f"{self.there.name} raised: {self._last_words()}")
             return
-        yield from held_against(checks, read_run(self._out).checks)
+        there = read_run(self._out)
+        yield from held_against(checks, there.checks)
+        for one in held_guarantees(guarantees_of(there), guarantees, partly=False):
+            yield _item(one.name, one.ruling, one.reason)
 
     def _last_words(self) -> str:
         text = (self._folder / "verify.log").read_text(encoding="utf-8", errors="replace")
@@ -178,23 +186,14 @@ class Against:
 
 
 def held_against(mine: Sequence[CheckResult], theirs: Sequence[CheckResult]) -> Iterator[GateItem]:
-    """What became of each check that ran on both sides; those that are alike in one item."""
+    """The checks that ran on both sides and fail on one of them."""
     other = {check.code: check for check in theirs}
-    alike = 0
     for check in mine:
         before = other.get(check.code)
-        if before is None:
+        if before is None or before.outcome is check.outcome:
             continue
-        if before.outcome is check.outcome:
-            alike += 1
-        elif (item := _changed(before, check)) is not None:
+        if (item := _changed(before, check)) is not None:
             yield item
-    if alike:
-        yield _item(
-            f"{alike} check{'' if alike == 1 else 's'}",
-            Ruling.PASSED,
-            "the same outcome on both sides",
-        )
 
 
 def _changed(before: CheckResult, check: CheckResult) -> GateItem | None:
@@ -207,8 +206,6 @@ def _changed(before: CheckResult, check: CheckResult) -> GateItem | None:
     if before.outcome is Outcome.FAILED:
         fixed = check.outcome is Outcome.PASSED
         return _item(name, Ruling.NOTED, f"{'fixed' if fixed else 'no longer told'}: {told}")
-    if before.outcome is Outcome.PASSED:
-        return _item(name, Ruling.FAILED, f"no longer told: {told} ({check.reason})")
     return None
 
 

@@ -15,10 +15,11 @@ from statistics import NormalDist
 
 from rnncheck.errors import Place, UserError
 from rnncheck.gate.budgets import why_uncounted
+from rnncheck.gate.guarantees import guarantees_of, held_guarantees
 from rnncheck.results.cells import Cell, CellResult, Samples, cell_to_json, cells_from_json
 from rnncheck.results.compare import WIDE, by_speed_up, by_time, environment_differences
 from rnncheck.results.gate import GateItem, Part, Ruling
-from rnncheck.results.model import CheckResult, Environment, Outcome, Run
+from rnncheck.results.model import CheckResult, Environment, GuaranteeResult, Outcome, Run
 from rnncheck.results.noise import NORMAL
 from rnncheck.results.store import read_run
 from rnncheck.spec.model import Spec
@@ -45,6 +46,7 @@ class Present:
     command line left out."""
 
     checks: Sequence[CheckResult] | None
+    guarantees: Sequence[GuaranteeResult]
     left_out: Collection[str]
     cells: Sequence[Cell]  # that the gate is about; the rows hold their references, too
     rows: Mapping[str, CellResult]
@@ -117,31 +119,21 @@ def _checks(before: Run, now: Present) -> Iterator[GateItem]:
     if not before.checks:
         yield _item("checks", Ruling.NOTED, "not compared: the baseline holds none")
         return
-    present = {check.code: check for check in now.checks}
-    same, left = [], []
-    for old in before.checks:
-        new = present.get(old.code)
-        if new is None and old.code in now.left_out:
-            left.append(old.code)
-        elif (item := _check(old, new)) is not None:
+    old = {check.code: check for check in before.checks}
+    for check in now.checks:
+        if check.code in old and (item := _check(old[check.code], check)) is not None:
             yield item
-        elif old.outcome is Outcome.PASSED:
-            same.append(old.code)
-    if same:
-        yield _item(_count(same, "check"), Ruling.PASSED, "passed there and pass here")
+    left = [code for code in old if code in now.left_out]
+    for held in held_guarantees(guarantees_of(before), now.guarantees, partly=bool(left)):
+        yield _item(held.name, held.ruling, held.reason)
     if left:
         said = f"not run, by the command line: {_named(left)}"
         yield _item(_count(left, "check"), Ruling.NOTED, said)
 
 
-def _check(old: CheckResult, new: CheckResult | None) -> GateItem | None:
-    """What became of a check; nothing where that is what it was."""
-    name = f"{old.code} {old.name}"
-    passed, failed = old.outcome is Outcome.PASSED, old.outcome is Outcome.FAILED
-    if new is None:
-        ruling = Ruling.FAILED if passed else Ruling.NOTED
-        gone = f"vanished: {old.outcome} there, not run here"
-        return _item(name, ruling, gone) if passed or failed else None
+def _check(old: CheckResult, new: CheckResult) -> GateItem | None:
+    """What became of a check that fails on one side alone."""
+    name, failed = f"{old.code} {old.name}", old.outcome is Outcome.FAILED
     if new.outcome is old.outcome:
         return None
     told = f"{old.outcome} there, {new.outcome} here" + (f" ({new.reason})" if new.reason else "")
@@ -150,8 +142,6 @@ def _check(old: CheckResult, new: CheckResult | None) -> GateItem | None:
         return _item(name, Ruling.NOTED if new.accepted else Ruling.FAILED, f"{known}: {told}")
     if new.outcome is Outcome.PASSED:
         return _item(name, Ruling.NOTED, f"no longer fails: {told}") if failed else None
-    if passed:
-        return _item(name, Ruling.FAILED, f"vanished: {told}")
     return _item(name, Ruling.NOTED, f"could not be told: {told}") if failed else None
 
 

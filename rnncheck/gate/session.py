@@ -24,11 +24,12 @@ from rnncheck.results.events import (
     Event,
     GateDecided,
     GateProgress,
+    GuaranteeJudged,
     Notice,
 )
 from rnncheck.results.families import prefix_of
 from rnncheck.results.gate import GateItem, Part, Ruling
-from rnncheck.results.model import CheckResult
+from rnncheck.results.model import CheckResult, GuaranteeResult
 from rnncheck.spec.model import Spec
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Gate:
     spec: Spec
     asked: GateRequest
     _checks: list[CheckResult] = field(default_factory=list)
+    _guarantees: list[GuaranteeResult] = field(default_factory=list)
     _rows: dict[str, CellResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -98,7 +100,7 @@ class Gate:
             against = self._open(scope)
             yield from self._kept(verification)
             if against is not None:  # before anything is timed: its checks are a load
-                yield from against.checked(self._checks)
+                yield from against.checked(self._checks, self._guarantees)
             yield from map(Notice, self._not_run())
             yield from self._kept(self._sweep())
             yield from map(GateDecided, self._decided())
@@ -140,6 +142,8 @@ class Gate:
         for event in events:
             if isinstance(event, CheckFinished):
                 self._checks.append(event.result)
+            elif isinstance(event, GuaranteeJudged):
+                self._guarantees.append(event.result)
             elif isinstance(event, CellFinished):
                 self._rows[event.result.cell.key] = event.result
             yield event
@@ -203,6 +207,7 @@ class Gate:
     def _changes(self, baseline: Baseline) -> Iterator[GateItem]:
         now = Present(
             checks=self._asked_checks,
+            guarantees=self._guarantees,
             left_out=self.asked.left_out,
             cells=self._compared,
             rows=self._rows,

@@ -49,6 +49,7 @@ def _append(content: bytes, environ: Mapping[str, str]) -> None:
 def _lines(run: Run, root: Path) -> Iterator[str]:
     for check in run.checks:
         yield from _check(check, run.strict, root)
+    yield from _guarantees(run)
     yield from _gate(run, root)
     for sentence in text.broken_stages(run):
         yield command("error", sentence, title="rnncheck")
@@ -56,6 +57,13 @@ def _lines(run: Run, root: Path) -> Iterator[str]:
         yield command("notice", notice, title="rnncheck")
     level = "error" if run.exit_code else "notice"
     yield command(level, text.verdict_sentence(run), title="rnncheck")
+
+
+def _guarantees(run: Run) -> Iterator[str]:
+    """Those that are not shown: what is broken has its finding."""
+    for one in run.guarantees:
+        if one.lacking:
+            yield command("error", text.guarantee_line(one), title=f"guarantee: {one.name}")
 
 
 def _gate(run: Run, root: Path) -> Iterator[str]:

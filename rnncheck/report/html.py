@@ -32,6 +32,7 @@ def _content(run: Run) -> dict[str, Any]:
         "header": text.header(run),
         "verdict": text.verdict_sentence(run),
         "failed": run.exit_code != 0,
+        "guarantees": [(one, text.guarantee_line(one)) for one in run.guarantees],
         "advice": [sweep.advice(found) for found in run.recommendations],
         "growth": [scaling.sentence for scaling in run.scalings],
         "claims": run.claims,

@@ -1,4 +1,5 @@
-"""JUnit XML: a suite per family, a test case per check; a suite ``gate`` with a test case per item.
+"""JUnit XML: a suite per family, a test case per check; suites ``guarantees`` and ``gate`` with a
+test case for each of theirs.
 
 A warning that does not fail the run is no failure here either: it is told in ``system-out``. The
 exact outcome and the number of findings are properties of every test case. A run that verified
@@ -24,7 +25,15 @@ from junitparser import (
 
 from rnncheck.report import gate, text
 from rnncheck.results.gate import GateItem, Ruling
-from rnncheck.results.model import CheckResult, Outcome, Run, StageResult, Verdict
+from rnncheck.results.model import (
+    CheckResult,
+    GuaranteeResult,
+    Outcome,
+    Run,
+    StageResult,
+    Standing,
+    Verdict,
+)
 from rnncheck.results.verdict import fails
 
 
@@ -33,6 +42,8 @@ def render(run: Run) -> str:
     xml = JUnitXml(f"rnncheck {text.clean(run.spec.name)}".strip())
     for name, checks in text.by_family(run.checks).items():
         xml.append(_suite(run, name, [_case(check, run.strict) for check in checks]))
+    if run.guarantees:
+        xml.append(_suite(run, "guarantees", map(_guarantee, run.guarantees)))
     if run.gate:
         xml.append(_suite(run, "gate", [_item(item, run.strict) for item in run.gate]))
     if trouble := [*_stages(run.stages), *_verdict(run)]:
@@ -105,6 +116,19 @@ def _tell(case: TestCase, check: CheckResult, strict: bool) -> None:
             case.result = [Skipped(f"{text.spelled(outcome)}: {text.clean(check.reason)}")]
         case Outcome.PASSED if check.reason:
             case.system_out = text.clean(check.reason)
+
+
+def _guarantee(one: GuaranteeResult) -> TestCase:
+    case, told = TestCase(one.name, "rnncheck.guarantee"), text.guarantee_line(one)
+    if one.standing is Standing.BROKEN:
+        case.result = [Failure(told, str(one.standing))]
+    elif one.lacking:
+        case.result = [Error(told, str(one.standing))]
+    elif one.standing is Standing.SHOWN:
+        case.system_out = told
+    else:
+        case.result = [Skipped(told)]
+    return case
 
 
 def _item(item: GateItem, strict: bool) -> TestCase:

@@ -17,6 +17,7 @@ def render(run: Run) -> str:
         f"# rnncheck: {escape(text.verdict_word(run))}",
         escape(text.header(run)),
         f"**{escape(text.verdict_sentence(run))}**",
+        _guarantees(run),
         _gate(run),
         *_sweep(run),
         *_findings(run),
@@ -26,6 +27,12 @@ def render(run: Run) -> str:
         _environment(run),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _guarantees(run: Run) -> str:
+    """A line for each of the sentences that the verdict consists of."""
+    told = [f"- **{escape(g.name)}** {escape(text.guarantee_line(g))}" for g in run.guarantees]
+    return "\n".join(["## Guarantees", "", *told]) if told else ""
 
 
 def escape(value: str) -> str:

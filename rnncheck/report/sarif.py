@@ -64,6 +64,7 @@ def _run(run: Run, root: Path) -> Json:
             "spec": plain_value(run.spec),
             "environment": plain_value(run.environment),
             "checks": [_outcome(check) for check in run.checks],
+            "guarantees": [plain_value(one) for one in run.guarantees],
             "gate": [plain_value(item) for item in run.gate],
         },
     }

@@ -22,6 +22,7 @@ from rnncheck.results.model import (
     Run,
     Severity,
     Source,
+    Stage,
     Standing,
     Verdict,
     Where,
@@ -291,12 +292,20 @@ def rulings(run: Run) -> str:
 
 def verdict_word(run: Run) -> str:
     """The run in a few words."""
+    if run.verdict is Verdict.VERIFIED and acting_alone(run):
+        return "acting verified, training not checked"
     if run.verdict is not Verdict.SLOWER:
         return VERDICTS[run.verdict]
     words = {word(item) for item in run.gate}
     if "slower" in words or not words:
         return VERDICTS[run.verdict]
     return "over budget" if "over" in words else "unclear under --strict"
+
+
+def acting_alone(run: Run) -> bool:
+    """Whether the spec has no training path: nothing computes a loss."""
+    losses = [one for one in run.stages if one.stage is Stage.LOSS]
+    return bool(run.guarantees) and any(one.outcome is Outcome.NOT_APPLICABLE for one in losses)
 
 
 def exit_meaning(run: Run) -> str:

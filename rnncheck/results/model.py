@@ -280,6 +280,8 @@ class Run:
         lines += [f"the {one.stage} stage raised: {one.detail}" for one in stages]
         crashed = [check for check in self.checks if check.outcome is Outcome.ERROR]
         lines += [f"{check.code} {check.name}: {check.reason}" for check in crashed]
+        open_ = [one for one in self.guarantees if one.lacking]
+        lines += [f"{one.name} is not shown, because {one.because}" for one in open_]
         return [f"{self.spec.name}: {self.verdict}", *lines]
 
 

@@ -19,7 +19,7 @@ from rnncheck.errors import UserError
 from rnncheck.faults.fault import Fault
 from rnncheck.faults.registry import faults, select_faults
 from rnncheck.pipeline.assembly.builder import Builder
-from rnncheck.pipeline.plant.hooks import Hooks, NotApplicable, Parts
+from rnncheck.pipeline.plant.hooks import Hooks, CannotPlant, Parts
 from rnncheck.pipeline.plant.module_changes import Call, mode, wrap
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Run, Stage
@@ -147,7 +147,7 @@ def test_what_cannot_apply_says_why(text: str, name: str, reason: str) -> None:
     with Builder(spec_of(text), plant=fault.plant) as builder:
         builder.run(Stage.ENV)
         builder.run(Stage.POLICY)
-        with pytest.raises(NotApplicable, match=reason):
+        with pytest.raises(CannotPlant, match=reason):
             builder.run(Stage.CRITIC)
 
 

@@ -47,11 +47,16 @@ class Inquiry:
         """Events of these rules in order; one that crashes is an error outcome and the next one
         runs."""
         asked = tuple(rules)
-        self._rules |= {rule.code: rule for rule in asked}
-        self._listed |= {rule.code for rule in asked}
+        self.expect(asked)
         for rule in asked:
             yield CheckStarted(rule.code, rule.name, rule.stage)
             yield CheckFinished(self.result(rule.code))
+
+    def expect(self, rules: Iterable[Rule]) -> None:
+        """These rules belong to the run, though they may be asked later."""
+        known = {rule.code: rule for rule in rules}
+        self._rules |= known
+        self._listed |= set(known)
 
     def result(self, code: str) -> CheckResult:
         """What the check with this code concluded, asked now where it was not asked before."""

@@ -117,6 +117,11 @@ class Verification:
             return inquiry.ask(rules)
         return unasked_rules(rules, self.lacking) if self.lacking else iter(())
 
+    def expect(self, rules: Iterable[Rule]) -> None:
+        """Say which rules belong to the run, where they are asked one by one."""
+        if (inquiry := self._opened()) is not None:
+            inquiry.expect(rules)
+
     def asked(self, rule: Rule) -> CheckResult:
         """What one rule concludes."""
         (result,) = (one.result for one in self.ask([rule]) if isinstance(one, CheckFinished))

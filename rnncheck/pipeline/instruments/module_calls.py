@@ -113,9 +113,8 @@ class ModuleCalls:
         if self._again or not self._open or self._open[-1].module is not module:
             return
         one = self._open.pop()
-        if one.probe is not None and one.td is not None and one.fed is not None:
-            if one.fed[0] not in declared(module, "out_keys"):  # it may write where it read
-                one.td.set(*one.fed)
+        if one.probe is not None and one.td is not None:
+            _restore(module, one.td, one.fed)
         td = result if isinstance(result, TensorDictBase) else one.td
         if one.given is None or one.fed is None or td is None:
             return
@@ -145,6 +144,12 @@ class ModuleCalls:
                 return y
         finally:
             self._again = False
+
+
+def _restore(module: nn.Module, td: TensorDictBase, fed: tuple[Key, Tensor] | None) -> None:
+    """Take the probe out of what was read, where the module has not written its output there."""
+    if fed is not None and fed[0] not in declared(module, "out_keys"):
+        td.set(*fed)
 
 
 def _tensordict(args: Any) -> TensorDictBase | None:

@@ -14,7 +14,7 @@ from rnncheck.errors import RnncheckError
 from rnncheck.spec.model import Spec
 
 
-class NotApplicable(RnncheckError):
+class CannotPlant(RnncheckError):
     """A change has nothing to take hold of in this pipeline; the message says what is missing."""
 
 
