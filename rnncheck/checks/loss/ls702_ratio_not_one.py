@@ -47,7 +47,7 @@ def run(evidence: Evidence) -> Judgement:
         if key is None:
             continue
         if approximated(evidence, sample):
-            raise CouldNotLook(APPROXIMATED)
+            raise NotApplicable(APPROXIMATED)
         gaps, mask = log_ratio(evidence, sample, key)
         compared += int(mask.sum())
         if bool((gaps[mask] > _LIMIT).any()):

@@ -30,7 +30,7 @@ from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, working
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, samples, stale
-from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.results.model import Severity, Stage, Where
@@ -54,8 +54,9 @@ def run(evidence: Evidence) -> Judgement:
                 finding = _observed(key, number, sample, wrong, stored, recorded)
                 return Judgement((finding,), compared)
     if not compared:
-        why = "no training batch holds a state at a step that could be traced back"
-        raise CouldNotLook(APPROXIMATED if burned else why)
+        if burned:
+            raise NotApplicable(APPROXIMATED)
+        raise CouldNotLook("no training batch holds a state at a step that could be traced back")
     beside = f", {burned} more were burned in" if burned else ""
     return Judgement((), compared, f"{compared} stored states are the collected ones{beside}")
 

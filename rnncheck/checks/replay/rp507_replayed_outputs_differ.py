@@ -36,7 +36,7 @@ from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
 from rnncheck.checks.evidence.training_batches import Sample, samples, stale, truth
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.replay.start_flags import lost_start
-from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, Observation, Rule
+from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.results.model import Severity, Stage, Where
@@ -52,7 +52,7 @@ def run(evidence: Evidence) -> Judgement:
         if _named_elsewhere(evidence, sample, number):
             raise Deferred("keys or states are lost in replay", "RP503", "RP504")
         if approximated(evidence, sample):
-            raise CouldNotLook(APPROXIMATED)
+            raise NotApplicable(APPROXIMATED)
         keys, mask = _compared_keys(evidence), _judged(evidence, sample)
         compared += len(keys) * int(mask.sum())
         found = _differing(evidence, sample, keys, mask)

@@ -47,7 +47,9 @@ def batches(evidence: Evidence) -> list[Sample]:
 
 def _batches(evidence: Evidence) -> list[Sample]:
     pipeline, spec = evidence.pipeline, evidence.pipeline.spec.advantage
-    source = pipeline.estimated if spec is None or spec.on == "collect" else pipeline.samples
+    if spec is None:
+        raise evidence.absent(Stage.ADVANTAGE)
+    source = pipeline.estimated if spec.on == "collect" else pipeline.samples
     if not source:
         raise CouldNotLook("the estimator was not run on any batch")
     return [make_sample(evidence, td) for td in (source if evidence.thorough else source[:2])]

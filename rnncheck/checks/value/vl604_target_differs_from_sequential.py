@@ -94,13 +94,13 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
-    compared = 0
+    compared, estimated_on = 0, batches(evidence)
     values = true_values(evidence)
-    for number, sample in enumerate(batches(evidence)):
+    for number, sample in enumerate(estimated_on):
         if estimator_leaks(evidence, sample)[0]:
             raise Deferred("the estimates cross segments already", "VL601")
         if approximated(evidence, sample):
-            raise CouldNotLook(APPROXIMATED)
+            raise NotApplicable(APPROXIMATED)
         out = per_step(evidence, sample, sample.td)
         pairs = ((VALUE, False), (f"next.{VALUE}", True))
         for name, following in pairs:
@@ -125,7 +125,7 @@ def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
         if estimator_leaks(evidence, sample)[0]:
             raise Deferred("the estimates cross segments already", "VL601")
         if approximated(evidence, sample):
-            raise CouldNotLook(APPROXIMATED)
+            raise NotApplicable(APPROXIMATED)
         for one in inner_passes(evidence, sample):
             mask = one.mask & since_start(evidence, sample, one.key, following=one.following)
             gaps = one.gaps * (mask & ~ended(sample, "done") if one.following else mask)
@@ -175,7 +175,7 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
             raise Deferred("the loss crosses segments already", "LS701")
         if approximated(evidence, sample):
-            raise CouldNotLook(APPROXIMATED)
+            raise NotApplicable(APPROXIMATED)
         gaps, mask, scale = against(sample, seen, values, following=True)
         mask &= positions(sample) >= burn_in(evidence, sample)
         gaps = gaps * mask
@@ -194,7 +194,7 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
             raise Deferred("the loss crosses segments already", "LS701")
         if approximated(evidence, sample):
-            raise CouldNotLook(APPROXIMATED)
+            raise NotApplicable(APPROXIMATED)
         for one in from_true_states(evidence, sample):
             counted = one.mask & (positions(sample) >= burn_in(evidence, sample))
             compared += int(counted.sum())
