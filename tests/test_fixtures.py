@@ -16,6 +16,7 @@ from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Outcome, Run, Severity
 from rnncheck.results.verdict import judge
 from rnncheck.spec.load import load_spec
+from tests.invariants import assert_invariants
 
 ROOT = Path(__file__).parent.parent
 SPECS = ROOT / "fixtures" / "specs"
@@ -95,7 +96,7 @@ def verified(path: Path, families: tuple[str, ...] = ()) -> Run:
     spec, collector = load_spec(path), RunCollector()
     for event in verify_events(spec, select_rules(spec, families)):
         collector(event)
-    return collector.finish(interrupted=False, seconds=0.0)
+    return assert_invariants(collector.finish(interrupted=False, seconds=0.0))
 
 
 def healthy(name: str) -> Run:

@@ -17,6 +17,7 @@ from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Outcome, Run, Severity
 from rnncheck.results.verdict import judge
 from rnncheck.spec.load import load_spec
+from tests.invariants import assert_invariants
 
 TRAINING = Path(__file__).parent.parent / "fixtures" / "training"
 COVERED = ("RP", "VL", "LS", "GR")  # the families whose faults are here
@@ -82,7 +83,7 @@ def verified(name: str) -> Run:
     spec, collector = load_spec(TRAINING / f"{name}.yaml"), RunCollector()
     for event in verify_events(spec, select_rules(spec, COVERED)):
         collector(event)
-    return collector.finish(interrupted=False, seconds=0.0)
+    return assert_invariants(collector.finish(interrupted=False, seconds=0.0))
 
 
 def with_outcome(run: Run, outcome: Outcome) -> set[str]:
