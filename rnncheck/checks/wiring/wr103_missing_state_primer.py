@@ -31,7 +31,7 @@ from rnncheck.results.model import Severity, Stage
 
 def run(evidence: Evidence) -> Judgement:
     """Carry keys against the reset's keys."""
-    keys = carry_keys(evidence.pipeline.pristine_policy)
+    keys = carry_keys(evidence.pipeline.pristine_policy) or evidence.policy.carry
     if not keys:
         raise NotApplicable("the policy has no carry")
     missing = [key for key in keys if key not in tensor_keys(evidence.env.first)]

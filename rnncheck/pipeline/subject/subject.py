@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -90,12 +90,12 @@ class Subject:
     primed: frozenset[Key] = frozenset()  # carry keys that the env's own reset provides
     copyable: bool = True
     tile: int = 1  # copies of a row that are run together where the module refuses a single row
-    _random: dict[bool, frozenset[Key]] = field(default_factory=dict)
+    undeclared: tuple[Carrier, ...] = ()  # of carry that a module writes without declaring it
 
     @cached_property
     def carriers(self) -> list[Carrier]:
         """The innermost modules that carry state."""
-        return carriers(self.module)
+        return [*carriers(self.module), *self.undeclared]
 
     @cached_property
     def reads(self) -> tuple[Key, ...]:
