@@ -81,7 +81,7 @@ def _judge(evidence: Evidence, subject: Subject) -> tuple[Observation | None, in
     if disagreement(evidence, subject, constructed(evidence, subject))[0] is not None:
         raise Deferred("the values differ already", "EQ201")
     piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
-    made = lay_out([[piece]], 1)
+    made = lay_out([[piece]], subject.tile)
     dtype = torch.float64 if made.oracle is not None else None
     through_sequence = gradients(evidence, subject, made, dtype, recurrent=True)
     through_steps = gradients(evidence, subject, made, dtype, recurrent=False)
