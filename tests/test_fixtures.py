@@ -51,13 +51,17 @@ CHOICES = [
     "large_outputs",
     "layered_state",
     "learned_start",
+    "long_warm_up",
     "meta_trial",
     "padded_trajectories",
     "parallel_scan",
     "previous_action",
     "random_frames_then_reset",
+    "reads_next",
     "running_normalisation",
     "scan_backend",
+    "sixteen_rows",
+    "undeclared_state",
 ]
 
 # A broken fixture is given the code that its name begins with. These are given others too, under

@@ -353,6 +353,10 @@ def next_step(run: Run) -> str:
     failed.sort(key=lambda check: check.severity is not Severity.ERROR)
     if failed:
         return f"rnncheck rule {clean(failed[0].code)}"
+    if run.verdict is Verdict.NOT_SHOWN and (open_ := [g for g in run.guarantees if g.lacking]):
+        code = clean(open_[0].because).partition(":")[0]
+        known = code if code in {check.code for check in run.checks} else run.checks[0].code
+        return f"rnncheck rule {known}, or accept it: `guarantee: {open_[0].name}` in verify.accept"
     if run.verdict is Verdict.NOTHING_VERIFIED and run.command != "bench":
         return f"rnncheck rule {clean(run.checks[0].code)}" if run.checks else "rnncheck rule"
     return ""

@@ -226,4 +226,5 @@ def _lacks(need: Need, results: Mapping[str, CheckResult], there: Collection[Sta
     applying = [check for check in asked if check.outcome is not Outcome.NOT_APPLICABLE]
     if not applying or any(map(_decided, applying)):
         return ""
-    return f"{need.words} could not be compared ({applying[0].code}: {applying[0].reason})"
+    first = applying[0]
+    return f"{first.code}: {first.reason} ({need.words} could not be compared)"

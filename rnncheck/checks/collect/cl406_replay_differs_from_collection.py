@@ -48,6 +48,8 @@ def run(evidence: Evidence) -> Judgement:
     """Every batch of the policy's own steps."""
     subject, compared = evidence.policy, 0
     worst: tuple[int, Mismatch] | None = None
+    if all(rows.random for rows in evidence.recording.batches):
+        raise CouldNotLook("a random policy took every recorded step")
     for number, rows in _looked_at(evidence):
         keys = recorded_outputs(evidence, subject, rows)
         found = replay(evidence, subject, rows, keys)

@@ -187,7 +187,9 @@ def _set_total_frames(spec: Spec, component: Component, args: dict[str, Any]) ->
     # a sampler that can draw nothing yet is given more; a collector that writes itself stops where
     # it is told to
     rounds = MOST_ROUNDS if spec.replay is not None and BUFFER_ARGUMENT not in component.args else 1
-    args.setdefault("total_frames", frames * wanted_batches(spec, component) * rounds)
+    warm_up = args.get("init_random_frames") or 0
+    random = -(-warm_up // frames) if isinstance(warm_up, int) else 0
+    args.setdefault("total_frames", frames * (wanted_batches(spec, component) * rounds + random))
 
 
 def _without(args: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
