@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rnncheck.errors import Place, SpecError, did_you_mean
+from rnncheck.errors import Place, SpecError, UserError, did_you_mean
 from rnncheck.spec.meant import key_hint, key_meant
 from rnncheck.spec.model import KeyPath
 
@@ -23,7 +23,7 @@ LONGEST_VALUE = 60  # characters of a bad value that are shown: with its key one
 class SpecErrors(SpecError):
     """Several mistakes in one spec, in file order. ``errors`` holds them one by one."""
 
-    def __init__(self, errors: Iterable[SpecError]) -> None:
+    def __init__(self, errors: Iterable[UserError]) -> None:
         self.errors = tuple(errors)
         first = self.errors[0]
         super().__init__(first.message, place=first.place, accepted=first.accepted, hint=first.hint)
@@ -63,9 +63,11 @@ class Problems:
         raise_together(self.found)
 
 
-def raise_together(errors: Iterable[SpecError]) -> None:
+def raise_together(errors: Iterable[UserError]) -> None:
     """Raise what is wrong with one spec, each mistake once, the first ``MOST_ERRORS`` of them."""
-    once = {(error.place, error.message): error for error in errors}
+    once: dict[tuple[Place | None, str], UserError] = {
+        (error.place, error.message): error for error in errors
+    }
     ordered = sorted(once.values(), key=_position)
     if len(ordered) > MOST_ERRORS:
         rest, path = len(ordered) - MOST_ERRORS, (ordered[0].place or Place("")).path
@@ -75,7 +77,7 @@ def raise_together(errors: Iterable[SpecError]) -> None:
         raise ordered[0] if len(ordered) == 1 else SpecErrors(ordered)
 
 
-def _position(error: SpecError) -> tuple[bool, int, int]:
+def _position(error: UserError) -> tuple[bool, int, int]:
     place = error.place or Place("")
     return (place.line == 0, place.line, place.column)  # what --set brought comes last
 

@@ -230,7 +230,7 @@ class NetworkBuilder:
         return made
 
     def _check_actor(self, component: Component) -> None:
-        known = [*c.accepts(ProbabilisticTensorDictModule).names, "module", "spec", "safe"]
+        known = actor_arguments()
         for argument in component.args:
             if argument not in known:
                 raise c.unknown_argument(self.spec, component, argument, known)
@@ -358,6 +358,11 @@ class NetworkBuilder:
                 place=c.component_place(self.spec, component),
                 hint="give the layer before it `out_features: auto`",
             )
+
+
+def actor_arguments() -> list[str]:
+    """What ProbabilisticActor takes: its signature says only ``*args, **kwargs``."""
+    return [*c.accepts(ProbabilisticTensorDictModule).names, "module", "spec", "safe"]
 
 
 def _has(component: Component, name: str) -> bool:
