@@ -3,7 +3,6 @@ structure."""
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable
 
@@ -12,6 +11,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.numerics.kernels import reason_of
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.modes import measuring
@@ -54,8 +54,10 @@ def make_subject(
 
     ``extra`` holds inputs that the env does not give (what the policy writes, for a critic), one
     step of all rows; ``recorded`` states that a collector of the user's own started from, where the
-    env gives none. Raises CannotStep when no state lets the module run.
+    env gives none. Raises CannotStep when no state lets the module run, CannotCopy where there is
+    no copy that could be run.
     """
+    copy_of(module, f"the {stage}")
     base = env.first.clone() if extra is None else env.first.clone().update(extra)
     flags = start_flags(module, env)
     keys = carry_keys(module) or _undeclared(module, base, flags)
@@ -68,7 +70,6 @@ def make_subject(
         rank=env.rank,
         batch_shape=env.batch_shape,
         primed=frozenset(key for key in keys if base.get(key, None) is not None),
-        copyable=_copyable(module),
     )
     subject.fresh.update(_fresh(subject, base, env, recorded or {}))
     if env.rows > 1 and not _takes_one_row(subject, base):
@@ -93,16 +94,18 @@ def carry_keys(module: nn.Module) -> tuple[Key, ...]:
 def probe_step(
     module: nn.Module, env: EnvFacts, *, zeros: bool = False
 ) -> tuple[TensorDictBase | None, str]:
-    """One sequential step from the env's own reset: what was written, or None and why it raised.
+    """One sequential step from the env's own reset: what a copy of the policy wrote, or None and
+    why it raised.
 
     With ``zeros`` the state is left to the module instead of taken from the reset.
     """
     td = _with_flags(env.first, start_flags(module, env))
     if zeros:
         td = td.exclude(*carry_keys(module))
+    copied = copy_of(module, "the policy")
     try:
         with measuring(recurrent=False):
-            return call(copy.deepcopy(module), td), ""
+            return call(copied, td), ""
     except Exception as error:  # the user's module may raise anything
         return None, str(CannotStep(error))
 
@@ -135,14 +138,6 @@ def _tail(env: EnvFacts, key: Key) -> torch.Size:
     return torch.Size([1]) if value is None else value.shape[env.rank :]
 
 
-def _copyable(module: nn.Module) -> bool:
-    try:
-        copy.deepcopy(module)
-    except Exception:  # a module may hold anything; then it is run itself
-        return False
-    return True
-
-
 def _undeclared(
     module: nn.Module, base: TensorDictBase, flags: dict[Key, torch.Size]
 ) -> tuple[Key, ...]:
@@ -153,7 +148,7 @@ def _undeclared(
     td = _with_flags(base, flags)
     try:
         with measuring(recurrent=False):
-            out = call(copy.deepcopy(module), td)
+            out = call(copy_of(module, "the module"), td)
     except Exception:  # judged again, with a message, by make_subject's own step
         return ()
     return tuple(key[1:] for key in tensor_keys(out) if key[0] == "next" and len(key) > 1)
