@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -17,6 +16,8 @@ from rnncheck.checks.evidence.training_batches import Sample, samples
 from rnncheck.checks.rule import CouldNotLook, Deferred
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import changeable, perturbed
+from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
+from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.instruments.value_targets import Targets, unreduced
 from rnncheck.pipeline.keys import Key, tensor_keys
@@ -52,11 +53,11 @@ def loss_of(evidence: Evidence) -> Loss:
 
 
 def copied(loss: Loss) -> Loss:
-    """A copy of the loss where one can be made, so that no call changes another."""
+    """A copy of the loss, so that no call changes another. Unanswered where none can be made."""
     try:
-        return copy.deepcopy(loss)
-    except Exception:  # functional losses and closures are called as they are
-        return loss
+        return copy_of(loss, "the loss")
+    except CannotCopy as error:
+        raise CouldNotLook(str(error)) from error
 
 
 def run_loss(
@@ -151,10 +152,8 @@ def memoryless_batch(sample: Sample, td: TensorDictBase) -> TensorDictBase:
 
 
 def parameters_of(loss: Loss) -> list[tuple[str, nn.Parameter]]:
-    """Named parameters of the loss that are trained."""
-    if not isinstance(loss, nn.Module):
-        return []
-    return [(name, p) for name, p in loss.named_parameters() if p.requires_grad]
+    """Named parameters of the loss that are trained, those in a closure too."""
+    return [*trained_parameters(loss).items()]
 
 
 def each_sample(evidence: Evidence) -> list[tuple[int, Sample]]:

@@ -9,7 +9,6 @@ products of a stated precision.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +25,7 @@ from rnncheck.checks.rule import CouldNotLook
 from rnncheck.numerics.emulate import Computing
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.rounding import ProductPrecision
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.instruments.casts import Casts
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
@@ -262,7 +262,7 @@ def rerun(
     carrier, written = stream.carrier, list[Written]()
     state: Written = {}
     try:
-        module = copy.deepcopy(carrier.module).cpu().to(dtype)
+        module = copy_of(carrier.module, "the module").cpu().to(dtype)
         rounded, wide = Computing(dtype, precision), Wide(dtype)
         with measuring(recurrent=False), default_dtype(dtype):
             for t, td in enumerate(reads):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from rnncheck.checks.evidence.training_batches import Sample, collected, make_sa
 from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.kernels import reason_of
+from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.keys import Key, as_key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
@@ -79,9 +79,9 @@ def estimated(evidence: Evidence, td: TensorDictBase) -> dict[str, Tensor]:
 
 def _copied(estimator: Any) -> Any:
     try:
-        return copy.deepcopy(estimator)
-    except Exception:  # closures are called as they are
-        return estimator
+        return copy_of(estimator, "the estimator")
+    except CannotCopy as error:
+        raise CouldNotLook(str(error)) from error
 
 
 def per_step(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:

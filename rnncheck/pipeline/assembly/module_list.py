@@ -230,7 +230,7 @@ class NetworkBuilder:
         return made
 
     def _check_actor(self, component: Component) -> None:
-        known = [*c.accepts(ProbabilisticTensorDictModule).names, "module", "spec", "safe"]
+        known = actor_arguments()
         for argument in component.args:
             if argument not in known:
                 raise c.unknown_argument(self.spec, component, argument, known)
@@ -363,6 +363,11 @@ class NetworkBuilder:
 def _follows(key: Key, known: tuple[Key, ...]) -> bool:
     """Whether collected data has it under ``next``, for a recurrent pass to read."""
     return key[0] == "next" and (key[1:] in known or key[-1] == "reward")
+
+
+def actor_arguments() -> list[str]:
+    """What ProbabilisticActor takes: its signature says only ``*args, **kwargs``."""
+    return [*c.accepts(ProbabilisticTensorDictModule).names, "module", "spec", "safe"]
 
 
 def _has(component: Component, name: str) -> bool:
