@@ -25,7 +25,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.numerics.affine import moved_as_one
-from rnncheck.numerics.difference import bits_differ, gap
+from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
 from rnncheck.pipeline.keys import Key
 
 SUM_ROUNDING = 1e-5  # of the largest entry: sums over the batch round over the whole of it
@@ -213,6 +213,25 @@ def _rounded(coupled: Coupled, names: set[str]) -> set[str]:
         for each in _crossed(coupled, way, twin):
             found |= {name for name in names & each.keys() if _share(*each[name]) > 0}
     return found
+
+
+def counts_padding(
+    sample: Sample, keys: list[Key], elements: Elements
+) -> tuple[str, Difference] | None:
+    """The entry that changes most at the data of some rows with the padding of the others; None
+    where none does."""
+    base, found = elements(sample, sample.td), list[tuple[str, Difference]]()
+    odd = torch.arange(len(sample.valid)).unsqueeze(1) % 2 == 1
+    for mine in (odd, ~odd):
+        touched, watch = ~sample.valid & mine, sample.valid & ~mine
+        after = elements(sample, changed_batch(sample, touched, keys))
+        same = {n: old for n, old in base.items() if n in after and after[n].shape == old.shape}
+        for name, old in same.items():
+            gaps = gap(after[name], old) * watch.reshape(*watch.shape, *[1] * (old.ndim - 2))
+            difference = locate(gaps, SUM_ROUNDING * _scale(old), old)
+            if difference is not None:
+                found.append((name, difference))
+    return max(found, key=lambda one: one[1].relative, default=None)
 
 
 def reordered(sample: Sample, order: Tensor) -> Sample:

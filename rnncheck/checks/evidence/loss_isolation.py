@@ -56,14 +56,8 @@ def _loss_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
         found = run_loss(evidence, sample, td, loss=copied(loss)).elements
         return {name: value for name, value in found.items() if not _passed_on(name, sample)}
 
-    def gradients(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
-        return input_gradients(
-            evidence, sample, td,
-            lambda b: run_loss(evidence, sample, b, loss=copied(loss), per_element=False).total,
-        )  # fmt: skip
-
     real, alive = list[Leak](), False
-    for made, tolerance in ((elements, 0.0), (gradients, GRADIENT)):
+    for made, tolerance in ((elements, 0.0), (loss_gradients(evidence), GRADIENT)):
         keys = changing(evidence, sample, made)
         found, lively = leaks(sample, keys, made, tolerance=tolerance)
         if found:
@@ -71,6 +65,19 @@ def _loss_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
             real += real_leaks(evidence, coupled, found, tolerance)
         alive = alive or lively
     return real, alive
+
+
+def loss_gradients(evidence: Evidence) -> Elements:
+    """Gradients of the whole loss at what is observed, as per-step entries."""
+    loss = copied(loss_of(evidence))
+
+    def gradients(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+        return input_gradients(
+            evidence, sample, td,
+            lambda b: run_loss(evidence, sample, b, loss=copied(loss), per_element=False).total,
+        )  # fmt: skip
+
+    return gradients
 
 
 def _passed_on(name: str, sample: Sample) -> bool:

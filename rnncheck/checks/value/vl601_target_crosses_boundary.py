@@ -28,10 +28,10 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.batch_isolation import Leak, layout, neighbours
 from rnncheck.checks.evidence.coupling import ROWS
+from rnncheck.checks.evidence.estimator_calls import batches, estimator_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
-from rnncheck.checks.value.estimates import batches, estimator_of
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.pipeline.compat import installed, joins_rows
 from rnncheck.results.model import Severity, Stage, Where
