@@ -70,7 +70,8 @@ def observed(evidence: Evidence, sample: Sample) -> list[Key]:
 def paid(evidence: Evidence, sample: Sample) -> list[Key]:
     """What else targets are made of: rewards, and numbers that an estimator wrote for each step."""
     policy = evidence.policy
-    skip = {*policy.writes, *policy.carry, *observed(evidence, sample)}
+    mask = [] if sample.mask is None else [sample.mask.key]
+    skip = {*policy.writes, *policy.carry, *observed(evidence, sample), *mask}
     found = []
     for key in tensor_keys(sample.rows):
         value, own = sample.rows.get(key), key[1:] if key[0] == "next" else key

@@ -48,7 +48,7 @@ from rnncheck.checks.rule import (
     Unanswered,
     weightiest,
 )
-from rnncheck.pipeline.keys import STEP_KEY, dotted
+from rnncheck.pipeline.keys import STEP_KEY, Key, dotted
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -93,7 +93,7 @@ def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
     for number, sample in enumerate(batches(evidence)):
         if not sample.masked or sample.mask is None:
             continue
-        keys = float_inputs(sample.rows, root=True, following=True)
+        keys = _contents(sample, sample.mask)
         found = counts_padding(sample, keys, lambda rows, td: written(evidence, rows, td))
         compared += int((~sample.valid).sum())
         if found is not None:
@@ -108,7 +108,7 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         if not sample.masked or sample.mask is None:
             continue
         loss = loss_of(evidence)
-        keys = float_inputs(sample.rows, root=True, following=True)
+        keys = _contents(sample, sample.mask)
         base = run_loss(evidence, sample, loss=copied(loss), per_element=False).total
         other = changed_batch(sample, ~sample.valid, keys)
         after = run_loss(evidence, sample, other, loss=copied(loss), per_element=False).total
@@ -120,6 +120,12 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
                 return _ignored(number, sample.mask, size), compared
             return _counted(Stage.LOSS, number, sample.mask, "loss", size), compared
     return None, compared
+
+
+def _contents(sample: Sample, mask: Mask) -> list[Key]:
+    """What is changed at padded steps: all that is float, but for a mask of zeros and ones."""
+    found = float_inputs(sample.rows, root=True, following=True)
+    return [key for key in found if key != mask.key]
 
 
 def padding(sample: Sample) -> Tensor:
