@@ -40,6 +40,7 @@ SEEN_ELSEWHERE: dict[str, set[str]] = {
     "gr801_graph_cut": {"GR805"},
     "gr802_not_finite": {"GR804"},
     "vl603_next_episode": {"VL601"},
+    "vl601_sum_over_end": {"VL603"},
 }
 # The healthy pipeline that is one step away from the fault, where it is not NAME_near_miss.
 NEAR_MISSES = {
