@@ -88,6 +88,8 @@ def _unmasked(evidence: Evidence) -> tuple[Observation | None, int]:
 
 def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
     """Whether a statistic of what the estimator writes counts padded steps."""
+    if not evidence.written(Stage.ADVANTAGE):
+        return None, 0
     estimator_of(evidence)
     compared = 0
     for number, sample in enumerate(batches(evidence)):
