@@ -12,31 +12,31 @@ from typing import Any, Protocol
 import torch
 
 
-class Parts(Protocol):
+class PartCopier(Protocol):
     """What copies the parts of an object."""
 
     def part(self, value: Any) -> Any:
         """The copy of one part."""
 
 
-def _lock(copier: Parts, value: Any) -> Any:
+def _lock(copier: PartCopier, value: Any) -> Any:
     """Nobody holds a new lock, as nobody else runs the copy."""
     return threading.Lock() if isinstance(value, _LOCK) else threading.RLock()
 
 
-def _local(copier: Parts, value: threading.local) -> threading.local:
+def _local(copier: PartCopier, value: threading.local) -> threading.local:
     made = threading.local()
     made.__dict__.update(copier.part(value.__dict__))
     return made
 
 
-def _generator(copier: Parts, value: torch.Generator) -> torch.Generator:
+def _generator(copier: PartCopier, value: torch.Generator) -> torch.Generator:
     made = torch.Generator(device=value.device)
     made.set_state(value.get_state())
     return made
 
 
-def _file(copier: Parts, value: Any) -> Any:
+def _file(copier: PartCopier, value: Any) -> Any:
     """Opened again where it is read; what a copy writes goes nowhere."""
     text = isinstance(value, io.TextIOBase)
     if value.writable():
