@@ -51,6 +51,7 @@ CHOICES = [
     "layered_state",
     "learned_start",
     "meta_trial",
+    "padded_own_mask",
     "padded_trajectories",
     "parallel_scan",
     "previous_action",

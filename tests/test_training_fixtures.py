@@ -66,6 +66,7 @@ NEAR_MISSES = {
     "gr803_parameter_without_gradient": "q_rows",
     "gr804_does_not_learn": "q_rows",
     "gr805_short_horizon": "q_rows",
+    "rp505_mask_ignored": "q_own_mask",
     "rp506_ends_unseen": "q_slices",
     "rp506_over_the_cursor": "q_ring",
     "vl603_loss_over_the_end": "q_slices",

@@ -14,11 +14,13 @@ from rnncheck.checks.evidence.trajectory_replay import Replayed, replayed
 from rnncheck.checks.rule import CouldNotLook, NotApplicable
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.numerics.tolerance import SLACK, epsilon
-from rnncheck.pipeline.keys import STEP_KEY, Key, tensor_keys
-from rnncheck.pipeline.recording.recording import MASK, Joint, Recording
+from rnncheck.pipeline.keys import STEP_KEY, Key, root_keys, tensor_keys
+from rnncheck.pipeline.recording.masks import fitted, padding_mask
+from rnncheck.pipeline.recording.recording import Joint, Recording
 from rnncheck.results.model import Stage
 
-_MASKS = (MASK, ("mask",), ("valid",), ("padding_mask",), ("validity_mask",))
+# Weights of a loss may be called so, of whatever dtype, and leave out more than padding.
+_MASKS: tuple[Key, ...] = (("mask",), ("valid",), ("padding_mask",), ("validity_mask",))
 
 
 @dataclass
@@ -73,9 +75,14 @@ class Sample:
     rows: TensorDictBase
     ids: Tensor
     valid: Tensor
-    masked: bool  # a mask says which steps are padding
+    mask: Key | None  # which says what steps are padding; None where no step is
     flag: Tensor | None
     steps: Steps
+
+    @property
+    def masked(self) -> bool:
+        """Whether a mask says which steps are padding."""
+        return self.mask is not None
 
     @property
     def follows(self) -> Tensor:
@@ -141,20 +148,43 @@ def make_sample(evidence: Evidence, td: TensorDictBase) -> Sample:
     steps = collected(evidence)
     rows = td.reshape(-1, td.shape[-1])
     shape = torch.Size(rows.shape)
-    mask, masked = _mask(rows, shape)
     ids = _ids(rows, shape, steps)
+    mask, key = _mask(rows, shape, ids)
     flags = [rows.get(key, None) for key in evidence.policy.flags]
     found = [flag.reshape(*shape, -1).any(-1) for flag in flags if flag is not None]
     flag = torch.stack(found).any(0) if found else None
-    return Sample(td, rows, torch.where(mask, ids, -1), mask, masked, flag, steps)
+    return Sample(td, rows, torch.where(mask, ids, -1), mask, key, flag, steps)
 
 
-def _mask(rows: TensorDictBase, shape: torch.Size) -> tuple[Tensor, bool]:
+def _mask(rows: TensorDictBase, shape: torch.Size, ids: Tensor) -> tuple[Tensor, Key | None]:
+    """What is data, ``[rows, steps]``, and the key of the mask that leaves something out."""
+    found = padding_mask(rows) or _of_uncollected(rows, shape, ids) or _named(rows, shape)
+    if found is None or bool(found[1].all()):
+        return torch.ones(shape, dtype=torch.bool), None
+    return found[1], found[0]
+
+
+def _of_uncollected(
+    rows: TensorDictBase, shape: torch.Size, ids: Tensor
+) -> tuple[Key, Tensor] | None:
+    """A mask that leaves out steps which nobody collected, and no other."""
+    for key in root_keys(rows):
+        mask = fitted(rows.get(key), shape)
+        if mask is None or bool(mask.all()) or ("next", *key) in tensor_keys(rows):
+            continue
+        if bool((ids[mask] >= 0).any()) and bool((ids[~mask] < 0).all()):
+            return key, mask
+    return None
+
+
+def _named(rows: TensorDictBase, shape: torch.Size) -> tuple[Key, Tensor] | None:
     for key in _MASKS:
         mask = rows.get(key, None)
-        if isinstance(mask, Tensor) and mask.numel() == shape.numel():
-            return mask.reshape(shape).bool(), not bool(mask.all())
-    return torch.ones(shape, dtype=torch.bool), False
+        if not isinstance(mask, Tensor) or mask.numel() != shape.numel():
+            continue
+        if ("next", *key) not in tensor_keys(rows):  # an env's observation is no mask
+            return key, mask.reshape(shape).bool()
+    return None
 
 
 def _ids(rows: TensorDictBase, shape: torch.Size, steps: Steps) -> Tensor:

@@ -36,7 +36,7 @@ from rnncheck.checks.evidence.loss_calls import (
 )
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
-from rnncheck.pipeline.keys import STEP_KEY
+from rnncheck.pipeline.keys import STEP_KEY, Key, dotted
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -47,7 +47,7 @@ def run(evidence: Evidence) -> Judgement:
         invented = padding(sample)
         if bool(invented.any()):
             return Judgement((_unmasked(number, invented),), int(sample.valid.sum()))
-        if not sample.masked:
+        if sample.mask is None:
             continue
         loss = loss_of(evidence)
         keys = float_inputs(sample.rows, root=True, following=True)
@@ -57,7 +57,7 @@ def run(evidence: Evidence) -> Judgement:
         compared += int((~sample.valid).sum())
         size = abs(float(base.detach()) - float(after.detach()))
         if size > 1e-6 * max(abs(float(base.detach())), 1e-6):
-            return Judgement((_ignored(number, size),), compared)
+            return Judgement((_ignored(number, sample.mask, size),), compared)
     if not compared:
         raise NotApplicable("no step of the training batches is padding")
     return Judgement((), compared, f"{compared} padded steps are left out of the loss")
@@ -94,17 +94,17 @@ def _unmasked(number: int, invented: Tensor) -> Observation:
     )
 
 
-def _ignored(number: int, size: float) -> Observation:
+def _ignored(number: int, mask: Key, size: float) -> Observation:
     return Observation(
         stage=Stage.LOSS,
         message="the loss changes with what stands at steps that the mask calls padding",
-        key="collector.mask",
+        key=dotted(mask),
         quantity="change of the loss when padded steps change",
         measured=size,
         on=f"training batch {number}",
         bound_formula="none, up to 1e-6 of the loss",
         cause="the loss averages over all steps without looking at the mask",
-        fix='weigh per-step losses with batch["collector", "mask"], or sample ragged slices',
+        fix=f"weigh per-step losses with the mask ({dotted(mask)}), or sample ragged slices",
     )
 
 
