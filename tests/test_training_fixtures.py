@@ -31,6 +31,7 @@ HEALTHY = [name for name in FIXTURES if name not in FAULTS]
 # gradient, too).
 SEEN_ELSEWHERE: dict[str, set[str]] = {
     "rp502_steps_not_consecutive": {"LS702"},
+    "rp502_rows_taken_apart": {"LS702"},
     "rp503_keys_lost": {"VL604"},
     "rp506_batch_crosses_episodes": {"RP503"},
     "vl601_target_crosses_boundary": {"VL602"},
@@ -66,6 +67,7 @@ NEAR_MISSES = {
     "gr803_parameter_without_gradient": "q_rows",
     "gr804_does_not_learn": "q_rows",
     "gr805_short_horizon": "q_rows",
+    "rp502_rows_taken_apart": "ppo_stored_rows",
     "rp505_mask_ignored": "q_own_mask",
     "rp506_ends_unseen": "q_slices",
     "rp506_over_the_cursor": "q_ring",
