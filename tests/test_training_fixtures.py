@@ -68,6 +68,7 @@ NEAR_MISSES = {
     "gr804_does_not_learn": "q_rows",
     "gr805_short_horizon": "q_rows",
     "rp502_rows_taken_apart": "ppo_stored_rows",
+    "rp504_last_episodes_state": "own_fresh_cell",
     "rp505_mask_ignored": "q_own_mask",
     "rp506_ends_unseen": "q_slices",
     "rp506_over_the_cursor": "q_ring",

@@ -202,13 +202,19 @@ def matters(evidence: Evidence, rows: Rows, row: int, step: int, key: Key) -> bo
 
     A module that masks a stale state itself, in both modes, is right whatever is stored.
     """
-    subject = evidence.policy
     recorded = rows.data[row : row + 1, step : step + 1]
-    fresh = subject.fresh[key][row % evidence.env.rows].to(recorded.get(key).dtype)
-    clean = recorded.clone().set(key, fresh.expand_as(recorded.get(key)).clone())
+    fresh = evidence.policy.fresh[key][row % evidence.env.rows].to(recorded.get(key).dtype)
+    return reads_at_start(evidence, recorded, key, fresh)
+
+
+def reads_at_start(evidence: Evidence, start: TensorDictBase, key: Key, other: Tensor) -> bool:
+    """Whether ``other`` as the state of a flagged step ``[1, 1]`` gives other outputs, in either
+    mode."""
+    subject, stored = evidence.policy, start.get(key)
+    changed = start.clone().set(key, other.expand_as(stored).clone())
     for run in (_one_start, _one_start_recurrent):
         try:
-            old, new = run(evidence, recorded), run(evidence, clean)
+            old, new = run(evidence, start), run(evidence, changed)
         except Unanswered:
             continue
         keys = [
