@@ -72,6 +72,7 @@ NEAR_MISSES = {
     "rp505_mask_ignored": "q_own_mask",
     "rp506_ends_unseen": "q_slices",
     "rp506_over_the_cursor": "q_ring",
+    "rp506_over_the_own_cursor": "q_own_ring",
     "vl603_loss_over_the_end": "q_slices",
     "vl603_next_episode": "own_gae",
     "vl604_from_zero": "q_slices",
