@@ -58,6 +58,7 @@ CHOICES = [
     "random_frames_then_reset",
     "running_normalisation",
     "scan_backend",
+    "stored_latent",
 ]
 
 # A broken fixture is given the code that its name begins with. These are given others too, under

@@ -98,7 +98,20 @@ def compared_keys(evidence: Evidence, item: Replayed) -> list[Key]:
     roots = [key for key in comparable_outputs(evidence, subject, item.truth) if key in known]
     if any(item.recorded.get(key).is_floating_point() for key in roots):
         return roots
+    stored = [key for key in noisy if _is_reproduced(evidence, item, key)]
+    if stored:
+        return [*roots, *stored]
     return [*roots, *(next_key(key) for key in subject.carry if next_key(key) in known)]
+
+
+def _is_reproduced(evidence: Evidence, item: Replayed, key: Key) -> bool:
+    """Whether a random float output is the recorded one all the same: what was drawn is stored, and
+    the module reads it."""
+    if key not in comparable_outputs(evidence, evidence.policy, item.truth):
+        return False
+    if key not in tensor_keys(item.recorded) or not item.recorded.get(key).is_floating_point():
+        return False
+    return not mismatches(item.recorded, item.truth, item.oracle, [key])
 
 
 def memoryless_replay(evidence: Evidence, item: Replayed) -> TensorDictBase:
