@@ -53,6 +53,7 @@ CHOICES = [
     "learned_start",
     "long_warm_up",
     "meta_trial",
+    "padded_own_mask",
     "padded_trajectories",
     "parallel_scan",
     "previous_action",
@@ -61,6 +62,7 @@ CHOICES = [
     "running_normalisation",
     "scan_backend",
     "sixteen_rows",
+    "stored_latent",
     "undeclared_state",
 ]
 

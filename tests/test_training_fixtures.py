@@ -32,6 +32,7 @@ HEALTHY = [name for name in FIXTURES if name not in FAULTS]
 # gradient, too).
 SEEN_ELSEWHERE: dict[str, set[str]] = {
     "rp502_steps_not_consecutive": {"LS702"},
+    "rp502_rows_taken_apart": {"LS702"},
     "rp503_keys_lost": {"VL604"},
     "rp506_batch_crosses_episodes": {"RP503"},
     "vl601_target_crosses_boundary": {"VL602"},
@@ -69,8 +70,12 @@ NEAR_MISSES = {
     "gr804_does_not_learn": "q_rows",
     "gr805_short_horizon": "q_rows",
     "gr803_in_a_function": "q_function",
+    "rp502_rows_taken_apart": "ppo_stored_rows",
+    "rp504_last_episodes_state": "own_fresh_cell",
+    "rp505_mask_ignored": "q_own_mask",
     "rp506_ends_unseen": "q_slices",
     "rp506_over_the_cursor": "q_ring",
+    "rp506_over_the_own_cursor": "q_own_ring",
     "vl603_loss_over_the_end": "q_slices",
     "vl603_next_episode": "own_gae",
     "vl604_from_zero": "q_slices",

@@ -13,6 +13,7 @@ from torchrl.envs import EnvBase
 from rnncheck.errors import StageError
 from rnncheck.pipeline.compat import runs_workers, takes_turns, with_policy_transforms
 from rnncheck.pipeline.recording.batch_makers import Maker
+from rnncheck.pipeline.recording.overfilled import Overfilled
 from rnncheck.results.model import Source, Stage
 from rnncheck.spec.model import Spec
 
@@ -51,6 +52,7 @@ class Pipeline:
         default_factory=list
     )  # collected batches after `on: collect`
     samples: list[TensorDictBase] = field(default_factory=list)  # what the loss is called on
+    overfilled: Overfilled | None = None  # a second buffer of the user's own, beyond its capacity
     makers: list[Maker] = field(default_factory=list)  # what made the samples out of stored steps
     sources: dict[Stage, Source] = field(default_factory=dict)
     failures: dict[Stage, StageError] = field(default_factory=dict)

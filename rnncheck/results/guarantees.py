@@ -58,7 +58,7 @@ GUARANTEES = (
         "acting carries state from step to step and starts every trajectory fresh",
         (
             *("WR101", "WR102", "WR103", "WR104", "WR105", "WR106", "WR107", "WR109", "WR110"),
-            *("WR111", "BD302", "BD306", "BD307"),
+            *("WR111", "WR112", "BD302", "BD306", "BD307"),
             *("CL401", "CL402", "CL403", "CL404", "CL407", "CL408", "CL410"),
         ),
         (

@@ -105,7 +105,7 @@ class ReplaySpec(Component):
         default="auto",
         description=(
             "rows: extend(data.reshape(-1)); none: extend(data); "
-            "auto: rows where the storage has one dimension"
+            "auto: rows where the storage has one dimension and room for the steps of a batch"
         ),
     )
 

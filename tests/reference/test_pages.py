@@ -28,7 +28,6 @@ WRONG: dict[str, dict[str, str]] = {
     "sequence_tutorial": {"WR111": "categorical_action_encoding=True"},
     "sequence_tutorial_estimator": {"VL604": "under set_recurrent_mode(True)"},
 }
-WARNED = {"sequence_tutorial"}  # a warning: the exit code stays 0
 RIGHT = [
     "lstm_module",
     "policies_guide_corrected",
@@ -66,7 +65,7 @@ def test_every_page_has_its_row() -> None:
 def test_a_page_gets_the_verdict_that_it_deserves(name: str) -> None:
     run = verified(name)
     assert with_outcome(run, "failed").keys() == WRONG[name].keys()
-    assert run["exit_code"] == (ExitCode.VERIFIED if name in WARNED else ExitCode.FAILED)
+    assert run["exit_code"] == ExitCode.FAILED
     assert not with_outcome(run, "error")
 
 

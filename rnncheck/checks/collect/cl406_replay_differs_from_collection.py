@@ -3,7 +3,8 @@
 Checks
     Each collected batch is given to the module in recurrent mode as it is: its own start flags,
     stored states and layout. The outputs are held against the recorded ones, with float64 as the
-    judge of rounding.
+    judge of rounding. A state that is random while the policy explores must be the same under two
+    seeds there: what was drawn is stored, and recurrent mode reads it.
 
 Why it matters
     This is the step that training takes. If it does not reproduce what was acted on, ratios are not
@@ -27,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
 
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
@@ -34,10 +36,11 @@ from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_rows
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
+from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
-from rnncheck.pipeline.subject.passes import IN_DOUBLE, run_recurrent
+from rnncheck.pipeline.subject.passes import IN_DOUBLE, RunSettings, run_recurrent
 from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -51,6 +54,9 @@ def run(evidence: Evidence) -> Judgement:
     if all(rows.random for rows in evidence.recording.batches):
         raise CouldNotLook("a random policy took every recorded step")
     for number, rows in _looked_at(evidence):
+        drawn = drawn_again(evidence, subject, rows)
+        if drawn:
+            return Judgement((_drawn(number, *drawn),), int(rows.valid.sum()))
         keys = recorded_outputs(evidence, subject, rows)
         found = replay(evidence, subject, rows, keys)
         compared += len(keys) * int(rows.valid.sum())
@@ -80,7 +86,46 @@ def recorded_outputs(evidence: Evidence, subject: Subject, rows: Rows) -> list[K
     made = constructed(evidence, subject)
     keys = comparable_outputs(evidence, subject, made.truth)
     noisy = random_outputs(evidence, subject, explore=True)
-    return [key for key in keys if key in tensor_keys(rows.data) and key not in noisy]
+    recorded = [key for key in keys if key in tensor_keys(rows.data)]
+    plain = [key for key in recorded if key not in noisy]
+    if plain or not drawn_states(evidence, subject):
+        return plain
+    same = _explored_twice(subject, rows, recorded)
+    return [key for key, (one, two) in same.items() if not bool(bits_differ(one, two).any())]
+
+
+def drawn_states(evidence: Evidence, subject: Subject) -> list[Key]:
+    """New states that are random while the policy explores, and are not without (EQ206)."""
+    explored = random_outputs(evidence, subject, explore=True)
+    noisy = explored - random_outputs(evidence, subject)
+    return [next_key(key) for key in subject.carry if next_key(key) in noisy]
+
+
+def drawn_again(evidence: Evidence, subject: Subject, rows: Rows) -> tuple[Key, float] | None:
+    """A new state that recurrent mode draws anew on the recorded steps, and by how much two draws
+    differ."""
+    keys = drawn_states(evidence, subject)
+    for key, (one, two) in (_explored_twice(subject, rows, keys) if keys else {}).items():
+        if bool(bits_differ(one, two).any()):
+            return key, float(gap(one, two).max())
+    return None
+
+
+def _explored_twice(
+    subject: Subject, rows: Rows, keys: list[Key]
+) -> dict[Key, tuple[Tensor, Tensor]]:
+    """What recurrent mode gives on a collected batch under two seeds, while it explores."""
+    batch = as_recorded(subject, rows)
+    try:
+        one, two = (
+            run_recurrent(subject, batch, settings=RunSettings(explore=True, seed=seed))
+            for seed in (1, 2)
+        )
+    except Exception as error:
+        raise CouldNotLook(
+            f"recurrent mode raises on the collected data ({reason_of(error)})"
+        ) from error
+    return {k: (one.get(k), two.get(k)) for k in keys if k in tensor_keys(one)}
 
 
 def replay(evidence: Evidence, subject: Subject, rows: Rows, keys: list[Key]) -> Mismatch | None:
@@ -110,6 +155,26 @@ def as_recorded(subject: Subject, rows: Rows) -> TensorDictBase:
         if value is not None:
             td.set(key, value)
     return td.reshape(rows.shape)
+
+
+def _drawn(number: int, key: Key, size: float) -> Observation:
+    return Observation(
+        message=(
+            f"{dotted(key)} is drawn at random, and recurrent mode draws it anew on the collected"
+            " data: no replay has the state that was acted on"
+        ),
+        key=dotted(key),
+        quantity=f"max abs difference of {dotted(key)} between two replays, under two seeds",
+        measured=size,
+        on=f"batch {number} as collected",
+        bound_formula="the same to the bit",
+        cause="noise or a latent is drawn on the way into the state, and is not stored",
+        fix=(
+            "store what was drawn with the step and read it in recurrent mode, or keep random"
+            " numbers out of the carried state"
+        ),
+        source=Stage.POLICY,
+    )
 
 
 def _observed(number: int, found: Mismatch) -> Observation:

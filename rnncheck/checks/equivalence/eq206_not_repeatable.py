@@ -12,7 +12,7 @@ Why it matters
 
 Says nothing when
     an output is drawn on purpose and not carried (a sampled action), or noise follows TorchRL's
-    exploration type.
+    exploration type; whether what was drawn is stored is CL406's question.
 
 Fix
     Carry state under a key and ``("next", key)``; call ``policy.eval()`` or keep dropout out of the

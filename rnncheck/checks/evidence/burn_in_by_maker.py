@@ -17,7 +17,8 @@ from torch import Tensor
 from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import UNREAD, ambient, changed_batch
-from rnncheck.checks.evidence.training_batches import Sample, make_sample, stale
+from rnncheck.checks.evidence.opening_states import wrong_openings
+from rnncheck.checks.evidence.training_batches import Sample, make_sample
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.recording.batch_makers import Maker
@@ -89,7 +90,9 @@ def approximated(evidence: Evidence, sample: Sample) -> bool:
         stored, recorded = sample.rows.get(key, None), sample.steps.column(key)
         if recorded is None:
             continue
-        if stored is None or bool(stale(sample, starts, stored, recorded).any()):
+        if stored is None:
+            return True
+        if bool(wrong_openings(evidence, sample, key, starts, stored, recorded).any()):
             return True
     return False
 

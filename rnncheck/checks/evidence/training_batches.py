@@ -15,10 +15,12 @@ from rnncheck.checks.rule import CouldNotLook, NotApplicable
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.numerics.tolerance import SLACK, epsilon
 from rnncheck.pipeline.keys import STEP_KEY, Key, tensor_keys
-from rnncheck.pipeline.recording.recording import MASK, Joint, Recording
+from rnncheck.pipeline.recording.masks import padding_mask
+from rnncheck.pipeline.recording.recording import Joint, Recording
 from rnncheck.results.model import Stage
 
-_MASKS = (MASK, ("mask",), ("valid",), ("padding_mask",), ("validity_mask",))
+# Weights of a loss may be called so, of whatever dtype, and leave out more than padding.
+_MASKS: tuple[Key, ...] = (("mask",), ("valid",), ("padding_mask",), ("validity_mask",))
 
 
 @dataclass
@@ -180,7 +182,10 @@ def padded(ids: Tensor) -> Tensor:
 def _mask(rows: TensorDictBase, padding: Tensor, steps: Steps) -> Mask | None:
     """The entry that parts data from padding as the steps' numbers do, by whatever name; else one
     with a usual name."""
-    usual = [key for key in _MASKS if key in tensor_keys(rows)]
+    if (found := padding_mask(rows)) is not None:
+        return Mask(found[0])
+    present = set(tensor_keys(rows))  # an env's observation is no mask
+    usual = [key for key in _MASKS if key in present and ("next", *key) not in present]
     fitting = [key for key in usual if rows.get(key).numel() == padding.numel()]
     if bool(padding.any()) and not bool(padding.all()):
         made = [key for key in tensor_keys(rows) if key[0] not in ("next", STEP_KEY[0])]

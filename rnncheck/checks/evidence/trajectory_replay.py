@@ -98,7 +98,20 @@ def compared_keys(evidence: Evidence, item: Replayed) -> list[Key]:
     roots = [key for key in comparable_outputs(evidence, subject, item.truth) if key in known]
     if any(item.recorded.get(key).is_floating_point() for key in roots):
         return roots
+    stored = [key for key in noisy if _is_reproduced(evidence, item, key)]
+    if stored:
+        return [*roots, *stored]
     return [*roots, *(next_key(key) for key in subject.carry if next_key(key) in known)]
+
+
+def _is_reproduced(evidence: Evidence, item: Replayed, key: Key) -> bool:
+    """Whether a random float output is the recorded one all the same: what was drawn is stored, and
+    the module reads it."""
+    if key not in comparable_outputs(evidence, evidence.policy, item.truth):
+        return False
+    if key not in tensor_keys(item.recorded) or not item.recorded.get(key).is_floating_point():
+        return False
+    return not mismatches(item.recorded, item.truth, item.oracle, [key])
 
 
 def memoryless_replay(evidence: Evidence, item: Replayed) -> TensorDictBase:
@@ -202,13 +215,19 @@ def matters(evidence: Evidence, rows: Rows, row: int, step: int, key: Key) -> bo
 
     A module that masks a stale state itself, in both modes, is right whatever is stored.
     """
-    subject = evidence.policy
     recorded = rows.data[row : row + 1, step : step + 1]
-    fresh = subject.fresh[key][row % evidence.env.rows].to(recorded.get(key).dtype)
-    clean = recorded.clone().set(key, fresh.expand_as(recorded.get(key)).clone())
+    fresh = evidence.policy.fresh[key][row % evidence.env.rows].to(recorded.get(key).dtype)
+    return reads_at_start(evidence, recorded, key, fresh)
+
+
+def reads_at_start(evidence: Evidence, start: TensorDictBase, key: Key, other: Tensor) -> bool:
+    """Whether ``other`` as the state of a flagged step ``[1, 1]`` gives other outputs, in either
+    mode."""
+    subject, stored = evidence.policy, start.get(key)
+    changed = start.clone().set(key, other.expand_as(stored).clone())
     for run in (_one_start, _one_start_recurrent):
         try:
-            old, new = run(evidence, recorded), run(evidence, clean)
+            old, new = run(evidence, start), run(evidence, changed)
         except Unanswered:
             continue
         keys = [

@@ -33,6 +33,7 @@ class Joins:
     over_seam: Tensor
     shuffled: Tensor  # hardly any two neighbours are neighbours in time
     stretches: Tensor  # two stretches laid end to end
+    full: bool = False  # drawn from a second buffer that was filled over its capacity
 
     @property
     def any(self) -> bool:
@@ -56,7 +57,21 @@ def _all(evidence: Evidence) -> list[Joins]:
     if not any(item.any for item in found):
         more = enumerate(_further(evidence), len(found))
         found += [_joins(number, sample, ends) for number, sample in more]
+    if not any(item.any for item in found):
+        found += _over_the_cursor(evidence, len(found))
     return found
+
+
+def _over_the_cursor(evidence: Evidence, first: int) -> Iterator[Joins]:
+    """Where samples of a buffer that was filled over its capacity run from its newest step to its
+    oldest. Nothing else is asked of them: the same data was written again and again."""
+    beyond = evidence.pipeline.overfilled
+    for number, (td, ends) in enumerate([] if beyond is None else beyond.samples, first):
+        sample = make_sample(evidence, td)
+        none = torch.zeros_like(sample.known)
+        seams = _unmarked(sample) & _between(sample, ends)
+        if bool(seams.any()):
+            yield Joins(number, sample, none, seams, none, none, full=True)
 
 
 def _further(evidence: Evidence) -> Iterator[Sample]:
@@ -77,16 +92,13 @@ def _further(evidence: Evidence) -> Iterator[Sample]:
 
 def crosses(evidence: Evidence) -> bool:
     """Whether some training batch joins steps without a mark, in whatever way."""
-    return any(item.any for item in joins(evidence))
+    return any(item.any and not item.full for item in joins(evidence))
 
 
 def _joins(number: int, sample: Sample, ends: list[tuple[int, int]]) -> Joins:
     unmarked = _unmarked(sample)
     over = unmarked & stored_neighbours(sample)
-    seams = torch.zeros_like(over)
-    for left, right in ends:
-        seams[:, 1:] |= (sample.ids[:, :-1] == left) & (sample.ids[:, 1:] == right)
-    seams &= unmarked & ~over
+    seams = _between(sample, ends) & unmarked & ~over
     known = max(1, int(sample.known.sum()))
     stretches = known - int((sample.follows & sample.known).sum())
     shuffled = known / max(1, stretches) < SHUFFLED and known > sample.known.shape[0]
@@ -94,6 +106,14 @@ def _joins(number: int, sample: Sample, ends: list[tuple[int, int]]) -> Joins:
     none = torch.zeros_like(rest)
     kinds = (rest, none) if shuffled else (none, rest)
     return Joins(number, sample, over, seams, *kinds)
+
+
+def _between(sample: Sample, pairs: list[tuple[int, int]]) -> Tensor:
+    """Steps with the second number of a pair whose left neighbour has the first."""
+    found = torch.zeros_like(sample.known)
+    for left, right in pairs:
+        found[:, 1:] |= (sample.ids[:, :-1] == left) & (sample.ids[:, 1:] == right)
+    return found
 
 
 def _unmarked(sample: Sample) -> Tensor:

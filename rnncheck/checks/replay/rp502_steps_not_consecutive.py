@@ -14,7 +14,8 @@ Says nothing when
 
 Fix
     Draw slices or whole rows: SliceSampler, or a storage with ``ndim=2`` whose rows are
-    trajectories.
+    trajectories. Where whole rows are the items of a storage with one dimension,
+    ``flatten: none`` in the spec's ``replay`` says so.
 
 Example
     sampler=SliceSampler(slice_len=16, strict_length=False)     # not SamplerWithoutReplacement()
@@ -28,6 +29,11 @@ from rnncheck.checks.evidence.unmarked_joins import Joins, joins
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.results.model import Severity, Stage
 
+WHOLE_ROWS = (
+    "where your loop stores whole rows, `extend(data)`, say `flatten: none` in the spec's replay:"
+    " rnncheck stored their single steps, `extend(data.reshape(-1))`"
+)
+
 
 def run(evidence: Evidence) -> Judgement:
     """Shuffled training batches."""
@@ -40,10 +46,19 @@ def run(evidence: Evidence) -> Judgement:
             "no step of the training batches could be traced back to the collected data"
         )
     bad = [item for item in found if bool(item.shuffled.any())]
-    return Judgement((_observed(bad[0]),) if bad else (), known, f"{known} steps traced")
+    findings = tuple(_observed(item, parted=parted_by_auto(evidence, item)) for item in bad[:1])
+    return Judgement(findings, known, f"{known} steps traced")
 
 
-def _observed(item: Joins) -> Observation:
+def parted_by_auto(evidence: Evidence, item: Joins) -> bool:
+    """Rows were collected, and ``flatten: auto`` stored their steps one by one."""
+    section = evidence.pipeline.spec.replay
+    if section is None or section.flatten != "auto" or item.sample.td.batch_dims != 1:
+        return False
+    return bool(evidence.pipeline.batches[0].batch_dims > 1)
+
+
+def _observed(item: Joins, *, parted: bool) -> Observation:
     count, of = int(item.shuffled.sum()), int(item.sample.known.sum())
     return Observation(
         message=f"{count} of {of} steps of a training batch do not follow their neighbour in time",
@@ -57,7 +72,8 @@ def _observed(item: Joins) -> Observation:
             "the sampler draws single steps, or the batch was shuffled, reversed or thinned out"
             " along time"
         ),
-        fix="draw slices (SliceSampler) or whole rows, and keep their order",
+        fix="draw slices (SliceSampler) or whole rows, and keep their order"
+        + (f"; {WHOLE_ROWS}" if parted else ""),
     )
 
 

@@ -10,7 +10,8 @@ Why it matters
     memory that the trajectory never had there.
 
 Says nothing when
-    the batch holds no state (RP503), or the first steps of each slice are spent on its state
+    the batch holds no state (RP503), a module of your own starts anew at a start flag whatever is
+    stored there, or the first steps of each slice are spent on its state
     (burn-in, in the loss or before it). A start of a trajectory is held against its collected state
     even then.
 
@@ -29,7 +30,8 @@ from torch import Tensor
 from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, working
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.training_batches import Sample, samples, stale
+from rnncheck.checks.evidence.opening_states import wrong_openings
+from rnncheck.checks.evidence.training_batches import Sample, samples
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
@@ -45,7 +47,7 @@ def run(evidence: Evidence) -> Judgement:
             recorded, stored = sample.steps.column(key), sample.rows.get(key, None)
             if recorded is None or stored is None:
                 continue
-            wrong = stale(sample, starts, stored, recorded)
+            wrong = wrong_openings(evidence, sample, key, starts, stored, recorded)
             spent = wrong & _burned(evidence, sample) if bool(wrong.any()) else wrong
             wrong = wrong & ~spent
             burned += int(spent.sum())

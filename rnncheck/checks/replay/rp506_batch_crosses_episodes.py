@@ -3,8 +3,9 @@
 Checks
     Neighbours of a training batch that were stored side by side but are not neighbours in time must
     be parted by a true start flag: those of two episodes, and the newest and the oldest step of a
-    full buffer. Where the flags are there but TorchRL's slice sampler itself does not see where
-    episodes end, that is a warning.
+    full buffer. A second buffer of your own class, or with your own sampler, is filled over its
+    capacity for that, where it takes no more than a few seconds. Where the flags are there but
+    TorchRL's slice sampler itself does not see where episodes end, that is a warning.
 
 Why it matters
     A sampler that does not know where trajectories end (a wrong ``traj_key`` or ``end_key``), or
@@ -46,6 +47,9 @@ def run(evidence: Evidence) -> Judgement:
             "no step of the training batches could be traced back to the collected data"
         )
     note = f"{known} steps traced"
+    beyond = evidence.pipeline.overfilled
+    if beyond is not None and not beyond.full:
+        note += "; the buffer was not filled up, so that no slice could run over its write cursor"
     for item in found:
         if bool(item.over_end.any()):
             return Judgement((_over_end(item),), known, note)
@@ -157,7 +161,8 @@ def _observed(
         key="is_init",
         quantity=quantity,
         measured=count,
-        on=f"training batch {item.number}, {tuple(item.sample.td.shape)}",
+        on=f"training batch {item.number}, {tuple(item.sample.td.shape)}"
+        + (", drawn after the buffer was filled over its capacity" if item.full else ""),
         where=item.where(mask),
         cause=cause,
         fix=fix,

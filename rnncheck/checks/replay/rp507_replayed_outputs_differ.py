@@ -31,9 +31,10 @@ from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.opening_states import wrong_openings
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
-from rnncheck.checks.evidence.training_batches import Sample, samples, stale, truth
+from rnncheck.checks.evidence.training_batches import Sample, samples, truth
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.replay.start_flags import lost_start
 from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, NotApplicable, Observation, Rule
@@ -71,7 +72,9 @@ def _named_elsewhere(evidence: Evidence, sample: Sample, number: int) -> bool:
         stored, recorded = sample.rows.get(key, None), sample.steps.column(key)
         if recorded is None:
             continue
-        if stored is None or bool(stale(sample, starts, stored, recorded).any()):
+        if stored is None:
+            return not approximated(evidence, sample)
+        if bool(wrong_openings(evidence, sample, key, starts, stored, recorded).any()):
             return not approximated(evidence, sample)
     return False
 

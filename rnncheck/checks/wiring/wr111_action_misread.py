@@ -74,7 +74,7 @@ def _observed(form: ActionForm) -> Observation:
 RULE = Rule(
     code="WR111",
     name="action-misread",
-    severity=Severity.WARNING,
+    severity=Severity.ERROR,
     stage=Stage.ENV,
     run=run,
     needs=(Stage.ENV, Stage.POLICY),

@@ -230,7 +230,7 @@ class Builder:
         self._networks.change(hooks)
 
     def _whole(self) -> Pipeline:
-        policy, critic = self._networks.policy, self._networks.critic
+        policy, critic = self._networks.policy, self._networks.judged_critic
         copied = pristine_copy(policy, "policy", self.notices)
         judging = None if critic is None else pristine_copy(critic, "critic", self.notices)
         return Pipeline(

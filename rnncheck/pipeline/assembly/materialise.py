@@ -67,6 +67,20 @@ def is_unfinished(module: nn.Module) -> bool:
     return any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers()))
 
 
+def without_values(module: nn.Module) -> str:
+    """Why the module cannot compute anything: parameters that were never given values; empty where
+    all were."""
+    named = [*module.named_parameters(), *module.named_buffers()]
+    for kind, found in (
+        ("on the meta device", [name for name, tensor in named if tensor.is_meta]),
+        ("not materialised", [name for name, tensor in named if is_lazy(tensor)]),
+    ):
+        if found:
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            return f"{found[0]}{more} of its parameters and buffers: {kind}, without values"
+    return ""
+
+
 def pristine_copy(module: nn.Module, name: str, notices: list[str]) -> nn.Module:
     """A copy that nothing has run on.
 

@@ -7,11 +7,12 @@ from contextlib import suppress
 import torch
 from tensordict import TensorDictBase
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from rnncheck.errors import Lacking, StageError
 from rnncheck.pipeline.assembly.env_stage import EnvStage
 from rnncheck.pipeline.assembly.factories import Offered, component_source
-from rnncheck.pipeline.assembly.materialise import run_once
+from rnncheck.pipeline.assembly.materialise import run_once, without_values
 from rnncheck.pipeline.assembly.networks import Assembly
 from rnncheck.pipeline.assembly.notes import BuildNotes
 from rnncheck.pipeline.copying.copies import copy_of
@@ -57,6 +58,11 @@ class NetworkStages:
             offered = {**self._env.offered, "policy": lambda: self.policy}
             self.critic = self._network(Stage.CRITIC, network, offered)
 
+    @property
+    def judged_critic(self) -> nn.Module | None:
+        """The critic, where it can be judged: one without values can neither run nor be copied."""
+        return None if self.critic is None or without_values(self.critic) else self.critic
+
     def told_of_critic(self) -> str:
         """What the critic stage says of itself; nothing without a critic."""
         return "" if self.critic is None else _told(self.critic)
@@ -87,6 +93,8 @@ class NetworkStages:
             raise
         except StageError as error:  # the module exists; what is wrong is for the checks to say
             self._notes.failures[stage] = error
+        if stage not in self._notes.failures and (why := without_values(module)):
+            self._notes.failures[stage] = StageError(str(stage), why)
         return module
 
     def _assembly(self, stage: Stage, network: NetworkSpec, offered: Offered) -> Assembly:
@@ -104,4 +112,5 @@ class NetworkStages:
 
 
 def _told(module: nn.Module) -> str:
-    return f"{sum(parameter.numel() for parameter in module.parameters())} parameters"
+    sizes = [one.numel() for one in module.parameters() if not is_lazy(one)]
+    return f"{sum(sizes)} parameters"

@@ -17,6 +17,7 @@ from rnncheck.pipeline.assembly.factories import Offered, call_factory, wrong_ty
 from rnncheck.pipeline.assembly.nested import build_nested, offered_networks
 from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.pipeline.guard.calling import running
+from rnncheck.pipeline.recording.buffer_order import parting_keys
 from rnncheck.pipeline.subject.modes import InRecurrentMode
 from rnncheck.spec.model import Component, ReplaySpec, Spec
 
@@ -174,18 +175,22 @@ def fill(section: ReplaySpec, buffer: Any, batches: Iterable[TensorDictBase]) ->
 
     ``flatten: rows`` is ``extend(data.reshape(-1))``, one step per item, as the tutorials do for a
     storage of one dimension; ``none`` is ``extend(data)``: as it is for a storage with ``ndim`` >
-    1, or one row per item. ``auto`` chooses by the storage; of a factory's buffer that has none
-    that says, by nothing: it gets rows.
+    1, or one row per item. ``auto`` chooses by the storage: rows where it has one dimension, or
+    does not say, and can hold a batch of single steps.
     """
     for batch in batches:
         with running("replay"):
-            buffer.extend(batch.reshape(-1) if _is_flat(section, buffer) else batch)
+            buffer.extend(batch.reshape(-1) if _is_flat(section, buffer, batch) else batch)
 
 
-def _is_flat(section: ReplaySpec, buffer: Any) -> bool:
+def _is_flat(section: ReplaySpec, buffer: Any, batch: TensorDictBase) -> bool:
     if section.flatten != "auto":
         return section.flatten == "rows"
-    return int(getattr(getattr(buffer, "storage", None), "ndim", 1)) == 1
+    storage = getattr(buffer, "storage", None)
+    room = getattr(storage, "max_size", None)
+    if isinstance(room, int) and batch.shape[0] <= room < batch.numel():
+        return parting_keys(buffer) is not None  # a slice sampler wants steps even so
+    return int(getattr(storage, "ndim", 1)) == 1
 
 
 def stop_prefetching(buffer: Any) -> None:

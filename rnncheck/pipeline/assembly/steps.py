@@ -7,11 +7,9 @@ from collections.abc import Iterable
 
 import torch
 from tensordict import TensorDictBase
-from torch import Tensor
 
 from rnncheck.pipeline.keys import STEP_KEY
-
-_MASK_KEYS = (("collector", "mask"), ("mask",))  # what split_trajs and padding transforms write
+from rnncheck.pipeline.recording.masks import padding_mask
 
 
 def tagged(batches: Iterable[TensorDictBase]) -> list[TensorDictBase]:
@@ -28,19 +26,8 @@ def tag(batch: TensorDictBase, offset: int = 0) -> TensorDictBase:
     """Write the numbers from ``offset`` on into ``batch``; -1 where a mask calls a step padding."""
     first, last = offset + 1, offset + batch.numel()  # 0 is what padding with zeros leaves
     numbers = torch.arange(first, last + 1, device=batch.device).view(batch.shape)
-    mask = _mask(batch)
+    mask = padding_mask(batch)
     if mask is not None:
-        numbers = numbers.masked_fill(~mask, -1)
+        numbers = numbers.masked_fill(~mask[1], -1)
     batch.set(STEP_KEY, numbers.unsqueeze(-1))
     return batch
-
-
-def _mask(batch: TensorDictBase) -> Tensor | None:
-    for key in _MASK_KEYS:
-        found = batch.get(key, None)
-        if isinstance(found, Tensor) and found.dtype is torch.bool:
-            if found.shape == batch.shape:
-                return found
-            if found.shape == (*batch.shape, 1):
-                return found.squeeze(-1)
-    return None

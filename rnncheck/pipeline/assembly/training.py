@@ -27,6 +27,7 @@ from rnncheck.pipeline.assembly.more_batches import (
     more_batches_notice,
     no_more,
 )
+from rnncheck.pipeline.assembly.overfilling import is_too_large, overfill
 from rnncheck.pipeline.assembly.refusals import explained
 from rnncheck.pipeline.assembly.steps import tag, tagged
 from rnncheck.pipeline.assembly.stored import contents
@@ -38,6 +39,7 @@ from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.plant.hooks import Hooks
 from rnncheck.pipeline.recording.batch_makers import Maker, NotedInputs
+from rnncheck.pipeline.recording.overfilled import Overfilled, is_own
 from rnncheck.pipeline.recording.sampling import draw_samples
 from rnncheck.results.model import Stage
 from rnncheck.spec.model import Component, LossSpec, ReplaySpec, Spec
@@ -145,7 +147,31 @@ class Training:
         pipeline.samples = pipeline.samples if self.spec.replay is not None else list(batches)
         pipeline.samples = [self.hooks.sample(sample) for sample in pipeline.samples]
         made = self._handmade(pipeline)
+        if pipeline.replay is not None and not self.filled and is_own(pipeline.replay):
+            with suppress(Exception):  # it ran as the spec has it; what more may break is not asked
+                self._overfill(pipeline, batches)
         return ", ".join(filter(None, (told, made)))
+
+    def _overfill(self, pipeline: Pipeline, batches: list[TensorDictBase]) -> None:
+        """Fill a second buffer over its capacity: what runs over its write cursor shows there."""
+        section, component = self.spec.replay, self.spec.batch
+        pipeline.overfilled = Overfilled()
+        if section is None or is_too_large(pipeline.replay, batches):
+            return
+        folder = self._folder().with_name("overfilled")
+        second = replaying.build_replay(self.spec, section, self.offered, folder)
+        try:
+
+            def draw() -> TensorDictBase:
+                sample = self.hooks.sample(draw_samples(section, second, 1)[0])
+                return sample if component is None else self._made(component, sample)
+
+            def extend(batch: TensorDictBase) -> None:
+                replaying.fill(section, second, [batch.clone()])
+
+            pipeline.overfilled = overfill(second, extend, batches, draw)
+        finally:
+            replaying.stop_prefetching(second)
 
     def _through_buffer(self, pipeline: Pipeline, batches: list[TensorDictBase]) -> str:
         section = self.spec.replay

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,11 @@ from rnncheck.pipeline.subject.modes import measuring
 # needs about 66 for three; an env of longer episodes costs this many steps and is judged by less.
 MOST_STEPS = 256
 ENDS_WANTED = 3  # per env, after which enough was seen: chosen, one end may be right by chance
+# How TorchRL words keys that are on one side alone; an empty ``set()`` says nothing.
+_TOLD = (
+    ("only the data have", re.compile(r"keys_in_real_not_in_fake=\{(.*?)\}", re.DOTALL)),
+    ("only the specs have", re.compile(r"keys_in_fake_not_in_real=\{(.*?)\}", re.DOTALL)),
+)
 RESETS_FIRST = 2  # the second comes in the middle of an episode
 
 
@@ -56,10 +62,17 @@ def complaint(env: EnvBase) -> str | None:
         with measuring(recurrent=False, explore=True):
             check_env_specs(env)
     except Exception as error:  # the checker asserts, the env may raise anything
-        return first_line(error)
+        return first_line(error) + _keys_told(str(error))
     finally:
         logger.setLevel(level)
     return None
+
+
+def _keys_told(text: str) -> str:
+    """The keys that TorchRL names below the first line of its complaint."""
+    found = (f"{where} {keys}" for where, pattern in _TOLD for keys in pattern.findall(text))
+    told = " and ".join(found)
+    return f" {told}" if told else ""
 
 
 def watch_flags(env: EnvBase, key: Key, facts: EnvFacts) -> FlagErrors:

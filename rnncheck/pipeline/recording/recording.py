@@ -18,10 +18,10 @@ from torch import Tensor
 
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.recording.masks import padding_mask
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
-MASK = ("collector", "mask")
 # Of the n-step returns that are recognised. Rainbow takes 3, R2D2 5; chosen at twice that and one,
 # since each costs a pass over the recording.
 LONGEST_RETURN = 11
@@ -119,9 +119,9 @@ class Recording:
     def _rows(self, batch: TensorDictBase, random: bool) -> Rows:
         steps = batch.shape[-1]
         data = batch.reshape(-1, steps)
-        mask = data.get(MASK, None)
+        mask = padding_mask(data)
         shape = (data.shape[0], steps)
-        valid = torch.ones(shape, dtype=torch.bool) if mask is None else mask.reshape(shape)
+        valid = torch.ones(shape, dtype=torch.bool) if mask is None else mask[1]
         flags = [data.get(next_key(key), None) for key in self.env.done]
         ends = [flag.reshape(*shape, -1).any(-1) for flag in flags if flag is not None]
         done = torch.stack(ends).any(0) if ends else torch.zeros(shape, dtype=torch.bool)

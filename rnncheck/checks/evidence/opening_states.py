@@ -1,0 +1,34 @@
+"""The states that the slices of a training batch open with, and those that nothing reads."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.training_batches import Sample, stale
+from rnncheck.checks.evidence.trajectory_replay import reads_at_start
+from rnncheck.pipeline.keys import Key
+
+
+def wrong_openings(
+    evidence: Evidence, sample: Sample, key: Key, starts: Tensor, stored: Tensor, recorded: Tensor
+) -> Tensor:
+    """``starts`` ``[rows, steps]`` with another stored state than was collected there, where the
+    module reads it."""
+    wrong = stale(sample, starts, stored, recorded)
+    return wrong & ~_unread(evidence, sample, key, wrong, recorded)
+
+
+def _unread(
+    evidence: Evidence, sample: Sample, key: Key, wrong: Tensor, recorded: Tensor
+) -> Tensor:
+    """Flagged steps at which a module of the user's own starts anew, whatever is stored there."""
+    found, stored = torch.zeros_like(wrong), sample.rows.get(key)
+    if sample.flag is None or stored.shape[2:] != recorded.shape[1:]:
+        return found
+    for row, step in (wrong & sample.flag).nonzero().tolist():
+        start = sample.rows[row : row + 1, step : step + 1]
+        collected = recorded[sample.ids[row, step]].to(stored.dtype)
+        found[row, step] = not reads_at_start(evidence, start, key, collected)
+    return found

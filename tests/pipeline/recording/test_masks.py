@@ -1,0 +1,51 @@
+"""What is taken for a mask of padding, and what only looks like one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tensordict import TensorDict
+
+from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.recording.masks import MASK, padding_mask
+
+
+def padded(key: Key = ("filled",)) -> TensorDict:
+    """Two rows of five steps, the second filled up from its third step on."""
+    mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3])
+    seen = torch.rand(2, 5, 3) * mask.unsqueeze(-1)
+    return TensorDict({key: mask, "o": seen, ("next", "o"): seen.clone()}, [2, 5])
+
+
+@pytest.mark.parametrize("key", [("mask",), MASK, ("agent", "there")])
+def test_a_mask_is_found_under_any_key(key: Key) -> None:
+    found = padding_mask(padded(key))
+    assert found is not None
+    assert found[0] == key
+    assert int((~found[1]).sum()) == 3
+
+
+def test_a_trailing_dimension_is_no_hindrance() -> None:
+    td = padded()
+    td["filled"] = td["filled"].unsqueeze(-1)
+    found = padding_mask(td)
+    assert found is not None
+    assert found[1].shape == (2, 5)
+
+
+def test_steps_that_hold_data_are_not_padding() -> None:
+    td = padded()
+    td["o"] = torch.rand(2, 5, 3) + 1.0
+    assert padding_mask(td) is None
+
+
+def test_what_a_step_hands_on_is_an_observation() -> None:
+    td = padded()
+    td["next", "filled"] = td["filled"]
+    assert padding_mask(td) is None
+
+
+def test_a_flag_at_the_start_of_zeros_is_no_mask() -> None:
+    flag = torch.tensor([[True, False, False]])
+    zeros = torch.zeros(1, 3, 2)
+    assert padding_mask(TensorDict({"is_init": flag, "o": zeros}, [1, 3])) is None
