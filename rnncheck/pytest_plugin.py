@@ -124,9 +124,7 @@ class SpecFile(pytest.File):
             self.verification.expect(self.rules())
         except UserError as error:
             raise CheckFailed(str(error)) from None
-        if self.verification.lacking:
-            pytest.skip(self.verification.lacking)
-        if not self.verification.runs:
+        if not (self.verification.runs or self.verification.lacking):
             raise CheckFailed(self.trouble())
 
     def rules(self) -> tuple[Rule, ...]:
@@ -157,6 +155,8 @@ class CheckItem(pytest.Item):
         """Ask the check and turn its outcome into a test's."""
         from rnncheck.checks.engine.select import select_rules
 
+        if self.parent.verification.lacking:
+            pytest.skip(self.parent.verification.lacking)
         (rule,) = select_rules(self.parent.verification.spec, [self.name.partition(" ")[0]])
         self._conclude(self.parent.verification.asked(rule))
 

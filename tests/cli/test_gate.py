@@ -103,9 +103,9 @@ def test_a_baseline_passes_again_and_tells_what_changed(
 
     made["environment"]["cpu"] = "another machine"
     by_code = {check["code"]: check for check in made["checks"]}
-    by_code["WR106"]["outcome"] = "passed"  # with one memory it is vacuous here
     by_code["WR101"]["outcome"] = "failed"
-    made["checks"].append({**by_code["WR102"], "code": "BD301", "name": "state-crosses-reset"})
+    for guarantee in made["guarantees"]:  # of its checks none is asked here
+        guarantee["standing"] = "shown"
     made["cells"].append({**made["cells"][0], "cell": {**made["cells"][0]["cell"], "batch": 5}})
     file.write_text(json.dumps(made))
     broken = "gate.budgets=[{speedup: {phase: act, variant: triton, min: 1}}]"
@@ -115,9 +115,9 @@ def test_a_baseline_passes_again_and_tells_what_changed(
     assert found["spec"] == "noted"
     assert found["time of own | act, 4"] == "not comparable"
     assert found["speed-up over pad of own | act, 4"] in ("passed", "unclear", "slower")
-    assert found["WR106 state-key-shared"] == "failed"
     assert found["WR101 no-recurrent-state"] == "noted"
-    assert found["BD301 state-crosses-reset"] == "failed"
+    assert found["guarantee isolation"] == "failed"
+    assert found["2 guarantees"] == "passed"
     assert found["own | act, 5"] == "failed"
     assert found["speed-up of triton over pad, act, 4"] == "failed"
 
@@ -126,7 +126,7 @@ def test_a_baseline_passes_again_and_tells_what_changed(
     ("change", "said"),
     [
         ("not json", "this is not JSON"),
-        ({"format": 99}, "has format 99; this rnncheck reads format 1"),
+        ({"format": 99}, "has format 99; this rnncheck reads formats 1 and 2"),
         ({"spec": {"path": "o.yaml", "name": "other", "hash": ""}}, "of another spec: 'other'"),
         ({"command": "selftest"}, "a result of `rnncheck selftest` is no baseline"),
         ({"cells": [{"status": "ok"}]}, "cells[0].cell: field required"),
@@ -193,7 +193,7 @@ def test_a_known_finding_is_accepted_until_its_date(rnncheck: Runner, tmp_path: 
         "gate", BROKEN, *accepting("2099-01-01"), "--report", f"json={out}", "--report", "console"
     )
     assert done.returncode == 0, done.stderr
-    assert "accepted BD302" in done.stdout
+    assert "accepted       BD302" in done.stdout
     assert gate(out) == [("acceptance of BD301 where 'nowhere'", "noted")]
     (known,) = [c for c in json.loads(out.read_text())["checks"] if c["code"] == "BD302"]
     assert (known["outcome"], known["accepted"]) == ("failed", "known (until 2099-01-01)")
