@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, samples
-from rnncheck.checks.rule import CouldNotLook, Deferred
+from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import changeable, perturbed
 from rnncheck.pipeline.instruments.call_loss import total_of
@@ -49,6 +49,12 @@ def loss_of(evidence: Evidence) -> Loss:
             raise evidence.absent(Stage.LOSS)
         raise CouldNotLook(f"the loss stage failed ({failure.message})")
     return loss
+
+
+def needs_memory(evidence: Evidence) -> None:
+    """Unanswered where policy and critic hold no memory that a loss could ignore or train."""
+    if evidence.finds("WR101"):
+        raise NotApplicable("no module of the policy or critic carries state")
 
 
 def copied(loss: Loss) -> Loss:

@@ -28,7 +28,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import segments_of
 from rnncheck.checks.evidence.burn_in_by_loss import positions
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, needs_memory, run_loss
 from rnncheck.checks.evidence.loss_passes import blocked, blocks_of
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
@@ -39,6 +39,7 @@ from rnncheck.results.model import Severity, Stage
 def run(evidence: Evidence) -> Judgement:
     """Every pass with a graph, in every training batch."""
     loss_of(evidence)
+    needs_memory(evidence)
     compared = 0
     for number, sample in each_sample(evidence):
         back = steps_back(evidence, sample)

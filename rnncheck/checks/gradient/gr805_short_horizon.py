@@ -42,6 +42,8 @@ FRACTION = 1e-6  # of the local gradient
 
 def run(evidence: Evidence) -> Judgement:
     """The policy's curve."""
+    if not evidence.policy.carry:
+        raise NotApplicable("the policy carries no state")
     needs_recurrence(evidence, evidence.policy)
     curve = reach(evidence)
     if len(curve) <= _HORIZON:
