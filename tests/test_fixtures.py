@@ -55,6 +55,7 @@ CHOICES = [
     "parallel_scan",
     "previous_action",
     "random_frames_then_reset",
+    "rounding_gradients",
     "running_normalisation",
     "scan_backend",
 ]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rnncheck.checks.engine.select import select_rules
-from rnncheck.checks.engine.session import verify_events
-from rnncheck.results.collect import RunCollector
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Outcome, Run
-from rnncheck.spec.load import load_spec
 from tests.checks.loss.test_stock_losses import CARTPOLE
+from tests.checks.verified import failed, result, verified
 
 ENV = f"""\
 schema: 1
@@ -66,30 +63,22 @@ class PolicyGradient(nn.Module):
 '''
 
 
-def verified(folder: Path, stages: str) -> Run:
+def judged(folder: Path, stages: str) -> Run:
     (folder / "spec.yaml").write_text(ENV + stages)
-    spec, collector = load_spec(folder / "spec.yaml"), RunCollector()
-    for event in verify_events(spec, select_rules(spec, ("WR", "LS", "GR"))):
-        collector(event)
-    return collector.finish(interrupted=False, seconds=0.0)
-
-
-def failed(run: Run) -> set[str]:
-    return {check.code for check in run.checks if check.outcome is Outcome.FAILED}
+    return verified(folder / "spec.yaml", ("WR", "LS", "GR"))
 
 
 def test_a_feed_forward_pipeline_fails_by_its_missing_state_alone(tmp_path: Path) -> None:
-    run = verified(tmp_path, FEED_FORWARD_Q)
+    run = judged(tmp_path, FEED_FORWARD_Q)
     assert (run.exit_code, failed(run)) == (ExitCode.NOT_SHOWN, {"WR101"})
-    told = {check.code: check.outcome for check in run.checks}
     for code in ("LS703", "GR801", "GR803", "GR805"):
-        assert told[code] is Outcome.NOT_APPLICABLE
+        assert result(run, code).outcome is Outcome.NOT_APPLICABLE
 
 
 def test_a_memory_that_the_loss_does_not_run_is_not_missed_in_it(tmp_path: Path) -> None:
     (tmp_path / "baseline.py").write_text(BASELINE)
-    run = verified(tmp_path, REMEMBERING_BASELINE)
+    run = judged(tmp_path, REMEMBERING_BASELINE)
     assert not failed(run)
-    (own,) = [check for check in run.checks if check.code == "LS703"]
+    own = result(run, "LS703")
     assert own.outcome is Outcome.NOT_APPLICABLE
     assert "the loss runs no module that does" in own.reason
