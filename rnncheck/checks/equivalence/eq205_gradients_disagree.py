@@ -45,7 +45,7 @@ from rnncheck.checks.equivalence.mode_gradients import (
     objective,
     rounding,
 )
-from rnncheck.checks.evidence.constructed_batches import constructed, replayed_heads
+from rnncheck.checks.evidence.constructed_batches import constructed, longest_head
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_mix import mixed
@@ -53,7 +53,7 @@ from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, Observation, Rule
 from rnncheck.pipeline.keys import dotted
-from rnncheck.pipeline.subject.heads import Constructed, lay_out
+from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
@@ -81,8 +81,7 @@ def _judge(evidence: Evidence, subject: Subject) -> tuple[Observation | None, in
     """The finding of one subject, the gradients compared, and a note."""
     if disagreement(evidence, subject, constructed(evidence, subject))[0] is not None:
         raise Deferred("the values differ already", "EQ201")
-    piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
-    made = lay_out([[piece]], 1)
+    made = longest_head(evidence, subject)
     outputs = Asked(evidence, subject, made, torch.float64 if made.oracle is not None else None)
     found = _compared(outputs)
     if found is None and evidence.finds("EQ202"):
@@ -166,9 +165,15 @@ def truncation(evidence: Evidence, subject: Subject, made: Constructed) -> int:
     cuts = [t for t in range(1, len(reach)) if reach[t] == t]
     honest = all(begin == max([0, *[c for c in cuts if c <= t]]) for t, begin in enumerate(reach))
     lengths = [b - a for a, b in zip([0, *cuts], [*cuts, len(reach)], strict=False)]
-    if not cuts or not honest or max(lengths) < 2 or cuts[0] < 2:
+    if not cuts or not honest or max(lengths) < 2 or not (cuts[0] > 1 or _regular(lengths)):
         return 0
-    return cuts[0] if _exact_inside(evidence, subject, made, cuts) else 0
+    return max(lengths) if _exact_inside(evidence, subject, made, cuts) else 0
+
+
+def _regular(lengths: list[int]) -> bool:
+    """Blocks of one length, of which the first and the last may be shorter."""
+    inner = set(lengths[1:-1])
+    return len(lengths) > 3 and len(inner) == 1 and max(lengths) == max(inner)
 
 
 def _reach(evidence: Evidence, subject: Subject, made: Constructed) -> list[int] | None:

@@ -26,13 +26,12 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.evidence.constructed_batches import replayed_heads
+from rnncheck.checks.evidence.constructed_batches import longest_head
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
-from rnncheck.pipeline.subject.heads import lay_out
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
 from rnncheck.results.model import Severity, Stage
 
@@ -59,8 +58,7 @@ def run(evidence: Evidence) -> Judgement:
 def reach(evidence: Evidence) -> list[float]:
     """Mean gradient size at n = 0, 1, 2, ... steps back, over the longest head."""
     subject = evidence.policy
-    piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
-    made = lay_out([[piece]], 1)
+    made = longest_head(evidence, subject)
     batch = made.batch(subject)
     keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
     leaves = [batch.get(key).clone().requires_grad_() for key in keys]
