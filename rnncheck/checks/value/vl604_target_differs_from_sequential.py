@@ -3,7 +3,9 @@
 Checks
     Every collected trajectory is replayed alone, step by step, and the value at each step noted.
     The values and next values that the estimator writes, and the next values that a loss asks of
-    its value estimator, are held against them, at steps that do not end an episode.
+    its value estimator, are held against them, at steps that do not end an episode. In a twin
+    without memory, where the value of a step depends on that step alone, the target of a step must
+    not move with the observation of its own step in the place of the next one's.
 
 Why it matters
     A target that starts from a zero state in the middle of a trajectory is another function than
@@ -63,6 +65,7 @@ from rnncheck.checks.value.estimates import (
 )
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
+from rnncheck.checks.value.same_step import estimates_of_own_step, loss_of_own_step
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key
@@ -88,6 +91,8 @@ def run(evidence: Evidence) -> Judgement:
         compared += count
         if finding is not None:
             return Judgement((finding,), compared)
+    if (finding := _own_step(evidence)) is not None:
+        return Judgement((finding,), compared)
     if not compared:
         raise weightiest(untold) or NotApplicable("nothing asks for a next value")
     return Judgement((), compared, f"{compared} values are the sequential run's")
@@ -206,6 +211,34 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
     if not compared:
         raise CouldNotLook("no pass over the next steps could be seen inside the loss")
     return None, compared
+
+
+def _own_step(evidence: Evidence) -> Observation | None:
+    """A target that follows the value of its own step: no pass over next steps is there to see."""
+    found, stage = estimates_of_own_step(evidence), Stage.ADVANTAGE
+    if found is None:
+        found, stage = loss_of_own_step(evidence), Stage.LOSS
+    if found is None:
+        return None
+    return Observation(
+        stage=stage,
+        message=(
+            f"the target of {found.steps} steps is made of the value of the same step: what is"
+            " observed next does not enter it"
+        ),
+        key="value_target",
+        quantity=(
+            "change of the target with the observation of its own step, without memory"
+            if stage is Stage.ADVANTAGE
+            else "change of the loss's answer to rewards, where an end takes the next value away"
+        ),
+        measured=found.moved,
+        on=f"batch {found.number}",
+        bound_formula="none beyond 1e-5 of the largest target or loss",
+        where=Where((found.number, found.row), found.step, first_step=found.step),
+        cause="the value network is run on the step's own observation, where the next one belongs",
+        fix="evaluate ('next', observation), from the state behind the step",
+    )
 
 
 def _values(evidence: Evidence) -> Values:
