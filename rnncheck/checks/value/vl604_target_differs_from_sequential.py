@@ -16,10 +16,11 @@ Says nothing when
     trajectory was collected from its start.
 
 Fix
-    An estimator: evaluate T+1 steps in one pass (``shifted=True``). A loss: start the next pass
-    from the state that was collected under ``("next", h)``. TorchRL's losses overwrite it in their
-    root pass, so give them a network that puts it back, and the next state the root's start flags;
-    or leave the first steps out of the loss (burn-in).
+    A loss: give it a network that puts the collected ``("next", h)`` back after its pass, for
+    TorchRL's losses overwrite it in their root pass, and the next state the root's start flags; or
+    leave the first steps out of the loss (burn-in). An estimator: evaluate T+1 steps in one pass
+    (``shifted=True``) under ``set_recurrent_mode(True)``, and run a critic before it on
+    ``batch.copy()`` only.
 
 Example
     class KeepsNext(TensorDictSequential):
@@ -279,6 +280,30 @@ def fading(sample: Sample, gaps: Tensor) -> int:
     return next((t for t in range(peak, len(means)) if means[t] <= 0.1 * largest), len(means))
 
 
+_CAUSES = {
+    Stage.LOSS: (
+        "the root pass overwrites the collected ('next', state) before the next pass reads it, or"
+        " the next pass starts from another state than the trajectory's own"
+    ),
+    Stage.ADVANTAGE: (
+        "the estimator ran outside of set_recurrent_mode(True), where the critic forgets at every"
+        " step, or the critic's state at a segment's start is not the trajectory's own: it was not"
+        " collected, or a pass over the same batch has overwritten ('next', state) before"
+    ),
+}
+_FIXES = {  # what mends most pipelines first
+    Stage.LOSS: (
+        "give the loss a network that keeps the collected ('next', state) and puts it back after its"
+        " pass (KeepsNext in rnncheck rule VL604); or copy the batch before the root pass; or leave"
+        " the first steps out of the loss (burn-in)"
+    ),
+    Stage.ADVANTAGE: (
+        "let the estimator evaluate T+1 steps in one pass (shifted=True) under"
+        " set_recurrent_mode(True); before it run the critic on batch.copy() only"
+    ),
+}
+
+
 def _observed(
     stage: Stage,
     sample: Sample,
@@ -300,26 +325,8 @@ def _observed(
         bound=_LIMIT * scale,
         bound_formula="1e-4 of the largest value",
         where=Where((number, row), step, first_step=int(beyond.any(0).nonzero()[0])),
-        cause=(
-            "the root pass overwrites the collected ('next', state) before the next pass reads it,"
-            " or the next pass starts from another state than the trajectory's own"
-            if stage is Stage.LOSS
-            else (
-                "the estimator ran outside of set_recurrent_mode(True), where the critic forgets at"
-                " every step, or the critic's state at a segment's start is not the"
-                " trajectory's own"
-            )
-        ),
-        fix=(
-            "start the next pass from the collected ('next', state): give the loss a network that"
-            " puts it back after its pass (rnncheck rule VL604 shows one), or copy the batch before"
-            " the root pass; or leave the first steps out of the loss (burn-in)"
-            if stage is Stage.LOSS
-            else (
-                "run the estimator under set_recurrent_mode(True) and let it evaluate T+1 steps in"
-                " one pass (shifted=True)"
-            )
-        ),
+        cause=_CAUSES[stage],
+        fix=_FIXES[stage],
         details={"fades to a tenth after": f"{fading(sample, gaps)} steps"},
     )
 
