@@ -293,9 +293,9 @@ _CAUSES = {
 }
 _FIXES = {  # what mends most pipelines first
     Stage.LOSS: (
-        "give the loss a network that keeps the collected ('next', state) and puts it back after its"
-        " pass (KeepsNext in rnncheck rule VL604); or copy the batch before the root pass; or leave"
-        " the first steps out of the loss (burn-in)"
+        "give the loss a network that keeps the collected ('next', state) and puts it back after"
+        " its pass (KeepsNext in rnncheck rule VL604); or copy the batch before the root pass; or"
+        " leave the first steps out of the loss (burn-in)"
     ),
     Stage.ADVANTAGE: (
         "let the estimator evaluate T+1 steps in one pass (shifted=True) under"
