@@ -58,6 +58,7 @@ CHOICES = [
     "rounding_gradients",
     "running_normalisation",
     "scan_backend",
+    "tokens",
 ]
 
 # A broken fixture is given the code that its name begins with. These are given others too, under

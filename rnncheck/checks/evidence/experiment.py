@@ -17,7 +17,7 @@ from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_
 from rnncheck.checks.rule import CouldNotLook, Deferred
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.perturb import changeable, perturbed
-from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
@@ -56,20 +56,38 @@ class Experiment:
             raise Deferred(f"the {self.subject.stage} is not repeatable", "EQ206")
 
     def perturb(
-        self, mask: Tensor, scale: float = 1.0, dtype: torch.dtype | None = None
+        self,
+        mask: Tensor,
+        scale: float = 1.0,
+        dtype: torch.dtype | None = None,
+        *,
+        tokens: bool = False,
     ) -> TensorDictBase:
-        """Outputs with the inputs changed at ``mask`` ``[rows, steps]``."""
-        inputs = self.made.inputs.clone()
+        """Outputs with the inputs changed at ``mask`` ``[rows, steps]``.
+
+        Integers take values that occur; where there is one alone, or with ``tokens``, which changes
+        them beside floats, any that the env's spec allows.
+        """
+        inputs, limits = self.made.inputs.clone(), self.evidence.env.limits
         generator = torch.Generator().manual_seed(11)
-        keys = [k for k in self.subject.changeable_inputs(inputs) if changeable(inputs.get(k))]
-        if not keys:
+        observed = self.subject.changeable_inputs(inputs)
+        keys = [] if tokens else [k for k in observed if changeable(inputs.get(k))]
+        whole = [] if keys else self.tokens()
+        if not keys and not whole:
             raise CouldNotLook(f"no input of the {self.subject.stage} can be changed")
-        for key in keys:
-            value = perturbed(inputs.get(key), mask, generator)
+        for key in [*(keys or observed), *whole]:
+            drawn = limits.get(key) if key in whole else None
+            value = perturbed(inputs.get(key), mask, generator, drawn)
             if scale != 1.0 and value.is_floating_point():
                 value = inputs.get(key) + scale * (value - inputs.get(key))
             inputs.set(key, value)
         return self.run(inputs, dtype)
+
+    def tokens(self) -> list[Key]:
+        """Integers among the inputs of which the env's spec allows several."""
+        read, limits = self.subject.reads, self.evidence.env.limits
+        given = [key for key in tensor_keys(self.made.inputs) if not read or key in read]
+        return [k for k in given if k in limits and changeable(self.made.inputs.get(k), limits[k])]
 
     def changed(self, after: TensorDictBase, watch: Tensor) -> list[OutputChange]:
         """What differs from the unperturbed result at ``watch``."""

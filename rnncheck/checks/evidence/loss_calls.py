@@ -136,11 +136,12 @@ def changed_batch(
 ) -> TensorDictBase:
     """The training batch with other values of ``keys`` at ``mask`` ``[rows, steps]``."""
     generator = torch.Generator().manual_seed(seed)
-    rows = sample.rows.clone()
+    rows, limits = sample.rows.clone(), sample.steps.recording.env.limits
     for key in keys:
         value = rows.get(key)
-        if changeable(value):
-            rows.set(key, perturbed(value, mask, generator))
+        drawn = None if changeable(value) else limits.get(key[1:] if key[0] == "next" else key)
+        if changeable(value, drawn):
+            rows.set(key, perturbed(value, mask, generator, drawn))
     return rows.reshape(sample.td.shape)
 
 

@@ -14,8 +14,8 @@ Why it matters
 Says nothing when
     the loss runs no recurrent module that can be seen, slices have a single step, or nothing has a
     gradient there. A graph that is cut every k-th step, k > 1, on purpose passes. Recurrent modules
-    without a trained parameter get a warning. Where the unroll alone has the gradient, EQ205 says
-    so.
+    without a trained parameter get a warning, those that read tokens nothing: tokens have no
+    gradient. Where the unroll alone has the gradient, EQ205 says so.
 
 Fix
     Run the policy in recurrent mode inside the loss, and do not detach the state between steps.
@@ -37,7 +37,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, needs_memory, run_loss
 from rnncheck.checks.evidence.loss_passes import blocked, blocks_of
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.gradient.through_time import reaches_back
+from rnncheck.checks.gradient.through_time import reaches_back, reads_tokens
 from rnncheck.checks.rule import (
     CouldNotLook,
     Deferred,
@@ -120,9 +120,10 @@ def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
         for found in inside.passes:
             grad = _gradient(found, sample, at)
             if grad is not None:
-                local = local or bool((grad * at.unsqueeze(-1) != 0).any())
+                here = bool((grad * at.unsqueeze(-1) != 0).any())
+                local = local or (here and not reads_tokens(found))
                 earlier = earlier or bool((grad * before.unsqueeze(-1) != 0).any())
-    return earlier if local else None
+    return earlier if local or earlier else None
 
 
 def _gradient(found: ModuleCall, sample: Sample, at: Tensor) -> Tensor | None:

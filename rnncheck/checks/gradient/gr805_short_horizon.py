@@ -10,7 +10,8 @@ Why it matters
     long its slices are.
 
 Says nothing when
-    the heads are shorter than the horizon, nothing has a gradient, or the gradient reaches further.
+    the heads are shorter than the horizon, nothing has a gradient, the policy reads tokens, which
+    have none, or the gradient reaches further.
     A memory that forgets fast is a choice: it is a warning, with the number of steps to compare
     with the task.
 
@@ -52,7 +53,15 @@ def run(evidence: Evidence) -> Judgement:
     note = "gradient n steps back: " + ", ".join(f"{value / curve[0]:.1e}" for value in curve)
     if max(curve[_HORIZON:]) > FRACTION * curve[0]:
         return Judgement((), len(curve), note)
+    if _reads_tokens(evidence):
+        raise CouldNotLook("beside floats the policy reads tokens, which have no gradient")
     return Judgement((_observed(curve),), len(curve), note)
+
+
+def _reads_tokens(evidence: Evidence) -> bool:
+    """The env's spec knows integers that the policy reads."""
+    read = evidence.policy.reads
+    return any(not read or key in read for key in evidence.env.limits)
 
 
 def reach(evidence: Evidence) -> list[float]:

@@ -11,6 +11,7 @@ from rnncheck.checks.evidence.recurrent_pass import as_collected, needs_recurren
 from rnncheck.checks.rule import CouldNotLook
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls, main_input
+from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
 from rnncheck.pipeline.subject.subject import Subject
@@ -84,7 +85,14 @@ def _goes_back(one: ModuleCall) -> bool | None:
         if grad is not None:
             moved = grad.reshape(one.shape[-1], -1) != 0
             local, earlier = local or bool(moved[at].any()), earlier or bool(moved[~at].any())
-    return earlier if local else None
+    return earlier if local and (earlier or not reads_tokens(one)) else None
+
+
+def reads_tokens(one: ModuleCall) -> bool:
+    """The module reads integers, which have no gradient: what it remembers may be theirs."""
+    keys = [key for key in tensor_keys(one.given) if key not in one.carry]
+    kinds = {one.given.get(key).dtype for key in keys}
+    return any(not kind.is_floating_point and kind is not torch.bool for kind in kinds)
 
 
 def _remembers(one: ModuleCall) -> bool:

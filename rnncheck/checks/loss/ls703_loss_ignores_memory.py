@@ -28,7 +28,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.batch_isolation import input_gradients, observed, segments_of
+from rnncheck.checks.evidence.batch_isolation import input_gradients, observed, segments_of, tokens
 from rnncheck.checks.evidence.burn_in_by_loss import cropped
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import (
@@ -95,6 +95,7 @@ def reaches_later(
 ) -> tuple[bool, bool]:
     """Whether anything later changes, and whether there was anything to look at."""
     keys = [key for key in observed(evidence, sample) if key[0] != "next"]
+    keys += [key for key in tokens(evidence, sample) if key not in keys]
     after_td = changed_batch(sample, ~later, keys)
     watched = False
     for measure in (_elements, _gradients):
