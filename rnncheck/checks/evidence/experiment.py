@@ -13,7 +13,7 @@ from rnncheck.checks.evidence.comparison import OutputChange, changes
 from rnncheck.checks.evidence.constructed_batches import runs_in_double
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
-from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_rows
+from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_rows, row_states
 from rnncheck.checks.rule import CouldNotLook, Deferred
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.perturb import changeable, perturbed
@@ -39,13 +39,15 @@ class Experiment:
     subject: Subject
     made: Constructed
     run: Runner
+    unasked: frozenset[Key] = frozenset()  # states that are no step's own
 
     def __post_init__(self) -> None:
         self.base = self.run(self.made.inputs, None)
         again = self.run(self.made.inputs, None)
         carry = [next_key(key) for key in self.subject.carry]
         keys = [*comparable_outputs(self.evidence, self.subject, self.base), *carry]
-        present = [key for key in keys if key in tensor_keys(self.base)]
+        there = [key for key in keys if key in tensor_keys(self.base)]
+        present = [key for key in there if key not in self.unasked] or there
         self.keys = [
             k for k in present if not bool(bits_differ(self.base.get(k), again.get(k)).any())
         ]
@@ -123,6 +125,7 @@ def recurrent_experiment(evidence: Evidence, subject: Subject, made: Constructed
         subject,
         made,
         lambda inputs, dtype: recurrent_rows(evidence, subject, made.batch(subject, inputs), dtype),
+        row_states(evidence, subject),
     )
 
 

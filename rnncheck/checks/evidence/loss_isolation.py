@@ -24,6 +24,7 @@ from rnncheck.checks.evidence.loss_calls import (
     memoryless_batch,
     run_loss,
 )
+from rnncheck.checks.evidence.recurrent_pass import row_states
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import tensor_keys
@@ -38,9 +39,10 @@ def policy_leaks(evidence: Evidence, sample: Sample) -> bool:
     def outputs(td: TensorDictBase) -> dict[str, Tensor]:
         batch = td.select(*[key for key in tensor_keys(td) if key[0] != "next"])
         out = run_recurrent(subject, batch).reshape(sample.rows.shape)
-        return {".".join(k): out.get(k) for k in tensor_keys(out) if k in subject.writes}
+        return {".".join(k): out.get(k) for k in tensor_keys(out) if k in written}
 
     try:
+        written = set(subject.writes) - row_states(evidence, subject)
         return bool(leaks(evidence, sample, outputs)[0])
     except Exception:  # a policy without a recurrent mode is judged through its loss alone
         return False
