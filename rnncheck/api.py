@@ -47,11 +47,12 @@ def verify(
         spec: a spec file. It stands alone: give either a spec or the parts.
         policy, env, critic, replay, advantage, loss: the parts, each the object itself or a
             function that makes it. A function gets what it declares by name, as a spec's factory
-            does: ``make_policy(env)``, ``make_loss(policy, critic)``. An env object is copied, so
-            that it is neither stepped nor closed. ``advantage`` as a function makes the estimator.
-        collector: a TorchRL collector or a function ``(create_env_fn, policy)`` that makes one.
-            Without it, and without ``batches``, a ``Collector`` takes two batches; ``False``
-            collects nothing.
+            does: ``make_policy(env)``, ``make_loss(policy, critic)``. Copies of these are run,
+            which share what they share; the objects themselves stay as they are, an env object is
+            neither stepped nor closed. ``advantage`` as a function makes the estimator.
+        collector: a TorchRL collector, which is run and used up, or a function
+            ``(create_env_fn, policy)`` that makes one. Without it, and without ``batches``, a
+            ``Collector`` takes two batches; ``False`` collects nothing.
         batches: collected tensordicts, instead of a collector.
         batch: a function ``(data)`` that makes the training batch out of collected data.
         select, ignore: beginnings of check codes.

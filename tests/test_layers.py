@@ -47,23 +47,25 @@ ROOMS = {
         "keys": set[str](),
         "compat": set[str](),
         "guard": set[str](),
-        "subject": {"keys"},
+        "copying": {"guard"},
+        "subject": {"keys", "copying"},
         "recording": {"keys", "guard", "subject"},
         "model": {"compat", "recording"},
-        "instruments": {"keys", "guard", "subject", "model"},
-        "plant": {"keys", "subject", "instruments"},
-        "backends": {"keys", "subject"},
+        "instruments": {"keys", "guard", "copying", "subject", "model"},
+        "plant": {"keys", "copying", "subject", "instruments"},
+        "backends": {"keys", "copying", "subject"},
         "assembly": {
             "keys",
             "compat",
             "guard",
+            "copying",
             "subject",
             "recording",
             "model",
             "instruments",
             "plant",
         },
-        "workload": {"keys", "subject", "instruments", "backends", "assembly"},
+        "workload": {"keys", "copying", "subject", "instruments", "backends", "assembly"},
         "doctor": {"compat", "backends"},
         "": {"backends"},  # the package itself
     },
@@ -81,12 +83,21 @@ ROOMS = {
 SEEN = {
     "rule": set[str](),
     "catalogue": set[str](),
-    "evidence": {"keys", "guard", "subject", "recording", "model", "instruments"},
+    "evidence": {"keys", "guard", "copying", "subject", "recording", "model", "instruments"},
     **{
-        family: {"keys", "compat", "guard", "subject", "recording", "instruments", "backends"}
+        family: {
+            "keys",
+            "compat",
+            "guard",
+            "copying",
+            "subject",
+            "recording",
+            "instruments",
+            "backends",
+        }
         for family in FAMILIES
     },
-    "engine": {"guard", "model", "backends", "assembly", "plant"},
+    "engine": {"guard", "copying", "model", "backends", "assembly", "plant"},
     "": set[str](),
 }
 MOST_ROOMS = 14  # at the top level of a layer: more cannot be taken in at a glance

@@ -21,28 +21,34 @@ SpecPaths = Annotated[
 
 
 def validate(specs: SpecPaths = None, overrides: SetOption = None) -> None:
-    """Check spec files: their form, not whether their classes and factories exist."""
-    from rnncheck.errors import SpecError
+    """Check spec files: their form, TorchRL's classes and arguments, and the source of factories.
+
+    None of your code is imported or run.
+    """
+    from rnncheck.errors import UserError
     from rnncheck.spec.problems import SpecErrors
 
-    found: list[SpecError] = []
+    found: list[UserError] = []
     paths: list[Path | None] = [*specs] if specs else [None]
     for path in paths:
         try:
             _validate(path, overrides or ())
         except SpecErrors as errors:
             found += errors.errors
-        except SpecError as error:
+        except UserError as error:
             found.append(error)
     if found:
         raise SpecErrors(found)
 
 
 def _validate(path: Path | None, overrides: Sequence[str]) -> None:
+    from rnncheck.pipeline.assembly.named import wrong_names
     from rnncheck.results.model import Stage
     from rnncheck.spec.load import open_spec
+    from rnncheck.spec.problems import raise_together
 
     loaded = open_spec(path, overrides)
+    raise_together(wrong_names(loaded))
     stages = [stage for stage in Stage if getattr(loaded, stage, None) is not None]
     typer.echo(f"ok: {loaded.path} ({loaded.name}): {', '.join(stages)}")
 

@@ -6,12 +6,11 @@ for time.
 
 from __future__ import annotations
 
-import copy
-
 from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.faults.fault import Fault, needs_recurrent_mode, while_acting
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.plant.hooks import CannotPlant, Parts
 from rnncheck.pipeline.plant.module_changes import Call, mode
 from rnncheck.results.model import Stage
@@ -32,7 +31,7 @@ def needs_rows_or_none(parts: Parts) -> None:
 def _acts(parts: Parts) -> bool:
     try:
         with mode(True):
-            copy.deepcopy(parts.policy)(parts.env.reset())
+            copy_of(parts.policy, "the policy")(parts.env.reset())
     except Exception:  # whatever the user's module raises
         return False
     return True

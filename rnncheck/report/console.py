@@ -35,7 +35,6 @@ _STANDINGS = {
     Standing.SHOWN: "green",
     Standing.BROKEN: "bold red",
     Standing.NOT_SHOWN: "yellow",
-    Standing.NOT_ASKED: "dim",
 }
 WARNING = "bold yellow"
 ACCEPTED = "cyan"
@@ -74,8 +73,8 @@ def _report(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
     yield from _findings(run, console, verbose)
     yield from _untold(run, console)
     yield Text()
-    yield from gate_console.failing_lines(run, console)
     yield from _guarantees(run, console)
+    yield from gate_console.failing_lines(run, console)
     yield from _verdict(run, console)
     yield from _next(run, console)
 
@@ -90,12 +89,16 @@ def _quiet(run: Run, console: Console) -> Iterator[Text]:
 
 
 def _guarantees(run: Run, console: Console) -> Iterator[Text]:
-    """One line for each of the sentences that the verdict consists of."""
-    width = max((len(one.name) for one in run.guarantees), default=0) + 2
-    for one in run.guarantees:
+    """One line for each of the sentences that the verdict consists of, one for what was not
+    asked."""
+    asked = [one for one in run.guarantees if one.standing is not Standing.NOT_ASKED]
+    width = max((len(one.name) for one in asked), default=0) + 2
+    for one in asked:
         style = ACCEPTED if one.accepted else _STANDINGS[one.standing]
         head = Text(one.name.ljust(width), style="bold")
         yield from hanging(console, head, Text(text.guarantee_line(one), style=style), width)
+    for line in text.unasked(run):
+        yield from paragraph(console, Text(line, style="dim"))
     if run.guarantees:
         yield Text()
 

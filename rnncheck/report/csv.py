@@ -122,7 +122,7 @@ def _lines(check: CheckResult) -> Iterator[dict[str, Any]]:
         "name": check.name,
         "severity": str(check.severity),
         "stage": str(check.stage),
-        "outcome": text.outcome_word(check),
+        "outcome": text.outcome_word(check).replace(" ", "-"),
         "reason": text.clean(check.accepted or check.reason),
     }
     for finding in check.findings or (None,):

@@ -11,7 +11,7 @@ from rnncheck.errors import OutputError, Place
 from rnncheck.report import gate, markdown, text
 from rnncheck.report.places import in_a_file, relative
 from rnncheck.results.gate import GateItem, Ruling
-from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source
+from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source, Verdict
 from rnncheck.results.verdict import fails
 
 LISTED = 5  # items that one notice names: chosen, the job's summary lists them all
@@ -60,8 +60,8 @@ def _lines(run: Run, root: Path) -> Iterator[str]:
 
 
 def _guarantees(run: Run) -> Iterator[str]:
-    """Those that are not shown: what is broken has its finding."""
-    for one in run.guarantees:
+    """Those that are not shown, where that is the verdict: what is broken has its finding."""
+    for one in run.guarantees if run.verdict is Verdict.NOT_SHOWN else ():
         if one.lacking:
             yield command("error", text.guarantee_line(one), title=f"guarantee: {one.name}")
 

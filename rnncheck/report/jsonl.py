@@ -14,6 +14,7 @@ from rnncheck.results.events import (
     Claimed,
     Event,
     GateDecided,
+    GuaranteeJudged,
     Notice,
     Recommended,
     RunFinished,
@@ -54,6 +55,7 @@ def _events(run: Run) -> Iterator[Event]:
     )  # fmt: skip
     yield from (StageFinished(stage, at=None) for stage in run.stages)
     yield from (CheckFinished(check, at=None) for check in run.checks)
+    yield from (GuaranteeJudged(one, at=None) for one in run.guarantees)
     yield from (CellFinished(result, at=None) for result in results_of(run))
     yield from (Recommended(found, at=None) for found in run.recommendations)
     yield from (Scaled(found, at=None) for found in run.scalings)

@@ -6,7 +6,7 @@ import re
 
 from rnncheck.report import gate, sweep, text
 from rnncheck.results.gate import GateItem
-from rnncheck.results.model import CheckResult, Finding, Outcome, Run
+from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Standing
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&])")
 
@@ -31,7 +31,9 @@ def render(run: Run) -> str:
 
 def _guarantees(run: Run) -> str:
     """A line for each of the sentences that the verdict consists of."""
-    told = [f"- **{escape(g.name)}** {escape(text.guarantee_line(g))}" for g in run.guarantees]
+    asked = [one for one in run.guarantees if one.standing is not Standing.NOT_ASKED]
+    told = [f"- **{escape(one.name)}** {escape(text.guarantee_line(one))}" for one in asked]
+    told += [f"- {escape(line)}" for line in text.unasked(run)]
     return "\n".join(["## Guarantees", "", *told]) if told else ""
 
 

@@ -182,6 +182,15 @@ def spelled(word: str) -> str:
     return str(word).replace("-", " ")
 
 
+def unasked(run: Run) -> list[str]:
+    """The guarantees that were not asked, by why."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for one in run.guarantees:
+        if one.standing is Standing.NOT_ASKED:
+            reasons[clean(one.because)].append(one.name)
+    return [f"not asked: {', '.join(names)} ({why})" for why, names in reasons.items()]
+
+
 def guarantee_line(one: GuaranteeResult) -> str:
     """What a guarantee says, how it stands and why."""
     why = f", because {clean(one.because)}" if one.because and one.standing in _WHY else ""
@@ -310,7 +319,7 @@ def acting_alone(run: Run) -> bool:
 
 def exit_meaning(run: Run) -> str:
     """What the exit code of this run means."""
-    if run.exit_code is ExitCode.SLOWER:
+    if run.exit_code in (ExitCode.SLOWER, ExitCode.NOT_SHOWN):
         return verdict_word(run)
     broken = any(fails(check, strict=run.strict) for check in run.checks)
     if run.exit_code is ExitCode.FAILED and run.gate and not broken:
@@ -344,6 +353,10 @@ def next_step(run: Run) -> str:
     failed.sort(key=lambda check: check.severity is not Severity.ERROR)
     if failed:
         return f"rnncheck rule {clean(failed[0].code)}"
+    if run.verdict is Verdict.NOT_SHOWN and (open_ := [g for g in run.guarantees if g.lacking]):
+        code = clean(open_[0].because).partition(":")[0]
+        known = code if code in {check.code for check in run.checks} else run.checks[0].code
+        return f"rnncheck rule {known}, or accept it: `guarantee: {open_[0].name}` in verify.accept"
     if run.verdict is Verdict.NOTHING_VERIFIED and run.command != "bench":
         return f"rnncheck rule {clean(run.checks[0].code)}" if run.checks else "rnncheck rule"
     return ""

@@ -186,9 +186,12 @@ def _standing(
     for need in one.needs:
         if why := _lacks(need, results, there):
             return Standing.NOT_SHOWN, why
-    if all(check.outcome is Outcome.NOT_APPLICABLE for check in asked):
-        return Standing.NOT_ASKED, asked[0].reason
-    return Standing.SHOWN, ""
+    if any(map(_decided, asked)):
+        return Standing.SHOWN, ""
+    unseen = [check for check in asked if check.outcome is not Outcome.NOT_APPLICABLE]
+    if unseen:
+        return Standing.NOT_SHOWN, f"{unseen[0].code}: {unseen[0].reason}"
+    return Standing.NOT_ASKED, asked[0].reason
 
 
 def _decided(check: CheckResult) -> bool:
@@ -223,4 +226,5 @@ def _lacks(need: Need, results: Mapping[str, CheckResult], there: Collection[Sta
     applying = [check for check in asked if check.outcome is not Outcome.NOT_APPLICABLE]
     if not applying or any(map(_decided, applying)):
         return ""
-    return f"{need.words} could not be compared ({applying[0].code}: {applying[0].reason})"
+    first = applying[0]
+    return f"{first.code}: {first.reason} ({need.words} could not be compared)"

@@ -36,20 +36,20 @@ def load_spec(path: str | pathlib.Path, overrides: Sequence[str] = ()) -> Spec:
 def spec_from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Spec:
     """The same for a text; ``name`` stands for the file in messages."""
     document, problems = parse(text, name)
-    _expect_mapping(document)
+    _expect_mapping(document, problems)
     name_network_lists(document)
     for assignment in overrides:
         try:
             override.apply(document, assignment)
         except SpecError as error:
-            problems.found.append(error)
-    problems.raise_any()  # what follows would only repeat these
+            problems.found += getattr(error, "errors", [error])
     return _validate(document, problems)
 
 
-def _expect_mapping(document: Document) -> None:
+def _expect_mapping(document: Document, problems: Problems) -> None:
     place = Place(document.name, 1, 1)
     if document.data is None:
+        problems.raise_any()
         hint = "write one with `rnncheck init`"
         raise SpecError("the spec is empty", place=place, hint=hint)
     if not isinstance(document.data, dict):

@@ -368,6 +368,7 @@ class Spec(Strict):
     _path: str = PrivateAttr(default="")  # as the user gave it
     _hash: str = PrivateAttr(default="")  # sha256 of the effective spec
     _places: dict[KeyPath, Place] = PrivateAttr(default_factory=dict)
+    _copies: Any = PrivateAttr(default=None)  # of the objects that Python handed over
 
     @property
     def path(self) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rnncheck.errors import Place, SpecError, did_you_mean
+from rnncheck.errors import Place, SpecError
+from rnncheck.spec.meant import key_hint
 from rnncheck.spec.model import KeyPath
 from rnncheck.spec.problems import dotted_path, listing, shown
 from rnncheck.spec.read import Document, parse
@@ -86,4 +87,5 @@ def _can_be_made(at: KeyPath) -> bool:
 def _unknown(holder: dict[str, Any], key: str, at: KeyPath, place: Place) -> SpecError:
     known = list(TOP_KEYS) if not at else list(holder)
     message = f"there is no {dotted_path((*at, key))!r} in the spec"
-    return SpecError(message, place=place, accepted=listing(known), hint=did_you_mean(key, known))
+    hint = key_hint((*at, key), known)
+    return SpecError(message, place=place, accepted=listing(known), hint=hint)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rnncheck.errors import Place, SpecError, did_you_mean, nearest
+from rnncheck.errors import Place, SpecError, UserError, did_you_mean
+from rnncheck.spec.meant import key_hint, key_meant
 from rnncheck.spec.model import KeyPath
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
+MOST_ERRORS = 20  # told at once: about three screens
 LONGEST_VALUE = 60  # characters of a bad value that are shown: with its key one line of 100
 
 
 class SpecErrors(SpecError):
     """Several mistakes in one spec, in file order. ``errors`` holds them one by one."""
 
-    def __init__(self, errors: Iterable[SpecError]) -> None:
+    def __init__(self, errors: Iterable[UserError]) -> None:
         self.errors = tuple(errors)
         first = self.errors[0]
         super().__init__(first.message, place=first.place, accepted=first.accepted, hint=first.hint)
@@ -32,25 +34,50 @@ class SpecErrors(SpecError):
 
 @dataclass
 class Problems:
-    """The mistakes found so far; ``locate`` gives the place of a path in the spec."""
+    """The mistakes found so far; ``locate`` gives the place of a path in the spec.
+
+    Of what stands at or below the paths of ``unread`` nothing more is said.
+    """
 
     locate: Callable[[KeyPath], Place]
+    unread: Set[KeyPath] = frozenset()
     found: list[SpecError] = field(default_factory=list)
 
-    def add(self, at: KeyPath, message: str, *, accepted: str = "", hint: str = "") -> None:
-        """Note one mistake at the path ``at``."""
-        place = self.locate(at)
+    def add(
+        self,
+        at: KeyPath,
+        message: str,
+        *,
+        accepted: str = "",
+        hint: str = "",
+        at_parent: bool = False,
+    ) -> None:
+        """Note one mistake at the path ``at``; ``at_parent`` where nothing stands there."""
+        if any(at[:length] in self.unread for length in range(len(at) + 1)):
+            return
+        place = self.locate(at[:-1] if at_parent else at)
         self.found.append(SpecError(message, place=place, accepted=accepted, hint=hint))
 
     def raise_any(self) -> None:
         """Raise what was found: one error as it is, several together in file order."""
-        if not self.found:
-            return
-        ordered = sorted(self.found, key=_position)
+        raise_together(self.found)
+
+
+def raise_together(errors: Iterable[UserError]) -> None:
+    """Raise what is wrong with one spec, each mistake once, the first ``MOST_ERRORS`` of them."""
+    once: dict[tuple[Place | None, str], UserError] = {
+        (error.place, error.message): error for error in errors
+    }
+    ordered = sorted(once.values(), key=_position)
+    if len(ordered) > MOST_ERRORS:
+        rest, path = len(ordered) - MOST_ERRORS, (ordered[0].place or Place("")).path
+        more = SpecError(f"and {rest} more like these, further down", place=Place(path))
+        ordered = [*ordered[:MOST_ERRORS], more]
+    if ordered:
         raise ordered[0] if len(ordered) == 1 else SpecErrors(ordered)
 
 
-def _position(error: SpecError) -> tuple[bool, int, int]:
+def _position(error: UserError) -> tuple[bool, int, int]:
     place = error.place or Place("")
     return (place.line == 0, place.line, place.column)  # what --set brought comes last
 
@@ -91,20 +118,15 @@ def translate(
     for detail in details:
         at = tuple(detail["loc"])
         if detail["type"] == "extra_forbidden":
-            problems.add(at, f"unknown key {dotted_path(at)!r}", **_offer(at, known_keys(at[:-1])))
+            known = known_keys(at[:-1])
+            said, hint = f"unknown key {dotted_path(at)!r}", key_hint(at, known)
+            problems.add(at, said, accepted=listing(known), hint=hint)
         elif detail["type"] == "missing":
             if not _is_misspelt(at, unknown, known_keys):
-                problems.add(
-                    at[:-1],
-                    f"the key {dotted_path(at)!r} is missing",
-                    hint=MISSING_HINTS.get(at, ""),
-                )
+                said, hint = f"the key {dotted_path(at)!r} is missing", MISSING_HINTS.get(at, "")
+                problems.add(at, said, hint=hint, at_parent=True)
         else:
             _bad_value(at, detail, problems)
-
-
-def _offer(at: KeyPath, known: list[str]) -> dict[str, str]:
-    return {"accepted": listing(known), "hint": did_you_mean(str(at[-1]), known)}
 
 
 def _is_misspelt(
@@ -112,7 +134,7 @@ def _is_misspelt(
 ) -> bool:
     """Whether an unknown key beside it is this one, misspelt: then one message is enough."""
     beside = [other for other in unknown if other[:-1] == at[:-1]]
-    return any(nearest(str(other[-1]), known_keys(at[:-1])) == at[-1] for other in beside)
+    return any(key_meant(other, known_keys(at[:-1])) == at[-1] for other in beside)
 
 
 def _bad_value(at: KeyPath, detail: ErrorDetails, problems: Problems) -> None:

@@ -26,6 +26,11 @@ MAX_BYTES = 2**20
 MAX_VALUES = 20_000  # after every alias has been unfolded
 MAX_DEPTH = 48  # well inside Python's recursion limit: 300 levels are read without reaching it
 MAX_INT_BITS = 64  # the widest integer that torch has
+PYTHON = (".py", ".pyw", ".ipynb")
+PYTHON_SAID = (
+    "is Python, not a spec: a spec is a YAML file that names the env, the policy and the other"
+    " parts of a pipeline, or your functions that make them"
+)
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = {_TAG + name for name in ("str", "int", "float", "bool", "null")}
@@ -34,11 +39,15 @@ _TEXT = {_TAG + name for name in ("timestamp", "value")}  # plain scalars that s
 
 @dataclass
 class Document:
-    """A spec as plain data. ``places`` maps a path to where its key or item stands."""
+    """A spec as plain data. ``places`` maps a path to where its key or item stands.
+
+    ``unread`` are the paths whose value could not be read: None stands for it in ``data``.
+    """
 
     name: str
     data: Any
     places: dict[KeyPath, Place] = field(default_factory=dict)
+    unread: set[KeyPath] = field(default_factory=set)
 
     def locate(self, at: KeyPath) -> Place:
         """The place of ``at``, or of its nearest ancestor that has one."""
@@ -51,6 +60,7 @@ class Document:
         """Drop the places at and below ``at``."""
         for path in [path for path in self.places if path[: len(at)] == at]:
             del self.places[path]
+        self.unread -= {path for path in self.unread if path[: len(at)] == at}
 
 
 def read_text(path: pathlib.Path) -> str:
@@ -59,6 +69,8 @@ def read_text(path: pathlib.Path) -> str:
     try:
         if path.is_dir():
             raise SpecError("is a folder, not a spec file", place=place, hint=_in_folder(path))
+        if path.suffix in PYTHON and path.is_file():
+            raise SpecError(PYTHON_SAID, place=place, hint="write one with `rnncheck init`")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
@@ -95,7 +107,7 @@ def parse(text: str, name: str, fixed: Place | None = None) -> tuple[Document, P
     marks = _Marks(text, name, fixed)
     node = _compose(text, marks)
     document = Document(name, None)
-    problems = Problems(document.locate)
+    problems = Problems(document.locate, document.unread)
     document.places[()] = marks.start()
     if node is not None:
         document.data = _Unfolding(document, problems, marks.of).value(node, ())
@@ -174,6 +186,10 @@ def _yaml_sentence(error: MarkedYAMLError) -> tuple[str, str]:
     return f"not valid YAML: {problem}", ""
 
 
+class _TooMuch(SpecError):
+    """A limit is passed: reading on would take for ever."""
+
+
 class _Unfolding:
     """Nodes to plain data: aliases and merge keys unfolded, within a limit, each value a copy."""
 
@@ -187,7 +203,24 @@ class _Unfolding:
         self.reported: set[int] = set()
 
     def value(self, node: Node, at: KeyPath) -> Any:
+        """The value, or None where the spec says something there that no value can be."""
         self._count(node)
+        with self._noting():
+            return self._value(node, at)
+        self.document.unread.add(at)
+        return None
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Note what is wrong with one value and go on: the others may have mistakes too."""
+        try:
+            yield
+        except _TooMuch:
+            raise
+        except SpecError as error:
+            self.problems.found.append(error)
+
+    def _value(self, node: Node, at: KeyPath) -> Any:
         if isinstance(node, ScalarNode):
             return self._scalar(node)
         with self._guard(node):
@@ -201,14 +234,16 @@ class _Unfolding:
         if id(node) in self.open:
             raise self._error(node, "an alias refers to the value that it is part of")
         self.open.add(id(node))
-        yield
-        self.open.discard(id(node))
+        try:
+            yield
+        finally:
+            self.open.discard(id(node))
 
     def _count(self, node: Node) -> None:
         self.values += 1
         if self.values > MAX_VALUES:
             message = f"the spec holds more than {MAX_VALUES} values once its aliases are unfolded"
-            raise self._error(node, message)
+            raise _TooMuch(message, place=self.place_of(node.start_mark))
 
     def _error(self, node: Node, message: str, accepted: str = "") -> SpecError:
         return SpecError(message, place=self.place_of(node.start_mark), accepted=accepted)
@@ -238,13 +273,15 @@ class _Unfolding:
                 several = isinstance(value_node, SequenceNode)
                 sources += value_node.value if several else [value_node]
                 continue
-            key = self._key(key_node)
-            if key in pairs:
-                self._report_twice(key_node, pairs[key][0], (*at, key))
-            pairs[key] = (key_node, value_node)
+            with self._noting():
+                key = self._key(key_node)
+                if key in pairs:
+                    self._report_twice(key_node, pairs[key][0], (*at, key))
+                pairs[key] = (key_node, value_node)
         for source in sources:
-            for key, pair in self._merged(source, at).items():
-                pairs.setdefault(key, pair)
+            with self._noting():
+                for key, pair in self._merged(source, at).items():
+                    pairs.setdefault(key, pair)
         return pairs
 
     def _merged(self, source: Node, at: KeyPath) -> dict[str, tuple[Node, Node]]:

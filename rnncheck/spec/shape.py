@@ -84,13 +84,16 @@ def name_network_lists(document: Document) -> None:
             below = [at for at in document.places if at[0:1] == (key,) and len(at) > 1]
             moved = {(key, "modules", *at[1:]): document.places.pop(at) for at in below}
             document.places.update(moved)
+            unread = {at for at in document.unread if at[0:1] == (key,) and len(at) > 1}
+            document.unread -= unread
+            document.unread |= {(key, "modules", *at[1:]) for at in unread}
 
 
 def shape(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
     """The mapping that ``Spec`` validates; what does not fit is added to ``problems``."""
     shaper = _Shaper(problems)
     shaper.version(data)
-    result = _without_nulls(data, TOP_KEYS)
+    result = _without_nulls(data, TOP_KEYS) | ({"schema": VERSION} if "schema" in data else {})
     for key, model in SECTIONS.items():
         if key in result:
             result[key] = shaper.component(result[key], (key,), model)
@@ -115,12 +118,14 @@ class _Shaper:
         self.problems = problems
 
     def version(self, data: dict[str, Any]) -> None:
-        """Refuse another version of the format before its keys are judged by this one's rules."""
+        """Refuse another version of the format before its keys are judged by this one's rules;
+        what is no version is a mistake like any other."""
         version = data.get("schema")
         if version is not None and (type(version) is not int or version != VERSION):
             message = f"schema must be {VERSION}, not {shown(version)}"
             self.problems.add(("schema",), message, hint="this is the version that rnncheck reads")
-            self.problems.raise_any()
+            if type(version) is int:
+                self.problems.raise_any()
 
     def complain(self, at: KeyPath, complaint: Complaint) -> None:
         at = (*at, complaint.key) if complaint.key else at
@@ -145,7 +150,10 @@ class _Shaper:
             complaint = Complaint(f"expected a component, not {shown(raw)}", COMPONENT_FORMS)
         if complaint is not None:
             self.complain(at, complaint)
-            return dict(_STAND_IN)
+            if not isinstance(raw, dict):
+                return dict(_STAND_IN)
+            raw = {**raw, "factory": None, **_STAND_IN}  # its other keys may be wrong too
+            raw.pop(complaint.key, None)
         self._misspelt(raw, at, model)
         return self._split(raw, at, model)
 

@@ -69,16 +69,30 @@ def test_validate_takes_several_files_and_tells_of_each(tmp_path: Path) -> None:
     ("args", "said"),
     [
         (["nowhere.yaml"], "error: nowhere.yaml: the spec file does not exist"),
+        (["train.py"], "error: train.py: is Python, not a spec: a spec is a YAML file that names"),
+        (["gone.py"], "error: gone.py: the spec file does not exist"),
         (["."], "error: .: is a folder, not a spec file\n  did you mean rnncheck.yaml?"),
         (["--set", "seed"], "error: --set seed: is not KEY=VALUE"),
         (["--set", "seed=1", "--set", "sed=1"], "error: --set sed=1: unknown key 'sed'"),
     ],
 )
 def test_what_cannot_be_loaded_is_a_usage_error(command: str, args: list[str], said: str) -> None:
+    Path("train.py").write_text("import torch\n")
     done = run("spec", command, *args)
     assert done.exit_code == 2
     assert done.stderr.startswith(said)
     assert "Traceback" not in done.stderr
+
+
+def test_to_a_python_file_verify_says_what_a_spec_is() -> None:
+    Path("train.py").write_text("import torch\n")
+    done = run("verify", "train.py")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines() == [
+        "error: train.py: is Python, not a spec: a spec is a YAML file that names the env, the"
+        " policy and the other parts of a pipeline, or your functions that make them",
+        "  write one with `rnncheck init`",
+    ]
 
 
 def test_without_a_spec_init_is_named(spec: Path) -> None:

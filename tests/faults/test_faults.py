@@ -19,7 +19,7 @@ from rnncheck.errors import UserError
 from rnncheck.faults.fault import Fault
 from rnncheck.faults.registry import faults, select_faults
 from rnncheck.pipeline.assembly.builder import Builder
-from rnncheck.pipeline.plant.hooks import Hooks, CannotPlant, Parts
+from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import Call, mode, wrap
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Run, Stage

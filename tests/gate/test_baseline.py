@@ -9,10 +9,21 @@ from typing import Any
 import pytest
 
 from rnncheck.gate.baseline import Baseline, Present, compared, unmeasured
+from rnncheck.gate.guarantees import held_guarantees
 from rnncheck.results.cells import Cell, CellResult, Phase, Ratio, Status, Timing
 from rnncheck.results.collect import RunCollector
 from rnncheck.results.gate import GateItem, Ruling
-from rnncheck.results.model import CheckResult, Outcome, Run, Severity, SpecRef, Stage
+from rnncheck.results.guarantees import judge_guarantees
+from rnncheck.results.model import (
+    CheckResult,
+    GuaranteeResult,
+    Outcome,
+    Run,
+    Severity,
+    SpecRef,
+    Stage,
+    Standing,
+)
 from rnncheck.results.variant import OWN, Variant
 
 EMPTY = replace(
@@ -52,6 +63,10 @@ def cell_items(before: Baseline, *rows: CellResult, **more: Any) -> list[GateIte
     return [item for item in items(before, *rows, **more) if item.name != "checks"]
 
 
+def shown(checks: Sequence[CheckResult]) -> Sequence[GuaranteeResult]:
+    return judge_guarantees(checks, (), strict=False)
+
+
 def items(
     before: Baseline,
     *rows: CellResult,
@@ -64,41 +79,71 @@ def items(
     environment = EMPTY.environment
     environment = environment if cpu is None else replace(environment, cpu=cpu)
     mine = {one.cell.key: one for one in rows}
-    now = Present(checks, left_out, cells, mine, environment, spec_hash)
+    found = shown(checks or ())
+    now = Present(checks, found, left_out, cells, mine, environment, spec_hash)
     return list(compared(before, now, 0.03))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "ruling", "said"),
     [
-        (Outcome.PASSED, check(Outcome.PASSED), Ruling.PASSED, "pass here"),
         (Outcome.PASSED, check(Outcome.FAILED), Ruling.FAILED, "newly fails"),
-        (Outcome.VACUOUS, check(Outcome.FAILED), Ruling.FAILED, "newly fails"),
+        (Outcome.NOT_LOOKED, check(Outcome.FAILED), Ruling.FAILED, "newly fails"),
         (Outcome.PASSED, check(Outcome.FAILED, accepted="why"), Ruling.NOTED, "accepted: why"),
-        (Outcome.PASSED, check(Outcome.SKIPPED), Ruling.FAILED, "vanished"),
-        (Outcome.PASSED, check(Outcome.VACUOUS), Ruling.FAILED, "vanished"),
-        (Outcome.PASSED, check(Outcome.ERROR), Ruling.FAILED, "vanished"),
-        (Outcome.PASSED, None, Ruling.FAILED, "vanished"),
         (Outcome.FAILED, check(Outcome.PASSED), Ruling.NOTED, "no longer fails"),
-        (Outcome.FAILED, None, Ruling.NOTED, "vanished"),
-        (Outcome.FAILED, check(Outcome.VACUOUS), Ruling.NOTED, "could not be told"),
+        (Outcome.FAILED, check(Outcome.NOT_LOOKED), Ruling.NOTED, "could not be told"),
         (Outcome.FAILED, check(Outcome.FAILED), None, ""),
-        (Outcome.SKIPPED, check(Outcome.PASSED), None, ""),
-        (Outcome.SKIPPED, None, None, ""),
+        (Outcome.NOT_APPLICABLE, check(Outcome.PASSED), None, ""),
     ],
 )
 def test_what_became_of_a_check(
+    old: Outcome, new: CheckResult, ruling: Ruling | None, said: str
+) -> None:
+    found = items(baseline(checks=[check(old)]), checks=[new], cells=())
+    mine = [item for item in found if "guarantee" not in item.name]
+    assert [item.ruling for item in mine] == ([] if ruling is None else [ruling])
+    assert all(said in item.reason for item in mine)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "ruling", "said"),
+    [
+        (Outcome.PASSED, check(Outcome.PASSED), Ruling.PASSED, "shown there and shown here"),
+        (Outcome.PASSED, check(Outcome.FAILED), Ruling.FAILED, "shown there, broken here"),
+        (Outcome.PASSED, check(Outcome.FAILED, accepted="why"), Ruling.PASSED, "shown here"),
+        (Outcome.PASSED, check(Outcome.NOT_LOOKED), Ruling.FAILED, "not shown here"),
+        (Outcome.PASSED, check(Outcome.ERROR), Ruling.FAILED, "not shown here"),
+        (Outcome.PASSED, check(Outcome.NOT_APPLICABLE), Ruling.FAILED, "not asked here"),
+        (Outcome.PASSED, None, Ruling.FAILED, "not asked here"),
+        (Outcome.VACUOUS, check(Outcome.FAILED), Ruling.FAILED, "broken here"),
+        (Outcome.FAILED, check(Outcome.PASSED), Ruling.NOTED, "broken there, shown here"),
+        (Outcome.FAILED, None, Ruling.NOTED, "not asked here"),
+        (Outcome.FAILED, check(Outcome.FAILED), None, ""),
+        (Outcome.NOT_APPLICABLE, None, None, ""),
+    ],
+)
+def test_what_became_of_a_guarantee(
     old: Outcome, new: CheckResult | None, ruling: Ruling | None, said: str
 ) -> None:
     found = items(baseline(checks=[check(old)]), checks=[] if new is None else [new], cells=())
-    assert [item.ruling for item in found] == ([] if ruling is None else [ruling])
-    assert all(said in item.reason for item in found)
+    mine = [item for item in found if "guarantee" in item.name]
+    assert [item.ruling for item in mine] == ([] if ruling is None else [ruling])
+    assert all(said in item.reason for item in mine)
+
+
+def test_a_guarantee_that_is_accepted_has_not_vanished() -> None:
+    (old,) = [one for one in shown([check(Outcome.PASSED)]) if one.name == "isolation"]
+    new = replace(old, standing=Standing.NOT_SHOWN, because="too little", accepted="known")
+    (item,) = held_guarantees([old], [new], partly=False)
+    assert item.ruling is Ruling.NOTED and "accepted: known" in item.reason
 
 
 def test_what_the_command_line_left_out_has_not_vanished() -> None:
     before = baseline(checks=[check(Outcome.PASSED), check(Outcome.PASSED, "BD302")])
-    (item,) = items(before, checks=[], left_out=["BD301", "BD302"], cells=())
-    assert (item.ruling, "BD301, BD302" in item.reason) == (Ruling.NOTED, True)
+    found = items(before, checks=[], left_out=["BD301", "BD302"], cells=())
+    assert {item.ruling for item in found} == {Ruling.NOTED}
+    assert [item for item in found if "BD301, BD302" in item.reason]
+    assert [item.name for item in found if "by the command line" in item.reason]
     (item,) = items(before, checks=None, cells=())
     assert (item.ruling, "--no-verify" in item.reason) == (Ruling.NOTED, True)
 

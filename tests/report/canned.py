@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from rnncheck.results.guarantees import judge_guarantees
 from rnncheck.results.model import (
     CheckResult,
     Environment,
@@ -116,32 +117,44 @@ PASSED = (
         reason="2 keys, 4 rows, 32 steps: 1.2e-07 <= 4.8e-07",
     ),
 )
-SKIPPED = (
-    check("CL407", "worker-differs", Outcome.SKIPPED, stage=Stage.COLLECT, reason="one process"),
+ABSENT = (
+    check(
+        "CL407", "worker-differs", Outcome.NOT_APPLICABLE, stage=Stage.COLLECT, reason="one process"
+    ),
     check(
         "CL404",
         "carry-broken-between-batches",
-        Outcome.SKIPPED,
+        Outcome.NOT_APPLICABLE,
         stage=Stage.COLLECT,
         reason="one batch",
     ),
     check(
         "CL408",
         "random-steps-poison-state",
-        Outcome.SKIPPED,
+        Outcome.NOT_APPLICABLE,
         stage=Stage.COLLECT,
         reason="one batch",
     ),
 )
-VACUOUS = (
-    check("BD307", "partial-reset", Outcome.VACUOUS, stage=Stage.POLICY, reason="one segment only"),
+UNSEEN = (  # a warning that could not look costs no guarantee
+    check(
+        "GR805",
+        "short-horizon",
+        Outcome.NOT_LOOKED,
+        stage=Stage.LOSS,
+        reason="one segment only",
+        severity=Severity.WARNING,
+    ),
+)
+UNSHOWN_CHECK = check(
+    "BD307", "partial-reset", Outcome.NOT_LOOKED, stage=Stage.POLICY, reason="one segment only"
 )
 STAGES = (
     StageResult(Stage.ENV, Outcome.PASSED, "GymEnv CartPole-v1, 1 worker", 0.31),
     StageResult(Stage.POLICY, Outcome.PASSED, "4 modules, 12,345 parameters", 0.05),
     StageResult(Stage.COLLECT, Outcome.PASSED, "2 batches of 256 frames", 0.8),
-    StageResult(Stage.REPLAY, Outcome.SKIPPED),
-    StageResult(Stage.LOSS, Outcome.SKIPPED),
+    StageResult(Stage.REPLAY, Outcome.NOT_APPLICABLE),
+    StageResult(Stage.LOSS, Outcome.NOT_APPLICABLE),
 )
 
 
@@ -155,7 +168,9 @@ def make(
     path: str = SPEC,
     rules: tuple[RuleInfo, ...] = (),
 ) -> Run:
-    verdict, code = judge(checks, strict=strict, interrupted=interrupted)
+    judged = judge_guarantees(checks, stages, strict=strict)
+    guarantees = () if interrupted or not checks else judged
+    verdict, code = judge(checks, strict=strict, interrupted=interrupted, guarantees=guarantees)
     return Run(
         tool=Tool("rnncheck", "0.1.0"),
         command="rnncheck verify configs/rnncheck.yaml",
@@ -170,6 +185,7 @@ def make(
         verdict=verdict,
         stages=stages,
         checks=checks,
+        guarantees=guarantees,
         notices=notices,
         strict=strict,
         rules=rules,
@@ -187,7 +203,8 @@ PRIMER_RULE = RuleInfo(
     "A collector hands on what the env's specs know.\n\nWithout a primer the state is dropped.",
     "Append the primers of the policy's modules to the env.",
 )
-HEALTHY = make(*PASSED, *SKIPPED, *VACUOUS)
+HEALTHY = make(*PASSED, *ABSENT, *UNSEEN)
+UNSHOWN = make(*PASSED, UNSHOWN_CHECK, *ABSENT)
 BROKEN = make(
     *PASSED,
     check("WR103", "missing-state-primer", Outcome.FAILED, NO_PRIMER),
@@ -207,8 +224,8 @@ BROKEN = make(
         Finding("WR105", Stage.ENV, "two resets give two states", source=SPEC_LINE),
         severity=Severity.WARNING,
     ),
-    *SKIPPED,
-    *VACUOUS,
+    *ABSENT,
+    *UNSEEN,
     rules=(PRIMER_RULE,),
 )
 WARNED = make(
@@ -251,7 +268,7 @@ NOTHING = make(
         Outcome.FAILED,
         Finding("WR101", Stage.POLICY, "no module of the policy carries state", source=SPEC_LINE),
     ),
-    *SKIPPED,
+    *ABSENT,
 )
 EMPTY = make()
 HOSTILE_RUN = make(
@@ -277,8 +294,8 @@ HOSTILE_RUN = make(
         ),
     ),
     check("CL401", "crashed", Outcome.ERROR, stage=Stage.COLLECT, reason=HOSTILE),
-    check("CL402", "skipped", Outcome.SKIPPED, stage=Stage.COLLECT, reason=HOSTILE),
-    check("XX999", "unheard-of", Outcome.VACUOUS, reason=HOSTILE),
+    check("CL402", "absent", Outcome.NOT_APPLICABLE, stage=Stage.COLLECT, reason=HOSTILE),
+    check("XX999", "unheard-of", Outcome.NOT_LOOKED, reason=HOSTILE),
     notices=(HOSTILE,),
     name=HOSTILE,
     path=HOSTILE,
@@ -286,6 +303,7 @@ HOSTILE_RUN = make(
 
 RUNS = {
     "healthy": HEALTHY,
+    "unshown": UNSHOWN,
     "broken": BROKEN,
     "warned": WARNED,
     "strict": STRICT,

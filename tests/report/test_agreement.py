@@ -21,7 +21,7 @@ from tests.report.canned import RUNS
 Said = tuple[dict[str, str], int, str]
 """The outcome of every code, the number of findings, and the verdict."""
 
-OUTCOMES = "passed|failed|skipped|vacuous|error"
+OUTCOMES = "passed|failed|could not look|deferred|not applicable|error"
 
 
 def truth(run: Run) -> Said:
@@ -81,7 +81,7 @@ def from_markdown(out: str) -> Said:
     rows = [line.split("|") for line in out.splitlines() if line.startswith("| ")][1:]
     outcomes = {row[2].split()[0]: _outcome(line) for row, line in _with_lines(out, rows)}
     findings = re.findall(r"^## [A-Z]{2}\d{3} ", out, flags=re.MULTILINE)
-    return outcomes, len(findings), out.splitlines()[0].removeprefix("# rnncheck: ")
+    return outcomes, len(findings), _stored(out.splitlines()[0].removeprefix("# rnncheck: "))
 
 
 def _with_lines(out: str, rows: list[list[str]]) -> list[tuple[list[str], str]]:
@@ -92,14 +92,20 @@ def _with_lines(out: str, rows: list[list[str]]) -> list[tuple[list[str], str]]:
 def _outcome(line: str) -> str:
     found = re.search(rf" \| \*{{0,2}}({OUTCOMES})\*{{0,2}} \| ", line)
     assert found, line
-    return found[1]
+    return found[1].replace(" ", "-")
+
+
+def _stored(word: str) -> str:
+    """The verdict in a word, where a report says which half of the pipeline it is about."""
+    return word.replace("acting verified, training not checked", "verified")
 
 
 def from_console(out: str) -> Said:
     rows = re.findall(rf"^  ({OUTCOMES}) +([A-Z]{{2}}\d{{3}}) ", out, flags=re.MULTILINE)
     findings = re.findall(r"^[A-Z]{2}\d{3} .*  (?:error|warning), \w+", out, flags=re.MULTILINE)
-    last = [line for line in out.splitlines() if re.search(r"; exit \d+ \(", line)][-1]
-    return {code: outcome for outcome, code in rows}, len(findings), last.partition(":")[0]
+    last = [line for line in out.splitlines() if re.search(r"; exit \d+", line)][-1]
+    outcomes = {code: outcome.replace(" ", "-") for outcome, code in rows}
+    return outcomes, len(findings), _stored(last.partition(":")[0])
 
 
 def from_html(out: str) -> Said:
@@ -109,7 +115,8 @@ def from_html(out: str) -> Said:
     rows = rf'<td class="n">([A-Z]{{2}}\d{{3}}).*?</td><td class="[^"]*">({OUTCOMES})</td>'
     findings = re.findall(r'<h2 class="bad">[A-Z]{2}\d{3} ', page)
     title = re.search(r"<h1>rnncheck: ([^<]*)</h1>", page)
-    return dict(re.findall(rows, page)), len(findings), title[1] if title else ""
+    outcomes = {code: outcome.replace(" ", "-") for code, outcome in re.findall(rows, page)}
+    return outcomes, len(findings), _stored(title[1]) if title else ""
 
 
 READERS: dict[str, Callable[[str], Said]] = {
@@ -154,7 +161,8 @@ def test_github_says_it_in_annotations_and_summary(name: str, tmp_path: Path) ->
     outcomes, findings, verdict = truth(run)
     assert len(about_checks) - len(crashed) == findings
     assert len(crashed) == list(outcomes.values()).count("error")
-    assert annotations[-1].partition("title=rnncheck::")[2].startswith(f"{verdict}:")
+    said = annotations[-1].partition("title=rnncheck::")[2]
+    assert _stored(said).startswith(f"{verdict}:")
 
 
 @pytest.mark.parametrize("name", RUNS)

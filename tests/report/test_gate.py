@@ -60,7 +60,7 @@ def test_every_item_is_there(form: str) -> None:
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        (GATED, "failed: 1 accepted, 3 passed, 1 vacuous, 3 skipped"),
+        (GATED, "failed: 1 accepted, 3 passed, 1 could not look, 3 not applicable"),
         (GATED, "gate: 1 failed, 1 slower, 1 over, 1 unclear, 1 not comparable, 1 noted, 1 passed"),
         (GATED, "exit 1 (the gate failed)"),
         (SLOW, "slower than allowed: 3 passed"),
@@ -68,9 +68,9 @@ def test_every_item_is_there(form: str) -> None:
         (HEAVY, "exit 5 (over budget)"),
         (STRICT, "unclear under --strict: "),
         (STRICT, "exit 5 (unclear under --strict)"),
-        (PASSED, "verified: "),
+        (PASSED, "acting verified, training not checked: "),
         (PASSED, "exit 0 (verified)"),
-        (ACCEPTED, "verified: 1 accepted, 3 passed"),
+        (ACCEPTED, "acting verified, training not checked: 1 accepted, 3 passed"),
     ],
 )
 def test_the_verdict_says_why(run: Run, said: str) -> None:
@@ -144,7 +144,7 @@ def test_an_accepted_failure_is_no_failure_anywhere() -> None:
     (case,) = (case for suite in xml for case in suite if case.name == "EQ201 modes-disagree")
     assert case.result[0].message == f"accepted: {KNOWN.accepted}"
     shown = render_console(ACCEPTED, 120)
-    assert f"  accepted EQ201 modes-disagree                {KNOWN.accepted}" in shown
+    assert f"  accepted       EQ201 modes-disagree                {KNOWN.accepted}" in shown
     assert "oracle" not in shown and "measured" in render_console(ACCEPTED, 120, verbose=True)
     assert "| accepted |" in markdown.render(ACCEPTED)
     assert "next:" not in shown
@@ -158,14 +158,14 @@ def test_an_unaccepted_failure_stays_one() -> None:
 
 
 def test_what_fails_stands_beside_the_verdict_and_is_all_that_quiet_prints() -> None:
-    *failing, verdict = render_console(SLOW, 140, quiet=True).splitlines()
+    *failing, verdict = render_console(SLOW, 160, quiet=True).splitlines()
     assert failing == [
         "slower own, train, 32 x 64: 1.052 [1.041, 1.063] x, at most 1.03, 4 fresh pairs; clear"
         " after 4 pairs"
     ]
     assert verdict.startswith("slower than allowed")
-    assert render_console(SLOW, 140).splitlines()[-2:] == [*failing, verdict]
-    assert render_console(PASSED, 140, quiet=True).count("\n") == 1
+    assert render_console(SLOW, 160).splitlines()[-2:] == [*failing, verdict]
+    assert render_console(PASSED, 200, quiet=True).count("\n") == 1
 
 
 @pytest.mark.parametrize("width", [40, 80])

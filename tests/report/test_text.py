@@ -71,8 +71,8 @@ def test_clean(value: str, cleaned: str) -> None:
 
 def test_a_stage_that_nobody_could_look_into_is_named_with_its_reason() -> None:
     stages = (
-        StageResult(Stage.REPLAY, Outcome.SKIPPED),
-        StageResult(Stage.LOSS, Outcome.VACUOUS, "no kernel"),
+        StageResult(Stage.REPLAY, Outcome.NOT_APPLICABLE),
+        StageResult(Stage.LOSS, Outcome.NOT_LOOKED, "no kernel"),
     )
     said = text.unchecked(make(stages=stages))
     assert said == "not checked, since the spec leaves them out: replay; since no kernel: loss"

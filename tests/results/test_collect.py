@@ -16,6 +16,7 @@ from rnncheck.results.events import (
     CheckFinished,
     CheckStarted,
     Event,
+    GuaranteeJudged,
     Notice,
     RunStarted,
     StageFinished,
@@ -39,7 +40,8 @@ def events(run: Run) -> list[Event]:
         for c in run.checks
         for event in (CheckStarted(c.code, c.name, c.stage), CheckFinished(c))
     ]
-    return [start, *stages, *checks, *(Notice(text) for text in run.notices)]
+    judged = map(GuaranteeJudged, run.guarantees)
+    return [start, *stages, *checks, *judged, *(Notice(text) for text in run.notices)]
 
 
 def collected(heard: list[Event], interrupted: bool = False) -> Run:

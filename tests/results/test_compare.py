@@ -76,5 +76,5 @@ def test_checks_that_newly_fail_or_vanish_are_rows_too() -> None:
     assert [c.change for c in compare_runs(passed, failed)] == [Change.FAILS]
     assert [c.change for c in compare_runs(failed, passed)] == [Change.PASSES]
     assert [c.change for c in compare_runs(passed, EMPTY)] == [Change.GONE]
-    skipped = run_of(checks=(check(Outcome.SKIPPED),))
-    assert [c.change for c in compare_runs(passed, skipped)] == [Change.BROKEN]
+    unseen = run_of(checks=(check(Outcome.NOT_LOOKED),))
+    assert [c.change for c in compare_runs(passed, unseen)] == [Change.BROKEN]

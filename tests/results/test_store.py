@@ -77,9 +77,9 @@ def test_a_violation_names_its_path() -> None:
         store.from_json(data)
 
 
-@pytest.mark.parametrize("found", [True, "1", 0, 2, None])
+@pytest.mark.parametrize("found", [True, "1", 0, 3, None])
 def test_another_format_is_refused(found: object) -> None:
-    with pytest.raises(UserError, match="this rnncheck reads format 1"):
+    with pytest.raises(UserError, match="this rnncheck reads formats 1 and 2"):
         store.from_json({**store.run_to_json(BROKEN), "format": found})
 
 

@@ -17,12 +17,12 @@ def check(outcome: Outcome) -> CheckResult:
     ("checked", "stage", "code"),
     [
         (Outcome.PASSED, Outcome.PASSED, ExitCode.VERIFIED),
-        (Outcome.PASSED, Outcome.SKIPPED, ExitCode.VERIFIED),  # it is not in the spec
-        (Outcome.PASSED, Outcome.VACUOUS, ExitCode.NOT_SHOWN),  # nobody could look into it
+        (Outcome.PASSED, Outcome.NOT_APPLICABLE, ExitCode.VERIFIED),  # it is not in the spec
+        (Outcome.PASSED, Outcome.NOT_LOOKED, ExitCode.NOT_SHOWN),  # nobody could look into it
         (Outcome.PASSED, Outcome.ERROR, ExitCode.INTERNAL),
-        (Outcome.SKIPPED, Outcome.PASSED, ExitCode.NOT_SHOWN),
-        (Outcome.FAILED, Outcome.VACUOUS, ExitCode.FAILED),
-        (Outcome.ERROR, Outcome.VACUOUS, ExitCode.INTERNAL),
+        (Outcome.NOT_APPLICABLE, Outcome.PASSED, ExitCode.NOT_SHOWN),
+        (Outcome.FAILED, Outcome.NOT_LOOKED, ExitCode.FAILED),
+        (Outcome.ERROR, Outcome.NOT_LOOKED, ExitCode.INTERNAL),
     ],
 )
 def test_what_checks_and_stages_make_of_a_run(

@@ -14,6 +14,11 @@ ACCEPT = "verify: {{accept: [{{code: {}, reason: known, until: {}}}]}}"
 # What is appended to the four valid lines, where the error is, and what is said about it.
 MISTAKES = [
     ("critc: null", 1, "unknown key 'critc'", "did you mean 'critic'?"),
+    ("Loss: null", 1, "unknown key 'Loss'", "did you mean 'loss'?"),
+    ("replay_buffer: {}", 1, "unknown key 'replay_buffer'", "did you mean 'replay'?"),
+    ("estimator: {use: GAE}", 1, "unknown key 'estimator'", "did you mean 'advantage'?"),
+    ("steps: 16", 1, "unknown key 'steps'", "it is a key of 'verify'"),
+    ("transforms: []", 1, "unknown key 'transforms'", "it is a key of 'env' and of 'replay'"),
     ("seed: yes", 1, 'seed must be a whole number, not "yes"', ""),
     ("seed: .nan", 1, "seed must be a whole number, not NaN", ""),
     ("seed: 1.5", 1, "seed must be a whole number, not 1.5", ""),
@@ -133,9 +138,14 @@ TOPS = [
 
 @pytest.mark.parametrize(("text", "said"), TOPS)
 def test_a_mistake_at_the_top(refuse: Any, text: str, said: str) -> None:
-    (error,) = refuse(text)
-    assert said in error.message
-    assert error.place.line == 1
+    first = refuse(text)[0]  # what else is wrong with so short a text stands behind it
+    assert said in first.message
+    assert first.place.line == 1
+
+
+def test_another_version_is_not_judged_by_the_rules_of_this_one(refuse: Any) -> None:
+    (error,) = refuse("schema: 2\nnam: x\nenvironments: []\n")
+    assert error.message == "schema must be 1, not 2"
 
 
 @pytest.mark.parametrize("name", ["3", "''", "[a]", "x" * 201])
@@ -158,6 +168,21 @@ def test_a_misspelt_required_key_is_one_mistake(refuse: Any, base: str) -> None:
     assert error.hint == "did you mean 'policy'?"
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("policy", "agent"), ("env", "environment"), ("env", "Environment")]
+)
+def test_another_word_for_a_required_key_is_one_mistake(
+    refuse: Any, base: str, right: str, wrong: str
+) -> None:
+    (error,) = refuse(base.replace(f"{right}:", f"{wrong}:"))
+    assert error.hint == f"did you mean {right!r}?"
+
+
+def test_what_resembles_no_key_is_not_guessed_at(refuse: Any, base: str) -> None:
+    (error,) = refuse(base + "wandb: {}\n")
+    assert error.hint == ""
+
+
 def test_several_mistakes_come_together_in_file_order(refuse: Any, base: str) -> None:
     text = (
         base.replace("use: GymEnv", "use: Gym Env")
@@ -166,6 +191,64 @@ def test_several_mistakes_come_together_in_file_order(refuse: Any, base: str) ->
     errors = refuse(text, "device=gpu")
     assert [error.place.line for error in errors] == [3, 5, 6, 7, 8, 0]
     assert errors[-1].place.path == "--set device=gpu"
+
+
+EVERYTHING = """\
+schema: "1"
+nam: x
+env: {use: Gym Env, worker: 2, 3: 4, vectorize: serail}
+policy: [!mine LSTMModule, {ues: MLP}, {use: MLP, factory: "a:b"}]
+collect: !mine Collector
+replay: {use: 3, storag: x, batch_size: 0}
+seed: 1
+seed: x
+verify: {stepz: 3, steps: !!int x}
+"""
+
+
+def test_every_mistake_of_a_spec_is_told_at_once(refuse: Any) -> None:
+    errors = refuse(EVERYTHING, "seed", "device=gpu", "loss=3")
+    assert [(error.place.line, error.place.column) for error in errors] == [
+        (1, 1),
+        (2, 1),
+        (3, 1),
+        (3, 21),
+        (3, 32),
+        (3, 38),
+        (4, 10),
+        (4, 29),
+        (4, 40),
+        (5, 10),
+        (6, 1),
+        (6, 18),
+        (6, 29),
+        (8, 1),
+        (8, 1),
+        (9, 10),
+        (9, 27),
+        (0, 0),
+        (0, 0),
+        (0, 0),
+    ]
+    assert len({str(error) for error in errors}) == len(errors)
+
+
+def test_of_many_mistakes_the_first_are_told_and_the_others_counted(refuse: Any, base: str) -> None:
+    errors = refuse(base + "".join(f"x{number}: 1\n" for number in range(25)))
+    assert [error.place.line for error in errors] == [*range(5, 25), 0]
+    assert str(errors[-1]) == "spec.yaml: and 5 more like these, further down"
+
+
+@pytest.mark.parametrize("count", [19, 20])
+def test_as_many_as_fit_are_all_told(refuse: Any, base: str, count: int) -> None:
+    errors = refuse(base + "".join(f"x{number}: 1\n" for number in range(count)))
+    assert [error.place.line for error in errors] == [*range(5, 5 + count)]
+
+
+def test_of_what_cannot_be_read_nothing_more_is_said(refuse: Any, base: str) -> None:
+    text = base.replace("policy: [LSTMModule]", "policy: !mine [LSTMModule]")
+    (error,) = refuse(text)
+    assert "the tag !mine is not allowed" in error.message
 
 
 def test_the_sentence_is_whole(refuse: Any, base: str) -> None:

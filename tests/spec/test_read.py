@@ -47,8 +47,7 @@ BROKEN = [
 def test_it_is_refused_with_its_place(
     refuse: Any, text: str, line: int, column: int, said: str
 ) -> None:
-    (error,) = refuse(text)
-    assert said in error.message
+    (error,) = [error for error in refuse(text) if said in error.message]
     assert error.place == Place("spec.yaml", line, column)
 
 
@@ -84,8 +83,8 @@ def test_duplicates_are_all_reported(refuse: Any, base: str) -> None:
 
 
 def test_a_duplicate_in_a_merged_mapping_is_reported_once(refuse: Any) -> None:
-    (error,) = refuse("a: &a {x: 1, x: 2}\nb: {<<: *a}\nc: {<<: *a}\n")
-    assert "'a.x' is given twice" in error.message
+    errors = refuse("a: &a {x: 1, x: 2}\nb: {<<: *a}\nc: {<<: *a}\n")
+    assert ["'a.x' is given twice" in error.message for error in errors].count(True) == 1
 
 
 def test_a_merge_does_not_override(base: str) -> None:
@@ -101,5 +100,6 @@ def test_nothing_is_read_as_nothing(text: str) -> None:
 
 
 def test_an_older_yaml_version_cannot_change_the_meaning_of_keys() -> None:
+    _, problems = parse("%YAML 1.1\n---\non: 1\n", "s.yaml")
     with pytest.raises(SpecError, match="a key must be text, not true"):
-        parse("%YAML 1.1\n---\non: 1\n", "s.yaml")
+        problems.raise_any()

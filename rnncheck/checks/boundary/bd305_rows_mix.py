@@ -30,6 +30,7 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.experiment import Experiment, recurrent_experiment
 from rnncheck.checks.evidence.observations import change_observed
+from rnncheck.checks.evidence.recurrent_pass import recurrent_outputs
 from rnncheck.checks.rule import (
     CouldNotLook,
     Judgement,
@@ -60,7 +61,8 @@ def run(evidence: Evidence) -> Judgement:
             try:
                 finding = _judge(evidence, subject, made, mode)
             except Unanswered as why:
-                untold.append(why)
+                alone = mode == "recurrent" and _takes_one_row_alone(evidence, subject)
+                untold.append(NotApplicable(f"one row is all it takes: {why}") if alone else why)
                 continue
             compared += made.rows - 1
             findings += [finding] if finding else []
@@ -89,6 +91,17 @@ def _judge(
     if not experiment.changed(after, mask):
         raise CouldNotLook(f"no change of the inputs changes the {subject.stage}'s outputs")
     return None
+
+
+def _takes_one_row_alone(evidence: Evidence, subject: Subject) -> bool:
+    """Whether the module of a single env runs on one row, but not on two."""
+    if subject.rank:
+        return False
+    try:
+        recurrent_outputs(evidence, subject, constructed(evidence, subject))
+    except Unanswered:
+        return False
+    return True
 
 
 def experiment_of(evidence: Evidence, subject: Subject, made: Constructed, mode: str) -> Experiment:

@@ -43,6 +43,8 @@ def run(evidence: Evidence) -> Judgement:
     """The worst mismatch, if a memoryless policy explains it."""
     if not evidence.policy.carry:
         raise NotApplicable("no module of the policy carries state")
+    if all(rows.random for rows in evidence.recording.batches):
+        raise CouldNotLook("a random policy took every recorded step")
     items = replayed(evidence)
     compared = sum(len(compared_keys(evidence, i)) * i.recorded.shape[1] for i in items)
     found = acted_mismatch(evidence)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.state_handover import next_states
-from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.recording.recording import Joint, Recording
@@ -48,7 +48,9 @@ def run(evidence: Evidence) -> Judgement:
             if bool(bits_differ(first, last.to(first.dtype)).any()):
                 broken.append((key, (number, row), float(gap(first, last).max())))
     if not compared:
-        raise CouldNotLook("no batch goes on with a trajectory of the batch before it")
+        if sum(not rows.random for rows in recording.batches) > 1:
+            raise NotApplicable("no batch goes on with a trajectory of the batch before it")
+        raise CouldNotLook("the policy acted in one collected batch alone")
     findings = (_observed(broken, compared),) if broken else ()
     return Judgement(findings, compared, f"{compared} states go on between batches")
 

@@ -38,7 +38,7 @@ from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, run_recurrent
-from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Severity, Stage, Where
 
 MOST_BATCHES = 4  # without --thorough, unless they hold fewer than QUICK_STEPS
@@ -48,6 +48,8 @@ def run(evidence: Evidence) -> Judgement:
     """Every batch of the policy's own steps."""
     subject, compared = evidence.policy, 0
     worst: tuple[int, Mismatch] | None = None
+    if all(rows.random for rows in evidence.recording.batches):
+        raise CouldNotLook("a random policy took every recorded step")
     for number, rows in _looked_at(evidence):
         keys = recorded_outputs(evidence, subject, rows)
         found = replay(evidence, subject, rows, keys)
@@ -101,7 +103,9 @@ def as_recorded(subject: Subject, rows: Rows) -> TensorDictBase:
     """What the module reads of a collected batch, in the collector's layout."""
     inputs = subject.inputs_of(rows.data)
     td = TensorDict({key: inputs.get(key) for key in tensor_keys(inputs)}, rows.data.shape)
-    for key in (*subject.flags, *subject.carry):
+    answers = [key for key in tensor_keys(rows.data) if key[0] == "next"]
+    written = {next_key(key) for key in subject.carry}
+    for key in (*subject.flags, *subject.carry, *(k for k in answers if k not in written)):
         value = rows.data.get(key, None)
         if value is not None:
             td.set(key, value)

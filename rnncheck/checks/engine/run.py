@@ -22,6 +22,7 @@ from rnncheck.checks.rule import (
 )
 from rnncheck.errors import Lacking, Place, StageError, StageTimeout, first_line
 from rnncheck.numerics.kernels import missing_kernel
+from rnncheck.pipeline.copying.copies import CannotCopy
 from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.guard.user_frames import describe_trouble, display_path
 from rnncheck.pipeline.model import Pipeline
@@ -96,6 +97,8 @@ class Inquiry:
         except StageError as error:
             said = _said(error.message, error.place, error.frames)
             return {"outcome": Outcome.ERROR, "reason": said}
+        except CannotCopy as error:
+            raise CouldNotLook(str(error)) from error
         except Unanswered:
             raise
         except Exception as error:

@@ -11,7 +11,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import changed_batch
+from rnncheck.checks.evidence.loss_calls import UNREAD, changed_batch, memoryless_batch
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
 from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
@@ -24,12 +24,18 @@ GRADIENT = 1e-6  # of the largest gradient: rounding of a sum over the batch
 
 @dataclass(frozen=True)
 class Leak:
-    """One per-step quantity that changed where nothing was changed."""
+    """One per-step quantity that changed where nothing was changed.
+
+    ``between``: the neighbours that it runs on between. ``paid``: observations alone do not move
+    it, rewards or what an estimator wrote do.
+    """
 
     name: str
     difference: Difference
     count: int
     of: int
+    between: str = ""
+    paid: bool = False
 
 
 def segments_of(sample: Sample) -> Tensor:
@@ -68,38 +74,78 @@ def tokens(evidence: Evidence, sample: Sample) -> list[Key]:
     return [key for key in evidence.env.limits if key in read and key in tensor_keys(sample.rows)]
 
 
-Elements = Callable[[TensorDictBase], dict[str, Tensor]]
+def paid(evidence: Evidence, sample: Sample) -> list[Key]:
+    """What else targets are made of: rewards, and numbers that an estimator wrote for each step."""
+    policy = evidence.policy
+    mask = [] if sample.mask is None else [sample.mask.key]
+    skip = {*policy.writes, *policy.carry, *observed(evidence, sample), *mask}
+    found = []
+    for key in tensor_keys(sample.rows):
+        value, own = sample.rows.get(key), key[1:] if key[0] == "next" else key
+        if key[0] in UNREAD or skip & {key, own, next_key(own)} or not value.is_floating_point():
+            continue
+        only_next = key[0] == "next" and own not in tensor_keys(sample.rows)
+        if only_next or value.numel() == sample.valid.numel():
+            found.append(key)
+    return found
+
+
+Elements = Callable[[Sample, TensorDictBase], dict[str, Tensor]]
 
 
 def without_memory(elements: Elements) -> Elements:
     """``elements`` of a twin without memory, even where the marks are dropped on their way to the
     network."""
 
-    def twin(td: TensorDictBase) -> dict[str, Tensor]:
+    def twin(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+        batch = memoryless_batch(sample, td)
         try:
             with Memoryless():
-                return elements(td)
+                return elements(sample, batch)
         except (
             Unanswered
         ):  # a module that takes no rows of one step: the batch's marks alone have to do
-            return elements(td)
+            return elements(sample, batch)
 
     return twin
 
 
+def neighbours(sample: Sample) -> bool:
+    """Whether there are two segments, in one row or in two."""
+    return int(through_rows(segments_of(sample)).max()) > 0
+
+
+def layout(sample: Sample) -> str:
+    """How the segments lie in the batch, in words."""
+    rows, most = sample.valid.shape[0], int(segments_of(sample).max()) + 1
+    in_rows = f"{rows} rows, " if rows > 1 else ""
+    return f"{in_rows}{'up to ' if rows > 1 and most > 1 else ''}{most} segment" + (
+        "s in a row" if most > 1 else " in each"
+    )
+
+
+def changing(evidence: Evidence, sample: Sample, elements: Elements) -> list[Key]:
+    """What is changed to see a leak: observations, and what targets are made of where other values
+    of it are taken."""
+    seen, more = observed(evidence, sample), paid(evidence, sample)
+    try:
+        elements(sample, changed_batch(sample, sample.valid, [*seen, *more]))
+    except Unanswered:  # a loss that takes certain rewards alone
+        return seen
+    return [*seen, *more]
+
+
 def leaks(
-    evidence: Evidence, sample: Sample, elements: Elements, *, tolerance: float = 0.0
+    sample: Sample, keys: list[Key], elements: Elements, *, tolerance: float = 0.0
 ) -> tuple[list[Leak], bool]:
     """Quantities of untouched segments that change with the others; and whether anything changed at
     all."""
-    base, keys = elements(sample.td), observed(evidence, sample)
-    again = elements(sample.td)
-    segments = through_rows(segments_of(sample))
+    base = elements(sample, sample.td)
+    again = elements(sample, sample.td)
     found: dict[str, Leak] = {}
     alive = False
-    for parity in (0, 1):
-        touched = (segments % 2 == parity) & sample.valid
-        after = elements(changed_batch(sample, touched, keys))
+    for touched in _parted(sample):
+        after = elements(sample, changed_batch(sample, touched, keys))
         for name, old in base.items():
             new = after.get(name)
             stable = name in again and not bool(bits_differ(old, again[name]).any())
@@ -110,6 +156,14 @@ def leaks(
             if leak is not None and name not in found:
                 found[name] = leak
     return list(found.values()), alive
+
+
+def _parted(sample: Sample) -> list[Tensor]:
+    """Steps that are changed together: every other segment, and every other pair of them, since a
+    batch may be joined in another order than it lies."""
+    segments = through_rows(segments_of(sample))
+    ways = [segments] if int(segments.max()) < 2 else [segments, (segments + 1) // 2]
+    return [(way % 2 == parity) & sample.valid for way in ways for parity in (0, 1)]
 
 
 def _leak(name: str, old: Tensor, new: Tensor, watch: Tensor, tolerance: float) -> Leak | None:

@@ -28,7 +28,10 @@ def _pieces(evidence: Evidence, subject: Subject) -> list[list[Piece]]:
         inputs = [[head[row : row + 1] for head in heads.inputs] for row in range(heads.rows)]
     double = runs_in_double(evidence, subject, inputs[0][0])
     return [
-        [_replay_alone(subject, head, row, double) for head in heads_of_row]
+        [
+            _replay_alone(subject, head, row, double, answer[row : row + 1])
+            for head, answer in zip(heads_of_row, heads.nexts, strict=True)
+        ]
         for row, heads_of_row in enumerate(inputs)
     ]
 
@@ -50,9 +53,9 @@ def constructed(evidence: Evidence, subject: Subject, rows: int | None = None) -
 
 
 def longest_head(evidence: Evidence, subject: Subject) -> Constructed:
-    """The longest head of the first row: one segment."""
+    """The longest head of the first row, one segment; as many rows of it as the module takes."""
     piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
-    return lay_out([[piece]], 1)
+    return lay_out([[piece]], subject.tile)
 
 
 def _runs_in_double(subject: Subject, inputs: TensorDictBase) -> bool:
@@ -71,7 +74,9 @@ def _row(subject: Subject, row: int) -> dict[Key, Tensor]:
     return {key: value[row : row + 1] for key, value in subject.fresh.items()}
 
 
-def _replay_alone(subject: Subject, head: TensorDictBase, row: int, double: bool) -> Piece:
+def _replay_alone(
+    subject: Subject, head: TensorDictBase, row: int, double: bool, answer: TensorDictBase
+) -> Piece:
     starts = torch.zeros(1, head.shape[1], dtype=torch.bool)
     starts[:, 0] = True
     fresh = _row(subject, row)
@@ -83,7 +88,7 @@ def _replay_alone(subject: Subject, head: TensorDictBase, row: int, double: bool
         for key in fresh
         if next_key(key) in tensor_keys(truth)
     }
-    return Piece(head, stored, truth, oracle)
+    return Piece(head, stored, truth, oracle, answer)
 
 
 def _critic_inputs(critic: Subject, piece: Piece) -> TensorDictBase:

@@ -80,6 +80,11 @@ class Evidence(Memo):
         """The policy as a subject. Unanswered when it cannot run a step."""
         return self.once("policy", self._policy)
 
+    @property
+    def policy_carry(self) -> tuple[Key, ...]:
+        """The policy's carry keys: as declared, which needs no step of it, or as a step shows."""
+        return carry_keys(self.pipeline.pristine_policy) or self.policy.carry
+
     def _policy(self) -> Subject:
         try:
             return make_subject(

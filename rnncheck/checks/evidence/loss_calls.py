@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,9 +13,11 @@ from torch import Tensor, nn
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, samples
-from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable
+from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable, Unanswered
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import changeable, perturbed
+from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
+from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.instruments.value_targets import Targets, unreduced
 from rnncheck.pipeline.keys import Key, tensor_keys
@@ -58,11 +59,11 @@ def needs_memory(evidence: Evidence) -> None:
 
 
 def copied(loss: Loss) -> Loss:
-    """A copy of the loss where one can be made, so that no call changes another."""
+    """A copy of the loss, so that no call changes another. Unanswered where none can be made."""
     try:
-        return copy.deepcopy(loss)
-    except Exception:  # functional losses and closures are called as they are
-        return loss
+        return copy_of(loss, "the loss")
+    except CannotCopy as error:
+        raise CouldNotLook(str(error)) from error
 
 
 def run_loss(
@@ -86,9 +87,9 @@ def run_loss(
         with ambient(seed), Targets(network) as targets, unreduced(network, per_element) as parted:
             total, parts = total_of(network(batch))
     except Exception as error:
-        raise Deferred(
-            f"the loss raises on the training batch ({reason_of(error)})", "LS706"
-        ) from error
+        if per_element:  # our own way of asking for its terms may be what raises
+            return run_loss(evidence, sample, td, loss=loss, per_element=False, seed=seed)
+        raise _raised(error, changed=td is not None) from error
     run = LossRun(total, parts, before=before, after=batch)
     shape = sample.rows.shape
     for key in tensor_keys(batch):
@@ -99,6 +100,13 @@ def run_loss(
     for name, value in (parts if parted() else {}).items():
         _add(run.elements, name, value, shape)
     return run
+
+
+def _raised(error: Exception, *, changed: bool) -> Unanswered:
+    """On the batch as it is, LS706 has the finding; on one that we changed, nobody has."""
+    if changed:
+        return CouldNotLook(f"the loss raises on a changed training batch ({reason_of(error)})")
+    return Deferred(f"the loss raises on the training batch ({reason_of(error)})", "LS706")
 
 
 def ambient(seed: int = MEASURING_SEED) -> AbstractContextManager[None]:
@@ -158,10 +166,8 @@ def memoryless_batch(sample: Sample, td: TensorDictBase) -> TensorDictBase:
 
 
 def parameters_of(loss: Loss) -> list[tuple[str, nn.Parameter]]:
-    """Named parameters of the loss that are trained."""
-    if not isinstance(loss, nn.Module):
-        return []
-    return [(name, p) for name, p in loss.named_parameters() if p.requires_grad]
+    """Named parameters of the loss that are trained, those in a closure too."""
+    return [*trained_parameters(loss).items()]
 
 
 def each_sample(evidence: Evidence) -> list[tuple[int, Sample]]:

@@ -1,8 +1,8 @@
-"""Which parts of a loss, and of the policy inside it, change with another segment's
-observations."""
+"""Which parts of a loss, and of the policy inside it, change with what another segment holds."""
 
 from __future__ import annotations
 
+import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
@@ -10,65 +10,76 @@ from rnncheck.checks.evidence.batch_isolation import (
     GRADIENT,
     Elements,
     Leak,
+    changing,
     input_gradients,
     leaks,
     observed,
-    segments_of,
-    without_memory,
+    paid,
 )
+from rnncheck.checks.evidence.coupling import Coupled, real_leaks
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import (
-    changed_batch,
-    copied,
-    loss_of,
-    memoryless_batch,
-    run_loss,
-)
+from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
 from rnncheck.checks.evidence.recurrent_pass import row_states
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.numerics.difference import bits_differ
-from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.subject import next_key
 
 
 def policy_leaks(evidence: Evidence, sample: Sample) -> bool:
     """Whether the policy's own recurrent pass mixes the segments of this batch."""
+    return evidence.once("leaks of the policy", lambda: _policy_leaks(evidence, sample), sample)
+
+
+def _policy_leaks(evidence: Evidence, sample: Sample) -> bool:
     subject = evidence.policy
 
-    def outputs(td: TensorDictBase) -> dict[str, Tensor]:
+    def outputs(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
         batch = td.select(*[key for key in tensor_keys(td) if key[0] != "next"])
         out = run_recurrent(subject, batch).reshape(sample.rows.shape)
         return {".".join(k): out.get(k) for k in tensor_keys(out) if k in written}
 
     try:
         written = set(subject.writes) - row_states(evidence, subject)
-        return bool(leaks(evidence, sample, outputs)[0])
+        return bool(leaks(sample, observed(evidence, sample), outputs)[0])
     except Exception:  # a policy without a recurrent mode is judged through its loss alone
         return False
 
 
 def loss_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
-    """Leaks of the loss that its memoryless twin does not have."""
+    """Leaks of the loss that are no statistics of the batch, and whether any change changes it."""
+    return evidence.once("leaks of the loss", lambda: _loss_leaks(evidence, sample), sample)
+
+
+def _loss_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
     loss = copied(loss_of(evidence))
 
-    def elements(td: TensorDictBase) -> dict[str, Tensor]:
+    def elements(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
         found = run_loss(evidence, sample, td, loss=copied(loss)).elements
         return {name: value for name, value in found.items() if not _passed_on(name, sample)}
 
-    def gradients(td: TensorDictBase) -> dict[str, Tensor]:
+    real, alive = list[Leak](), False
+    for made, tolerance in ((elements, 0.0), (loss_gradients(evidence), GRADIENT)):
+        keys = changing(evidence, sample, made)
+        found, lively = leaks(sample, keys, made, tolerance=tolerance)
+        if found:
+            coupled = _coupled(evidence, sample, keys, made)
+            real += real_leaks(evidence, coupled, found, tolerance)
+        alive = alive or lively
+    return real, alive
+
+
+def loss_gradients(evidence: Evidence) -> Elements:
+    """Gradients of the whole loss at what is observed, as per-step entries."""
+    loss = copied(loss_of(evidence))
+
+    def gradients(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
         return input_gradients(
             evidence, sample, td,
             lambda b: run_loss(evidence, sample, b, loss=copied(loss), per_element=False).total,
         )  # fmt: skip
 
-    found, alive = leaks(evidence, sample, elements)
-    more, lively = leaks(evidence, sample, gradients, tolerance=GRADIENT)
-    real = [
-        *_without_twin(evidence, sample, found, elements),
-        *_without_twin(evidence, sample, more, gradients),
-    ]
-    return real, alive or lively
+    return gradients
 
 
 def _passed_on(name: str, sample: Sample) -> bool:
@@ -78,38 +89,27 @@ def _passed_on(name: str, sample: Sample) -> bool:
     return name in {"written " + ".".join(key) for k in carry for key in (k, next_key(k))}
 
 
-def _without_twin(
-    evidence: Evidence, sample: Sample, found: list[Leak], elements: Elements
-) -> list[Leak]:
-    """The leaks that are not the loss's nature.
-
-    What couples samples by nature (a mean, a normalisation) couples them in the memoryless twin,
-    and backwards in time as well: earlier segments change with the last one. A pass that ignores
-    its marks only leaks forwards.
-    """
-    if not found:
-        return []
-    last = last_segments(sample)
-
-    changed = changed_batch(sample, last, observed(evidence, sample))
-    twin = without_memory(elements)
-    base, after = (twin(memoryless_batch(sample, td)) for td in (sample.td, changed))
-    natural = {
-        name
-        for name, old in base.items()
-        if name in after and _moves(old, after[name], ~last & sample.valid)
-    }
-    return [leak for leak in found if leak.name not in natural]
+def _coupled(evidence: Evidence, sample: Sample, keys: list[Key], made: Elements) -> Coupled:
+    drawn = not repeatable(evidence, sample)
+    return Coupled(sample, keys, made, drawn, ordered=_counts_first(evidence, sample))
 
 
-def last_segments(sample: Sample) -> Tensor:
-    """Steps of the last segment of every row that has several, ``[rows, steps]``."""
-    segments = segments_of(sample)
-    return (segments == segments.amax(1, keepdim=True)) & (segments > 0) & sample.valid
+def repeatable(evidence: Evidence, sample: Sample) -> bool:
+    """The loss is the same under another seed."""
+    loss = copied(loss_of(evidence))
+    first = run_loss(evidence, sample, loss=loss, per_element=False).total
+    second = run_loss(evidence, sample, loss=copied(loss), per_element=False, seed=1).total
+    return bool(torch.equal(first, second))
 
 
-def _moves(old: Tensor, new: Tensor, watch: Tensor) -> bool:
-    """Any bit: what couples by nature does so everywhere, what leaks forwards leaves the earlier
-    steps alone."""
-    moved = bits_differ(old, new)
-    return bool((moved.flatten(2).any(-1) if moved.ndim > 2 else moved)[watch].any())
+def _counts_first(evidence: Evidence, sample: Sample) -> bool:
+    """The rows' first steps have a part in the loss: one that leaves them out depends on what lies
+    there."""
+    first = torch.zeros_like(sample.valid)
+    first[:, 0] = True
+    changed = changed_batch(sample, first, paid(evidence, sample))
+    totals = [
+        run_loss(evidence, sample, td, loss=copied(loss_of(evidence)), per_element=False).total
+        for td in (sample.td, changed)
+    ]
+    return not torch.equal(*totals)

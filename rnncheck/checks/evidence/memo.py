@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from rnncheck.checks.rule import CouldNotLook, Unanswered
 from rnncheck.errors import StageError
+from rnncheck.pipeline.copying.copies import CannotCopy
 from rnncheck.pipeline.guard.timeout import Expired
 from rnncheck.pipeline.subject.introspect import CannotStep
 
@@ -40,6 +41,8 @@ class Memo:
             return make(), None
         except (Unanswered, StageError, CannotStep) as error:
             return None, error
+        except CannotCopy as error:
+            return None, CouldNotLook(str(error))
         except Expired:  # once is enough: the next check does not wait as long again
             self._known[key] = (None, CouldNotLook(f"{words} took too long (verify.timeout)"))
             raise

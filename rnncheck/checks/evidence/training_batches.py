@@ -64,6 +64,20 @@ class Steps:
         return torch.cat(flat) if len(same) == 1 else None
 
 
+@dataclass(frozen=True)
+class Mask:
+    """The entry that tells padding from data; ``inverted``: it is true at padding."""
+
+    key: Key
+    inverted: bool = False
+
+    @property
+    def text(self) -> str:
+        """How the batch is asked for the steps that are data."""
+        quoted = ", ".join(f'"{part}"' for part in self.key)
+        return f"{'~' if self.inverted else ''}batch[{quoted}]"
+
+
 @dataclass
 class Sample:
     """One training batch as rows ``[rows, steps]``; ``ids`` are numbers of collected steps, -1
@@ -76,6 +90,7 @@ class Sample:
     masked: bool  # a mask says which steps are padding
     flag: Tensor | None
     steps: Steps
+    mask: Mask | None = None  # which entry says so
 
     @property
     def follows(self) -> Tensor:
@@ -141,20 +156,51 @@ def make_sample(evidence: Evidence, td: TensorDictBase) -> Sample:
     steps = collected(evidence)
     rows = td.reshape(-1, td.shape[-1])
     shape = torch.Size(rows.shape)
-    mask, masked = _mask(rows, shape)
     ids = _ids(rows, shape, steps)
+    mask = _mask(rows, padded(ids), steps)
+    valid = torch.ones(shape, dtype=torch.bool) if mask is None else _read(rows, mask, shape)
     flags = [rows.get(key, None) for key in evidence.policy.flags]
     found = [flag.reshape(*shape, -1).any(-1) for flag in flags if flag is not None]
     flag = torch.stack(found).any(0) if found else None
-    return Sample(td, rows, torch.where(mask, ids, -1), mask, masked, flag, steps)
+    masked = not bool(valid.all())
+    return Sample(td, rows, torch.where(valid, ids, -1), valid, masked, flag, steps, mask)
 
 
-def _mask(rows: TensorDictBase, shape: torch.Size) -> tuple[Tensor, bool]:
-    for key in _MASKS:
-        mask = rows.get(key, None)
-        if isinstance(mask, Tensor) and mask.numel() == shape.numel():
-            return mask.reshape(shape).bool(), not bool(mask.all())
-    return torch.ones(shape, dtype=torch.bool), False
+def padded(ids: Tensor) -> Tensor:
+    """``[rows, steps]``: never collected, or a copy of its left neighbour up to the end of the
+    row."""
+    repeated = torch.zeros_like(ids, dtype=torch.bool)
+    repeated[:, 1:] = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] >= 0)
+    to_the_end = (
+        repeated.flip(1).long().cumprod(1).flip(1).bool()
+    )  # a step drawn twice is no padding
+    return (ids < 0) | to_the_end
+
+
+def _mask(rows: TensorDictBase, padding: Tensor, steps: Steps) -> Mask | None:
+    """The entry that parts data from padding as the steps' numbers do, by whatever name; else one
+    with a usual name."""
+    usual = [key for key in _MASKS if key in tensor_keys(rows)]
+    fitting = [key for key in usual if rows.get(key).numel() == padding.numel()]
+    if bool(padding.any()) and not bool(padding.all()):
+        made = [key for key in tensor_keys(rows) if key[0] not in ("next", STEP_KEY[0])]
+        more = [key for key in made if key not in fitting and steps.column(key) is None]
+        for key in (*fitting, *more):
+            for inverted in (False, True):
+                if _parts(rows.get(key), padding if inverted else ~padding):
+                    return Mask(key, inverted)
+    return Mask(fitting[0]) if fitting else None
+
+
+def _parts(value: Tensor, data: Tensor) -> bool:
+    if value.numel() != data.numel() or value.is_complex():
+        return False
+    return torch.equal(value.reshape(data.shape).double(), data.double())
+
+
+def _read(rows: TensorDictBase, mask: Mask, shape: torch.Size) -> Tensor:
+    value: Tensor = rows.get(mask.key).reshape(shape).bool()
+    return ~value if mask.inverted else value
 
 
 def _ids(rows: TensorDictBase, shape: torch.Size, steps: Steps) -> Tensor:

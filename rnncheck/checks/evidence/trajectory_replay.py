@@ -230,7 +230,10 @@ def _one_start_recurrent(evidence: Evidence, recorded: TensorDictBase) -> Tensor
     subject = evidence.policy
     batch = subject.inputs_of(recorded).copy()
     batch.update(subject.flag_values(torch.ones(1, 1, dtype=torch.bool)))
-    batch.update({k: recorded.get(k) for k in subject.carry if recorded.get(k, None) is not None})
+    answers = [key for key in tensor_keys(recorded) if key[0] == "next"]
+    for key in (*subject.carry, *answers):
+        if recorded.get(key, None) is not None:
+            batch.set(key, recorded.get(key))
     return recurrent_rows(evidence, subject, batch)
 
 

@@ -63,7 +63,7 @@ def _passes(evidence: Evidence, subject: Subject) -> list[ModuleCall]:
 def _has_steps(one: ModuleCall) -> bool:
     """It ran over the segment's steps at once, and gives something for each."""
     shape = one.shape
-    whole = len(shape) > 0 and shape[-1] == shape.numel() >= _LEAST
+    whole = len(shape) > 0 and shape[-1] >= _LEAST
     return whole and one.y.shape[: len(shape)] == shape
 
 
@@ -77,14 +77,15 @@ def _goes_back(one: ModuleCall) -> bool | None:
     own."""
     if one.probe is None or not one.y.requires_grad:
         return None
-    y, local, earlier = one.y.reshape(one.shape[-1], -1), False, False
+    y, local, earlier = _by_steps(one, one.y), False, False
     weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(4)).to(y.dtype)
     for at in _every_second(one):
-        total = (y * weight)[at].sum()
+        total = (y * weight)[:, at].sum()
         (grad,) = torch.autograd.grad(total, [one.probe], retain_graph=True, allow_unused=True)
         if grad is not None:
-            moved = grad.reshape(one.shape[-1], -1) != 0
-            local, earlier = local or bool(moved[at].any()), earlier or bool(moved[~at].any())
+            moved = _by_steps(one, grad) != 0
+            local = local or bool(moved[:, at].any())
+            earlier = earlier or bool(moved[:, ~at].any())
     return earlier if local and (earlier or not reads_tokens(one)) else None
 
 
@@ -100,20 +101,25 @@ def _remembers(one: ModuleCall) -> bool:
     as much: there is a derivative."""
     for at in _every_second(one):
         base, half, whole = (_again(one, at, size) for size in (0.0, _NUDGE / 2, _NUDGE))
-        less, more = (float((y - base)[~at].double().norm()) for y in (half, whole))
+        less, more = (float((y - base)[:, ~at].double().norm()) for y in (half, whole))
         if less and _PROPORTION[0] < more / less < _PROPORTION[1]:
             return True
     return False
 
 
 def _again(one: ModuleCall, at: Tensor, size: float) -> Tensor:
-    """The module's outputs ``[steps, features]`` with its inputs nudged at some steps."""
+    """The module's outputs ``[rows, steps, features]`` with its inputs nudged at some steps."""
     td = one.given.clone()
     if (given := main_input(one.module, td)) is not None:
         key, x = given
         noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(7)).to(x.dtype)
-        wide = at.reshape(*one.shape, *([1] * (x.ndim - len(one.shape))))
+        wide = at.reshape(-1, *([1] * (x.ndim - len(one.shape))))
         td.set(key, x + size * max(float(x.abs().max()), 1.0) * noise * wide)
     with measuring(recurrent=True):
         y: Tensor = one.module(td).get(one.output)
-    return y.reshape(one.shape[-1], -1)
+    return _by_steps(one, y)
+
+
+def _by_steps(one: ModuleCall, value: Tensor) -> Tensor:
+    """``[rows, steps, features]``."""
+    return value.reshape(one.shape[:-1].numel(), one.shape[-1], -1)

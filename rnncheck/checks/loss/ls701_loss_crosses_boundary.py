@@ -1,12 +1,15 @@
 """A change in one segment changes another's per-element loss, target or gradient.
 
 Checks
-    The observations of every other segment of the training batch are changed. For the segments that
-    were not touched every per-step entry that the loss writes, its terms before reduction, the next
-    values and targets that it asks of its value estimator must stay the same to the last bit, and
-    so must the gradient of the total loss at their observations (up to rounding). What couples
-    backwards in time in the memoryless twin (every step marked as a start) is the nature of the
-    loss and is not blamed.
+    The observations, rewards and advantages of every other segment of the training batch are
+    changed; each row of a [B, T] batch begins one. For the segments that were not touched every
+    per-step entry that the loss writes, its terms before reduction, the next values and targets
+    that it asks of its value estimator must stay the same to the last bit, and so must the gradient
+    of the total loss at their observations (up to rounding). A statistic of the batch (a mean, a
+    deviation, a sum over samples) is the nature of the loss and is not blamed: it couples segments
+    in both directions in the memoryless twin as well (every step marked as a start), and moves and
+    scales all of them alike, or does not ask in which order they stand. What runs from one to the
+    next does.
 
 Why it matters
     DQNLoss and every loss that evaluates the next state through ``step_mdp`` call the target
@@ -14,14 +17,14 @@ Why it matters
     the target of one slice depends on the slice before it.
 
 Says nothing when
-    the batch itself joins steps without marks (RP501, RP502, RP506), or the policy leaks already
-    (BD301).
+    the batch itself joins steps without marks (RP501, RP502, RP506), the policy leaks already
+    (BD301, BD305), or every training batch is one row with one segment.
 
 Fix
     Give the next state the same cuts as the root:
     ``batch["next", "is_init"] = batch["is_init"].clone()`` between ``sample()`` and the loss (the
     spec's ``batch`` factory). A replay transform is too early: it runs before SliceSampler's marks
-    are written.
+    are written. Cut sums over steps at every end and at every row's end.
 
 Example
     def make_batch(data, **kw): data["next", "is_init"] = data["is_init"].clone(); return data
@@ -29,10 +32,8 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.batch_isolation import (
-    Leak,
-    segments_of,
-)
+from rnncheck.checks.evidence.batch_isolation import Leak, layout, neighbours
+from rnncheck.checks.evidence.coupling import ROWS
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import (
     each_sample,
@@ -54,7 +55,7 @@ def run(evidence: Evidence) -> Judgement:
         raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     compared, alive = 0, False
     for number, sample in each_sample(evidence):
-        if int(segments_of(sample).max()) < 1:
+        if not neighbours(sample):
             continue
         if policy_leaks(evidence, sample):
             raise Deferred("the policy itself lets the batch's segments mix", "BD301", "BD305")
@@ -64,9 +65,9 @@ def run(evidence: Evidence) -> Judgement:
         if found:
             return Judgement((_observed(sample, number, found),), compared)
     if not compared:
-        raise NotApplicable("every row of the training batches is a single segment")
+        raise NotApplicable("no training batch has two segments")
     if not alive:
-        raise CouldNotLook("no change of the observations changes the loss")
+        raise CouldNotLook("no change of the observations or the rewards changes the loss")
     return Judgement((), compared, f"{compared} steps of the loss are isolated")
 
 
@@ -74,7 +75,7 @@ def _observed(sample: Sample, number: int, found: list[Leak]) -> Observation:
     first = min(found, key=lambda leak: _rank(leak.name))
     d = first.difference
     names = ", ".join(leak.name for leak in found)
-    through_next = any(leak.name in ("next value", "target") for leak in found)
+    cause, fix = _blame(first, found)
     return Observation(
         message=(
             f"a change in one segment changes the {first.name} of {first.count} steps of others"
@@ -82,22 +83,45 @@ def _observed(sample: Sample, number: int, found: list[Leak]) -> Observation:
         key=first.name,
         quantity=f"change of the {first.name} of segments that were not touched",
         measured=d.worst,
-        on=f"training batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
-        bound_formula="isolation is bitwise, for what is isolated in the memoryless twin",
+        on=f"training batch {number}, {layout(sample)}",
+        bound_formula="isolation is bitwise, for what is no statistic of the batch",
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
-        cause=(
-            "the loss evaluates the next state over the whole batch with is_init false everywhere"
-            " (step_mdp)"
-            if through_next
-            else "a recurrent pass inside the loss does not see the batch's start flags"
-        ),
-        fix=(
-            'set batch["next", "is_init"] = batch["is_init"].clone() between sample() and the loss'
-            " (a batch factory; replay transforms run before the slices are marked), so that the"
-            " next state is cut where the root is"
-        ),
-        details={"parts that leak": names},
+        cause=cause,
+        fix=fix,
+        details={"parts that leak": names, "runs on between": first.between},
     )
+
+
+def _blame(first: Leak, found: list[Leak]) -> tuple[str, str]:
+    """Cause and fix, by what runs on between what."""
+    if first.paid:
+        return (
+            "a sum over steps inside the loss (a return, an n-step target) goes on from one of the"
+            f" {first.between} to the next",
+            (
+                'stop it at the end of every row and where batch["next", "done"] is true:'
+                " total = reward[t] + gamma * (~done[t]).float() * total"
+            ),
+        )
+    if first.between == ROWS:
+        return (
+            "the loss joins the rows of the batch: a recurrent pass, a shift by one step or a sum"
+            " over steps runs on from the end of a row to the next row",
+            "keep the batch's shape [rows, steps] up to the last reduction, or mark every row's"
+            ' first step in batch["is_init"] before it is flattened',
+        )
+    fix = (
+        'set batch["next", "is_init"] = batch["is_init"].clone() between sample() and the loss (a'
+        " batch factory; replay transforms run before the slices are marked), so that the next"
+        " state is cut where the root is"
+    )
+    if any(leak.name in ("next value", "target") for leak in found):
+        return (
+            "the loss evaluates the next state over the whole batch with is_init false everywhere"
+            " (step_mdp)",
+            fix,
+        )
+    return "a recurrent pass inside the loss does not see the batch's start flags", fix
 
 
 def _rank(name: str) -> int:

@@ -43,7 +43,7 @@ from rnncheck.checks.evidence.loss_calls import (
     memoryless_batch,
     run_loss,
 )
-from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
+from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks, repeatable
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.rule import (
@@ -89,14 +89,6 @@ def run(evidence: Evidence) -> Judgement:
     if not told:
         raise NotApplicable("every row of the training batches is a single segment")
     return Judgement((), len(told), "; ".join(told))
-
-
-def repeatable(evidence: Evidence, sample: Sample) -> bool:
-    """The loss is the same under another seed."""
-    loss = copied(loss_of(evidence))
-    first = run_loss(evidence, sample, loss=loss, per_element=False).total
-    second = run_loss(evidence, sample, loss=copied(loss), per_element=False, seed=1).total
-    return bool(torch.equal(first, second))
 
 
 def other_order(sample: Sample) -> Tensor | None:

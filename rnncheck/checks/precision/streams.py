@@ -9,7 +9,6 @@ products of a stated precision.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +25,7 @@ from rnncheck.checks.rule import CouldNotLook
 from rnncheck.numerics.emulate import Computing
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.rounding import ProductPrecision
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.instruments.casts import Casts
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
@@ -128,6 +128,18 @@ def _inputs(evidence: Evidence, subject: Subject) -> TensorDictBase:
     return heads[:, torch.arange(STREAM_STEPS) % heads.shape[1]]
 
 
+def _answers(evidence: Evidence, subject: Subject) -> TensorDictBase:
+    """What the env wrote under ``next`` in these steps, ``[1, STEPS]``, of one long trajectory."""
+    heads: TensorDictBase = torch.cat(
+        [piece.nexts for piece in replayed_heads(evidence, subject)[0]], 1
+    )
+    answers: TensorDictBase = heads[:, torch.arange(STREAM_STEPS) % heads.shape[1]]
+    for key in map(next_key, evidence.env.done):
+        if answers.get(key, None) is not None:
+            answers.set(key, torch.zeros_like(answers.get(key)))
+    return answers
+
+
 def _starts() -> Tensor:
     return torch.arange(STREAM_STEPS).unsqueeze(0) == 0
 
@@ -154,7 +166,9 @@ def _shaped(final: Tensor | None, t: int, wrote: Tensor) -> Tensor:
 def _recurrent(
     evidence: Evidence, subject: Subject, inputs: TensorDictBase
 ) -> dict[str, Pass | None]:
-    batch = _batch(subject, inputs)
+    batch = _batch(subject, inputs).update(_answers(evidence, subject))
+    if subject.tile > 1:  # it takes so many rows or none
+        batch = batch.expand(subject.tile, STREAM_STEPS).clone()
     network = subject.copy()
     with Tap(network, subject.carriers, recurrent=True) as tap:
         try:
@@ -248,7 +262,7 @@ def rerun(
     carrier, written = stream.carrier, list[Written]()
     state: Written = {}
     try:
-        module = copy.deepcopy(carrier.module).cpu().to(dtype)
+        module = copy_of(carrier.module, "the module").cpu().to(dtype)
         rounded, wide = Computing(dtype, precision), Wide(dtype)
         with measuring(recurrent=False), default_dtype(dtype):
             for t, td in enumerate(reads):

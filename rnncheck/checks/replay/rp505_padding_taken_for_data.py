@@ -2,19 +2,21 @@
 
 Checks
     Steps of a training batch that were never collected (zeros that a collate function filled in)
-    must be covered by a mask. Where there is a mask, everything that is float is changed at the
-    masked steps: the loss must stay the same.
+    must be covered by a mask: an entry, under whatever key, that parts padding from data. Where
+    there is one, everything that is float is changed at the masked steps. The loss must stay the
+    same. What the estimator writes for the data of one row must not change with the padding of
+    others: a mean or a deviation would count it.
 
 Why it matters
     Padding is data that nobody collected: zero observations with zero rewards, often most of the
     batch.
 
 Says nothing when
-    no step is padded, or the spec has no loss to ask.
+    no step is padded, or the spec has neither an estimator nor a loss to ask.
 
 Fix
-    Multiply per-step losses by ``batch["collector", "mask"]`` and divide by its sum, or sample
-    ragged slices.
+    Multiply per-step losses by ``batch["collector", "mask"]`` and divide by its sum, normalise over
+    ``advantage[mask]`` alone, or sample ragged slices.
 
 Example
     loss = (per_step * mask).sum() / mask.sum()
@@ -25,6 +27,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rnncheck.checks.evidence.coupling import counts_padding
+from rnncheck.checks.evidence.estimator_calls import batches, estimator_of, written
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import (
     changed_batch,
@@ -34,33 +38,96 @@ from rnncheck.checks.evidence.loss_calls import (
     loss_of,
     run_loss,
 )
-from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
-from rnncheck.pipeline.keys import STEP_KEY
+from rnncheck.checks.evidence.loss_isolation import loss_gradients
+from rnncheck.checks.evidence.training_batches import Mask, Sample, padded
+from rnncheck.checks.rule import (
+    Judgement,
+    NotApplicable,
+    Observation,
+    Rule,
+    Unanswered,
+    weightiest,
+)
+from rnncheck.pipeline.keys import STEP_KEY, Key, dotted
 from rnncheck.results.model import Severity, Stage, Where
 
 
 def run(evidence: Evidence) -> Judgement:
-    """Unmasked padding, then the loss at masked steps."""
-    compared = 0
+    """Unmasked padding, then the estimator and the loss at masked steps."""
+    if not evidence.written(Stage.REPLAY, Stage.ADVANTAGE, Stage.LOSS):
+        raise NotApplicable("the spec makes no training batch")
+    compared, untold = 0, list[Unanswered]()
+    for look in (_unmasked, _estimator, _loss):
+        try:
+            finding, count = look(evidence)
+        except Unanswered as why:
+            untold.append(why)
+            continue
+        compared += count
+        if finding is not None:
+            return Judgement((finding,), compared)
+    if not compared:
+        raise weightiest(untold) or NotApplicable("no step of the training batches is padding")
+    return Judgement(
+        (), compared, f"{compared} padded steps are left out", unanswered=_open(untold)
+    )
+
+
+def _open(untold: list[Unanswered]) -> tuple[Unanswered, ...]:
+    """What is not for want of a stage or of padding."""
+    return tuple(why for why in untold if not isinstance(why, NotApplicable))
+
+
+def _unmasked(evidence: Evidence) -> tuple[Observation | None, int]:
     for number, sample in each_sample(evidence):
         invented = padding(sample)
         if bool(invented.any()):
-            return Judgement((_unmasked(number, invented),), int(sample.valid.sum()))
-        if not sample.masked:
+            return _taken(number, invented), int(sample.valid.sum())
+    return None, 0
+
+
+def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
+    """Whether a statistic of what the estimator writes counts padded steps."""
+    if not evidence.written(Stage.ADVANTAGE):
+        return None, 0
+    estimator_of(evidence)
+    compared = 0
+    for number, sample in enumerate(batches(evidence)):
+        if not sample.masked or sample.mask is None:
+            continue
+        keys = _contents(sample, sample.mask)
+        found = counts_padding(sample, keys, lambda rows, td: written(evidence, rows, td))
+        compared += int((~sample.valid).sum())
+        if found is not None:
+            name, size = found[0], found[1].worst
+            return _counted(Stage.ADVANTAGE, number, sample.mask, name, size), compared
+    return None, compared
+
+
+def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
+    compared = 0
+    for number, sample in each_sample(evidence):
+        if not sample.masked or sample.mask is None:
             continue
         loss = loss_of(evidence)
-        keys = float_inputs(sample.rows, root=True, following=True)
+        keys = _contents(sample, sample.mask)
         base = run_loss(evidence, sample, loss=copied(loss), per_element=False).total
         other = changed_batch(sample, ~sample.valid, keys)
         after = run_loss(evidence, sample, other, loss=copied(loss), per_element=False).total
         compared += int((~sample.valid).sum())
         size = abs(float(base.detach()) - float(after.detach()))
         if size > 1e-6 * max(abs(float(base.detach())), 1e-6):
-            return Judgement((_ignored(number, size),), compared)
-    if not compared:
-        raise NotApplicable("no step of the training batches is padding")
-    return Judgement((), compared, f"{compared} padded steps are left out of the loss")
+            found = counts_padding(sample, keys, loss_gradients(evidence))
+            if found is None:
+                return _ignored(number, sample.mask, size), compared
+            return _counted(Stage.LOSS, number, sample.mask, "loss", size), compared
+    return None, compared
+
+
+def _contents(sample: Sample, mask: Mask) -> list[Key]:
+    """What is changed at padded steps: all that is float, but for a mask of zeros and ones."""
+    found = float_inputs(sample.rows, root=True, following=True)
+    return [key for key in found if key != mask.key]
 
 
 def padding(sample: Sample) -> Tensor:
@@ -68,16 +135,10 @@ def padding(sample: Sample) -> Tensor:
     tag = sample.rows.get(STEP_KEY, None)
     if tag is None or tag.numel() != sample.valid.numel():
         return torch.zeros_like(sample.valid)
-    invented = (sample.ids < 0) & sample.valid
-    repeated = torch.zeros_like(invented)
-    repeated[:, 1:] = (sample.ids[:, 1:] == sample.ids[:, :-1]) & (sample.ids[:, 1:] >= 0)
-    to_the_end = (
-        repeated.flip(1).long().cumprod(1).flip(1).bool()
-    )  # a step drawn twice is no padding
-    return invented | (to_the_end & sample.valid)
+    return padded(sample.ids) & sample.valid
 
 
-def _unmasked(number: int, invented: Tensor) -> Observation:
+def _taken(number: int, invented: Tensor) -> Observation:
     row, step = invented.nonzero()[0].tolist()
     count = int(invented.sum())
     return Observation(
@@ -94,17 +155,34 @@ def _unmasked(number: int, invented: Tensor) -> Observation:
     )
 
 
-def _ignored(number: int, size: float) -> Observation:
+def _counted(stage: Stage, number: int, mask: Mask, name: str, size: float) -> Observation:
+    key, text = dotted(mask.key), mask.text
+    what = "the loss" if stage is Stage.LOSS else f"the {name} of steps that are data"
+    return Observation(
+        stage=stage,
+        message=f"{what} changes with what stands at steps of other rows that {key} calls padding",
+        key=key,
+        quantity=f"change of the {name} when padded steps change",
+        measured=size,
+        on=f"{'training batch' if stage is Stage.LOSS else 'batch'} {number}",
+        bound_formula=f"none, up to {'1e-6' if stage is Stage.LOSS else '1e-5'} of it",
+        cause="a normalisation, or another statistic of the batch, counts padded steps",
+        fix=f"take mean and deviation over the data alone: value[{text}].mean(), .std()",
+    )
+
+
+def _ignored(number: int, mask: Mask, size: float) -> Observation:
+    key = dotted(mask.key)
     return Observation(
         stage=Stage.LOSS,
-        message="the loss changes with what stands at steps that the mask calls padding",
-        key="collector.mask",
+        message=f"the loss changes with what stands at steps that {key} calls padding",
+        key=key,
         quantity="change of the loss when padded steps change",
         measured=size,
         on=f"training batch {number}",
         bound_formula="none, up to 1e-6 of the loss",
-        cause="the loss averages over all steps without looking at the mask",
-        fix='weigh per-step losses with batch["collector", "mask"], or sample ragged slices',
+        cause=f"the loss averages over all steps without looking at {key}",
+        fix=f"weigh per-step losses with {mask.text}, or sample ragged slices",
     )
 
 
@@ -114,5 +192,5 @@ RULE = Rule(
     severity=Severity.ERROR,
     stage=Stage.REPLAY,
     run=run,
-    needs=(Stage.POLICY, Stage.REPLAY),
+    needs=(Stage.POLICY,),
 )

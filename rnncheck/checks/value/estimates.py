@@ -2,86 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rnncheck.checks.evidence.estimator_calls import SHIFTED, VALUE, estimated, written
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import ambient
-from rnncheck.checks.evidence.training_batches import Sample, collected, make_sample
-from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable
-from rnncheck.numerics.difference import bits_differ
-from rnncheck.numerics.kernels import reason_of
-from rnncheck.pipeline.instruments.run_estimator import run_estimator
-from rnncheck.pipeline.keys import Key, as_key, dotted, tensor_keys
+from rnncheck.checks.evidence.training_batches import Sample, collected
+from rnncheck.checks.rule import CouldNotLook
+from rnncheck.pipeline.keys import Key, as_key, dotted
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
-from rnncheck.results.model import Stage
-
-VALUE = "state_value"
-SHIFTED = (
-    "shifted_valid"  # GAE(shifted=True): false where ends inside a row pushed steps out of the pass
-)
-
-
-def estimator_of(evidence: Evidence) -> Any:
-    """The estimator. Unanswered where the spec has none, or it raised."""
-    pipeline = evidence.pipeline
-    failure = pipeline.failures.get(Stage.ADVANTAGE)
-    if failure is not None:
-        raise Deferred("the estimator raises", "VL605")
-    if pipeline.estimator is None:
-        raise evidence.absent(Stage.ADVANTAGE)
-    return pipeline.estimator
-
-
-def batches(evidence: Evidence) -> list[Sample]:
-    """The batches that the estimator is run on, before it: collected ones, or training batches
-    (``on: sample``)."""
-    return evidence.once("estimator's batches", lambda: _batches(evidence))
-
-
-def _batches(evidence: Evidence) -> list[Sample]:
-    pipeline, spec = evidence.pipeline, evidence.pipeline.spec.advantage
-    if spec is None:
-        raise evidence.absent(Stage.ADVANTAGE)
-    source = pipeline.estimated if spec.on == "collect" else pipeline.samples
-    if not source:
-        raise CouldNotLook("the estimator was not run on any batch")
-    return [make_sample(evidence, td) for td in (source if evidence.thorough else source[:2])]
-
-
-def estimated(evidence: Evidence, td: TensorDictBase) -> dict[str, Tensor]:
-    """What the estimator writes on ``td``: ``[*batch, ...]`` by key. Unanswered where it raises."""
-    spec = evidence.pipeline.spec.advantage
-    estimator = _copied(estimator_of(evidence))
-    if spec is None:
-        raise NotApplicable("the spec has no advantage stage")
-    with ambient(), torch.no_grad():
-        try:
-            out = run_estimator(spec, estimator, td.clone())
-        except Exception as error:
-            raise Deferred(f"the estimator raises ({reason_of(error)})", "VL605") from error
-    before = {key: td.get(key) for key in tensor_keys(td)}
-    found = {}
-    for key in tensor_keys(out):
-        value = out.get(key)
-        old = before.get(key)
-        named = key[-1] in (VALUE, "advantage", "value_target", SHIFTED)
-        if named or old is None or old.shape != value.shape or bool(bits_differ(old, value).any()):
-            found[".".join(key)] = value
-    return found
-
-
-def _copied(estimator: Any) -> Any:
-    try:
-        return copy.deepcopy(estimator)
-    except Exception:  # closures are called as they are
-        return estimator
 
 
 def per_step(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
@@ -90,9 +23,7 @@ def per_step(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str
     carry = {name for k in carried(evidence) for name in (".".join(k), ".".join(next_key(k)))}
     over = ended(sample, "done")
     found = {
-        name: value.reshape(*sample.rows.shape, *value.shape[td.batch_dims :])
-        for name, value in estimated(evidence, td).items()
-        if name not in carry and value.shape[: td.batch_dims] == td.shape
+        name: value for name, value in written(evidence, sample, td).items() if name not in carry
     }
     valid = found.pop(SHIFTED, None)
     left_out = torch.zeros_like(over) if valid is None else _left_out(valid, over)

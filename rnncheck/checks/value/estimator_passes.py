@@ -8,11 +8,12 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.checks.evidence.estimator_calls import estimated
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
-from rnncheck.checks.value.estimates import estimated, true_values
+from rnncheck.checks.value.estimates import true_values
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
 from rnncheck.pipeline.keys import Key, dotted

@@ -14,17 +14,12 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed, without_memory
+from rnncheck.checks.evidence.estimator_calls import VALUE, batches
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import (
-    changed_batch,
-    each_sample,
-    loss_of,
-    memoryless_batch,
-    run_loss,
-)
+from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Unanswered
-from rnncheck.checks.value.estimates import VALUE, batches, ended, per_step, valuing
+from rnncheck.checks.value.estimates import ended, per_step, valuing
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
@@ -110,12 +105,11 @@ class _Twin:
 def _twin(evidence: Evidence, sample: Sample, td: TensorDictBase) -> _Twin | None:
     """None where the estimator gives no single target for each step."""
 
-    def found(batch: TensorDictBase) -> dict[str, Tensor]:
-        alone = memoryless_batch(sample, batch)
-        out = per_step(evidence, sample, alone)
-        return out if VALUE in out else out | {VALUE: _valued(evidence, sample, alone)}
+    def found(sample: Sample, batch: TensorDictBase) -> dict[str, Tensor]:
+        out = per_step(evidence, sample, batch)
+        return out if VALUE in out else out | {VALUE: _valued(evidence, sample, batch)}
 
-    out = without_memory(found)(td)
+    out = without_memory(found)(sample, td)
     target, value = out.get("value_target"), out[VALUE]
     if target is None and "advantage" in out and out["advantage"].shape == value.shape:
         target = out["advantage"] + value
@@ -220,12 +214,11 @@ def _answer(evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor) 
     more = reward.reshape(*sample.rows.shape, -1) + at.unsqueeze(-1).to(reward.dtype)
     paid.set(_REWARD, more.reshape(reward.shape))
 
-    def total(batch: TensorDictBase) -> dict[str, Tensor]:
-        given = memoryless_batch(sample, batch)
-        return {"": run_loss(evidence, sample, given, per_element=False).total.detach().double()}
+    def total(sample: Sample, batch: TensorDictBase) -> dict[str, Tensor]:
+        return {"": run_loss(evidence, sample, batch, per_element=False).total.detach().double()}
 
     alone = without_memory(total)
-    return float(alone(paid)[""] - alone(td)[""])
+    return float(alone(sample, paid)[""] - alone(sample, td)[""])
 
 
 def _over(sample: Sample, at: Tensor) -> TensorDictBase:

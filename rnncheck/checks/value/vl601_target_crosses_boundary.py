@@ -1,21 +1,24 @@
 """A change in one segment changes another's value, target or advantage.
 
 Checks
-    The observations of every other segment of the batches that the estimator gets are changed.
-    Values, targets and advantages of the segments in between must stay the same up to the rounding
-    of a sum over the row, unless the memoryless twin (every step marked as a start) couples them as
-    well.
+    The observations and rewards of every other segment of the batches that the estimator gets are
+    changed; each row of a [B, T] batch begins one. Values, targets and advantages of the segments
+    in between must stay the same up to the rounding of a sum over the row. A statistic of the batch
+    (advantages less their mean, over their deviation) is no leak: it couples segments in both
+    directions in the memoryless twin as well (every step marked as a start), and moves and scales
+    all of them alike, or does not ask in which order they stand. A leak behind a normalisation does
+    neither.
 
 Why it matters
     An advantage that depends on another episode is noise with a sign.
 
 Says nothing when
-    every row is one segment, the policy or critic leak by themselves (BD301), or the estimator
-    raises (VL605).
+    every batch is one row with one segment, the policy or critic leak by themselves (BD301), or the
+    estimator raises (VL605).
 
 Fix
     Use TorchRL's estimators under ``set_recurrent_mode(True)``, and pass done flags and ``is_init``
-    through.
+    through. A sum of one's own stops at every end and at every row's end.
 
 Example
     with set_recurrent_mode(True): gae(batch)
@@ -23,16 +26,13 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.batch_isolation import (
-    Leak,
-    segments_of,
-)
+from rnncheck.checks.evidence.batch_isolation import Leak, layout, neighbours
+from rnncheck.checks.evidence.coupling import ROWS
+from rnncheck.checks.evidence.estimator_calls import batches, estimator_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
-from rnncheck.checks.value.estimates import batches, estimator_of
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
-from rnncheck.numerics.difference import Difference
 from rnncheck.pipeline.compat import installed, joins_rows
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -42,7 +42,7 @@ def run(evidence: Evidence) -> Judgement:
     estimator_of(evidence)
     compared, alive = 0, False
     for number, sample in enumerate(batches(evidence)):
-        if int(segments_of(sample).max()) < 1:
+        if not neighbours(sample):
             continue
         found, lively = estimator_leaks(evidence, sample)
         compared += int(sample.valid.sum())
@@ -50,16 +50,16 @@ def run(evidence: Evidence) -> Judgement:
         if found:
             return Judgement((_observed(evidence, sample, number, found),), compared)
     if not compared:
-        raise NotApplicable("every row of the estimator's batches is a single segment")
+        raise NotApplicable("no batch of the estimator has two segments")
     if not alive:
-        raise CouldNotLook("no change of the observations changes the estimates")
+        raise CouldNotLook("no change of the observations or the rewards changes the estimates")
     return Judgement((), compared, f"{compared} steps are isolated")
 
 
 def _observed(evidence: Evidence, sample: Sample, number: int, found: list[Leak]) -> Observation:
     first = min(found, key=lambda leak: ("value" not in leak.name, leak.name.count(".")))
     d = first.difference
-    cause, fix = _blame(evidence, d)
+    cause, fix = _blame(evidence, first)
     return Observation(
         message=(
             f"a change in one segment changes the {first.name} of {first.count} steps of others"
@@ -67,19 +67,23 @@ def _observed(evidence: Evidence, sample: Sample, number: int, found: list[Leak]
         key=first.name,
         quantity=f"change of {first.name} of segments that were not touched",
         measured=d.worst,
-        on=f"batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
+        on=f"batch {number}, {layout(sample)}",
         bound_formula=(
-            "none beyond 1e-5 of the largest entry, for what is isolated in the memoryless twin"
+            "none beyond 1e-5 of the largest entry, for what is no statistic of the batch"
         ),
         where=Where((number, d.row), d.step, d.feature, first_step=d.first_step),
         cause=cause,
         fix=fix,
-        details={"what changes": ", ".join(leak.name for leak in found)},
+        details={
+            "what changes": ", ".join(leak.name for leak in found),
+            "runs on between": first.between,
+        },
     )
 
 
-def _blame(evidence: Evidence, d: Difference) -> tuple[str, str]:
+def _blame(evidence: Evidence, first: Leak) -> tuple[str, str]:
     """Cause and fix: TorchRL's own where its estimator joins the rows, else the user's."""
+    d = first.difference
     if d.row and d.first_step == 0 and joins_rows(evidence.pipeline.estimator):
         return (
             (
@@ -90,6 +94,20 @@ def _blame(evidence: Evidence, d: Difference) -> tuple[str, str]:
                 "give the estimator deactivate_vmap=True instead of shifted=True, or install"
                 " torchrl 0.13 or newer"
             ),
+        )
+    if first.paid:
+        return (
+            f"the sum of rewards goes on from one of the {first.between} to the next",
+            (
+                'stop it at the end of every row and where batch["next", "done"] is true:'
+                " total = delta[t] + gamma * lmbda * (~done[t]).float() * total"
+            ),
+        )
+    if first.between == ROWS:
+        return (
+            "the estimator joins the rows of the batch: a recurrent pass, a shift by one step or a"
+            " sum over steps runs on from the end of a row to the next row",
+            "keep the batch's shape [rows, steps], time last",
         )
     return (
         "the next value runs on over a start, or the sum of rewards over an end",

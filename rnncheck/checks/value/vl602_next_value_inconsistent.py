@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import torch
 
+from rnncheck.checks.evidence.estimator_calls import VALUE, batches, estimator_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
-from rnncheck.checks.value.estimates import VALUE, batches, dropped, ended, estimator_of, per_step
+from rnncheck.checks.value.estimates import dropped, ended, per_step
 from rnncheck.numerics.difference import Difference, gap, locate
 from rnncheck.results.model import Severity, Stage, Where
 

@@ -31,13 +31,16 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.batch_isolation import observed, segments_of
+from rnncheck.checks.evidence.batch_isolation import observed, segments_of, through_rows
+from rnncheck.checks.evidence.estimator_calls import batches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule, Unanswered
-from rnncheck.checks.value.estimates import batches, ended, per_step
+from rnncheck.checks.value.estimates import ended, per_step
+from rnncheck.checks.value.estimator_isolation import statistics
+from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.recording.recording import Joint
@@ -167,20 +170,24 @@ def looks_over(
 
     Where ``own``, its next observation is behind it as well.
     """
-    base = per_step(evidence, sample, sample.td)
+    base, alike = per_step(evidence, sample, sample.td), statistics(evidence, sample)
+    segments = through_rows(segments_of(sample))
     for parity in (0, 1):
         asked = ends & (segments_of(sample) % 2 == parity)
         behind = torch.zeros_like(asked)
         behind[:, 1:] = asked[:, :-1]
         at = asked if own else torch.zeros_like(asked)
+        others = ~torch.isin(segments, segments[asked | behind]) & sample.valid
         after = per_step(evidence, sample, _changed_behind(evidence, sample, at, behind))
         for name in TARGETS:
             if name not in base or name not in after:
                 continue
-            if _normalised(base[name], after[name], asked | behind):
+            old, new = base[name], after[name]
+            moved = bool((bits_differ(old, new).flatten(2).any(-1) & others).any())
+            if (name in alike or moved) and not (moved and _stands_out(old, new, others, asked)):
                 continue
-            limit = _ROUNDING * float(base[name].abs().max())
-            differ = (gap(base[name], after[name]).flatten(2).amax(-1) > limit) & asked
+            limit = _ROUNDING * float(old.abs().max())
+            differ = (gap(old, new).flatten(2).amax(-1) > limit) & asked
             if bool(differ.any()):
                 row, step = differ.nonzero()[0].tolist()
                 return Where((number, row), step, first_step=step)
@@ -200,13 +207,11 @@ def _changed_behind(
     return changed
 
 
-def _normalised(old: Tensor, new: Tensor, near: Tensor) -> bool:
-    """What lies later than all changes changed too: the entry is normalised over the batch."""
-    limit = _ROUNDING * float(old.abs().max())
-    moved = gap(old, new).flatten(2).amax(-1) > limit
-    later = ~(near.flip(1).cumsum(1).flip(1) > 0)
-    watch = later if bool(later.any()) else ~near
-    return int((moved & watch).sum()) > 0.5 * int(watch.sum())
+def _stands_out(old: Tensor, new: Tensor, others: Tensor, asked: Tensor) -> bool:
+    """Of an entry that is normalised over the batch: what belongs to other segments is moved and
+    scaled as one, and ``asked`` otherwise."""
+    as_one = moved_as_one(old, new, others, _ROUNDING)
+    return as_one and not moved_as_one(old, new, others | asked, _ROUNDING)
 
 
 def _lost(where: Where) -> Observation:

@@ -39,6 +39,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
+from rnncheck.checks.evidence.estimator_calls import VALUE, batches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
@@ -54,16 +55,7 @@ from rnncheck.checks.rule import (
     Unanswered,
     weightiest,
 )
-from rnncheck.checks.value.estimates import (
-    VALUE,
-    Values,
-    batches,
-    dropped,
-    ended,
-    per_step,
-    true_values,
-    valuing,
-)
+from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, true_values, valuing
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
 from rnncheck.checks.value.same_step import estimates_of_own_step, loss_of_own_step

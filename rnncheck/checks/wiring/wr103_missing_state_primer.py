@@ -25,13 +25,12 @@ from rnncheck.checks.evidence.trajectory_replay import acted_mismatch, compared_
 from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule, Unanswered
 from rnncheck.pipeline.compat import or_by_the_collector
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
-from rnncheck.pipeline.subject.introspect import carry_keys
 from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """Carry keys against the reset's keys."""
-    keys = carry_keys(evidence.pipeline.pristine_policy)
+    keys = evidence.policy_carry
     if not keys:
         raise NotApplicable("the policy has no carry")
     missing = [key for key in keys if key not in tensor_keys(evidence.env.first)]

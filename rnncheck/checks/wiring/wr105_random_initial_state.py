@@ -23,16 +23,13 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, dotted
-from rnncheck.pipeline.subject.introspect import carry_keys
 from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """The same keys of two resets."""
     first, second = evidence.env.first, evidence.env.second
-    keys = [
-        k for k in carry_keys(evidence.pipeline.pristine_policy) if first.get(k, None) is not None
-    ]
+    keys = [k for k in evidence.policy_carry if first.get(k, None) is not None]
     if not keys:
         raise NotApplicable("the env primes no state")
     moving = [key for key in keys if bool(bits_differ(first.get(key), second.get(key)).any())]

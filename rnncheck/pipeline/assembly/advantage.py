@@ -12,7 +12,7 @@ from rnncheck.pipeline.assembly import components as c
 from rnncheck.pipeline.assembly.factories import Offered, call_factory, wrong_type
 from rnncheck.pipeline.assembly.nested import build_nested, offered_critic
 from rnncheck.pipeline.assembly.values import convert_arguments
-from rnncheck.spec.model import AdvantageSpec, Spec
+from rnncheck.spec.model import AdvantageSpec, Component, Spec
 
 _ESTIMATOR_LIKE = "a value estimator, or any callable that takes a tensordict"
 _NETWORK_ARGUMENTS = ("value_network", "actor_network")
@@ -27,7 +27,7 @@ def build_estimator(
         if callable(made) and not isinstance(made, type):
             return made
         raise wrong_type(spec, component, made, _ESTIMATOR_LIKE)
-    target = _class_of(spec, component)
+    target = estimator_class(spec, component)
     args = convert_arguments(spec, component, lambda inner: build_nested(spec, inner, offered))
     wired = _networks(spec, component, target, offered)
     if device.type != "cpu" and "device" in c.accepts(target).names:
@@ -38,7 +38,8 @@ def build_estimator(
     return made.to(device)
 
 
-def _class_of(spec: Spec, component: AdvantageSpec) -> type:
+def estimator_class(spec: Spec, component: Component) -> type:
+    """The estimator's class; ``TD0`` stands for ``TD0Estimator``."""
     name, at = component.use or "", (*component.at, "use")
     known = c.class_names(c.ESTIMATOR)
     return c.find_class(spec, name if name in known else _full(name, known), c.ESTIMATOR, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,13 @@ from rnncheck.pipeline.assembly import collectors
 from rnncheck.pipeline.assembly.components import MULTI_PROCESS
 from rnncheck.pipeline.assembly.env_stage import EnvStage
 from rnncheck.pipeline.assembly.factories import Offered, component_source
-from rnncheck.pipeline.assembly.more_batches import MOST_ROUNDS, MoreBatches
+from rnncheck.pipeline.assembly.more_batches import (
+    MOST_ROUNDS,
+    WARM_UP_SHARE,
+    MoreBatches,
+    no_more,
+    warm_up_notice,
+)
 from rnncheck.pipeline.assembly.stored import writing
 from rnncheck.pipeline.assembly.training import Training
 from rnncheck.pipeline.model import Pipeline
@@ -54,6 +61,7 @@ class CollectStage:
         if buffered:
             self._training.take_over(pipeline)
         pipeline.batches[:] = map(self.hooks.batch, pipeline.batches)
+        pipeline.notices += self._behind_the_warm_up(pipeline)
         frames = sum(batch.numel() for batch in pipeline.batches)
         return f"{len(pipeline.batches)} batches, {frames} frames"
 
@@ -84,7 +92,20 @@ class CollectStage:
         pipeline.collector = inner or pipeline.collector
         alone = buffered or has_collector_workers(self._spec) or isinstance(source, TensorDictBase)
         if not alone:
-            self._training.more = MoreBatches(source, limit * (MOST_ROUNDS - 1), self.hooks.batch)
+            further = limit * (MOST_ROUNDS - 1) + pipeline.random_batches
+            self._training.more = MoreBatches(source, further, self.hooks.batch)
+
+    def _behind_the_warm_up(self, pipeline: Pipeline) -> list[str]:
+        """Go on while all that was collected is the random policy's; the notice of it."""
+        first, random = len(pipeline.batches), pipeline.random_batches
+        if first > random or self._training.more is no_more:
+            return []
+        end = time.monotonic() + WARM_UP_SHARE * self._spec.verify.timeout
+        while len(pipeline.batches) < random + first and time.monotonic() < end:
+            if (batch := self._training.more()) is None:
+                break
+            pipeline.batches.append(batch)
+        return [warm_up_notice(first, len(pipeline.batches), random)]
 
     def _buffer(self) -> Any:
         """The replay buffer for a collector that writes into it."""

@@ -31,7 +31,7 @@ from rnncheck.spec.model import Component, Spec
 BATCHES = 2  # where the spec does not say how many: the fewest that have a join to look at
 POLL = 0.02  # seconds between two looks at a buffer that is filled in the background: lost at most
 WORKERS = 2  # where the spec does not say how many: the fewest that can differ from each other
-_OWN_ARGUMENTS = ("batches", "workers", "background")
+OWN_ARGUMENTS = ("batches", "workers", "background")
 BUFFER_ARGUMENT = "replay_buffer"
 # Objects that are looked at in each holder of others, and how many holders deep. Chosen: an object
 # around a generator is object, dict, generator, collector; large containers cost MOST_HELD at each.
@@ -131,9 +131,7 @@ def _torchrl_collector(spec: Spec, component: Component, offered: Offered, sourc
 
 def _plain(component: Component, wired: Iterable[str]) -> Component:
     """The component with the arguments that are the class's own."""
-    return component.model_copy(
-        update={"args": _without(component.args, (*_OWN_ARGUMENTS, *wired))}
-    )
+    return component.model_copy(update={"args": _without(component.args, (*OWN_ARGUMENTS, *wired))})
 
 
 def _collector_class(spec: Spec, component: Component) -> type:
@@ -156,9 +154,7 @@ def _collector_arguments(
     spec: Spec, component: Component, target: type, wired: dict[str, Any], device: torch.device
 ) -> dict[str, Any]:
     several = target.__name__ in c.MULTI_PROCESS
-    ours = (
-        _OWN_ARGUMENTS if several else tuple(name for name in _OWN_ARGUMENTS if name != "workers")
-    )
+    ours = OWN_ARGUMENTS if several else tuple(name for name in OWN_ARGUMENTS if name != "workers")
     if "workers" in component.args and not several:
         raise ComponentError(
             f"{component.use} takes no argument 'workers'",
@@ -187,7 +183,9 @@ def _set_total_frames(spec: Spec, component: Component, args: dict[str, Any]) ->
     # a sampler that can draw nothing yet is given more; a collector that writes itself stops where
     # it is told to
     rounds = MOST_ROUNDS if spec.replay is not None and BUFFER_ARGUMENT not in component.args else 1
-    args.setdefault("total_frames", frames * wanted_batches(spec, component) * rounds)
+    warm_up = args.get("init_random_frames") or 0
+    random = -(-warm_up // frames) if isinstance(warm_up, int) else 0
+    args.setdefault("total_frames", frames * (wanted_batches(spec, component) * rounds + random))
 
 
 def _without(args: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

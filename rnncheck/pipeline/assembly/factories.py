@@ -18,6 +18,7 @@ from rnncheck.errors import ComponentError, KernelError, VersionError, did_you_m
 from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.assembly import components as c
 from rnncheck.pipeline.compat import lacks
+from rnncheck.pipeline.copying.copies import CannotCopy
 from rnncheck.pipeline.guard.calling import raising_as
 from rnncheck.pipeline.guard.user_frames import (
     describe_trouble,
@@ -29,6 +30,7 @@ from rnncheck.results.model import Source
 from rnncheck.spec.model import Component, Spec
 
 Offered = Mapping[str, Callable[[], Any]]  # what a factory may ask for, by name
+_COPIED = ("policy", "critic", "replay", "advantage", "loss")  # a collector is used up
 SHAPE = "`module:function`, for example `my_pipeline:make_env`"
 
 
@@ -184,7 +186,26 @@ def call_factory(
         return _raised(spec, component, error)
 
     with raising_as(convert):
-        return _call(function, {**wanted, **given})
+        made = _call(function, {**wanted, **given})
+    return made if component._live is None else _own_copy(spec, component, made)
+
+
+def _own_copy(spec: Spec, component: Component, made: Any) -> Any:
+    """A copy of what the caller of ``verify`` may hold as well: an object that was handed over, or
+    one that a function closes over.
+
+    What a function made and cannot be copied is taken as made for this run.
+    """
+    section = str(component.at[0])
+    if spec._copies is None or section not in _COPIED:
+        return made
+    try:
+        return spec._copies.whole(made, f"the {section}")
+    except CannotCopy as error:
+        if not isinstance(component._live, Given):
+            return made
+        hint = f"pass a function that makes it: {section}=make_{section}"
+        raise ComponentError(str(error), place=spec.locate(component.at), hint=hint) from error
 
 
 def _call(function: Callable[..., Any], values: dict[str, Any]) -> Any:

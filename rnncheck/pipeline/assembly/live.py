@@ -12,6 +12,7 @@ from torchrl.envs import EnvBase
 
 from rnncheck.errors import Place, UserError
 from rnncheck.pipeline.assembly.factories import Given
+from rnncheck.pipeline.copying.copies import Copier
 from rnncheck.pipeline.keys import declared
 from rnncheck.spec.dump import fingerprint
 from rnncheck.spec.model import (
@@ -52,6 +53,7 @@ def spec_of(
     """The spec whose factories are ``parts``, by section; ``place`` is the caller's line.
 
     A part is a function, called with what it declares as in a spec's factory, or the object itself.
+    Either way the pipeline is made of copies, which share what the parts share.
     Without ``collect`` TorchRL's Collector runs, unless it is False.
     """
     given = {section: part for section, part in parts.items() if part is not None}
@@ -67,6 +69,7 @@ def spec_of(
     )  # fmt: skip
     spec._path, spec._places = place.path, {(): place}
     spec._hash = fingerprint(spec)
+    spec._copies = Copier(lasting=True)
     return spec
 
 

@@ -89,7 +89,7 @@ def _arguments(spec: Spec, component: LossSpec, kit: Kit) -> dict[str, Any]:
     networks = {
         name: network
         for name, value in component.args.items()
-        if (network := _as_network(value, (*component.at, name), name)) is not None
+        if (network := as_network(value, (*component.at, name), name)) is not None
     }
     rest = {name: value for name, value in component.args.items() if name not in networks}
     plain = component.model_copy(update={"args": rest})
@@ -97,7 +97,8 @@ def _arguments(spec: Spec, component: LossSpec, kit: Kit) -> dict[str, Any]:
     return args | {name: kit.make_network(network) for name, network in networks.items()}
 
 
-def _as_network(value: Any, at: KeyPath, name: str) -> NetworkSpec | None:
+def as_network(value: Any, at: KeyPath, name: str) -> NetworkSpec | None:
+    """The network that an argument of a loss is written as, where it is one."""
     if not name.endswith(("_network", "_model")) or not isinstance(value, (list, dict)):
         return None
     inner = c.nested(value, at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +11,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from rnncheck.pipeline.assembly.env_maker import INIT_KEY
+from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.keys import declared
 from rnncheck.pipeline.subject.introspect import declared_shapes
 from rnncheck.pipeline.subject.subject import carriers
@@ -68,13 +68,13 @@ def is_unfinished(module: nn.Module) -> bool:
 
 
 def pristine_copy(module: nn.Module, name: str, notices: list[str]) -> nn.Module:
-    """A copy that nothing has run on; the module itself, with a notice, when it cannot be
-    copied."""
+    """A copy that nothing has run on.
+
+    Where it cannot be copied, the module itself, with a notice: it shows how it is made, but what
+    would run or convert it takes a copy first, and cannot look.
+    """
     try:
-        return copy.deepcopy(module)
-    except Exception as error:
-        notices.append(
-            f"the {name} cannot be copied ({type(error).__name__}: {error}): "
-            "what the collector changes in it reaches the checks too"
-        )
+        return copy_of(module, f"the {name}")
+    except CannotCopy as error:
+        notices.append(f"{error}: what needs a run of its own cannot look")
         return module

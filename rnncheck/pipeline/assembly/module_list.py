@@ -230,7 +230,7 @@ class NetworkBuilder:
         return made
 
     def _check_actor(self, component: Component) -> None:
-        known = [*c.accepts(ProbabilisticTensorDictModule).names, "module", "spec", "safe"]
+        known = actor_arguments()
         for argument in component.args:
             if argument not in known:
                 raise c.unknown_argument(self.spec, component, argument, known)
@@ -308,7 +308,7 @@ class NetworkBuilder:
     def _check_reads(self, component: Component, keys: list[Key]) -> None:
         known = tensor_keys(self.td)
         for key in keys:
-            if key in known or key[-1] == INIT_KEY:
+            if key in known or key[-1] == INIT_KEY or _follows(key, known):
                 continue
             names = [dotted(one) for one in self._available()]
             argument = "in_keys" if "in_keys" in component.args else "in_key"
@@ -358,6 +358,16 @@ class NetworkBuilder:
                 place=c.component_place(self.spec, component),
                 hint="give the layer before it `out_features: auto`",
             )
+
+
+def _follows(key: Key, known: tuple[Key, ...]) -> bool:
+    """Whether collected data has it under ``next``, for a recurrent pass to read."""
+    return key[0] == "next" and (key[1:] in known or key[-1] == "reward")
+
+
+def actor_arguments() -> list[str]:
+    """What ProbabilisticActor takes: its signature says only ``*args, **kwargs``."""
+    return [*c.accepts(ProbabilisticTensorDictModule).names, "module", "spec", "safe"]
 
 
 def _has(component: Component, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""More data for a sampler that can draw nothing from what was collected."""
+"""More data where what was collected is too little: for a sampler, or to see the policy act."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from rnncheck.pipeline.guard.calling import running
 # Times the batches that the spec asks for, which is where collecting ends. Chosen: episodes are
 # seldom longer than eight such batches, and a sampler that never draws costs eight times the wait.
 MOST_ROUNDS = 8
+# Of the time that a stage may take, for going on behind a random warm-up. Chosen: a quarter leaves
+# the rest of it to a collector that is slow by itself.
+WARM_UP_SHARE = 0.25
 _SCARCE = re.compile(
     r"sufficient length|empty storage|No logical trajectory|larger (sample )?than (the )?population"
     r"|not enough (data|steps|trajector|episodes|samples)",
@@ -33,6 +36,19 @@ def more_batches_notice(first: int, batches: int) -> str:
     return (
         f"{batches - first} more batches were collected: "
         f"the sampler could draw nothing from the first {first}"
+    )
+
+
+def warm_up_notice(first: int, batches: int, random: int) -> str:
+    """The notice of a run that went on behind a random warm-up, or could not."""
+    if batches > random:
+        return (
+            f"{batches - first} more batches were collected: the first {random} are the random"
+            " policy's (init_random_frames), and show nothing of the policy"
+        )
+    return (
+        f"all {batches} batches that were collected are the random policy's: lower"
+        " init_random_frames for the check"
     )
 
 

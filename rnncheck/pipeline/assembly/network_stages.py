@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from contextlib import suppress
 
 import torch
@@ -15,6 +14,7 @@ from rnncheck.pipeline.assembly.factories import Offered, component_source
 from rnncheck.pipeline.assembly.materialise import run_once
 from rnncheck.pipeline.assembly.networks import Assembly
 from rnncheck.pipeline.assembly.notes import BuildNotes
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.plant.hooks import Hooks
 from rnncheck.results.model import Stage
@@ -98,7 +98,7 @@ class NetworkStages:
         """The env's first reset with what the policy writes beside it: what a critic reads."""
         td = self._env.first()
         with suppress(Exception), torch.random.fork_rng(devices=[]):
-            acted = run_once(copy.deepcopy(self.policy), td.clone())
+            acted = run_once(copy_of(self.policy, "the policy"), td.clone())
             return td.update(acted.exclude("next"))
         return td
 

@@ -3,7 +3,6 @@ weights."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from rnncheck.pipeline.assembly.factories import Offered, call_factory, wrong_ty
 from rnncheck.pipeline.assembly.materialise import is_unfinished, run_once
 from rnncheck.pipeline.assembly.module_list import MODULE_LIKE, NetworkBuilder
 from rnncheck.pipeline.assembly.weights import load_weights
+from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.guard.calling import raising_as, running
 from rnncheck.pipeline.keys import as_key, declared, dotted
 from rnncheck.results.model import Stage
@@ -74,8 +74,12 @@ class Assembly:
         def convert(error: BaseException) -> ComponentError:
             return wrong_type(self.spec, component, made, MODULE_LIKE)
 
+        try:
+            trial = copy_of(made, "the module")
+        except CannotCopy:  # it cannot be tried: the checks that would run it say so
+            return
         with raising_as(convert):
-            if not isinstance(run_once(copy.deepcopy(made), self.first()), TensorDictBase):
+            if not isinstance(run_once(trial, self.first()), TensorDictBase):
                 raise TypeError("no tensordict")
 
     def _check_acts(self, module: nn.Module) -> None:

@@ -6,11 +6,8 @@ collect -> advantage on each collected batch -> replay (extend, sample) and ``ba
 
 from __future__ import annotations
 
-import copy
 import shutil
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +31,7 @@ from rnncheck.pipeline.assembly.refusals import explained
 from rnncheck.pipeline.assembly.steps import tag, tagged
 from rnncheck.pipeline.assembly.stored import contents
 from rnncheck.pipeline.compat import runs_workers
+from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.instruments.call_loss import LossParts, form_loss
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
@@ -232,7 +230,10 @@ class Training:
         if section.target_update is not None:
             pipeline.updater = build_updater(self.spec, section.target_update, pipeline.loss)
         told = section.use or str(section.factory)
-        return f"{told}, {self._value(pipeline)}" if pipeline.samples else told
+        try:
+            return f"{told}, {self._value(pipeline)}" if pipeline.samples else told
+        except CannotCopy as error:  # no fault of the loss: what would call it says so
+            return f"{told}, not called: {error}"
 
     def make_loss(self, pipeline: Pipeline, section: LossSpec, instead: Offered) -> Any:
         """The loss; ``instead`` offers other networks than the pipeline's."""
@@ -254,7 +255,7 @@ class Training:
         return f"{float(total.detach()):.4g}{named}"
 
     def _formed(self, pipeline: Pipeline, number: int) -> tuple[Tensor, LossParts]:
-        trial = _copied(pipeline.loss)  # some losses adapt themselves with every call
+        trial = copy_of(pipeline.loss, "the loss")  # it may adapt itself with every call
         with running("loss"), torch.enable_grad():
             return form_loss(trial, pipeline.samples[number])
 
@@ -263,12 +264,6 @@ class Training:
         replaying.stop_prefetching(self.buffer)
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
-
-
-def _copied(loss: Callable[[TensorDictBase], Any]) -> Callable[[TensorDictBase], Any]:
-    with suppress(Exception):
-        return copy.deepcopy(loss)
-    return loss
 
 
 def _counted(count: int, noun: str) -> str:

@@ -3,7 +3,6 @@ another way."""
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -17,6 +16,7 @@ from rnncheck.pipeline.backends.facts import (
     torch_dtype,
     variant_of,
 )
+from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.subject.stock import is_stock, rnn_of
 from rnncheck.results.variant import Backend, Dtype, Variant
 
@@ -40,9 +40,9 @@ def recurrent_modules(policy: nn.Module) -> dict[str, nn.Module]:
 def policy_copy(policy: Module) -> Module:
     """A copy of ``policy`` as it is. Raises CannotSwap where it cannot be copied."""
     try:
-        return copy.deepcopy(policy)
-    except Exception as error:
-        raise CannotSwap(f"the policy cannot be copied ({type(error).__name__})") from error
+        return copy_of(policy, "the policy")
+    except CannotCopy as error:
+        raise CannotSwap(str(error)) from error
 
 
 def variant_inside(policy: nn.Module) -> Variant:

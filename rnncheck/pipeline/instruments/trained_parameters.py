@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.subject.subject import Carrier, carriers
 
@@ -15,24 +16,19 @@ def recurrent_parameters(loss: Any, pipeline: Pipeline) -> tuple[dict[str, Tenso
     ones.
 
     A TorchRL loss holds its networks' parameters by name; a loss of the user's holds the modules
-    themselves. What is only a part of the policy (without its exploration) is known by the
-    parameters that the pipeline's own loss shares.
+    themselves, a function in its closure. What is only a part of the policy (without its
+    exploration) is known by the parameters that the pipeline's own loss shares.
     """
-    trained = _trained(loss)
-    paths, shared = _recurrent_paths(pipeline), _shared_names(pipeline)
-    recurrent = {
+    trained, shared = trained_parameters(loss), _shared_names(pipeline)
+    # what a function holds under a like name may be its target network
+    paths = _recurrent_paths(pipeline) if isinstance(loss, nn.Module) else set()
+    recurrent: dict[str, Tensor] = {
         name: parameter
         for name, parameter in trained.items()
         if name in shared or any(_ends_with(name, path) for path in paths)
     }
     ids = {id(p) for p in recurrent.values()}
     return recurrent, [p for p in trained.values() if id(p) not in ids]
-
-
-def _trained(loss: Any) -> dict[str, Tensor]:
-    if not isinstance(loss, nn.Module):
-        return {}
-    return {name: p for name, p in loss.named_parameters() if p.requires_grad}
 
 
 def _carriers(pipeline: Pipeline) -> list[Carrier]:
@@ -43,7 +39,7 @@ def _carriers(pipeline: Pipeline) -> list[Carrier]:
 def _shared_names(pipeline: Pipeline) -> set[str]:
     """Parameters of the pipeline's loss that are, as objects, those of a recurrent module."""
     own = {id(p) for carrier in _carriers(pipeline) for p in carrier.module.parameters()}
-    return {name for name, p in _trained(pipeline.loss).items() if id(p) in own}
+    return {name for name, p in trained_parameters(pipeline.loss).items() if id(p) in own}
 
 
 def _recurrent_paths(pipeline: Pipeline) -> set[str]:

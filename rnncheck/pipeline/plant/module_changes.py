@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import types
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -18,6 +17,7 @@ from torchrl.envs import EnvBase
 from torchrl.modules import set_recurrent_mode
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.instruments.vmap import under_vmap
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.modes import ModeQueries, measuring
@@ -218,8 +218,8 @@ def has_recurrent_mode(env: EnvBase, network: nn.Module, behind: nn.Module | Non
     """
     with measuring(recurrent=False), suppress(Exception):
         first = env.reset()
-        td = first if behind is None else copy.deepcopy(behind)(first)
+        td = first if behind is None else copy_of(behind, "the network")(first)
         with ModeQueries() as queries, suppress(Exception):
-            copy.deepcopy(network)(td)
+            copy_of(network, "the network")(td)
         return queries.count > 0
     return False

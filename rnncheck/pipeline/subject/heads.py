@@ -29,9 +29,10 @@ MIN_HEADS = 3  # a first, a last, and one that has a neighbour on either side
 @dataclass
 class Heads:
     """``inputs[i]`` is ``[rows, length_i]``: what the policy may read at the first steps of episode
-    ``i``."""
+    ``i``; ``nexts[i]`` has what the env wrote under ``next`` in these steps."""
 
     inputs: list[TensorDictBase] = field(default_factory=list)
+    nexts: list[TensorDictBase] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -60,29 +61,51 @@ def take_heads(subject: Subject, env: EnvBase, steps: int) -> Heads:
     heads = Heads()
     while len(heads.inputs) < MAX_HEADS:
         length = PATTERN[len(heads.inputs) % len(PATTERN)]
-        heads.inputs.append(_play(subject, env, length, len(heads.inputs)))
+        inputs, nexts = _play(subject, env, length, len(heads.inputs))
+        heads.inputs.append(inputs)
+        heads.nexts.append(nexts)
         if heads.steps >= steps and len(heads.inputs) >= MIN_HEADS:
             break
     return heads
 
 
-def _play(subject: Subject, env: EnvBase, length: int, number: int) -> TensorDictBase:
-    network, taken = subject.copy(), []
+def _play(
+    subject: Subject, env: EnvBase, length: int, number: int
+) -> tuple[TensorDictBase, TensorDictBase]:
+    """One head: its inputs and what the env answered, ``[rows, length]`` each."""
+    network, taken, answers = subject.copy(), [], []
     state = dict(subject.fresh)
     rows = max(1, torch.Size(subject.batch_shape).numel())
-    keys = done_keys(env)
+    keys, kept = done_keys(env), max(MAX_ROWS, subject.tile)
     with measuring(recurrent=False, explore=True, seed=MEASURING_SEED + number):
         td = env.reset()
         for t in range(length):
-            taken.append(subject.inputs_of(td.clone()).reshape(rows)[: max(MAX_ROWS, subject.tile)])
+            taken.append(subject.inputs_of(td.clone()).reshape(rows)[:kept])
             td.update(_given(subject, td, state, t == 0))
             td.update(call(network, td.copy()))
             nxt = env.step(td)
+            answers.append(_answer(subject, nxt, keys, last=t == length - 1).reshape(rows)[:kept])
             state = {k: _kept(td, k, v, rows) for k, v in state.items()}
             if bool(rows_done(nxt["next"], keys, subject.rank).any()):
                 break
             td = env.step_mdp(nxt)
-    return torch.stack(taken, 1)
+    return torch.stack(taken, 1), torch.stack(answers, 1)
+
+
+def _answer(
+    subject: Subject, stepped: TensorDictBase, done: list[Key], *, last: bool
+) -> TensorDictBase:
+    """What the env wrote under ``next``, without the module's own states and the start flags.
+
+    A head is cut as a time limit would cut it: ``done`` and ``truncated`` are true at its end.
+    """
+    mine = {next_key(key) for key in (*subject.carry, *subject.flags)}
+    keys = [key for key in tensor_keys(stepped) if key[0] == "next" and key not in mine]
+    answer: TensorDictBase = stepped.select(*keys).clone()
+    for key in done if last else ():
+        if key[-1] != "terminated" and next_key(key) in keys:
+            answer.set(next_key(key), torch.ones_like(answer.get(next_key(key))))
+    return answer
 
 
 def _kept(td: TensorDictBase, key: Key, old: Tensor, rows: int) -> Tensor:
@@ -116,6 +139,7 @@ class Constructed:
     stored: dict[Key, Tensor]
     truth: TensorDictBase
     oracle: TensorDictBase | None
+    nexts: TensorDictBase  # what the env wrote under ``next``; a segment's last step ends it
 
     @property
     def rows(self) -> int:
@@ -132,8 +156,9 @@ class Constructed:
         return torch.cat([self.starts[:, 1:], last], 1)
 
     def batch(self, subject: Subject, inputs: TensorDictBase | None = None) -> TensorDictBase:
-        """The batch as collection would have stored it: inputs, flags, true states."""
+        """The batch as collection would have stored it: inputs, flags, true states, answers."""
         td = TensorDict({}, batch_size=self.starts.shape)
+        td.update({key: self.nexts.get(key) for key in tensor_keys(self.nexts)})
         source = self.inputs if inputs is None else inputs
         td.update({key: source.get(key) for key in tensor_keys(source)})
         td.update(subject.flag_values(self.starts))
@@ -148,6 +173,7 @@ class Constructed:
             {key: value[:, skip:] for key, value in self.stored.items()},
             self.truth[:, skip:],
             None if self.oracle is None else self.oracle[:, skip:],
+            self.nexts[:, skip:],
         )
 
 
@@ -159,6 +185,7 @@ class Piece:
     stored: dict[Key, Tensor]
     truth: TensorDictBase
     oracle: TensorDictBase | None
+    nexts: TensorDictBase
 
 
 def lay_out(pieces: list[list[Piece]], rows: int) -> Constructed:
@@ -178,6 +205,7 @@ def lay_out(pieces: list[list[Piece]], rows: int) -> Constructed:
         },
         truth=_grid([[p.truth for _, p in row] for row in arranged]),
         oracle=_oracle(arranged),
+        nexts=_grid([[p.nexts for _, p in row] for row in arranged]),
     )
 
 

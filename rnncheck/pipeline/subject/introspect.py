@@ -3,15 +3,17 @@ structure."""
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.numerics.kernels import reason_of
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.modes import measuring
@@ -54,11 +56,15 @@ def make_subject(
 
     ``extra`` holds inputs that the env does not give (what the policy writes, for a critic), one
     step of all rows; ``recorded`` states that a collector of the user's own started from, where the
-    env gives none. Raises CannotStep when no state lets the module run.
+    env gives none. Raises CannotStep when no state lets the module run, CannotCopy where there is
+    no copy that could be run.
     """
+    copy_of(module, f"the {stage}")
     base = env.first.clone() if extra is None else env.first.clone().update(extra)
     flags = start_flags(module, env)
-    keys = carry_keys(module) or _undeclared(module, base, flags)
+    declared_keys = carry_keys(module)
+    found = _undeclared(module, base, flags, declared_keys)
+    keys = (*declared_keys, *found)
     subject = Subject(
         stage=stage,
         module=module,
@@ -68,7 +74,7 @@ def make_subject(
         rank=env.rank,
         batch_shape=env.batch_shape,
         primed=frozenset(key for key in keys if base.get(key, None) is not None),
-        copyable=_copyable(module),
+        undeclared=_writers(module, _with_flags(base, flags), found),
     )
     subject.fresh.update(_fresh(subject, base, env, recorded or {}))
     if env.rows > 1 and not _takes_one_row(subject, base):
@@ -93,16 +99,18 @@ def carry_keys(module: nn.Module) -> tuple[Key, ...]:
 def probe_step(
     module: nn.Module, env: EnvFacts, *, zeros: bool = False
 ) -> tuple[TensorDictBase | None, str]:
-    """One sequential step from the env's own reset: what was written, or None and why it raised.
+    """One sequential step from the env's own reset: what a copy of the policy wrote, or None and
+    why it raised.
 
     With ``zeros`` the state is left to the module instead of taken from the reset.
     """
     td = _with_flags(env.first, start_flags(module, env))
     if zeros:
         td = td.exclude(*carry_keys(module))
+    copied = copy_of(module, "the policy")
     try:
         with measuring(recurrent=False):
-            return call(copy.deepcopy(module), td), ""
+            return call(copied, td), ""
     except Exception as error:  # the user's module may raise anything
         return None, str(CannotStep(error))
 
@@ -135,28 +143,62 @@ def _tail(env: EnvFacts, key: Key) -> torch.Size:
     return torch.Size([1]) if value is None else value.shape[env.rank :]
 
 
-def _copyable(module: nn.Module) -> bool:
-    try:
-        copy.deepcopy(module)
-    except Exception:  # a module may hold anything; then it is run itself
-        return False
-    return True
-
-
 def _undeclared(
-    module: nn.Module, base: TensorDictBase, flags: dict[Key, torch.Size]
+    module: nn.Module,
+    base: TensorDictBase,
+    flags: dict[Key, torch.Size],
+    known: tuple[Key, ...],
 ) -> tuple[Key, ...]:
-    """Carry of a module that declares no keys: what it writes under ``next`` and finds in the env's
-    reset."""
-    if declared(module, "in_keys"):
-        return ()
+    """Carry that no key declares: what a real step writes under ``next``.
+
+    Of a module that declares what it reads, only what changes its outputs when it comes back.
+    """
     td = _with_flags(base, flags)
     try:
         with measuring(recurrent=False):
-            out = call(copy.deepcopy(module), td)
+            out = call(copy_of(module, "the module"), td.copy())
+            new = {k: out.get(k) for k in tensor_keys(out) if k[0] == "next" and k[1:] not in known}
+            silent = not declared(module, "in_keys")
+            return tuple(k[1:] for k, v in new.items() if silent or _comes_back(module, td, k, v))
     except Exception:  # judged again, with a message, by make_subject's own step
         return ()
-    return tuple(key[1:] for key in tensor_keys(out) if key[0] == "next" and len(key) > 1)
+
+
+def _writers(module: nn.Module, td: TensorDictBase, keys: tuple[Key, ...]) -> tuple[Carrier, ...]:
+    """The innermost parts that write these states in a real step."""
+    if not keys:
+        return ()
+    copied = copy_of(module, "the module")
+    paths = {part: path for path, part in copied.named_modules()}
+    written: dict[Key, str] = {}
+
+    def note(part: nn.Module, args: Any, result: Any) -> None:
+        for one in (result, *args):
+            for key in keys if isinstance(one, TensorDictBase) else ():
+                if one.get(next_key(key), None) is not None:
+                    written.setdefault(key, paths[part])  # a part ends before what holds it
+
+    handles = [part.register_forward_hook(note) for part in paths]
+    with measuring(recurrent=False), suppress(Exception):  # judged again by make_subject's step
+        call(copied, td.copy())
+    for handle in handles:
+        handle.remove()
+    parts = {path: tuple(k for k in keys if written.get(k) == path) for path in written.values()}
+    return tuple(Carrier(path, module.get_submodule(path), own) for path, own in parts.items())
+
+
+def _comes_back(module: nn.Module, td: TensorDictBase, key: Key, written: Tensor) -> bool:
+    """Whether another value at the root of what was written under ``next`` changes the outputs of a
+    step in the middle of a trajectory."""
+    inside = td.copy()
+    for name in tensor_keys(td):
+        if td.get(name).dtype is torch.bool:
+            inside.set(name, torch.zeros_like(td.get(name)))
+    outs = []
+    for value in (torch.zeros_like(written), torch.ones_like(written)):
+        outs.append(call(copy_of(module, "the module"), inside.copy().set(key[1:], value)))
+    keys = [name for name in tensor_keys(outs[0]) if name != key[1:]]
+    return any(not torch.equal(outs[0].get(name), outs[1].get(name)) for name in keys)
 
 
 def _with_flags(base: TensorDictBase, flags: dict[Key, torch.Size]) -> TensorDictBase:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import Key, declared, root_keys, tensor_keys
 from rnncheck.results.model import Stage
 
@@ -88,14 +88,13 @@ class Subject:
     rank: int
     batch_shape: tuple[int, ...]
     primed: frozenset[Key] = frozenset()  # carry keys that the env's own reset provides
-    copyable: bool = True
     tile: int = 1  # copies of a row that are run together where the module refuses a single row
-    _random: dict[bool, frozenset[Key]] = field(default_factory=dict)
+    undeclared: tuple[Carrier, ...] = ()  # of carry that a module writes without declaring it
 
     @cached_property
     def carriers(self) -> list[Carrier]:
         """The innermost modules that carry state."""
-        return carriers(self.module)
+        return [*carriers(self.module), *self.undeclared]
 
     @cached_property
     def reads(self) -> tuple[Key, ...]:
@@ -124,8 +123,9 @@ class Subject:
         return tuple(dense or [key for key in whole if inputs.get(key).dtype is not torch.bool])
 
     def copy(self, dtype: torch.dtype | None = None) -> nn.Module:
-        """A fresh copy of the pristine module, in another float dtype if asked."""
-        module = copy.deepcopy(self.module) if self.copyable else self.module
+        """A fresh copy of the pristine module, in another float dtype if asked. Raises
+        CannotCopy."""
+        module = copy_of(self.module, f"the {self.stage}")
         return module if dtype is None else module.to(dtype)
 
     def lead(self, rows: int) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from rnncheck.pipeline.backends.swap import (
     recurrent_modules,
     variant_inside,
 )
+from rnncheck.pipeline.copying.copies import CannotCopy
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.subject.env_facts import look_at
 from rnncheck.pipeline.subject.heads import take_heads
@@ -151,6 +152,8 @@ class PreparedPipeline:
                 self._subject = make_subject(Stage.POLICY, self.policy, look_at(env))
             except CannotStep as error:
                 raise CannotRun(f"the policy cannot run one step ({error})") from error
+            except CannotCopy as error:
+                raise CannotRun(str(error)) from error
         return self._subject
 
     def _env(self) -> Any:

@@ -8,7 +8,16 @@ import pytest
 
 from rnncheck.checks.engine.accept import Acceptances
 from rnncheck.errors import SpecError
-from rnncheck.results.model import CheckResult, Finding, Outcome, Severity, Source, Stage
+from rnncheck.results.model import (
+    CheckResult,
+    Finding,
+    GuaranteeResult,
+    Outcome,
+    Severity,
+    Source,
+    Stage,
+    Standing,
+)
 from rnncheck.spec.load import spec_from_text
 
 HEAD = "schema: 1\nname: x\nenv: E\npolicy: [M]\n"
@@ -71,6 +80,48 @@ def test_what_matches_nothing_is_told_where_its_check_ran() -> None:
         "acceptance of BD301",
     ]
     assert "passed" in found[1][1]
+
+
+def guarantee(standing: Standing, name: str = "targets") -> GuaranteeResult:
+    return GuaranteeResult(name, "the targets are right", standing, "VL604: too little data")
+
+
+def unshown(name: str = "targets", until: str = "2027-06-30") -> str:
+    return f"guarantee: {name}, reason: no critic, until: {until}"
+
+
+def test_a_guarantee_that_cannot_be_shown_is_accepted_until_its_day() -> None:
+    mine = acceptances(unshown())
+    found = mine.standing(guarantee(Standing.NOT_SHOWN))
+    assert (found.accepted, found.lacking) == ("no critic (until 2027-06-30)", False)
+    assert not list(mine.leftovers())
+    late = acceptances(unshown(until="2027-06-29"))
+    assert late.standing(guarantee(Standing.NOT_SHOWN)).lacking
+    (left,) = late.leftovers()
+    assert "it counts again (no critic)" in left.problem
+
+
+@pytest.mark.parametrize("standing", [Standing.SHOWN, Standing.BROKEN, Standing.NOT_ASKED])
+def test_what_is_shown_or_broken_is_not_accepted(standing: Standing) -> None:
+    mine = acceptances(unshown(), unshown("memory"))
+    assert mine.standing(guarantee(standing)) == guarantee(standing)
+    (left,) = mine.leftovers()
+    assert left.name == "acceptance of targets" and "is not needed" in left.problem
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("guarantee: target, reason: x, until: 2027-06-30", "no guarantee is called 'target'"),
+        ("reason: x, until: 2027-06-30", "this names nothing"),
+        ("code: LS701, guarantee: data, reason: x, until: 2027-06-30", "this names two things"),
+    ],
+)
+def test_an_acceptance_names_one_thing_that_there_is(given: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        acceptances(given)
+    assert said in str(caught.value)
+    assert str(caught.value.place).startswith("s.yaml:5:")
 
 
 def test_an_unknown_code_is_refused_in_its_line() -> None:

@@ -213,9 +213,9 @@ def test_collectors(bench, own_text, collect, shapes):
     assert [len(batch) for batch in pipeline.batches] == shapes
 
 
-def test_without_collect_the_stage_is_skipped(bench, own_text):
+def test_without_collect_there_is_no_such_stage(bench, own_text):
     builder = bench.run(own_text, "collect: {use: Collector, frames_per_batch: 40}\n", "")
-    assert builder.results[Stage.COLLECT].outcome is Outcome.SKIPPED
+    assert builder.results[Stage.COLLECT].outcome is Outcome.NOT_APPLICABLE
     assert builder.pipeline.batches == []
 
 

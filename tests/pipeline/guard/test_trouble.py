@@ -71,7 +71,7 @@ def test_an_env_that_cannot_reset_stops_a_named_policy(bench, dqn_text, own_text
     env = dqn_text[dqn_text.index("env:") : dqn_text.index("policy:")]
     builder = bench.run(dqn_text, env, "env: {factory: 'own:dead_env'}\n")
     assert builder.failures[Stage.POLICY].stage == "env"
-    assert builder.results[Stage.COLLECT].outcome is Outcome.SKIPPED
+    assert builder.results[Stage.COLLECT].outcome is Outcome.NOT_LOOKED
     assert builder.pipeline is None
 
 

@@ -1,0 +1,290 @@
+"""What couples the segments of a batch: a statistic of the batch, or something that runs from one
+to the next.
+
+A mean, a deviation or a sum over the samples couples all of them, in both directions and whatever
+their order. A state or a sum of rewards that runs on reaches its neighbours, in one direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from rnncheck.checks.evidence.batch_isolation import (
+    Elements,
+    Leak,
+    leaks,
+    observed,
+    segments_of,
+    without_memory,
+)
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.numerics.affine import moved_as_one
+from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
+from rnncheck.pipeline.keys import Key
+
+SUM_ROUNDING = 1e-5  # of the largest entry: sums over the batch round over the whole of it
+SAME = 1e-4  # of the largest entry: a batch in another order is summed in another order
+FEW = 0.2  # share of the steps: a statistic of the batch changes more of them than borders have
+
+ROWS, SEGMENTS = "rows", "segments of a row"
+
+
+@dataclass(frozen=True)
+class Coupled:
+    """What gives per-step entries of a batch, and what of the batch is changed to see them move.
+
+    ``drawn``: random numbers are drawn, place by place. ``ordered``: another order of the batch may
+    be asked for.
+    """
+
+    sample: Sample
+    keys: list[Key]
+    elements: Elements
+    drawn: bool = False
+    ordered: bool = True
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Neighbours of one kind: ``units`` numbers them, ``halves`` parts them; ``[rows, steps]``."""
+
+    name: str
+    units: Tensor
+    halves: tuple[Tensor, Tensor]
+    order: Tensor | None
+
+
+def real_leaks(
+    evidence: Evidence, coupled: Coupled, found: list[Leak], tolerance: float
+) -> list[Leak]:
+    """The leaks that are no statistics of the batch, each with what it runs on between and whether
+    observations alone move it."""
+    between = running_on(coupled, [leak.name for leak in found])
+    if not between:
+        return []
+    sample = coupled.sample
+    seen, _ = leaks(sample, observed(evidence, sample), coupled.elements, tolerance=tolerance)
+    names = {leak.name for leak in seen}
+    return [
+        replace(leak, between=between[leak.name], paid=leak.name not in names)
+        for leak in found
+        if leak.name in between
+    ]
+
+
+def running_on(coupled: Coupled, names: Iterable[str]) -> dict[str, str]:
+    """Those of ``names`` that are no statistic of the batch, and between which neighbours they
+    run."""
+    found, left, silent = dict[str, str](), set(names), set(names)
+    ways = _ways(coupled.sample) if left else []
+    for way in ways:
+        moving = _moving(coupled, way, left)
+        silent -= set(moving)
+        for name in sorted(_directed(coupled, way, moving)):
+            found.setdefault(name, way.name)
+        left -= set(found)
+    rounded = _rounded(coupled, silent) if silent else set[str]()
+    return {**found, **dict.fromkeys(silent - rounded, ways[-1].name)}
+
+
+def _ways(sample: Sample) -> list[_Way]:
+    segments, rows = segments_of(sample), sample.valid.shape[0]
+    units = torch.arange(rows).unsqueeze(1).expand_as(segments)
+    found = []
+    if rows > 1:
+        front = units < (rows + 1) // 2
+        found.append(_Way(ROWS, units, (front, ~front), _rows_turned(sample)))
+    count = segments.amax(1, keepdim=True) + 1
+    if bool((count > 1).any()):
+        front = (segments < (count + 1) // 2) & (count > 1)
+        halves = front, ~front & (count > 1)
+        found.append(_Way(SEGMENTS, segments, halves, _segments_turned(sample)))
+    return found
+
+
+_Moved = dict[str, tuple[Tensor, Tensor, Tensor]]  # before, after, and where to look
+
+
+def _moving(
+    coupled: Coupled, way: _Way, names: Iterable[str]
+) -> dict[str, list[tuple[Tensor, Tensor, Tensor]]]:
+    """By name: the entries before and after every other unit was changed, and where none was."""
+    sample, found = coupled.sample, dict[str, list[tuple[Tensor, Tensor, Tensor]]]()
+    base = coupled.elements(sample, sample.td)
+    wanted = [name for name in names if name in base]
+    moved = set[str]()
+    for parity in (0, 1):
+        touched = (way.units % 2 == parity) & sample.valid
+        after = coupled.elements(sample, changed_batch(sample, touched, coupled.keys))
+        watch = ~touched & sample.valid
+        for name in wanted:
+            old, new = base[name], after.get(name)
+            if new is not None and new.shape == old.shape:
+                found.setdefault(name, []).append((old, new, watch))
+                if bool((_steps(gap(new, old)) > SUM_ROUNDING * _scale(old))[watch].any()):
+                    moved.add(name)
+    return {name: pairs for name, pairs in found.items() if name in moved}
+
+
+def _directed(
+    coupled: Coupled, way: _Way, moving: dict[str, list[tuple[Tensor, Tensor, Tensor]]]
+) -> set[str]:
+    """Those that run from unit to unit."""
+    if not moving:
+        return set()
+    turned = coupled.ordered and not coupled.drawn and way.order is not None
+    least = 0.0 if turned or coupled.drawn else FEW
+    asked = {
+        name: pairs for name, pairs in moving.items() if name in _both_ways(coupled, way, least)
+    }
+    open_ = [n for n, pairs in asked.items() if not all(_as_one(*pair) for pair in pairs)]
+    off = set[str]()
+    if open_ and not coupled.drawn:
+        off = _depends_on_order(coupled, way, open_) if turned else _one_sided(coupled, way, open_)
+    return (moving.keys() - asked.keys()) | off
+
+
+def _as_one(old: Tensor, new: Tensor, watch: Tensor) -> bool:
+    return moved_as_one(old, new, watch, SUM_ROUNDING)
+
+
+def _crossed(coupled: Coupled, way: _Way, elements: Elements) -> list[_Moved]:
+    """The entries before and after the front half of the units was changed, in the back half, and
+    the reverse."""
+    sample, found = coupled.sample, list[_Moved]()
+    base = elements(sample, sample.td)
+    for touched, watch in (way.halves, way.halves[::-1]):
+        after = elements(sample, changed_batch(sample, touched & sample.valid, coupled.keys))
+        same = {n: old for n, old in base.items() if n in after and after[n].shape == old.shape}
+        found.append({n: (old, after[n], watch & sample.valid) for n, old in same.items()})
+    return found
+
+
+def _both_ways(coupled: Coupled, way: _Way, least: float) -> set[str]:
+    """What changes in both directions without any memory, in more than a share of the steps."""
+    crossed = _crossed(coupled, way, without_memory(coupled.elements))
+    front, back = ({n for n, one in each.items() if _share(*one) > least} for each in crossed)
+    return front & back
+
+
+def _one_sided(coupled: Coupled, way: _Way, names: list[str]) -> set[str]:
+    """What is moved and scaled alike in one direction, as by a normalisation, and otherwise in the
+    other."""
+    front, back = _crossed(coupled, way, coupled.elements)
+    both = (name for name in names if name in front and name in back)
+    return {name for name in both if _as_one(*front[name]) != _as_one(*back[name])}
+
+
+def _share(old: Tensor, new: Tensor, watch: Tensor) -> float:
+    """Of the watched steps that are not zero throughout, how many changed."""
+    there = watch & _steps((old != 0) | (new != 0))
+    return int((_steps(bits_differ(old, new)) & there).sum()) / max(1, int(there.sum()))
+
+
+def _depends_on_order(coupled: Coupled, way: _Way, names: list[str]) -> set[str]:
+    """Those whose steps change when the units are put into another order."""
+    assert way.order is not None
+    sample, order = coupled.sample, way.order
+    other = reordered(sample, order)
+    base, after = coupled.elements(sample, sample.td), coupled.elements(other, other.td)
+    found = set[str]()
+    for name in names:
+        old = base[name].flatten(0, 1)[order].reshape(base[name].shape)
+        new = after.get(name)
+        if new is None or new.shape != old.shape:
+            continue
+        beyond = _steps(gap(new, old)) > SAME * _scale(old)
+        if bool((beyond & other.valid).any()):
+            found.add(name)
+    return found
+
+
+def _rounded(coupled: Coupled, names: set[str]) -> set[str]:
+    """Those that move by rounding alone, and in the twin without memory as well: sums over the
+    batch."""
+    twin, found = without_memory(coupled.elements), set[str]()
+    for way in _ways(coupled.sample):
+        for each in _crossed(coupled, way, twin):
+            found |= {name for name in names & each.keys() if _share(*each[name]) > 0}
+    return found
+
+
+def counts_padding(
+    sample: Sample, keys: list[Key], elements: Elements
+) -> tuple[str, Difference] | None:
+    """The entry that changes most at the data of some rows with the padding of the others; None
+    where none does."""
+    base, found = elements(sample, sample.td), list[tuple[str, Difference]]()
+    odd = torch.arange(len(sample.valid)).unsqueeze(1) % 2 == 1
+    for mine in (odd, ~odd):
+        touched, watch = ~sample.valid & mine, sample.valid & ~mine
+        after = elements(sample, changed_batch(sample, touched, keys))
+        same = {n: old for n, old in base.items() if n in after and after[n].shape == old.shape}
+        for name, old in same.items():
+            gaps = gap(after[name], old) * watch.reshape(*watch.shape, *[1] * (old.ndim - 2))
+            difference = locate(gaps, SUM_ROUNDING * _scale(old), old)
+            if difference is not None:
+                found.append((name, difference))
+    return max(found, key=lambda one: one[1].relative, default=None)
+
+
+def reordered(sample: Sample, order: Tensor) -> Sample:
+    """The batch with its steps in another ``order``: numbers of steps, row by row."""
+    shape = sample.rows.shape
+
+    def turned(value: Tensor) -> Tensor:
+        return value.flatten()[order].reshape(shape)
+
+    rows = sample.rows.reshape(-1)[order].reshape(shape).contiguous()
+    flag = None if sample.flag is None else turned(sample.flag)
+    return replace(
+        sample,
+        td=rows.reshape(sample.td.shape),
+        rows=rows,
+        ids=turned(sample.ids),
+        valid=turned(sample.valid),
+        flag=flag,
+    )
+
+
+def _rows_turned(sample: Sample) -> Tensor:
+    return torch.arange(sample.valid.numel()).reshape(sample.valid.shape).flip(0).flatten()
+
+
+def _segments_turned(sample: Sample) -> Tensor | None:
+    """The segments of each row in the opposite order, but for those that cannot stand elsewhere;
+    None where no two can.
+
+    A first one without a flag begins because the row does; the last one may end because the row
+    does.
+    """
+    if sample.flag is None:
+        return None
+    order = torch.arange(sample.valid.numel()).reshape(sample.valid.shape)
+    segments, moved = segments_of(sample), False
+    for row in range(order.shape[0]):
+        pieces = [order[row][segments[row] == n] for n in segments[row].unique().tolist()]
+        fixed = 0 if bool(sample.flag[row, 0]) else 1
+        block = pieces[fixed:-1]
+        whole = bool(sample.known[row].all())
+        if whole and len(block) > 1:
+            order[row] = torch.cat([*pieces[:fixed], *block[::-1], pieces[-1]])
+            moved = True
+    return order.flatten() if moved else None
+
+
+def _steps(value: Tensor) -> Tensor:
+    """``[rows, steps]``: any, or the largest, of a step's features."""
+    if value.ndim <= 2:
+        return value
+    return value.flatten(2).any(-1) if value.dtype is torch.bool else value.flatten(2).amax(-1)
+
+
+def _scale(value: Tensor) -> float:
+    return float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())

@@ -1,0 +1,91 @@
+"""Calling the user's value estimator on the batches that it is run on, and on changed copies of
+them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import ambient
+from rnncheck.checks.evidence.training_batches import Sample, make_sample
+from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.numerics.kernels import reason_of
+from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
+from rnncheck.pipeline.instruments.run_estimator import run_estimator
+from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.results.model import Stage
+
+VALUE = "state_value"
+SHIFTED = (
+    "shifted_valid"  # GAE(shifted=True): false where ends inside a row pushed steps out of the pass
+)
+
+
+def estimator_of(evidence: Evidence) -> Any:
+    """The estimator. Unanswered where the spec has none, or it raised."""
+    pipeline = evidence.pipeline
+    failure = pipeline.failures.get(Stage.ADVANTAGE)
+    if failure is not None:
+        raise Deferred("the estimator raises", "VL605")
+    if pipeline.estimator is None:
+        raise evidence.absent(Stage.ADVANTAGE)
+    return pipeline.estimator
+
+
+def batches(evidence: Evidence) -> list[Sample]:
+    """The batches that the estimator is run on, before it: collected ones, or training batches
+    (``on: sample``)."""
+    return evidence.once("estimator's batches", lambda: _batches(evidence))
+
+
+def _batches(evidence: Evidence) -> list[Sample]:
+    pipeline, spec = evidence.pipeline, evidence.pipeline.spec.advantage
+    if spec is None:
+        raise evidence.absent(Stage.ADVANTAGE)
+    source = pipeline.estimated if spec.on == "collect" else pipeline.samples
+    if not source:
+        raise CouldNotLook("the estimator was not run on any batch")
+    return [make_sample(evidence, td) for td in (source if evidence.thorough else source[:2])]
+
+
+def estimated(evidence: Evidence, td: TensorDictBase) -> dict[str, Tensor]:
+    """What the estimator writes on ``td``: ``[*batch, ...]`` by key. Unanswered where it raises."""
+    spec = evidence.pipeline.spec.advantage
+    estimator = _copied(estimator_of(evidence))
+    if spec is None:
+        raise NotApplicable("the spec has no advantage stage")
+    with ambient(), torch.no_grad():
+        try:
+            out = run_estimator(spec, estimator, td.clone())
+        except Exception as error:
+            raise Deferred(f"the estimator raises ({reason_of(error)})", "VL605") from error
+    before = {key: td.get(key) for key in tensor_keys(td)}
+    found = {}
+    for key in tensor_keys(out):
+        value = out.get(key)
+        old = before.get(key)
+        named = key[-1] in (VALUE, "advantage", "value_target", SHIFTED)
+        if named or old is None or old.shape != value.shape or bool(bits_differ(old, value).any()):
+            found[".".join(key)] = value
+    return found
+
+
+def _copied(estimator: Any) -> Any:
+    try:
+        return copy_of(estimator, "the estimator")
+    except CannotCopy as error:
+        raise CouldNotLook(str(error)) from error
+
+
+def written(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+    """Those of the estimator's outputs that have one entry a step, as ``[rows, steps, ...]``."""
+    return {
+        name: value.reshape(*sample.rows.shape, *value.shape[td.batch_dims :])
+        for name, value in estimated(evidence, td).items()
+        if value.shape[: td.batch_dims] == td.shape
+    }

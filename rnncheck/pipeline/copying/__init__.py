@@ -1,0 +1,1 @@
+"""Copies of the user's objects: what is run, converted or trained is never the original."""

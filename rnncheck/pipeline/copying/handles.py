@@ -1,0 +1,61 @@
+"""Copies of what stands for something outside Python's objects: locks, files, generators."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+
+class Parts(Protocol):
+    """What copies the parts of an object."""
+
+    def part(self, value: Any) -> Any:
+        """The copy of one part."""
+
+
+def _lock(copier: Parts, value: Any) -> Any:
+    """Nobody holds a new lock, as nobody else runs the copy."""
+    return threading.Lock() if isinstance(value, _LOCK) else threading.RLock()
+
+
+def _local(copier: Parts, value: threading.local) -> threading.local:
+    made = threading.local()
+    made.__dict__.update(copier.part(value.__dict__))
+    return made
+
+
+def _generator(copier: Parts, value: torch.Generator) -> torch.Generator:
+    made = torch.Generator(device=value.device)
+    made.set_state(value.get_state())
+    return made
+
+
+def _file(copier: Parts, value: Any) -> Any:
+    """Opened again where it is read; what a copy writes goes nowhere."""
+    text = isinstance(value, io.TextIOBase)
+    if value.writable():
+        return Path(os.devnull).open("w" if text else "wb")
+    encoding = value.encoding if text else None
+    made: Any = Path(value.name).open("r" if text else "rb", encoding=encoding)  # noqa: SIM115
+    made.seek(value.tell())
+    return made
+
+
+_LOCK: Any = type(threading.Lock())
+HANDLES: dict[type, Callable[[Any, Any], Any]] = {
+    _LOCK: _lock,
+    type(threading.RLock()): _lock,
+    threading.local: _local,
+    torch.Generator: _generator,
+    io.TextIOWrapper: _file,
+    io.BufferedReader: _file,
+    io.BufferedWriter: _file,
+    io.BufferedRandom: _file,
+    io.FileIO: _file,
+}

@@ -1,0 +1,60 @@
+"""The networks that a callable of the user's holds: as a module, in its cells, under global
+names."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+from torchrl.envs import EnvBase
+
+from rnncheck.pipeline.copying.closures import content, state_names
+
+_DEEPEST = 6  # function in partial in object in function: what people write has three
+
+
+def trained_parameters(holder: Any) -> dict[str, nn.Parameter]:
+    """The parameters that are trained, each once, under the name of where they are."""
+    found: dict[int, tuple[str, nn.Parameter]] = {}
+    for name, module in _modules(holder, "", 0):
+        for path, parameter in module.named_parameters(prefix=name):
+            if parameter.requires_grad:
+                found.setdefault(id(parameter), (path, parameter))
+    return dict(found.values())
+
+
+def _modules(holder: Any, name: str, depth: int) -> Iterator[tuple[str, nn.Module]]:
+    if isinstance(holder, EnvBase) or depth > _DEEPEST:
+        return
+    if isinstance(holder, nn.Module):
+        yield name, holder
+        return
+    for key, part in _parts(holder):
+        yield from _modules(part, f"{name}.{key}" if name else key, depth + 1)
+
+
+def _parts(holder: Any) -> Iterator[tuple[str, Any]]:
+    """What a call of ``holder`` can reach, by name."""
+    if isinstance(holder, types.FunctionType):
+        cells = zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=True)
+        yield from ((name, content(cell)) for name, cell in cells)
+        yield from _numbered(holder.__defaults__ or ())
+        yield from (holder.__kwdefaults__ or {}).items()
+        yield from ((name, holder.__globals__[name]) for name in sorted(state_names(holder)))
+    elif isinstance(holder, types.MethodType):
+        yield from (("self", holder.__self__), ("function", holder.__func__))
+    elif isinstance(holder, functools.partial):
+        yield from (("function", holder.func), *_numbered(holder.args), *holder.keywords.items())
+    elif isinstance(holder, (list, tuple)):
+        yield from _numbered(holder)
+    elif isinstance(holder, dict):
+        yield from ((str(key), item) for key, item in holder.items())
+    elif callable(holder) and not isinstance(holder, type):
+        yield from getattr(holder, "__dict__", {}).items()
+
+
+def _numbered(items: Any) -> Iterator[tuple[str, Any]]:
+    return ((str(number), item) for number, item in enumerate(items))
