@@ -59,10 +59,12 @@ CHOICES = [
     "previous_action",
     "random_frames_then_reset",
     "reads_next",
+    "rounding_gradients",
     "running_normalisation",
     "scan_backend",
     "sixteen_rows",
     "stored_latent",
+    "tokens",
     "undeclared_state",
 ]
 

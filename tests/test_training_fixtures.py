@@ -79,6 +79,7 @@ NEAR_MISSES = {
     "vl603_loss_over_the_end": "q_slices",
     "vl603_next_episode": "own_gae",
     "vl604_from_zero": "q_slices",
+    "vl604_loss_own_step": "q_rows",
 }
 # Found by a check that has errors to tell as well.
 LESSER = ["rp506_ends_unseen"]

@@ -11,16 +11,31 @@ from torch import Tensor
 LEAST_SPREAD, MOST_SPREAD = 0.1, 1e6
 
 
-def perturbed(values: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
+Limits = tuple[int, int]  # the least and the largest value that an integer may have
+
+
+def perturbed(
+    values: Tensor, mask: Tensor, generator: torch.Generator, limits: Limits | None = None
+) -> Tensor:
     """``values`` ``[rows, steps, *features]`` with other contents where ``mask`` ``[rows, steps]``
     is true.
 
     Floats move by normal noise of their own spread (at least 0.1); integers take another value that
     occurs in the batch, bytes and booleans flip their low bit, so that embeddings and pixels stay
-    in range.
+    in range. With ``limits`` integers take another value between them.
     """
     where = mask.reshape(*mask.shape, *([1] * (values.ndim - mask.ndim))).to(values.device)
+    integers = not values.is_floating_point() and values.dtype not in (torch.bool, torch.uint8)
+    if limits is not None and integers:
+        return torch.where(where, _drawn(values, generator, limits), values)
     return torch.where(where, _other(values, generator), values)
+
+
+def _drawn(values: Tensor, generator: torch.Generator, limits: Limits) -> Tensor:
+    """Another value between the limits, for each."""
+    size = limits[1] - limits[0] + 1
+    step = torch.randint(1, max(size, 2), values.shape, generator=generator).to(values)
+    return limits[0] + (values - limits[0] + step) % size
 
 
 def _other(values: Tensor, generator: torch.Generator) -> Tensor:
@@ -39,8 +54,10 @@ def _other(values: Tensor, generator: torch.Generator) -> Tensor:
     return following
 
 
-def changeable(values: Tensor) -> bool:
+def changeable(values: Tensor, limits: Limits | None = None) -> bool:
     """Whether ``perturbed`` can change this tensor at all."""
+    if limits is not None and limits[1] > limits[0]:
+        return True
     if values.is_floating_point() or values.dtype in (torch.bool, torch.uint8):
         return values.numel() > 0
     return not values.is_complex() and len(values.unique()) > 1

@@ -99,3 +99,11 @@ def test_the_noise_has_the_spread_of_the_values_but_some_at_least() -> None:
 )
 def test_what_can_be_changed(values: torch.Tensor, able: bool) -> None:
     assert changeable(values) is able
+
+
+def test_integers_with_limits_take_another_value_between_them() -> None:
+    values, mask = torch.full((2, 50), 3), torch.ones(2, 50, dtype=torch.bool)
+    assert not changeable(values)
+    assert changeable(values, (2, 6))
+    moved = perturbed(values, mask, torch.Generator().manual_seed(0), (2, 6))
+    assert set(moved.unique().tolist()) == {2, 4, 5, 6}

@@ -2,7 +2,8 @@
 
 Checks
     The first half of every segment is changed, in sequential and in recurrent mode. Some output or
-    state in its second half must change, in at least one bit.
+    state in its second half must change, in at least one bit. Tokens take other values that occur,
+    then any that the env's spec allows.
 
 Why it matters
     A policy without memory is a feed-forward policy with extra parameters: it runs, and learns what
@@ -85,6 +86,8 @@ def is_dead(evidence: Evidence, subject: Subject, made: Constructed, mode: str) 
         after = experiment.perturb(~later, scale)
         if experiment.changed(after, later):
             return False
+    if experiment.tokens() and experiment.changed(experiment.perturb(~later, tokens=True), later):
+        return False
     everything = torch.ones_like(made.starts)
     if not experiment.changed(experiment.perturb(everything), everything):
         raise CouldNotLook(f"no change of the inputs changes the {subject.stage}'s outputs")

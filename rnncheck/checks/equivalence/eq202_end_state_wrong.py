@@ -3,7 +3,8 @@
 Checks
     After a recurrent pass over episode heads, ``("next", key)`` at the last step of every segment
     is held against the isolated replay's state there. Other steps are not judged: TorchRL writes
-    zeros to them.
+    zeros to them. A module that writes the row's last state to every step gets a warning, if that
+    state is right: whether a target is made of the others is asked of the targets (VL604).
 
 Why it matters
     The end state is where the next batch, a bootstrap value or a target continues. A wrong one (0
@@ -23,17 +24,24 @@ Example
 
 from __future__ import annotations
 
+import torch
 from tensordict import TensorDictBase
+from torch import Tensor
 
 from rnncheck.checks.equivalence.mode_comparison import beginnings, disagreement
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.observations import mismatch_observed
 from rnncheck.checks.evidence.random_outputs import random_outputs
-from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_outputs
+from rnncheck.checks.evidence.recurrent_pass import (
+    needs_recurrence,
+    recurrent_outputs,
+    row_states,
+)
 from rnncheck.checks.rule import Deferred, Judgement, Observation, Rule
 from rnncheck.pipeline.compat import installed, loses_end_states
 from rnncheck.pipeline.keys import dotted, tensor_keys
+from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.stock import is_stock
 from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Severity, Stage
@@ -42,35 +50,63 @@ from rnncheck.results.model import Severity, Stage
 def run(evidence: Evidence) -> Judgement:
     """End states of all segments, for policy and critic."""
     findings: list[Observation] = []
-    compared = 0
+    compared, severity = 0, Severity.WARNING
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
         for made, _ in beginnings(evidence, subject):
             if disagreement(evidence, subject, made)[0] is not None:
                 raise Deferred("the outputs differ already", "EQ201")
-            out = recurrent_outputs(evidence, subject, made)
-            written = [next_key(k) for k in subject.carry if next_key(k) in tensor_keys(out)]
-            keys = [key for key in written if key not in random_outputs(evidence, subject)]
-            found = mismatches(out, made.truth, made.oracle, keys, made.ends)
-            compared += len(keys) * int(made.ends.sum())
-            if found:
-                cause, fix = _blame(subject, found[0], out)
-                findings.append(
-                    mismatch_observed(
-                        subject,
-                        made,
-                        found[0],
-                        message=(
-                            f"recurrent mode: {dotted(found[0].key)} at a segment's end is not the"
-                            " state there"
-                        ),
-                        cause=cause,
-                        fix=fix,
-                    )
-                )
-                break
+            found, count = _wrong(evidence, subject, made, made.ends)
+            compared += count
+            if found is None:
+                continue
+            findings.append(_observed(evidence, subject, made, found))
+            if (
+                found.key not in row_states(evidence, subject)
+                or _wrong(evidence, subject, made, _row_ends(made))[0]
+            ):
+                severity = Severity.ERROR
+            break
     note = f"{compared} end states agree" if compared else "recurrent mode writes no state"
-    return Judgement(tuple(findings), compared, note)
+    return Judgement(tuple(findings), compared, note, severity if findings else None)
+
+
+def _wrong(
+    evidence: Evidence, subject: Subject, made: Constructed, ends: Tensor
+) -> tuple[Mismatch | None, int]:
+    """The worst end state, and how many were compared."""
+    out = recurrent_outputs(evidence, subject, made)
+    written = [next_key(k) for k in subject.carry if next_key(k) in tensor_keys(out)]
+    keys = [key for key in written if key not in random_outputs(evidence, subject)]
+    found = mismatches(out, made.truth, made.oracle, keys, ends)
+    rows = row_states(evidence, subject)
+    found.sort(key=lambda one: one.key in rows)  # what has a state for each end is told first
+    return (found[0] if found else None), len(keys) * int(ends.sum())
+
+
+def _row_ends(made: Constructed) -> Tensor:
+    last = torch.zeros_like(made.starts)
+    last[:, -1] = True
+    return last
+
+
+def _observed(
+    evidence: Evidence, subject: Subject, made: Constructed, found: Mismatch
+) -> Observation:
+    whole = found.key in row_states(evidence, subject)
+    if whole:
+        cause = "the row's last state is written to each of its steps"
+        fix = "write every step's own state, if anything is to start from the ends inside a row"
+    else:
+        cause, fix = _blame(subject, found, recurrent_outputs(evidence, subject, made))
+    return mismatch_observed(
+        subject,
+        made,
+        found,
+        message=f"recurrent mode: {dotted(found.key)} at a segment's end is not the state there",
+        cause=cause,
+        fix=fix,
+    )
 
 
 def _blame(subject: Subject, worst: Mismatch, out: TensorDictBase) -> tuple[str, str]:

@@ -67,6 +67,13 @@ def observed(evidence: Evidence, sample: Sample) -> list[Key]:
     return list(found)
 
 
+def tokens(evidence: Evidence, sample: Sample) -> list[Key]:
+    """Integers that the env observes and policy or critic read, at the step."""
+    subjects = [one for one in (evidence.policy, evidence.critic) if one is not None]
+    read = {key for one in subjects for key in one.reads}
+    return [key for key in evidence.env.limits if key in read and key in tensor_keys(sample.rows)]
+
+
 def paid(evidence: Evidence, sample: Sample) -> list[Key]:
     """What else targets are made of: rewards, and numbers that an estimator wrote for each step."""
     policy = evidence.policy
@@ -184,7 +191,7 @@ def input_gradients(
     for key, leaf in zip(keys, leaves, strict=True):
         batch.set(key, leaf)
     value = total(batch)
-    if not value.requires_grad:
+    if not value.requires_grad or not leaves:  # tokens have no gradient
         return {}
     grads = torch.autograd.grad(value, leaves, allow_unused=True)
     shape = sample.rows.shape

@@ -52,6 +52,12 @@ def constructed(evidence: Evidence, subject: Subject, rows: int | None = None) -
     )
 
 
+def longest_head(evidence: Evidence, subject: Subject) -> Constructed:
+    """The longest head of the first row, one segment; as many rows of it as the module takes."""
+    piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
+    return lay_out([[piece]], subject.tile)
+
+
 def _runs_in_double(subject: Subject, inputs: TensorDictBase) -> bool:
     some = inputs[:1, :3]  # several steps: the state that comes back must fit as well
     starts = torch.arange(some.shape[1]).unsqueeze(0) == 0

@@ -13,11 +13,11 @@ from rnncheck.checks.evidence.comparison import OutputChange, changes
 from rnncheck.checks.evidence.constructed_batches import runs_in_double
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
-from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_rows
+from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_rows, row_states
 from rnncheck.checks.rule import CouldNotLook, Deferred
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.perturb import changeable, perturbed
-from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
@@ -39,13 +39,15 @@ class Experiment:
     subject: Subject
     made: Constructed
     run: Runner
+    unasked: frozenset[Key] = frozenset()  # states that are no step's own
 
     def __post_init__(self) -> None:
         self.base = self.run(self.made.inputs, None)
         again = self.run(self.made.inputs, None)
         carry = [next_key(key) for key in self.subject.carry]
         keys = [*comparable_outputs(self.evidence, self.subject, self.base), *carry]
-        present = [key for key in keys if key in tensor_keys(self.base)]
+        there = [key for key in keys if key in tensor_keys(self.base)]
+        present = [key for key in there if key not in self.unasked] or there
         self.keys = [
             k for k in present if not bool(bits_differ(self.base.get(k), again.get(k)).any())
         ]
@@ -56,20 +58,38 @@ class Experiment:
             raise Deferred(f"the {self.subject.stage} is not repeatable", "EQ206")
 
     def perturb(
-        self, mask: Tensor, scale: float = 1.0, dtype: torch.dtype | None = None
+        self,
+        mask: Tensor,
+        scale: float = 1.0,
+        dtype: torch.dtype | None = None,
+        *,
+        tokens: bool = False,
     ) -> TensorDictBase:
-        """Outputs with the inputs changed at ``mask`` ``[rows, steps]``."""
-        inputs = self.made.inputs.clone()
+        """Outputs with the inputs changed at ``mask`` ``[rows, steps]``.
+
+        Integers take values that occur; where there is one alone, or with ``tokens``, which changes
+        them beside floats, any that the env's spec allows.
+        """
+        inputs, limits = self.made.inputs.clone(), self.evidence.env.limits
         generator = torch.Generator().manual_seed(11)
-        keys = [k for k in self.subject.changeable_inputs(inputs) if changeable(inputs.get(k))]
-        if not keys:
+        observed = self.subject.changeable_inputs(inputs)
+        keys = [] if tokens else [k for k in observed if changeable(inputs.get(k))]
+        whole = [] if keys else self.tokens()
+        if not keys and not whole:
             raise CouldNotLook(f"no input of the {self.subject.stage} can be changed")
-        for key in keys:
-            value = perturbed(inputs.get(key), mask, generator)
+        for key in [*(keys or observed), *whole]:
+            drawn = limits.get(key) if key in whole else None
+            value = perturbed(inputs.get(key), mask, generator, drawn)
             if scale != 1.0 and value.is_floating_point():
                 value = inputs.get(key) + scale * (value - inputs.get(key))
             inputs.set(key, value)
         return self.run(inputs, dtype)
+
+    def tokens(self) -> list[Key]:
+        """Integers among the inputs of which the env's spec allows several."""
+        read, limits = self.subject.reads, self.evidence.env.limits
+        given = [key for key in tensor_keys(self.made.inputs) if not read or key in read]
+        return [k for k in given if k in limits and changeable(self.made.inputs.get(k), limits[k])]
 
     def changed(self, after: TensorDictBase, watch: Tensor) -> list[OutputChange]:
         """What differs from the unperturbed result at ``watch``."""
@@ -105,6 +125,7 @@ def recurrent_experiment(evidence: Evidence, subject: Subject, made: Constructed
         subject,
         made,
         lambda inputs, dtype: recurrent_rows(evidence, subject, made.batch(subject, inputs), dtype),
+        row_states(evidence, subject),
     )
 
 

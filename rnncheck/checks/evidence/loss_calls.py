@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, samples
-from rnncheck.checks.rule import CouldNotLook, Deferred, Unanswered
+from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable, Unanswered
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import changeable, perturbed
 from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
@@ -50,6 +50,12 @@ def loss_of(evidence: Evidence) -> Loss:
             raise evidence.absent(Stage.LOSS)
         raise CouldNotLook(f"the loss stage failed ({failure.message})")
     return loss
+
+
+def needs_memory(evidence: Evidence) -> None:
+    """Unanswered where policy and critic hold no memory that a loss could ignore or train."""
+    if evidence.finds("WR101"):
+        raise NotApplicable("no module of the policy or critic carries state")
 
 
 def copied(loss: Loss) -> Loss:
@@ -138,11 +144,12 @@ def changed_batch(
 ) -> TensorDictBase:
     """The training batch with other values of ``keys`` at ``mask`` ``[rows, steps]``."""
     generator = torch.Generator().manual_seed(seed)
-    rows = sample.rows.clone()
+    rows, limits = sample.rows.clone(), sample.steps.recording.env.limits
     for key in keys:
         value = rows.get(key)
-        if changeable(value):
-            rows.set(key, perturbed(value, mask, generator))
+        drawn = None if changeable(value) else limits.get(key[1:] if key[0] == "next" else key)
+        if changeable(value, drawn):
+            rows.set(key, perturbed(value, mask, generator, drawn))
     return rows.reshape(sample.td.shape)
 
 

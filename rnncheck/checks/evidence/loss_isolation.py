@@ -19,6 +19,7 @@ from rnncheck.checks.evidence.batch_isolation import (
 from rnncheck.checks.evidence.coupling import Coupled, real_leaks
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
+from rnncheck.checks.evidence.recurrent_pass import row_states
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
@@ -36,9 +37,10 @@ def _policy_leaks(evidence: Evidence, sample: Sample) -> bool:
     def outputs(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
         batch = td.select(*[key for key in tensor_keys(td) if key[0] != "next"])
         out = run_recurrent(subject, batch).reshape(sample.rows.shape)
-        return {".".join(k): out.get(k) for k in tensor_keys(out) if k in subject.writes}
+        return {".".join(k): out.get(k) for k in tensor_keys(out) if k in written}
 
     try:
+        written = set(subject.writes) - row_states(evidence, subject)
         return bool(leaks(sample, observed(evidence, sample), outputs)[0])
     except Exception:  # a policy without a recurrent mode is judged through its loss alone
         return False

@@ -15,7 +15,7 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.modes import ModeQueries
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
-from rnncheck.pipeline.subject.subject import Subject, all_reads
+from rnncheck.pipeline.subject.subject import Subject, all_reads, next_key
 
 
 def as_collected(subject: Subject, batch: TensorDictBase) -> TensorDictBase:
@@ -33,6 +33,29 @@ def recurrent_outputs(evidence: Evidence, subject: Subject, made: Constructed) -
 
 def _recurrent(evidence: Evidence, subject: Subject, made: Constructed) -> TensorDictBase:
     return recurrent_rows(evidence, subject, made.batch(subject))
+
+
+def row_states(evidence: Evidence, subject: Subject) -> frozenset[Key]:
+    """States under ``next`` that recurrent mode writes once for a whole row: the row's last one, at
+    every step.
+
+    They say nothing of the steps before, so that none of these can be asked for its own.
+    """
+    return evidence.once(
+        "states of whole rows of the", lambda: _row_states(evidence, subject), subject.stage
+    )
+
+
+def _row_states(evidence: Evidence, subject: Subject) -> frozenset[Key]:
+    made = constructed(evidence, subject)
+    out = recurrent_outputs(evidence, subject, made)
+    written = [key for key in map(next_key, subject.carry) if key in tensor_keys(out)]
+    values = {key: out.get(key) for key in written}
+    return frozenset(
+        key
+        for key, value in values.items()
+        if made.steps > 1 and bool((value == value[:, -1:]).all()) and bool(value.any())
+    )
 
 
 def recurrent_rows(

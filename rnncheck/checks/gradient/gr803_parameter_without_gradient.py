@@ -9,8 +9,8 @@ Why it matters
     around them.
 
 Says nothing when
-    the parameters are frozen (``requires_grad`` is false), the loss holds no module, all gradients
-    vanish, or every episode has one step.
+    no module carries state (WR101), the parameters are frozen (``requires_grad`` is false), the
+    loss holds no module, all gradients vanish, or every episode has one step.
 
 Fix
     Give the loss the module that acts, and do not detach its output.
@@ -24,7 +24,7 @@ from __future__ import annotations
 import torch
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, needs_memory, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters
@@ -33,6 +33,8 @@ from rnncheck.results.model import Severity, Stage
 
 def run(evidence: Evidence) -> Judgement:
     """Largest gradient of every recurrent parameter over all training batches."""
+    loss_of(evidence)
+    needs_memory(evidence)
     largest: dict[str, float] = {}
     others = 0.0
     for _, sample in each_sample(evidence):

@@ -10,7 +10,8 @@ Why it matters
     long its slices are.
 
 Says nothing when
-    the heads are shorter than the horizon, nothing has a gradient, or the gradient reaches further.
+    the heads are shorter than the horizon, nothing has a gradient, the policy reads tokens, which
+    have none, or the gradient reaches further.
     A memory that forgets fast is a choice: it is a warning, with the number of steps to compare
     with the task.
 
@@ -26,13 +27,12 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.evidence.constructed_batches import replayed_heads
+from rnncheck.checks.evidence.constructed_batches import longest_head
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
-from rnncheck.pipeline.subject.heads import lay_out
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
 from rnncheck.results.model import Severity, Stage
 
@@ -42,6 +42,8 @@ FRACTION = 1e-6  # of the local gradient
 
 def run(evidence: Evidence) -> Judgement:
     """The policy's curve."""
+    if not evidence.policy.carry:
+        raise NotApplicable("the policy carries no state")
     needs_recurrence(evidence, evidence.policy)
     curve = reach(evidence)
     if len(curve) <= _HORIZON:
@@ -51,14 +53,21 @@ def run(evidence: Evidence) -> Judgement:
     note = "gradient n steps back: " + ", ".join(f"{value / curve[0]:.1e}" for value in curve)
     if max(curve[_HORIZON:]) > FRACTION * curve[0]:
         return Judgement((), len(curve), note)
+    if _reads_tokens(evidence):
+        raise CouldNotLook("beside floats the policy reads tokens, which have no gradient")
     return Judgement((_observed(curve),), len(curve), note)
+
+
+def _reads_tokens(evidence: Evidence) -> bool:
+    """The env's spec knows integers that the policy reads."""
+    read = evidence.policy.reads
+    return any(not read or key in read for key in evidence.env.limits)
 
 
 def reach(evidence: Evidence) -> list[float]:
     """Mean gradient size at n = 0, 1, 2, ... steps back, over the longest head."""
     subject = evidence.policy
-    piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
-    made = lay_out([[piece]], 1)
+    made = longest_head(evidence, subject)
     batch = made.batch(subject)
     keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
     leaves = [batch.get(key).clone().requires_grad_() for key in keys]

@@ -11,7 +11,7 @@ Why it matters
 
 Says nothing when
     the loss gives nothing per step and has no gradient at the observations, slices have a single
-    step, or the policy's own memory is dead (BD306).
+    step, no module carries state (WR101), or the critic alone does and the loss does not run it.
 
 Fix
     Run the policy inside the loss under ``set_recurrent_mode(True)``; TorchRL's own losses do.
@@ -28,7 +28,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.batch_isolation import input_gradients, observed, segments_of
+from rnncheck.checks.evidence.batch_isolation import input_gradients, observed, segments_of, tokens
 from rnncheck.checks.evidence.burn_in_by_loss import cropped
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import (
@@ -37,17 +37,20 @@ from rnncheck.checks.evidence.loss_calls import (
     copied,
     each_sample,
     loss_of,
+    needs_memory,
     run_loss,
 )
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.instruments.module_calls import ModuleCalls
 from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """Change first halves, look at second halves."""
     loss, compared = loss_of(evidence), 0
+    needs_memory(evidence)
     for number, sample in each_sample(evidence):
         later = _second_halves(sample, cropped(evidence, sample))
         if not bool(later.any()):
@@ -57,10 +60,22 @@ def run(evidence: Evidence) -> Judgement:
             continue
         compared += int(later.sum())
         if not changed:
+            _needs_a_memory_inside(evidence, sample)
             return Judgement((_observed(number, sample),), compared)
     if not compared:
         raise CouldNotLook("the loss gives nothing per step, or every slice has a single step")
     return Judgement((), compared, f"{compared} later steps depend on earlier ones")
+
+
+def _needs_a_memory_inside(evidence: Evidence, sample: Sample) -> None:
+    """Unanswered where the policy has no memory, and the loss leaves the critic's to an
+    estimator."""
+    if evidence.policy.carry:
+        return
+    with ModuleCalls() as inside:
+        run_loss(evidence, sample, per_element=False)
+    if not inside.passes:
+        raise NotApplicable("the policy carries no state, and the loss runs no module that does")
 
 
 def _second_halves(sample: Sample, skip: int = 0) -> Tensor:
@@ -80,6 +95,7 @@ def reaches_later(
 ) -> tuple[bool, bool]:
     """Whether anything later changes, and whether there was anything to look at."""
     keys = [key for key in observed(evidence, sample) if key[0] != "next"]
+    keys += [key for key in tokens(evidence, sample) if key not in keys]
     after_td = changed_batch(sample, ~later, keys)
     watched = False
     for measure in (_elements, _gradients):

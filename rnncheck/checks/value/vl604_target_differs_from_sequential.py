@@ -3,7 +3,9 @@
 Checks
     Every collected trajectory is replayed alone, step by step, and the value at each step noted.
     The values and next values that the estimator writes, and the next values that a loss asks of
-    its value estimator, are held against them, at steps that do not end an episode.
+    its value estimator, are held against them, at steps that do not end an episode. In a twin
+    without memory, where the value of a step depends on that step alone, the target of a step must
+    not move with the observation of its own step in the place of the next one's.
 
 Why it matters
     A target that starts from a zero state in the middle of a trajectory is another function than
@@ -14,10 +16,11 @@ Says nothing when
     trajectory was collected from its start.
 
 Fix
-    An estimator: evaluate T+1 steps in one pass (``shifted=True``). A loss: start the next pass
-    from the state that was collected under ``("next", h)``. TorchRL's losses overwrite it in their
-    root pass, so give them a network that puts it back, and the next state the root's start flags;
-    or leave the first steps out of the loss (burn-in).
+    A loss: give it a network that puts the collected ``("next", h)`` back after its pass, for
+    TorchRL's losses overwrite it in their root pass, and the next state the root's start flags; or
+    leave the first steps out of the loss (burn-in). An estimator: evaluate T+1 steps in one pass
+    (``shifted=True``) under ``set_recurrent_mode(True)``, and run a critic before it on
+    ``batch.copy()`` only.
 
 Example
     class KeepsNext(TensorDictSequential):
@@ -55,6 +58,7 @@ from rnncheck.checks.rule import (
 from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, true_values, valuing
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
+from rnncheck.checks.value.same_step import estimates_of_own_step, loss_of_own_step
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key
@@ -80,6 +84,8 @@ def run(evidence: Evidence) -> Judgement:
         compared += count
         if finding is not None:
             return Judgement((finding,), compared)
+    if (finding := _own_step(evidence)) is not None:
+        return Judgement((finding,), compared)
     if not compared:
         raise weightiest(untold) or NotApplicable("nothing asks for a next value")
     return Judgement((), compared, f"{compared} values are the sequential run's")
@@ -200,6 +206,34 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
     return None, compared
 
 
+def _own_step(evidence: Evidence) -> Observation | None:
+    """A target that follows the value of its own step: no pass over next steps is there to see."""
+    found, stage = estimates_of_own_step(evidence), Stage.ADVANTAGE
+    if found is None:
+        found, stage = loss_of_own_step(evidence), Stage.LOSS
+    if found is None:
+        return None
+    return Observation(
+        stage=stage,
+        message=(
+            f"the target of {found.steps} steps is made of the value of the same step: what is"
+            " observed next does not enter it"
+        ),
+        key="value_target",
+        quantity=(
+            "change of the target with the observation of its own step, without memory"
+            if stage is Stage.ADVANTAGE
+            else "change of the loss's answer to rewards, where an end takes the next value away"
+        ),
+        measured=found.moved,
+        on=f"batch {found.number}",
+        bound_formula="none beyond 1e-5 of the largest target or loss",
+        where=Where((found.number, found.row), found.step, first_step=found.step),
+        cause="the value network is run on the step's own observation, where the next one belongs",
+        fix="evaluate ('next', observation), from the state behind the step",
+    )
+
+
 def _values(evidence: Evidence) -> Values:
     for name in _NAMES:
         try:
@@ -238,6 +272,30 @@ def fading(sample: Sample, gaps: Tensor) -> int:
     return next((t for t in range(peak, len(means)) if means[t] <= 0.1 * largest), len(means))
 
 
+_CAUSES = {
+    Stage.LOSS: (
+        "the root pass overwrites the collected ('next', state) before the next pass reads it, or"
+        " the next pass starts from another state than the trajectory's own"
+    ),
+    Stage.ADVANTAGE: (
+        "the estimator ran outside of set_recurrent_mode(True), where the critic forgets at every"
+        " step, or the critic's state at a segment's start is not the trajectory's own: it was not"
+        " collected, or a pass over the same batch has overwritten ('next', state) before"
+    ),
+}
+_FIXES = {  # what mends most pipelines first
+    Stage.LOSS: (
+        "give the loss a network that keeps the collected ('next', state) and puts it back after"
+        " its pass (KeepsNext in rnncheck rule VL604); or copy the batch before the root pass; or"
+        " leave the first steps out of the loss (burn-in)"
+    ),
+    Stage.ADVANTAGE: (
+        "let the estimator evaluate T+1 steps in one pass (shifted=True) under"
+        " set_recurrent_mode(True); before it run the critic on batch.copy() only"
+    ),
+}
+
+
 def _observed(
     stage: Stage,
     sample: Sample,
@@ -259,26 +317,8 @@ def _observed(
         bound=_LIMIT * scale,
         bound_formula="1e-4 of the largest value",
         where=Where((number, row), step, first_step=int(beyond.any(0).nonzero()[0])),
-        cause=(
-            "the root pass overwrites the collected ('next', state) before the next pass reads it,"
-            " or the next pass starts from another state than the trajectory's own"
-            if stage is Stage.LOSS
-            else (
-                "the estimator ran outside of set_recurrent_mode(True), where the critic forgets at"
-                " every step, or the critic's state at a segment's start is not the"
-                " trajectory's own"
-            )
-        ),
-        fix=(
-            "start the next pass from the collected ('next', state): give the loss a network that"
-            " puts it back after its pass (rnncheck rule VL604 shows one), or copy the batch before"
-            " the root pass; or leave the first steps out of the loss (burn-in)"
-            if stage is Stage.LOSS
-            else (
-                "run the estimator under set_recurrent_mode(True) and let it evaluate T+1 steps in"
-                " one pass (shifted=True)"
-            )
-        ),
+        cause=_CAUSES[stage],
+        fix=_FIXES[stage],
         details={"fades to a tenth after": f"{fading(sample, gaps)} steps"},
     )
 

@@ -95,7 +95,7 @@ class ModuleCalls:
             if td is not None
             else None
         )
-        fed = None if td is None else _fed(module, td)
+        fed = None if td is None else main_input(module, td)
         probe = self._probe(td, fed)
         self._open.append(_Open(module, td, given, torch.get_rng_state(), fed, probe))
 
@@ -156,7 +156,7 @@ def _tensordict(args: Any) -> TensorDictBase | None:
     return next((a for a in args if isinstance(a, TensorDictBase)), None)
 
 
-def _fed(module: nn.Module, td: TensorDictBase) -> tuple[Key, Tensor] | None:
+def main_input(module: nn.Module, td: TensorDictBase) -> tuple[Key, Tensor] | None:
     """The module's first floating input that is no state."""
     states = state_keys(module)
     found = ((key, td.get(key, None)) for key in declared(module, "in_keys") if key not in states)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
-from torchrl.data import OneHot
+from torchrl.data import Bounded, Categorical, OneHot
 from torchrl.envs import EnvBase, InitTracker, TensorDictPrimer, TransformedEnv
 from torchrl.envs.batched_envs import BatchedEnvBase
 
@@ -43,6 +43,8 @@ class EnvFacts:
     actions: tuple[Key, ...]
     primed: tuple[Key, ...]  # keys that primers declare
     own: frozenset[Key]  # keys that a reset of the env without its primers gives
+    # the least and largest value of every integer that is observed
+    limits: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def rank(self) -> int:
@@ -91,7 +93,22 @@ def env_facts_of(
         actions=tuple(as_key(key) for key in env.action_keys),
         primed=tuple(sorted(primed)),
         own=frozenset(tensor_keys(first)) - primed,
+        limits=_limits(env),
     )
+
+
+def _limits(env: EnvBase) -> dict[Key, tuple[int, int]]:
+    """By key, what the env's spec allows of an integer; one-hot vectors are no numbers."""
+    found = {}
+    for name in env.observation_spec.keys(True, True):
+        spec = env.observation_spec[name]
+        if spec.dtype.is_floating_point or spec.dtype is torch.bool:
+            continue
+        if isinstance(spec, Categorical) and int(spec.n) > 0:
+            found[as_key(name)] = (0, int(spec.n) - 1)
+        elif isinstance(spec, Bounded):
+            found[as_key(name)] = (int(spec.space.low.max()), int(spec.space.high.min()))
+    return found
 
 
 @dataclass(frozen=True)

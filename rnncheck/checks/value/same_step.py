@@ -1,0 +1,232 @@
+"""Targets that are made of the value of the step itself, in the place of the next one's.
+
+All is asked of the memoryless twin, in which the value of a step depends on that step alone: what
+is observed at step t belongs to the target of step t-1, and not to its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.evidence.batch_isolation import observed, without_memory
+from rnncheck.checks.evidence.estimator_calls import VALUE, batches
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.rule import CouldNotLook, Unanswered
+from rnncheck.checks.value.estimates import ended, per_step, valuing
+from rnncheck.numerics.kernels import reason_of
+from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.subject.passes import run_recurrent
+from rnncheck.pipeline.subject.subject import next_key
+
+_ROUNDING = 1e-5  # of the largest target or loss: vectorised sums of rewards round over the row
+_ROUNDS = 4  # steps of each segment that are tried, one at a time
+_LEAST = 6  # steps that must tell
+_WHOLE = 1.01  # the largest share: a discount of 1, rounded
+_ALIKE = 1e-2  # of the largest change: how far a step's share may be from that of all
+_REWARD = ("next", "reward")
+_OVER = (("next", "terminated"), ("next", "done"))
+
+
+@dataclass(frozen=True)
+class OwnStep:
+    """Where a target was found to follow its own step: batch, first place, steps, and by how much
+    it moved."""
+
+    number: int
+    row: int
+    step: int
+    steps: int
+    moved: float
+
+
+def estimates_of_own_step(evidence: Evidence) -> OwnStep | None:
+    """An estimator whose targets move with the value of their own step, all of them by the same
+    share of it, and not with any next observation."""
+    try:
+        samples = batches(evidence)
+        for number, sample in enumerate(samples):
+            if (found := _follows_own(evidence, sample, number)) is not None:
+                return found
+    except Unanswered:
+        return None
+    return None
+
+
+def _follows_own(evidence: Evidence, sample: Sample, number: int) -> OwnStep | None:
+    base = _twin(evidence, sample, sample.td)
+    following = [next_key(key) for key in _entries(evidence, sample)]
+    goes_on = changed_batch(sample, _goes_on(sample), _present(sample, following))
+    if base is None or (moved := _twin(evidence, sample, goes_on)) is None:
+        return None
+    limit = _ROUNDING * float(base.target.abs().max())
+    if bool(((moved.target - base.target).abs() > limit).any()):
+        return None
+    own, value, places = list[Tensor](), list[Tensor](), list[Tensor]()
+    for at in _tried(sample):
+        here = _twin(evidence, sample, changed_batch(sample, at, _entries(evidence, sample)))
+        if here is None:
+            return None
+        own.append((here.target - base.target)[at])
+        value.append((here.value - base.value)[at])
+        places.append(at.nonzero())
+    if not own or not _one_share(torch.cat(own), torch.cat(value), limit):
+        return None
+    row, step = places[0][0].tolist()
+    moves = torch.cat(own).abs()
+    return OwnStep(number, row, step, int((moves > limit).sum()), float(moves.max()))
+
+
+def _one_share(own: Tensor, value: Tensor, limit: float) -> bool:
+    """The targets move by one positive share of what the values do. An importance weight, which
+    depends on its own step as well, gives every step another one."""
+    if int((own.abs() > limit).sum()) < _LEAST:
+        return False
+    share = float((own * value).sum() / value.square().sum())
+    return 0 < share <= _WHOLE and float((own - share * value).abs().max()) <= max(
+        limit, _ALIKE * float(own.abs().max())
+    )
+
+
+@dataclass(frozen=True)
+class _Twin:
+    """Targets and values without memory, ``[rows, steps]``."""
+
+    target: Tensor
+    value: Tensor
+
+
+def _twin(evidence: Evidence, sample: Sample, td: TensorDictBase) -> _Twin | None:
+    """None where the estimator gives no single target for each step."""
+
+    def found(sample: Sample, batch: TensorDictBase) -> dict[str, Tensor]:
+        out = per_step(evidence, sample, batch)
+        return out if VALUE in out else out | {VALUE: _valued(evidence, sample, batch)}
+
+    out = without_memory(found)(sample, td)
+    target, value = out.get("value_target"), out[VALUE]
+    if target is None and "advantage" in out and out["advantage"].shape == value.shape:
+        target = out["advantage"] + value
+    if target is None or target.shape != value.shape or target[0, 0].numel() != 1:
+        return None
+    return _Twin(target.flatten(1).double(), value.flatten(1).double())
+
+
+def _valued(evidence: Evidence, sample: Sample, td: TensorDictBase) -> Tensor:
+    """What the critic gives, where the estimator writes no value."""
+    subject = valuing(evidence, VALUE)
+    try:
+        value: Tensor = run_recurrent(subject, td).get(VALUE)
+    except Exception as error:
+        raise CouldNotLook(f"the {subject.stage} raises ({reason_of(error)})") from error
+    return value.reshape(*sample.rows.shape, *value.shape[td.batch_dims :])
+
+
+def _entries(evidence: Evidence, sample: Sample) -> list[Key]:
+    """What is observed of a step, and a value that was recorded with it."""
+    keys = [key for key in observed(evidence, sample) if key[0] != "next"]
+    return [*keys, *_present(sample, [(VALUE,)])]
+
+
+def _present(sample: Sample, keys: Iterable[Key]) -> list[Key]:
+    given = set(tensor_keys(sample.rows))
+    return [key for key in keys if key in given]
+
+
+def _goes_on(sample: Sample) -> Tensor:
+    """Steps whose next one is in the batch, of the same episode."""
+    found = torch.zeros_like(sample.valid)
+    found[:, :-1] = sample.follows[:, 1:] & ~ended(sample, "done")[:, :-1]
+    return found
+
+
+def _tried(sample: Sample) -> Iterable[Tensor]:
+    """Steps inside segments, one of each segment at a time: the second, the third and so on."""
+    inside = sample.follows & ~ended(sample, "done") & sample.valid
+    count, positions = torch.zeros(len(inside), dtype=torch.long), torch.zeros_like(sample.ids)
+    for t in range(inside.shape[1]):
+        count = torch.where(sample.follows[:, t], count + 1, 0)
+        positions[:, t] = count
+    found = (inside & (positions == n) for n in range(1, _ROUNDS + 1))
+    return [at for at in found if bool(at.any())]
+
+
+def _observing(evidence: Evidence, sample: Sample, at: Tensor) -> TensorDictBase:
+    """The batch with something else observed, and valued, at ``at``: there, and under ``next`` of
+    the step before."""
+    keys = _entries(evidence, sample)
+    rows = changed_batch(sample, at, keys).reshape(sample.rows.shape)
+    for key in keys:
+        if _present(sample, [next_key(key)]):
+            following = rows.get(next_key(key)).clone()
+            following[:, :-1][at[:, 1:]] = rows.get(key)[at].to(following.dtype)
+            rows.set(next_key(key), following)
+    return rows.reshape(sample.td.shape)
+
+
+def loss_of_own_step(evidence: Evidence) -> OwnStep | None:
+    """A loss whose target has a next value, which an end takes away, and which no next observation
+    moves."""
+    try:
+        loss_of(evidence)
+        samples = each_sample(evidence)
+        for number, sample in samples:
+            if (found := _ignores_next(evidence, sample, number)) is not None:
+                return found
+    except Unanswered:  # a loss that raises is LS706's
+        return None
+    return None
+
+
+def _ignores_next(evidence: Evidence, sample: Sample, number: int) -> OwnStep | None:
+    going = _goes_on(sample)
+    if _REWARD not in tensor_keys(sample.td):
+        return None
+    steps, worst, first = 0, 0.0, list[int]()
+    for parity in (0, 1):
+        at = going & (torch.arange(going.shape[1]) % 2 == parity)
+        if not bool(at.any()):
+            continue
+        following = torch.zeros_like(at)
+        following[:, 1:] = at[:, :-1]
+        whole = _answer(evidence, sample, sample.td, at)
+        over = _answer(evidence, sample, _over(sample, at), at)
+        moved = _answer(evidence, sample, _observing(evidence, sample, following), at)
+        limit = _ROUNDING * max(abs(whole), abs(over))
+        if not over or abs(over - whole) <= limit or abs(moved - whole) > limit:
+            return None
+        steps, worst = steps + int(at.sum()), max(worst, abs(over - whole))
+        first = first or at.nonzero()[0].tolist()
+    return OwnStep(number, first[0], first[1], steps, worst) if steps >= _LEAST else None
+
+
+def _answer(evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor) -> float:
+    """How much the memoryless twin's loss moves when the rewards at ``at`` do: for a squared error
+    that is the sum of the errors there."""
+    paid = td.clone()
+    reward = paid.get(_REWARD)
+    more = reward.reshape(*sample.rows.shape, -1) + at.unsqueeze(-1).to(reward.dtype)
+    paid.set(_REWARD, more.reshape(reward.shape))
+
+    def total(sample: Sample, batch: TensorDictBase) -> dict[str, Tensor]:
+        return {"": run_loss(evidence, sample, batch, per_element=False).total.detach().double()}
+
+    alone = without_memory(total)
+    return float(alone(sample, paid)[""] - alone(sample, td)[""])
+
+
+def _over(sample: Sample, at: Tensor) -> TensorDictBase:
+    """The batch with episodes that end at ``at``."""
+    rows = sample.rows.clone()
+    for key in _OVER:
+        if key in tensor_keys(rows):
+            flag = rows.get(key)
+            wide = at.reshape(*at.shape, *([1] * (flag.ndim - 2)))
+            rows.set(key, flag | wide)
+    return rows.reshape(sample.td.shape)
