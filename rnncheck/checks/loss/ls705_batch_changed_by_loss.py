@@ -48,7 +48,9 @@ def run(evidence: Evidence) -> Judgement:
         rewritten = changed(first.before, first.after)
         second = run_loss(evidence, sample, first.after, loss=loss, per_element=False)
         size = abs(float(second.total) - float(first.total))
-        found = rewritten if size else [key for key in rewritten if key in given(evidence, sample)]
+        found = (
+            rewritten if size else [key for key in rewritten if key in to_leave(evidence, sample)]
+        )
         if found:
             return Judgement((_observed(number, found, size),), len(tensor_keys(first.before)))
         compared += len(tensor_keys(first.before)) - len(rewritten)
@@ -69,7 +71,7 @@ def changed(before: TensorDictBase, after: TensorDictBase) -> list[Key]:
     ]
 
 
-def given(evidence: Evidence, sample: Sample) -> set[Key]:
+def to_leave(evidence: Evidence, sample: Sample) -> set[Key]:
     """The entries of the batch that no network or estimator of the pipeline writes anew: what was
     observed, paid, done and remembered."""
     subjects = [one for one in (evidence.policy, evidence.critic) if one is not None]
