@@ -37,6 +37,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, needs_memory, run_loss
 from rnncheck.checks.evidence.loss_passes import blocked, blocks_of
 from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.gradient.loss_graph import gradient_reaches_back
 from rnncheck.checks.gradient.through_time import reaches_back, reads_tokens
 from rnncheck.checks.rule import (
     CouldNotLook,
@@ -72,14 +73,16 @@ def _in_the_loss(evidence: Evidence) -> Judgement:
         for number, sample in each_sample(evidence):
             back = steps_back(evidence, sample)
             if back is None:
+                back = gradient_reaches_back(evidence, sample)
+            if back is None:
                 continue
             compared += 1
             if not back:
                 return Judgement((_observed_in_loss(number, sample),), compared)
         if not compared:
             raise CouldNotLook(
-                "no recurrent module could be watched inside the loss, or nothing has a gradient"
-                " there"
+                "no recurrent module runs in the loss on the batch's own shape, and the gradient at"
+                " the batch does not tell"
             )
     except Unanswered as why:
         return Judgement((), unanswered=(why,))

@@ -13,7 +13,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.batch_isolation import observed, without_memory
+from rnncheck.checks.evidence.batch_isolation import observed, paid, tokens, without_memory
 from rnncheck.checks.evidence.estimator_calls import VALUE, batches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
@@ -24,6 +24,7 @@ from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.subject import next_key
+from rnncheck.results.model import Stage
 
 _ROUNDING = 1e-5  # of the largest target or loss: vectorised sums of rewards round over the row
 _ROUNDS = 4  # steps of each segment that are tried, one at a time
@@ -230,3 +231,28 @@ def _over(sample: Sample, at: Tensor) -> TensorDictBase:
             wide = at.reshape(*at.shape, *([1] * (flag.ndim - 2)))
             rows.set(key, flag | wide)
     return rows.reshape(sample.td.shape)
+
+
+def reads_nothing_next(evidence: Evidence) -> bool:
+    """Whether there is no target that next values enter: no estimator, no number in the training
+    batch that something else has made for each step, and a loss that no next observation
+    changes."""
+    if evidence.written(Stage.ADVANTAGE):
+        return False
+    try:
+        return all(_reads_none(evidence, sample) for _, sample in each_sample(evidence))
+    except Unanswered:
+        return False
+
+
+def _reads_none(evidence: Evidence, sample: Sample) -> bool:
+    made = [key for key in paid(evidence, sample) if key[0] != "next"]
+    if any(sample.steps.column(key) is None for key in made):
+        return False
+    seen = [*observed(evidence, sample), *map(next_key, tokens(evidence, sample))]
+    following = _present(sample, dict.fromkeys(key for key in seen if key[0] == "next"))
+    everywhere = changed_batch(sample, torch.ones_like(sample.valid), following)
+    one, two = (
+        run_loss(evidence, sample, td, per_element=False).total for td in (sample.td, everywhere)
+    )
+    return bool(following) and torch.equal(one, two)

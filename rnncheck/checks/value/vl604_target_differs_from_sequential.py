@@ -37,7 +37,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions
+from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions, warms_up
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.estimator_calls import VALUE, batches
 from rnncheck.checks.evidence.evidence import Evidence
@@ -58,7 +58,11 @@ from rnncheck.checks.rule import (
 from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, true_values, valuing
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
-from rnncheck.checks.value.same_step import estimates_of_own_step, loss_of_own_step
+from rnncheck.checks.value.same_step import (
+    estimates_of_own_step,
+    loss_of_own_step,
+    reads_nothing_next,
+)
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key
@@ -86,6 +90,8 @@ def run(evidence: Evidence) -> Judgement:
             return Judgement((finding,), compared)
     if (finding := _own_step(evidence)) is not None:
         return Judgement((finding,), compared)
+    if not compared and reads_nothing_next(evidence):
+        raise NotApplicable("the loss reads nothing of what is observed next")
     if not compared:
         raise weightiest(untold) or NotApplicable("nothing asks for a next value")
     return Judgement((), compared, f"{compared} values are the sequential run's")
@@ -192,6 +198,8 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
             raise Deferred("the loss crosses segments already", "LS701")
         if approximated(evidence, sample):
+            raise NotApplicable(APPROXIMATED)
+        if warms_up(evidence, sample):  # a zero start fades on purpose; RP508 judges it
             raise NotApplicable(APPROXIMATED)
         for one in from_true_states(evidence, sample):
             counted = one.mask & (positions(sample) >= burn_in(evidence, sample))
