@@ -39,7 +39,8 @@ class Guarantee:
     """One sentence; ``checks`` may break it, ``needs`` are the least that shows it.
 
     ``covered`` are checks that other checks answer as well: where these passed, those need not have
-    looked.
+    looked. (A recurrent pass that gives what was acted on, CL406, says that it was acted on with
+    memory, CL401.)
     """
 
     name: str
@@ -66,7 +67,13 @@ GUARANTEES = (
             Need("that nothing survives a reset", ("BD302", "CL403")),
             Need("what was acted on", ("CL401", "CL402"), (Stage.COLLECT,)),
         ),
-        {"CL402": ("CL401",), "CL403": ("BD302",), "CL404": ("CL402",), "BD307": ("BD302",)},
+        {
+            "CL401": ("CL406",),
+            "CL402": ("CL401",),
+            "CL403": ("BD302",),
+            "CL404": ("CL402",),
+            "BD307": ("BD302",),
+        },
     ),
     Guarantee(
         "agreement",

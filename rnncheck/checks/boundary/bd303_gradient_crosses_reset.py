@@ -34,7 +34,7 @@ from rnncheck.checks.evidence.observations import change_observed
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
-from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import locate
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key
@@ -121,6 +121,8 @@ def _input_gradients(
     ``[rows, steps]``."""
     batch = cast(made.batch(subject), dtype)
     keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
+    if not keys:
+        raise NotApplicable(f"the {subject.stage} reads whole numbers alone: no gradient is there")
     leaves = {key: batch.get(key).clone().requires_grad_() for key in keys}
     batch.update(leaves)
     try:
@@ -135,7 +137,7 @@ def _input_gradients(
         ) from error
     rows = as_rows(out, batch.shape)
     total = mixed(rows.exclude("next"), comparable_outputs(evidence, subject, rows), mask)
-    if total is None or not leaves:
+    if total is None:
         raise CouldNotLook(f"the {subject.stage}'s outputs have no gradient at its inputs")
     grads = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
     return {key: grad for key, grad in zip(keys, grads, strict=True) if grad is not None}

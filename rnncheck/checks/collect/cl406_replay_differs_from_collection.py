@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
@@ -38,12 +39,14 @@ from rnncheck.checks.evidence.recurrent_pass import as_rows
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.numerics.kernels import reason_of
+from rnncheck.numerics.perturb import perturbed
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, RunSettings, run_recurrent
 from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Severity, Stage, Where
 
+_LEAST = 2  # steps with an inside
 MOST_BATCHES = 4  # without --thorough, unless they hold fewer than QUICK_STEPS
 
 
@@ -106,9 +109,29 @@ def drawn_again(evidence: Evidence, subject: Subject, rows: Rows) -> tuple[Key, 
     differ."""
     keys = drawn_states(evidence, subject)
     for key, (one, two) in (_explored_twice(subject, rows, keys) if keys else {}).items():
-        if bool(bits_differ(one, two).any()):
+        if bool(bits_differ(one, two).any()) and not _read_throughout(subject, rows, key[1:]):
             return key, float(gap(one, two).max())
     return None
+
+
+def _read_throughout(subject: Subject, rows: Rows, key: Key) -> bool:
+    """Whether recurrent mode reads the recorded state inside trajectories too, such as the previous
+    action: then it has what was acted on, whatever it draws."""
+    batch = as_recorded(subject, rows)
+    old = batch.get(key, None)
+    if old is None or rows.data.shape[1] < _LEAST:
+        return False
+    moved = batch.clone()
+    inside = torch.ones(batch.batch_size, dtype=torch.bool)
+    inside[..., 0] = False
+    for flag in subject.flags:
+        if batch.get(flag, None) is not None:
+            inside &= ~batch.get(flag).reshape(batch.batch_size)
+    moved.set(key, perturbed(old, inside, torch.Generator().manual_seed(7)))
+    outs = [run_recurrent(subject, td) for td in (batch, moved)]
+    return any(
+        bool(bits_differ(outs[0].get(k), outs[1].get(k)).any()) for k in tensor_keys(outs[0])
+    )
 
 
 def _explored_twice(

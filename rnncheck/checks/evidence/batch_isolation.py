@@ -184,14 +184,16 @@ def input_gradients(
     td: TensorDictBase,
     total: Callable[[TensorDictBase], Tensor],
 ) -> dict[str, Tensor]:
-    """Gradients of ``total`` at the observed float inputs, ``[rows, steps, ...]``."""
+    """Gradients of ``total`` at the observed float inputs, ``[rows, steps, ...]``; where there are
+    none, at the rewards and other numbers of each step."""
     batch = td.copy()
     keys = [k for k in observed(evidence, sample) if batch.get(k).is_floating_point()]
+    keys = keys or paid(evidence, sample)  # tokens have no gradient, and rewards weigh their terms
     leaves = [batch.get(key).detach().clone().requires_grad_() for key in keys]
     for key, leaf in zip(keys, leaves, strict=True):
         batch.set(key, leaf)
     value = total(batch)
-    if not value.requires_grad or not leaves:  # tokens have no gradient
+    if not value.requires_grad or not leaves:
         return {}
     grads = torch.autograd.grad(value, leaves, allow_unused=True)
     shape = sample.rows.shape

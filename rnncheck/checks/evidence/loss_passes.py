@@ -58,11 +58,35 @@ def from_true_states(evidence: Evidence, sample: Sample) -> list[Started]:
     ]
 
 
-def blocks_of(one: ModuleCall, sample: Sample) -> int:
+def in_rows(evidence: Evidence, sample: Sample) -> bool:
+    """Whether a loss that reshapes a flat batch to rows leaves the steps in their order: what is
+    changed at some steps changes the inputs of its passes there and nowhere else."""
+    return evidence.once("rows of the loss", lambda: _in_rows(evidence, sample), sample)
+
+
+def _in_rows(evidence: Evidence, sample: Sample) -> bool:
+    base = _passes(evidence, sample, sample.td)
+    if sample.td.batch_dims != 1 or not any(_is_reshaped(one, sample) for one in base):
+        return False
+    draw = torch.rand(sample.valid.shape, generator=torch.Generator().manual_seed(6))
+    some = (draw < 0.5) & sample.valid  # half of the steps: another order hits others
+    moved = _passes(evidence, sample, changed_batch(sample, some, observed(evidence, sample)))
+    if [one.x.shape for one in base] != [one.x.shape for one in moved]:
+        return False
+    pairs = [pair for pair in zip(base, moved, strict=True) if _is_reshaped(pair[0], sample)]
+    hit = [bits_differ(*(blocked(one.x, 1, sample)[0] for one in pair)).any(-1) for pair in pairs]
+    return all(torch.equal(one, some) for one in hit)
+
+
+def _is_reshaped(one: ModuleCall, sample: Sample) -> bool:
+    return len(one.shape) == 2 and one.shape.numel() == sample.td.shape.numel()
+
+
+def blocks_of(one: ModuleCall, sample: Sample, *, rows: bool = False) -> int:
     """How many copies of the batch the pass ran on, laid one behind the other or stacked; 0 for
-    another layout."""
+    another layout. ``rows``: passes over a flat batch in rows have the steps in their order."""
     shape, own = one.shape, sample.td.shape
-    if shape == own:
+    if shape == own or (rows and _is_reshaped(one, sample)):
         return 1
     if shape[1:] == own:
         return shape[0]
@@ -94,9 +118,9 @@ def _kinds(evidence: Evidence, sample: Sample) -> dict[int, list[bool | None]]:
         moved[following] = _passes(evidence, sample, changed_batch(sample, everywhere, touched))
         if [one.x.shape for one in moved[following]] != [one.x.shape for one in base]:
             return {}
-    found = {}
+    found, rows = {}, in_rows(evidence, sample)
     for number, one in enumerate(base):
-        count = blocks_of(one, sample)
+        count = blocks_of(one, sample, rows=rows)
         old = blocked(one.x, count, sample) if count else ()
         pair = [blocked(moved[kind][number].x, count, sample) for kind in (True, False) if count]
         found[number] = [
@@ -192,7 +216,7 @@ def _compared(
     sample: Sample, one: ModuleCall, block: int, *, following: bool, mask: Tensor
 ) -> Started:
     assert one.again is not None
-    count = blocks_of(one, sample)
+    count = blocks_of(one, sample, rows=True)  # those of another order were not run again
     seen, want = (blocked(v, count, sample)[block] for v in (one.y.detach(), one.again))
     gaps = gap(seen, want).amax(-1) * mask
     name = ".".join(one.output) + (" of the next step" if following else "")

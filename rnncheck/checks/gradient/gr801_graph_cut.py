@@ -35,7 +35,7 @@ from rnncheck.checks.evidence.batch_isolation import segments_of
 from rnncheck.checks.evidence.burn_in_by_loss import positions
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, needs_memory, run_loss
-from rnncheck.checks.evidence.loss_passes import blocked, blocks_of
+from rnncheck.checks.evidence.loss_passes import blocked, blocks_of, in_rows
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.gradient.loss_graph import gradient_reaches_back
 from rnncheck.checks.gradient.through_time import reaches_back, reads_tokens
@@ -115,13 +115,14 @@ def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
     itself."""
     with ModuleCalls(probing=True) as inside:
         run_loss(evidence, sample, loss=copied(loss_of(evidence)), per_element=False)
+    rows = in_rows(evidence, sample)
     local, earlier = False, False
     for parity in (1, 0):
         at = (positions(sample) % 2 == parity) & sample.valid & sample.follows
         before = torch.zeros_like(at)
         before[:, :-1] = at[:, 1:]
         for found in inside.passes:
-            grad = _gradient(found, sample, at)
+            grad = _gradient(found, sample, at, rows=rows)
             if grad is not None:
                 here = bool((grad * at.unsqueeze(-1) != 0).any())
                 local = local or (here and not reads_tokens(found))
@@ -129,10 +130,10 @@ def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
     return earlier if local or earlier else None
 
 
-def _gradient(found: ModuleCall, sample: Sample, at: Tensor) -> Tensor | None:
+def _gradient(found: ModuleCall, sample: Sample, at: Tensor, *, rows: bool) -> Tensor | None:
     """The gradient of the pass's outputs at ``at`` with respect to its inputs,
     ``[blocks, rows, steps, features]``."""
-    y, probe, count = found.y, found.probe, blocks_of(found, sample)
+    y, probe, count = found.y, found.probe, blocks_of(found, sample, rows=rows)
     if probe is None or not y.requires_grad or not count:
         return None
     given = blocked(y, count, sample)

@@ -40,6 +40,7 @@ from rnncheck.checks.evidence.loss_calls import (
     needs_memory,
     run_loss,
 )
+from rnncheck.checks.evidence.loss_passes import blocked, blocks_of, in_rows
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import bits_differ
@@ -98,7 +99,7 @@ def reaches_later(
     keys += [key for key in tokens(evidence, sample) if key not in keys]
     after_td = changed_batch(sample, ~later, keys)
     watched = False
-    for measure in (_elements, _gradients):
+    for measure in (_elements, _gradients, _inside):
         before, after = (measure(evidence, sample, loss, td) for td in (sample.td, after_td))
         for name, old in before.items():
             if name not in after or after[name].shape != old.shape:
@@ -123,6 +124,23 @@ def _gradients(
         lambda b: run_loss(evidence, sample, b, loss=copied(loss), per_element=False).total,
     )  # fmt: skip
     return {name: grad for name, grad in found.items() if "next." not in name}
+
+
+def _inside(
+    evidence: Evidence, sample: Sample, loss: Loss, td: TensorDictBase
+) -> dict[str, Tensor]:
+    """What recurrent modules give inside the loss, where it tells nothing per step and observes
+    tokens, which have no gradient."""
+    if any(td.get(key).is_floating_point() for key in observed(evidence, sample)):
+        return {}
+    with ModuleCalls() as inside:
+        run_loss(evidence, sample, td, loss=copied(loss), per_element=False)
+    rows = in_rows(evidence, sample)
+    return {
+        f"pass {number}": blocked(one.y.detach(), 1, sample)[0]
+        for number, one in enumerate(inside.passes)
+        if blocks_of(one, sample, rows=rows) == 1
+    }
 
 
 def _observed(number: int, sample: Sample) -> Observation:

@@ -171,11 +171,11 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         raise NotApplicable("the spec has no loss")
     if not same_targets(loss):
         raise CouldNotLook("the target network has other weights than the trained one")
-    values = _values(evidence)
     for number, sample in each_sample(evidence):
         seen = run_loss(evidence, sample).elements.get("next value")
         if seen is None:
             raise NotApplicable("the loss asks no value estimator for a next value")
+        values = _values(evidence)
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
             raise Deferred("the loss crosses segments already", "LS701")
         if approximated(evidence, sample):
