@@ -49,7 +49,7 @@ FADED = 0.1
 
 def run(evidence: Evidence) -> Judgement:
     """What the networks read of a reset."""
-    keys = observed(evidence)
+    keys = seen_entries(evidence)
     if not keys:
         raise NotApplicable("the networks read nothing that a reset of the env gives")
     found = _trials(evidence, keys)
@@ -65,7 +65,7 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((_lasting(lasting),), len(keys), severity=Severity.WARNING)
 
 
-def observed(evidence: Evidence) -> tuple[Key, ...]:
+def seen_entries(evidence: Evidence) -> tuple[Key, ...]:
     """What the env itself gives at a reset and the networks read; all of it where they declare
     nothing."""
     facts, subject = evidence.env, evidence.policy
