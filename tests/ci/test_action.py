@@ -46,7 +46,7 @@ def test_a_healthy_spec_passes_and_leaves_every_report(tmp_path: Path) -> None:
     assert {file.name for file in reports.iterdir()} == REPORTS
     summary = (tmp_path / "summary.md").read_text()
     assert summary == (reports / "rnncheck.md").read_text()  # once: github appends it itself
-    assert "::notice title=rnncheck::verified" in done.stdout
+    assert "::notice title=rnncheck::acting verified" in done.stdout
     assert "gate: budgets" in done.stdout  # the log is readable, too
     run = json.loads((reports / "rnncheck.json").read_text())
     assert (run["command"], run["strict"], run["exit_code"]) == ("gate", True, 0)

@@ -75,7 +75,7 @@ def test_a_change_that_slows_the_policy_is_seen_against_the_revision_before(
     by_ruling = {one["ruling"]: one for one in items}
     assert by_ruling["slower"]["value"] > 2
     assert len(by_ruling["slower"]["ratios"]) >= 4
-    assert by_ruling["passed"]["name"].endswith("checks")
+    assert by_ruling["passed"]["name"].endswith("guarantees")
     left = subprocess.run(
         ["git", "status", "--short"], cwd=repository, capture_output=True, text=True
     )

@@ -99,7 +99,10 @@ BAD = {
     "deep": ("[" * 200_000, "this JSON cannot be read"),
     "a list": ("[]", "this is no stored result"),
     "another object": ('{"name": 1}', "`format` is missing"),
-    "the future": ('{"format": 99}', "this result has format 99; this rnncheck reads format 1"),
+    "the future": (
+        '{"format": 99}',
+        "this result has format 99; this rnncheck reads formats 1 and 2",
+    ),
     "binary": (b"\x89PNG\xff\x00", "this is not a text file"),
 }
 

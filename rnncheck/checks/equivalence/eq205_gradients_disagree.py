@@ -97,6 +97,8 @@ def _compared(asked: Asked) -> tuple[Observation | None, int, str] | None:
     through_sequence = gradients(asked, recurrent=True)
     through_steps = gradients(asked, recurrent=False)
     count, limit = len(through_steps.values), _limit(asked)
+    if not (through_sequence.finite() or through_steps.finite()):
+        raise Deferred(f"the {asked.subject.stage}'s gradients are no numbers", "CL409", "GR802")
     if not max(through_sequence.largest(), through_steps.largest()):
         return None
     worst = furthest(through_sequence, through_steps)

@@ -55,6 +55,10 @@ class Gradients:
     def largest(self) -> float:
         return max((float(v.abs().max()) for v in self.values.values()), default=0.0)
 
+    def finite(self) -> bool:
+        """Whether all of them are numbers."""
+        return all(bool(v.isfinite().all()) for v in self.values.values())
+
 
 def gradients(asked: Asked, *, recurrent: bool, shake: int | None = None) -> Gradients:
     """Gradients of a random mix of the outputs, through one of the modes; ``shake`` is the seed of

@@ -34,7 +34,8 @@ def _noisy(evidence: Evidence, subject: Subject, explore: bool) -> frozenset[Key
 def comparable_outputs(evidence: Evidence, subject: Subject, td: TensorDictBase) -> list[Key]:
     """The outputs that a comparison may use: not the carry, not random."""
     carry = {next_key(key) for key in subject.carry}
-    given = set(tensor_keys(constructed(evidence, subject).inputs)) - set(subject.writes)
+    made = constructed(evidence, subject)
+    given = {*tensor_keys(made.inputs), *tensor_keys(made.nexts)} - set(subject.writes)
     skip = (
         carry | given | set(subject.flags) | set(subject.carry) | random_outputs(evidence, subject)
     )
