@@ -19,6 +19,7 @@ from rnncheck.numerics.perturb import changeable, perturbed
 from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.pipeline.instruments.call_loss import total_of
+from rnncheck.pipeline.instruments.module_calls import ModuleCalls
 from rnncheck.pipeline.instruments.value_targets import Targets, unreduced
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
@@ -56,6 +57,17 @@ def needs_memory(evidence: Evidence) -> None:
     """Unanswered where policy and critic hold no memory that a loss could ignore or train."""
     if evidence.finds("WR101"):
         raise NotApplicable("no module of the policy or critic carries state")
+
+
+def needs_memory_inside(evidence: Evidence, sample: Sample) -> None:
+    """Unanswered where the policy has no memory, and the loss leaves the critic's to an
+    estimator."""
+    if evidence.policy.carry:
+        return
+    with ModuleCalls() as inside:
+        run_loss(evidence, sample, per_element=False)
+    if not inside.passes:
+        raise NotApplicable("the policy carries no state, and the loss runs no module that does")
 
 
 def copied(loss: Loss) -> Loss:

@@ -34,7 +34,14 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import segments_of
 from rnncheck.checks.evidence.burn_in_by_loss import positions
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, needs_memory, run_loss
+from rnncheck.checks.evidence.loss_calls import (
+    copied,
+    each_sample,
+    loss_of,
+    needs_memory,
+    needs_memory_inside,
+    run_loss,
+)
 from rnncheck.checks.evidence.loss_passes import blocked, blocks_of, in_rows
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.gradient.loss_graph import gradient_reaches_back
@@ -78,6 +85,7 @@ def _in_the_loss(evidence: Evidence) -> Judgement:
                 continue
             compared += 1
             if not back:
+                needs_memory_inside(evidence, sample)
                 return Judgement((_observed_in_loss(number, sample),), compared)
         if not compared:
             raise CouldNotLook(

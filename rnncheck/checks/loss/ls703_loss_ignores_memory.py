@@ -38,11 +38,12 @@ from rnncheck.checks.evidence.loss_calls import (
     each_sample,
     loss_of,
     needs_memory,
+    needs_memory_inside,
     run_loss,
 )
 from rnncheck.checks.evidence.loss_passes import blocked, blocks_of, in_rows
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.instruments.module_calls import ModuleCalls
 from rnncheck.results.model import Severity, Stage
@@ -61,22 +62,11 @@ def run(evidence: Evidence) -> Judgement:
             continue
         compared += int(later.sum())
         if not changed:
-            _needs_a_memory_inside(evidence, sample)
+            needs_memory_inside(evidence, sample)
             return Judgement((_observed(number, sample),), compared)
     if not compared:
         raise CouldNotLook("the loss gives nothing per step, or every slice has a single step")
     return Judgement((), compared, f"{compared} later steps depend on earlier ones")
-
-
-def _needs_a_memory_inside(evidence: Evidence, sample: Sample) -> None:
-    """Unanswered where the policy has no memory, and the loss leaves the critic's to an
-    estimator."""
-    if evidence.policy.carry:
-        return
-    with ModuleCalls() as inside:
-        run_loss(evidence, sample, per_element=False)
-    if not inside.passes:
-        raise NotApplicable("the policy carries no state, and the loss runs no module that does")
 
 
 def _second_halves(sample: Sample, skip: int = 0) -> Tensor:
