@@ -24,9 +24,10 @@ MAY_IMPORT = {
     "errors": set[str](),
     "results": {"errors"},
     "spec": {"errors"},
+    "supervisor": {"results", "errors"},
     "numerics": {"results", "errors"},
-    "pipeline": {"spec", "numerics", "results", "errors"},
-    "checks": {"pipeline", "numerics", "results", "spec", "errors"},
+    "pipeline": {"spec", "numerics", "results", "supervisor", "errors"},
+    "checks": {"pipeline", "numerics", "results", "supervisor", "spec", "errors"},
     "faults": {"pipeline", "numerics", "results", "spec", "errors"},
     "bench": {"pipeline", "numerics", "results", "spec", "errors"},
     "gate": {
@@ -103,7 +104,7 @@ SEEN = {
 MOST_ROOMS = 14  # at the top level of a layer: more cannot be taken in at a glance
 TOP = {"api", "cli", "pytest_plugin", "__main__"}  # may import everything; nothing imports them
 HEAVY = {"torch", "tensordict", "torchrl", "gymnasium", "hoptorch", "triton"}
-TORCH_FREE = {"errors", "results", "spec", "report"}
+TORCH_FREE = {"errors", "results", "spec", "report", "supervisor"}
 TORCHRL = {"torchrl", "gymnasium", "hoptorch", "triton"}  # known to the pipeline alone
 
 RULE_FILE = r"rnncheck\.checks\.\w+\.[a-z]{2}\d{3}_\w+"

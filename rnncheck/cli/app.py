@@ -4,8 +4,6 @@ code."""
 from __future__ import annotations
 
 import functools
-import os
-import sys
 import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -19,14 +17,14 @@ from rnncheck.cli.compare import compare
 from rnncheck.cli.doctor import doctor
 from rnncheck.cli.gate import gate
 from rnncheck.cli.init import init
+from rnncheck.cli.messages import print_internal, print_user_error
 from rnncheck.cli.report import report
 from rnncheck.cli.rule import rule
 from rnncheck.cli.selftest import selftest
 from rnncheck.cli.verify import verify
 from rnncheck.errors import UserError
 from rnncheck.results.exit_codes import ExitCode
-
-_TRACEBACK = "RNNCHECK_TRACEBACK"
+from rnncheck.supervisor.signals import Stopped, arm
 
 app = typer.Typer(
     name="rnncheck",
@@ -53,30 +51,14 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except UserError as error:
-            _print_user_error(error)
+            print_user_error(error)
             raise typer.Exit(ExitCode.USAGE) from None
         except Exception as error:
-            _print_internal(error)
+            said = f"{type(error).__name__}: {error}".rstrip(": ")
+            print_internal(said, "".join(traceback.format_exception(error)))
             raise typer.Exit(ExitCode.INTERNAL) from None
 
     return run
-
-
-def _print_user_error(error: UserError) -> None:
-    for one in getattr(error, "errors", (error,)):  # SpecErrors holds several
-        print(f"error: {one}", file=sys.stderr)
-
-
-def _print_internal(error: Exception) -> None:
-    if os.environ.get(_TRACEBACK):
-        traceback.print_exception(error)
-    said = f"{type(error).__name__}: {error}".rstrip(": ")
-    print(
-        f"internal error: {said}\n"
-        "This is a fault of rnncheck, not of your pipeline: please report it with the spec.\n"
-        f"Run again with {_TRACEBACK}=1 for the traceback.",
-        file=sys.stderr,
-    )
 
 
 def _print_version(wanted: bool) -> None:
@@ -117,5 +99,9 @@ app.add_typer(spec_app, name="spec")
 
 
 def main() -> None:
-    """The console script."""
-    app(prog_name="rnncheck")
+    """The command in a process of its own: Ctrl-C and SIGTERM end it with their exit codes."""
+    arm()
+    try:
+        app(prog_name="rnncheck")
+    except Stopped as stop:
+        raise SystemExit(stop.code) from None

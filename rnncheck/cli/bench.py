@@ -105,7 +105,7 @@ def bench(
     """
     from rnncheck.bench.claims import claim_cells
     from rnncheck.bench.run import Sweep
-    from rnncheck.cli.verify import follow
+    from rnncheck.cli.verify import blank_run, follow
     from rnncheck.report.formats import parse_targets, write_reports
     from rnncheck.results.store import default_store, prepare_store, store_run
     from rnncheck.spec.load import open_spec
@@ -125,7 +125,7 @@ def bench(
     place = _engine(engine, ray_address, loaded)
     journal, done = _journal(loaded, path.parent / JOURNAL, place.name, resume=resume)
     sweep = Sweep(loaded, cells, journal, overrides, done, axes, claimed, place)
-    run = follow(sweep.events, targets, quiet=quiet, verbose=verbose)
+    run = follow(sweep.events, targets, blank_run("bench", loaded), quiet=quiet, verbose=verbose)
     store_run(run, path)
     write_reports(run, targets, sys.stdout, quiet, verbose, live=True)
     if write:

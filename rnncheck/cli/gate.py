@@ -102,7 +102,7 @@ def gate(
 
     It imports your factories, so it runs your Python.
     """
-    from rnncheck.cli.verify import follow
+    from rnncheck.cli.verify import blank_run, follow
     from rnncheck.report.formats import parse_targets, write_reports
     from rnncheck.results.store import default_store, prepare_store, store_run
     from rnncheck.spec.load import open_spec
@@ -130,7 +130,7 @@ def gate(
         )  # fmt: skip
         return Gate(loaded, asked).events()
 
-    run = follow(events, targets, quiet=quiet, verbose=verbose)
+    run = follow(events, targets, blank_run("gate", loaded), quiet=quiet, verbose=verbose)
     store_run(run, path)
     if baseline is not None and update_baseline:
         _write_baseline(run, baseline)
@@ -206,7 +206,7 @@ def _write_baseline(run: Run, path: Path) -> None:
     from rnncheck.results.exit_codes import ExitCode
     from rnncheck.results.store import write_run
 
-    if run.exit_code is ExitCode.INTERRUPTED:
+    if run.exit_code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
         print(f"interrupted: {path} stays as it was", file=sys.stderr)
         return
     write_run(baseline_of(run), path)

@@ -28,6 +28,7 @@ from rnncheck.pipeline.guard.user_frames import describe_trouble, display_path
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.results.events import CheckFinished, CheckStarted, Event
 from rnncheck.results.model import CheckResult, Finding, Outcome, Source, Stage
+from rnncheck.supervisor.interrupts import pass_on
 
 
 class Inquiry:
@@ -82,6 +83,7 @@ class Inquiry:
             ended = self._ended(rule)
         except Unanswered as why:
             ended = self._unanswered(why)
+        pass_on()  # Ctrl-C, whatever the check made of it
         seconds = time.perf_counter() - begin
         severity = ended.pop("severity", rule.severity)
         return CheckResult(rule.code, rule.name, severity, rule.stage, seconds=seconds, **ended)
@@ -101,7 +103,7 @@ class Inquiry:
             raise CouldNotLook(str(error)) from error
         except Unanswered:
             raise
-        except Exception as error:
+        except BaseException as error:
             return {"outcome": Outcome.ERROR, "reason": _raised(rule, error)}
         return self._concluded(rule, judgement)
 
@@ -157,7 +159,7 @@ def unasked_rules(rules: Iterable[Rule], reason: str) -> Iterator[Event]:
         )
 
 
-def _raised(rule: Rule, error: Exception) -> str:
+def _raised(rule: Rule, error: BaseException) -> str:
     """Whose exception it is: the user's pipeline raised where their frames are on the stack.
 
     A check of the user's is no pipeline. A kernel that this processor lacks is nobody's fault: the

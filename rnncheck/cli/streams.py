@@ -1,0 +1,55 @@
+"""What runs the user's code, in a supervised process where this one is a command's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rnncheck.results.events import Event
+
+
+@contextmanager
+def streamed_events(make: Callable[[], Iterator[Event]]) -> Iterator[Iterator[Event]]:
+    """The events of ``make()``; a process that ends in the middle of them ends the run."""
+    from rnncheck.supervisor.supervise import supervised_events
+
+    with _open(make, supervised_events) as stream:
+        yield _telling(stream)
+
+
+@contextmanager
+def streamed(make: Callable[[], Iterator[Any]]) -> Iterator[Iterator[Any]]:
+    """The items of ``make()``, and Broken as the last where its process ended in the middle."""
+    from rnncheck.supervisor.supervise import supervised
+
+    with _open(make, supervised) as stream:
+        yield stream
+
+
+@contextmanager
+def _open(
+    make: Callable[[], Iterator[Any]],
+    supervise: Callable[[Callable[[], Iterator[Any]]], Iterator[Any]],
+) -> Iterator[Iterator[Any]]:
+    """The stream, closed at the end and with it the pipeline."""
+    from rnncheck.supervisor.signals import armed
+
+    stream = supervise(make) if armed() else make()
+    try:
+        yield stream
+    finally:
+        ending = getattr(stream, "close", None)
+        if ending is not None:
+            ending()
+
+
+def _telling(stream: Iterator[Event]) -> Iterator[Event]:
+    from rnncheck.cli.messages import print_internal
+    from rnncheck.results.events import RunBroken
+
+    for event in stream:
+        yield event
+        if isinstance(event, RunBroken) and event.trace:
+            print_internal(event.reason, event.trace)
