@@ -24,7 +24,7 @@ from rnncheck.cli.selftest import selftest
 from rnncheck.cli.verify import verify
 from rnncheck.errors import UserError
 from rnncheck.results.exit_codes import ExitCode
-from rnncheck.supervisor.signals import Stopped, arm
+from rnncheck.supervisor.signals import Stopped, arm, disarm
 
 app = typer.Typer(
     name="rnncheck",
@@ -105,3 +105,5 @@ def main() -> None:
         app(prog_name="rnncheck")
     except Stopped as stop:
         raise SystemExit(stop.code) from None
+    finally:
+        disarm()

@@ -46,6 +46,12 @@ def arm() -> None:
             signal.signal(one, stop)
 
 
+def disarm() -> None:
+    """The exit code is settled: nothing changes it while the interpreter shuts down."""
+    for one in SIGNALS:
+        signal.signal(one, signal.SIG_IGN)
+
+
 def leave(signum: int) -> None:
     """End this process now; what it started notices that it is gone."""
     if sys.__stderr__ is not None and sys.__stderr__.isatty():

@@ -74,8 +74,13 @@ class Inquiry:
 
     def finds(self, code: str) -> bool:
         """Whether the check with this code finds something; not asked of one that waits for the
-        answer."""
-        return code not in self._asking and self.result(code).outcome is Outcome.FAILED
+        answer. Raises CouldNotLook where it raised and no row of the run says so."""
+        if code in self._asking:
+            return False
+        found = self.result(code)
+        if found.outcome is Outcome.ERROR and code not in self._listed:
+            raise CouldNotLook(f"{code}, which it asks: {found.reason}")
+        return found.outcome is Outcome.FAILED
 
     def _run(self, rule: Rule) -> CheckResult:
         begin = time.perf_counter()
@@ -142,7 +147,11 @@ class Inquiry:
             return {"outcome": Outcome.NOT_APPLICABLE, "reason": str(why)}
         if not isinstance(why, Deferred):
             return {"outcome": Outcome.NOT_LOOKED, "reason": str(why)}
-        failed = tuple(filter(self.finds, why.codes))
+        failed = tuple(
+            code
+            for code in why.codes
+            if code not in self._asking and self.result(code).outcome is Outcome.FAILED
+        )
         if told := tuple(code for code in failed if code in self._listed):
             said = f"{why} ({', '.join(told)})"
             return {"outcome": Outcome.DEFERRED, "reason": said, "deferred_to": told}
