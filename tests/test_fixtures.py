@@ -93,6 +93,7 @@ SEEN_ELSEWHERE: dict[str, set[str]] = {
 FAULTS = sorted(path.stem for path in BROKEN.glob("*.yaml") if not path.stem.endswith(NEAR_MISS))
 # Near misses which are so far from their fault that the check finds nothing to compare, and says
 # so.
+ASKS_OTHERS = {"cl408_random_steps_poison_state"}  # a check of it defers to another family's
 NOTHING_TO_COMPARE = {
     "wr106_state_key_shared": "at most one recurrent module",  # one that two networks share
     "cl404_carry_broken_between_batches": "no batch goes on",  # each begins with a reset
@@ -186,7 +187,8 @@ def test_a_broken_pipeline_is_named_by_its_own_code(name: str, whole: bool) -> N
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_near_miss_passes(name: str, whole: bool) -> None:
     run = broken(name + NEAR_MISS, whole=whole)
-    assert (run.exit_code, failed(run)) == (ExitCode.VERIFIED, set())
+    assert not failed(run)
+    assert run.exit_code is ExitCode.VERIFIED or (name in ASKS_OTHERS and not whole)
     (own,) = [check for check in run.checks if check.code == code_of(name)]
     if name in NOTHING_TO_COMPARE:
         assert own.outcome is Outcome.NOT_APPLICABLE
