@@ -41,11 +41,10 @@ from rnncheck.checks.evidence.loss_calls import (
     needs_memory_inside,
     run_loss,
 )
-from rnncheck.checks.evidence.loss_passes import blocked, blocks_of, in_rows
+from rnncheck.checks.evidence.traced_steps import inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ
-from rnncheck.pipeline.instruments.module_calls import ModuleCalls
 from rnncheck.results.model import Severity, Stage
 
 
@@ -123,14 +122,7 @@ def _inside(
     tokens, which have no gradient."""
     if any(td.get(key).is_floating_point() for key in observed(evidence, sample)):
         return {}
-    with ModuleCalls() as inside:
-        run_loss(evidence, sample, td, loss=copied(loss), per_element=False)
-    rows = in_rows(evidence, sample)
-    return {
-        f"pass {number}": blocked(one.y.detach(), 1, sample)[0]
-        for number, one in enumerate(inside.passes)
-        if blocks_of(one, sample, rows=rows) == 1
-    }
+    return inner_outputs(evidence, sample, td)
 
 
 def _observed(number: int, sample: Sample) -> Observation:
