@@ -147,13 +147,20 @@ def passes_of(
 
 def inner_outputs(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
     """What recurrent modules give inside the loss, as per-step entries ``[rows, steps, ...]``."""
-    passes = passes_of(evidence, sample, td)
-    return {
-        f"pass {number}" + (f" ({block})" if steps.count > 1 else ""): value
-        for number, steps in enumerate(shown(evidence, sample, passes))
-        if steps is not None
-        for block, value in enumerate(steps.laid_out(passes[number].y.detach()))
-    }
+    known = evidence.once("passes inside the loss", lambda: _known(evidence, sample), sample)
+    found = dict[str, Tensor]()
+    for number, one in enumerate(passes_of(evidence, sample, td)):
+        steps = known[number] if number < len(known) else None
+        if steps is None or one.shape.numel() != len(steps.place):
+            continue
+        for block, value in enumerate(steps.laid_out(one.y.detach())):
+            part = f", part {block + 1}" if steps.count > 1 else ""
+            found[f"{'.'.join(one.output)} (pass {number + 1}{part})"] = value
+    return found
+
+
+def _known(evidence: Evidence, sample: Sample) -> list[Shown | None]:
+    return shown(evidence, sample, passes_of(evidence, sample, sample.td))
 
 
 def _rows(value: Tensor, one: ModuleCall) -> Tensor:
