@@ -38,10 +38,11 @@ def from_true_states(evidence: Evidence, sample: Sample) -> list[Started]:
     """Every pass over the steps, or over the next steps, whose true states are known."""
     kinds = _kinds(evidence, sample)
     states = {True: _true(evidence, sample), False: _stored(evidence, sample)}
+    has = {True: _replayed(evidence, sample), False: torch.ones_like(sample.valid)}
 
     def others(number: int, module: nn.Module, given: TensorDictBase) -> CarryState | None:
         steps = kinds.get(number)
-        found = None if steps is None else _fitting(states, steps, state_keys(module), given)
+        found = None if steps is None else _fitting(states, has, steps, given, module)
         if found is None or steps is None or given.batch_size == sample.td.batch_size:
             return found
         lie = succession(steps, given.batch_size, sample)
@@ -95,6 +96,11 @@ def _true(evidence: Evidence, sample: Sample) -> CarryState:
     return {key: value[ids] for key, value in pairs if value is not None}
 
 
+def _replayed(evidence: Evidence, sample: Sample) -> Tensor:
+    """Steps of which the sequential run is known."""
+    return sample.known & truth(evidence).has[sample.ids.clamp_min(0)]
+
+
 def _stored(evidence: Evidence, sample: Sample) -> CarryState:
     """The state before each step as the batch has it: whether that one is right is asked of the
     batch (RP504)."""
@@ -111,7 +117,7 @@ def _goes_on(evidence: Evidence, sample: Sample) -> Tensor:
         cut = over & sample.known & ~_ends(recorded[sample.ids.clamp_min(0)], sample.valid)
         if bool(cut.any()) and _counts_next(evidence, sample, cut):
             over &= ~cut
-    return sample.known & truth(evidence).has[sample.ids.clamp_min(0)] & ~over
+    return _replayed(evidence, sample) & ~over
 
 
 def _ends(done: Tensor | None, like: Tensor) -> Tensor:
@@ -130,14 +136,15 @@ def _counts_next(evidence: Evidence, sample: Sample, at: Tensor) -> bool:
 
 def _fitting(
     states: dict[bool, CarryState],
+    has: dict[bool, Tensor],
     steps: Shown,
-    mine: tuple[Key, ...],
     given: TensorDictBase,
+    module: nn.Module,
 ) -> CarryState | None:
-    """The states that the module reads, position by position: as they are where no step is shown;
-    None unless all of them are known and fit."""
+    """The states that the module reads, position by position: as they are where no step is shown
+    that ``has`` one; None unless all of them fit."""
     found = {}
-    for key in mine:
+    for key in state_keys(module):
         old = given.get(key, None)
         flat = None if old is None else old.flatten(0, given.ndim - 1)
         for kind in {one for one in steps.following if one is not None}:
@@ -148,8 +155,8 @@ def _fitting(
             flat = torch.zeros_like(there) if flat is None else flat
             if flat.shape != there.shape:
                 return None
-            mine_here = (steps.next_ones == kind) & (steps.place >= 0)
-            wide = mine_here.reshape(-1, *[1] * (there.ndim - 1))
+            at = (steps.next_ones == kind) & (steps.place >= 0) & steps.taken(has[kind])
+            wide = at.reshape(-1, *[1] * (there.ndim - 1))
             flat = torch.where(wide, there.to(flat.dtype), flat)
         if flat is None:
             return None
