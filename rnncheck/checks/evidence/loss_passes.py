@@ -27,18 +27,31 @@ class Started:
     """What a pass gave and what it gives from the true states; gaps and the steps that count are
     ``[rows, steps]``."""
 
-    name: str
+    output: str
     following: bool  # it ran over the next steps
     gaps: Tensor
     mask: Tensor
     scale: float
+    collected: bool  # by the weights that the steps were collected with
+
+    @property
+    def name(self) -> str:
+        """What differs, in a finding."""
+        return self.output + (" of the next step" if self.following else "")
 
 
-def from_true_states(evidence: Evidence, sample: Sample) -> list[Started]:
-    """Every pass over the steps, or over the next steps, whose true states are known."""
+def from_true_states(
+    evidence: Evidence, sample: Sample, *, recorded: bool = False
+) -> list[Started]:
+    """Every pass over the steps, or over the next steps, whose true states are known.
+
+    Those of the steps are the batch's, or with ``recorded`` the collected ones.
+    """
     kinds = _kinds(evidence, sample)
-    states = {True: _true(evidence, sample), False: _stored(evidence, sample)}
-    has = {True: _replayed(evidence, sample), False: torch.ones_like(sample.valid)}
+    own = _recorded(evidence, sample) if recorded else _stored(evidence, sample)
+    states = {True: _true(evidence, sample), False: own}
+    known = sample.known if recorded else torch.ones_like(sample.valid)
+    has = {True: _replayed(evidence, sample), False: known}
 
     def others(number: int, module: nn.Module, given: TensorDictBase) -> CarryState | None:
         steps = kinds.get(number)
@@ -54,7 +67,7 @@ def from_true_states(evidence: Evidence, sample: Sample) -> list[Started]:
     joins = [_joins_steps(one, sample) for one in passes]
     mask = {True: _goes_on(evidence, sample), False: sample.known}
     return [
-        _compared(one, kinds[number], block, mask[following])
+        _compared(evidence, one, kinds[number], block, mask[following])
         for number, one in enumerate(passes)
         if one.again is not None
         for block, following in enumerate(kinds[number].following)
@@ -106,6 +119,12 @@ def _stored(evidence: Evidence, sample: Sample) -> CarryState:
     batch (RP504)."""
     pairs = ((key, sample.rows.get(key, None)) for key in evidence.policy.carry)
     return {key: value for key, value in pairs if isinstance(value, Tensor)}
+
+
+def _recorded(evidence: Evidence, sample: Sample) -> CarryState:
+    """The state before each step as it was collected."""
+    pairs = ((key, sample.steps.column(key)) for key in evidence.policy.carry)
+    return {k: value[sample.ids.clamp_min(0)] for k, value in pairs if value is not None}
 
 
 def _goes_on(evidence: Evidence, sample: Sample) -> Tensor:
@@ -181,11 +200,13 @@ def _known_weights(evidence: Evidence, module: nn.Module) -> bool:
     return False
 
 
-def _compared(one: ModuleCall, steps: Shown, block: int, mask: Tensor) -> Started:
+def _compared(
+    evidence: Evidence, one: ModuleCall, steps: Shown, block: int, mask: Tensor
+) -> Started:
     assert one.again is not None
-    following = bool(steps.following[block])
     seen, want = (steps.laid_out(v)[block] for v in (one.y.detach(), one.again))
     mask = mask & steps.has[block]
     gaps = gap(seen, want).amax(-1) * mask
-    name = ".".join(one.output) + (" of the next step" if following else "")
-    return Started(name, following, gaps, mask, max(float(want.abs().max()), 1e-6))
+    following, scale = bool(steps.following[block]), max(float(want.abs().max()), 1e-6)
+    collected = _known_weights(evidence, one.module)
+    return Started(".".join(one.output), following, gaps, mask, scale, collected)

@@ -3,8 +3,10 @@
 Checks
     What the recurrent modules give inside the loss is noted while the loss runs on a training
     batch. The gradient of their outputs at every second step of the slices is taken at their
-    inputs: it must not be zero at the steps in between, one step earlier. The same is asked of
-    policy and critic alone, in recurrent mode over the head of an episode, where a nudge of the
+    inputs: it must not be zero at the steps in between, one step earlier. Which steps a pass runs
+    over is found by changing them; passes of one step each are taken together. Where no module can
+    be watched, the gradient of the loss at the batch must change with what is observed later. The
+    same is asked of policy and critic alone, in recurrent mode over the head of an episode, where a nudge of the
     earlier inputs does move the later outputs.
 
 Why it matters
@@ -91,8 +93,8 @@ def _in_the_loss(evidence: Evidence) -> Judgement:
                 return Judgement((_observed_in_loss(number, sample),), compared)
         if not compared:
             raise CouldNotLook(
-                "no recurrent module runs in the loss on the batch's own shape, and the gradient at"
-                " the batch does not tell"
+                "of no recurrent module in the loss is it known which steps it runs over, and the"
+                " gradient at the batch does not tell"
             )
     except Unanswered as why:
         return Judgement((), unanswered=(why,))
