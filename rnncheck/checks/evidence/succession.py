@@ -45,7 +45,7 @@ def _along(steps: Shown, shape: torch.Size, sample: Sample, dim: int) -> Success
     return Succession(goes_on, both & ~goes_on, own, first)
 
 
-def flags_of(
+def start_flags(
     steps: Shown, lie: Succession, given: TensorDictBase, keys: Iterable[Key]
 ) -> CarryState:
     """The start flags for the pass from true states. A next step begins no episode: it goes on from

@@ -76,7 +76,9 @@ def plain(one: ModuleCall, sample: Sample) -> Shown | None:
     return Shown(sample.rows.shape, place, torch.zeros_like(place), (None,))
 
 
-def shown(evidence: Evidence, sample: Sample, passes: list[ModuleCall]) -> list[Shown | None]:
+def steps_of_passes(
+    evidence: Evidence, sample: Sample, passes: list[ModuleCall]
+) -> list[Shown | None]:
     """The steps of each pass of one run of the loss on the sample; None where they cannot be
     told."""
     found = [plain(one, sample) for one in passes]
@@ -160,7 +162,7 @@ def inner_outputs(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dic
 
 
 def _known(evidence: Evidence, sample: Sample) -> list[Shown | None]:
-    return shown(evidence, sample, passes_of(evidence, sample, sample.td))
+    return steps_of_passes(evidence, sample, passes_of(evidence, sample, sample.td))
 
 
 def _rows(value: Tensor, one: ModuleCall) -> Tensor:

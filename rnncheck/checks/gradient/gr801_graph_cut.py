@@ -6,8 +6,8 @@ Checks
     inputs: it must not be zero at the steps in between, one step earlier. Which steps a pass runs
     over is found by changing them; passes of one step each are taken together. Where no module can
     be watched, the gradient of the loss at the batch must change with what is observed later. The
-    same is asked of policy and critic alone, in recurrent mode over the head of an episode, where a nudge of the
-    earlier inputs does move the later outputs.
+    same is asked of policy and critic alone, in recurrent mode over the head of an episode, where a
+    nudge of the earlier inputs does move the later outputs.
 
 Why it matters
     With the graph cut at every step the recurrent weights learn from one step only: the policy
@@ -44,7 +44,7 @@ from rnncheck.checks.evidence.loss_calls import (
     needs_memory_inside,
     run_loss,
 )
-from rnncheck.checks.evidence.traced_steps import Shown, shown
+from rnncheck.checks.evidence.traced_steps import Shown, steps_of_passes
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.gradient.loss_graph import gradient_reaches_back
 from rnncheck.checks.gradient.through_time import reaches_back, reads_tokens
@@ -127,7 +127,7 @@ def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
     itself."""
     with ModuleCalls(probing=True) as inside:
         run_loss(evidence, sample, loss=copied(loss_of(evidence)), per_element=False)
-    told = shown(evidence, sample, inside.passes)
+    told = steps_of_passes(evidence, sample, inside.passes)
     local, earlier = False, False
     for parity in (1, 0):
         at = (positions(sample) % 2 == parity) & sample.valid & sample.follows
