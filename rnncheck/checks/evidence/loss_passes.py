@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, run_loss
-from rnncheck.checks.evidence.succession import start_flags, succession
+from rnncheck.checks.evidence.succession import succession, true_flags
 from rnncheck.checks.evidence.traced_steps import Shown, passes_of, plain, traced
 from rnncheck.checks.evidence.training_batches import Sample, truth
 from rnncheck.numerics.difference import bits_differ, gap
@@ -61,7 +61,7 @@ def from_true_states(
         lie = succession(steps, given.batch_size, sample)
         if not bool(lie.goes_on.any()) and not _known_weights(evidence, module):
             return None  # one step of an unroll by another network, from its own states
-        return found | start_flags(steps, lie, given, evidence.policy.flags)
+        return found | true_flags(steps, lie, given, evidence.policy.flags)
 
     passes = passes_of(evidence, sample, sample.td, others)
     joins = [_joins_steps(one, sample) for one in passes]

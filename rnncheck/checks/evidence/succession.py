@@ -45,13 +45,14 @@ def _along(steps: Shown, shape: torch.Size, sample: Sample, dim: int) -> Success
     return Succession(goes_on, both & ~goes_on, own, first)
 
 
-def start_flags(
+def true_flags(
     steps: Shown, lie: Succession, given: TensorDictBase, keys: Iterable[Key]
 ) -> CarryState:
     """The start flags for the pass from true states. A next step begins no episode: it goes on from
     its own step where that is the neighbour, and from its own state elsewhere."""
-    after = steps.next_ones.reshape(lie.first.shape)
-    clear, begin = after & (lie.own | lie.first), after & lie.breaks
+    after, alone = steps.next_ones.reshape(lie.first.shape), not bool(lie.goes_on.any())
+    clear = after & (lie.own | lie.first | alone)
+    begin = after & lie.breaks & (not alone)
     found = {}
     for key in keys:
         if key in tensor_keys(given):
