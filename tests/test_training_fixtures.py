@@ -66,6 +66,7 @@ NEAR_MISSES = {
     "ls705_batch_changed_by_loss": "q_rows",
     "ls706_loss_cannot_run": "ppo_flat",
     "gr801_graph_cut": "own_cell",
+    "gr801_step_by_step": "q_step_by_step",
     "gr802_not_finite": "q_safe_root",
     "gr803_parameter_without_gradient": "q_rows",
     "gr804_does_not_learn": "q_rows",
@@ -80,6 +81,8 @@ NEAR_MISSES = {
     "vl603_loss_over_the_end": "q_slices",
     "vl603_next_episode": "own_gae",
     "vl604_from_zero": "q_slices",
+    "vl604_last_alone": "q_one_pass",
+    "vl604_one_pass_from_zero": "q_one_pass",
     "vl604_loss_own_step": "q_rows",
 }
 # Found by a check that has errors to tell as well.
