@@ -10,6 +10,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.keys import Key, declared, present, tensor_keys
 from rnncheck.pipeline.plant.env_changes import altered
 from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts, Plant
@@ -271,12 +272,12 @@ def keeping_state(
     return lambda env: remembering(env, keys, keep)
 
 
-def on_samples(change: Callable[[TensorDictBase, Parts], TensorDictBase], *sections: str) -> Plant:
-    """Training batches, changed; one of ``sections`` must be there."""
+def on_samples(change: Callable[[TensorDictBase, Parts], TensorDictBase]) -> Plant:
+    """Training batches, changed on their way: through a replay, or what makes batches by hand."""
 
     def plant(parts: Parts) -> Hooks:
         needs_collect(parts)
-        needs_training(parts, *(sections or ("replay", "advantage", "loss")))
+        needs_training(parts, "replay", "batch")
         return Hooks(sample=lambda td: change(td.clone(), parts))
 
     return plant
@@ -304,6 +305,13 @@ def reading(call: Any, td: TensorDictBase, values: dict[Key, Tensor]) -> Any:
         if work.get(key) is not before.get(key):
             td.set(key, work.get(key))
     return out
+
+
+def loss_with(call: Any, td: TensorDictBase, values: dict[Key, Tensor]) -> Tensor:
+    """The total of a loss on a copy of its batch with other ``values``; random numbers stay as they
+    were."""
+    with torch.random.fork_rng(devices=[]):
+        return total_of(reading(call, td.clone(), values))[0]
 
 
 def around_estimator(around: Callable[[Any, TensorDictBase, Parts], Any]) -> Plant:

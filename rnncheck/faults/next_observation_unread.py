@@ -12,8 +12,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.faults.fault import Fault, around_loss, needs_training, reading
-from rnncheck.pipeline.instruments.call_loss import total_of
+from rnncheck.faults.fault import Fault, around_loss, loss_with, needs_training, reading
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import carry_of
@@ -28,7 +27,7 @@ def plant(parts: Parts) -> Hooks:
     def loss(call: Any, td: TensorDictBase, parts: Parts) -> Any:
         if not asked:
             asked.append(True)
-            if _reads_no_next(call, td, parts):
+            if torch.equal(loss_with(call, td, {}), loss_with(call, td, _own(td, parts))):
                 raise CannotPlant("the loss is the same with any next observation")
         return reading(call, td, _own(td, parts))
 
@@ -44,14 +43,6 @@ def _own(td: TensorDictBase, parts: Parts) -> dict[Key, Tensor]:
     found = [key for key in reads & given if next_key(key) in given]
     dense = [key for key in found if td.get(key).dtype is not torch.bool]
     return {next_key(key): td.get(key).clone() for key in dense}
-
-
-def _reads_no_next(call: Any, td: TensorDictBase, parts: Parts) -> bool:
-    totals = []
-    for values in ({}, _own(td, parts)):
-        with torch.random.fork_rng(devices=[]):
-            totals.append(total_of(reading(call, td.clone(), values))[0])
-    return torch.equal(*totals)
 
 
 FAULT = Fault(
