@@ -59,7 +59,9 @@ def _must_join(
         if torch.equal(without, loss_with(call, td, {**lowered, **other})):
             return
     if held:
-        raise CannotPlant("the loss starts from the stored state at every marked step, unmarked too")
+        raise CannotPlant(
+            "the loss starts from the stored state at every marked step, unmarked too"
+        )
 
 
 FAULT = Fault(

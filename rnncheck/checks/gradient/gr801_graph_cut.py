@@ -3,9 +3,9 @@
 Checks
     What the recurrent modules give inside the loss is noted while the loss runs on a training
     batch. The gradient of their outputs at every second step of the slices is taken at their
-    inputs: it must not be zero at the steps in between, one step earlier. The same is asked of
-    policy and critic alone, in recurrent mode over the head of an episode, where a nudge of the
-    earlier inputs does move the later outputs.
+    inputs: in some pass of each module that the loss trains it must not be zero at the steps in
+    between, one step earlier. The same is asked of policy and critic alone, in recurrent mode over
+    the head of an episode, where a nudge of the earlier inputs does move the later outputs.
 
 Why it matters
     With the graph cut at every step the recurrent weights learn from one step only: the policy
@@ -56,6 +56,7 @@ from rnncheck.checks.rule import (
     Unanswered,
 )
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
+from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
@@ -78,15 +79,14 @@ def _in_the_loss(evidence: Evidence) -> Judgement:
     try:
         loss_of(evidence)
         for number, sample in each_sample(evidence):
-            back = steps_back(evidence, sample)
-            if back is None:
-                back = gradient_reaches_back(evidence, sample)
+            cut = cut_inside(evidence, sample)
+            back = gradient_reaches_back(evidence, sample) if cut is None else not cut
             if back is None:
                 continue
             compared += 1
             if not back:
                 needs_memory_inside(evidence, sample)
-                return Judgement((_observed_in_loss(number, sample),), compared)
+                return Judgement((_observed_in_loss(number, sample, cut or ""),), compared)
         if not compared:
             raise CouldNotLook(
                 "no recurrent module runs in the loss on the batch's own shape, and the gradient at"
@@ -118,24 +118,51 @@ def _alone(evidence: Evidence) -> Judgement:
     return Judgement((), compared, note, unanswered=() if compared else tuple(untold))
 
 
-def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
-    """Whether any pass has a gradient one step back; None where none has a gradient at the step
-    itself."""
+def cut_inside(evidence: Evidence, sample: Sample) -> str | None:
+    """The output of a recurrent module that no pass has a gradient one step back for; empty where
+    every module has one, None where none has a gradient at the step itself.
+
+    Where the loss trains some of the modules, they are judged; else one of all is enough.
+    """
     with ModuleCalls(probing=True) as inside:
-        run_loss(evidence, sample, loss=copied(loss_of(evidence)), per_element=False)
+        total = run_loss(evidence, sample, loss=copied(loss_of(evidence)), per_element=False).total
     rows = in_rows(evidence, sample)
+    told = [
+        (one, back)
+        for one in inside.passes
+        if (back := _goes_back(one, sample, rows=rows)) is not None
+    ]
+    if not told:
+        return None
+    reaching = {id(one.module) for one, back in told if back}
+    trained = [one for one, _ in told if one.trained and _counts(one, total)]
+    judged = [one for one in trained if id(one.module) not in reaching]
+    if judged or not (trained or reaching):
+        return dotted((judged or [told[0][0]])[0].output)
+    return ""
+
+
+def _goes_back(one: ModuleCall, sample: Sample, *, rows: bool) -> bool | None:
+    """Whether the pass has a gradient one step back; None where it has none at the step itself."""
     local, earlier = False, False
     for parity in (1, 0):
         at = (positions(sample) % 2 == parity) & sample.valid & sample.follows
         before = torch.zeros_like(at)
         before[:, :-1] = at[:, 1:]
-        for found in inside.passes:
-            grad = _gradient(found, sample, at, rows=rows)
-            if grad is not None:
-                here = bool((grad * at.unsqueeze(-1) != 0).any())
-                local = local or (here and not reads_tokens(found))
-                earlier = earlier or bool((grad * before.unsqueeze(-1) != 0).any())
+        grad = _gradient(one, sample, at, rows=rows)
+        if grad is not None:
+            here = bool((grad * at.unsqueeze(-1) != 0).any())
+            local = local or (here and not reads_tokens(one))
+            earlier = earlier or bool((grad * before.unsqueeze(-1) != 0).any())
     return earlier if local or earlier else None
+
+
+def _counts(one: ModuleCall, total: Tensor) -> bool:
+    """The loss has a gradient at what the pass reads: it is no pass of a target."""
+    if one.probe is None or not total.requires_grad:
+        return False
+    (grad,) = torch.autograd.grad(total, [one.probe], retain_graph=True, allow_unused=True)
+    return grad is not None and bool((grad != 0).any())
 
 
 def _gradient(found: ModuleCall, sample: Sample, at: Tensor, *, rows: bool) -> Tensor | None:
@@ -151,9 +178,10 @@ def _gradient(found: ModuleCall, sample: Sample, at: Tensor, *, rows: bool) -> T
     return None if grad is None else blocked(grad, count, sample)
 
 
-def _observed_in_loss(number: int, sample: Sample) -> Observation:
+def _observed_in_loss(number: int, sample: Sample, output: str) -> Observation:
+    via = f" through the recurrent module that writes {output}" if output else ""
     return _observed(
-        "inside the loss no gradient reaches the step before: the graph is cut at every step",
+        f"inside the loss no gradient reaches the step before{via}: the graph is cut at every step",
         on=f"training batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
         cause=(
             "the graph is cut at every step: sequential mode in the loss, or a state that is"
