@@ -314,6 +314,14 @@ def loss_with(call: Any, td: TensorDictBase, values: dict[Key, Tensor]) -> Tenso
         return total_of(reading(call, td.clone(), values))[0]
 
 
+ENDS = ("done", "terminated", "truncated")
+
+
+def ends_of(td: TensorDictBase) -> dict[Key, Tensor]:
+    """The flags of a batch that say where an episode ends."""
+    return {k: td.get(k) for k in tensor_keys(td) if k[0] == "next" and k[-1] in ENDS}
+
+
 def around_estimator(around: Callable[[Any, TensorDictBase, Parts], Any]) -> Plant:
     """``around(call, batch, parts)`` in the place of the value estimator."""
 

@@ -12,12 +12,14 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.faults.fault import Fault, around_loss, loss_with, needs_training, reading
+from rnncheck.faults.fault import Fault, around_loss, ends_of, loss_with, needs_training, reading
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import carry_of
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
+
+ROUNDING = 1e-3  # of a difference of two sums over a batch. Chosen: a target differs by far more
 
 
 def plant(parts: Parts) -> Hooks:
@@ -27,11 +29,24 @@ def plant(parts: Parts) -> Hooks:
     def loss(call: Any, td: TensorDictBase, parts: Parts) -> Any:
         if not asked:
             asked.append(True)
-            if torch.equal(loss_with(call, td, {}), loss_with(call, td, _own(td, parts))):
-                raise CannotPlant("the loss is the same with any next observation")
+            _must_enter(call, td, _own(td, parts))
         return reading(call, td, _own(td, parts))
 
     return around_loss(loss)(parts)
+
+
+def _must_enter(call: Any, td: TensorDictBase, own: dict[Key, Tensor]) -> None:
+    """What is observed next must enter a target: something that an end takes it out of."""
+
+    def change(ends: dict[Key, Tensor]) -> Tensor:
+        return loss_with(call, td, {**own, **ends}) - loss_with(call, td, ends)
+
+    as_is = change({})
+    if not as_is:
+        raise CannotPlant("the loss is the same with any next observation")
+    ended = change({key: torch.ones_like(flag) for key, flag in ends_of(td).items()})
+    if torch.isclose(as_is, ended, rtol=ROUNDING):
+        raise CannotPlant("an end takes no next observation out of the loss: it enters no target")
 
 
 def _own(td: TensorDictBase, parts: Parts) -> dict[Key, Tensor]:
