@@ -21,6 +21,7 @@ from rnncheck.pipeline.plant.module_changes import (
     is_recurrent,
     wrap,
 )
+from rnncheck.pipeline.recording.masks import padding_mask
 from rnncheck.pipeline.subject.subject import Carrier, carriers
 from rnncheck.results.model import Stage
 
@@ -330,6 +331,43 @@ def around_estimator(around: Callable[[Any, TensorDictBase, Parts], Any]) -> Pla
         return Hooks(estimator=lambda estimator: _called(estimator, around, parts))
 
     return plant
+
+
+# Below these two estimates count as the same: some thousand, and near zero some ten, roundings of
+# float32, which is what another order of the same sums makes. Chosen, the fault itself is larger.
+RELATIVE, ABSOLUTE = 1e-4, 1e-6
+
+
+def same_estimates(right: Any, out: Any) -> bool:
+    """Whether an estimator gave the same numbers twice."""
+    if not isinstance(right, TensorDictBase) or not isinstance(out, TensorDictBase):
+        return False
+    keys = [key for key in tensor_keys(out) if out.get(key).is_floating_point()]
+    return all(
+        torch.allclose(right.get(key), out.get(key), rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)
+        for key in keys
+    )
+
+
+def where_padded(parts: Parts, change: Callable[[TensorDictBase, Key], TensorDictBase]) -> Hooks:
+    """Hooks for training batches that a mask parts into data and padding: ``change(batch, key of
+    the mask)``."""
+    needs_training(parts, "loss")
+    found = list[Key]()
+
+    def trained(sample: TensorDictBase) -> TensorDictBase:
+        mask = padding_mask(sample)
+        if mask is None or bool(mask[1].all()):
+            return sample
+        found.append(mask[0])
+        return change(sample, mask[0])
+
+    def loss(made: Any) -> Any:
+        if not found:
+            raise CannotPlant("no training batch has padded steps behind a mask")
+        return made
+
+    return Hooks(trained=trained, loss=loss)
 
 
 class Inside:
