@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.keys import Key, declared, present, tensor_keys
 from rnncheck.pipeline.plant.env_changes import altered
@@ -19,10 +21,11 @@ from rnncheck.pipeline.plant.module_changes import (
     Call,
     has_recurrent_mode,
     is_recurrent,
+    mode,
     wrap,
 )
 from rnncheck.pipeline.recording.masks import padding_mask
-from rnncheck.pipeline.subject.subject import Carrier, carriers
+from rnncheck.pipeline.subject.subject import Carrier, carriers, next_key
 from rnncheck.results.model import Stage
 
 EnvBase = Any  # only the pipeline knows TorchRL
@@ -264,6 +267,7 @@ def keeping_state(
     """A hook for envs whose resets leave the chosen states as they were, or what ``mix`` leaves of
     them."""
     keys = [key for one in carriers_of(parts) for key in choose(one)]
+    _must_begin_with(parts, keys)
 
     def keep(last: Remembered, given: TensorDictBase) -> None:
         for key in keys:
@@ -271,6 +275,32 @@ def keeping_state(
                 given.set(key, last[key] if mix is None else mix(last[key]))
 
     return lambda env: remembering(env, keys, keep)
+
+
+def _must_begin_with(parts: Parts, keys: Sequence[Key]) -> None:
+    """The policy must begin an episode with the states that a reset gives, in one of its modes."""
+    first = parts.env.reset()
+    other = first.clone()
+    for key in present(first, keys):
+        other.set(key, first.get(key) + 1)
+    states = [next_key(key) for one in carriers_of(parts) for key in one.keys]
+    moved = True  # by a policy that cannot run, which shows elsewhere
+    with suppress(Exception):
+        for recurrent in (False, True):
+            one, two = (_ran(parts.policy, td, recurrent) for td in (first, other))
+            if any(not torch.equal(one.get(key), two.get(key)) for key in states):
+                return
+        moved = False
+    if not moved:
+        raise CannotPlant("the policy begins anew at a start flag, whatever state a reset gives")
+
+
+def _ran(policy: nn.Module, first: TensorDictBase, recurrent: bool) -> TensorDictBase:
+    """One step of a copy of the policy; in recurrent mode it is a sequence of one."""
+    td = first.clone().unsqueeze(-1) if recurrent else first.clone()
+    with mode(recurrent), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        out: TensorDictBase = copy_of(policy, "the policy")(td)
+        return out
 
 
 def on_samples(change: Callable[[TensorDictBase, Parts], TensorDictBase]) -> Plant:

@@ -6,12 +6,13 @@ A replay transform that primes every slice.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.faults.fault import Fault, carriers_of, flag_keys, on_samples
+from rnncheck.faults.fault import Fault, around_loss, carriers_of, flag_keys, loss_with, on_samples
 from rnncheck.pipeline.keys import STEP_KEY, Key, present
 from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.results.model import Stage
@@ -19,7 +20,7 @@ from rnncheck.results.model import Stage
 
 def plant(parts: Parts) -> Hooks:
     keys, flags = [key for one in carriers_of(parts) for key in one.keys], flag_keys(parts)
-    lost, told = set[int](), list[bool]()
+    lost, told, asked = set[int](), list[bool](), list[bool]()
 
     def zeroed(sample: TensorDictBase, parts: Parts) -> TensorDictBase:
         for key in present(sample, keys):
@@ -33,12 +34,18 @@ def plant(parts: Parts) -> Hooks:
         told.append(not present(sample, [STEP_KEY]) or bool(starts & lost))
         return sample
 
-    def loss(made: object) -> object:
+    def loss(call: Any, td: TensorDictBase, parts: Parts) -> Any:
         if not any(told):
             raise CannotPlant("every slice of the training batches begins with a state of zeros")
-        return made
+        if not asked:
+            asked.append(True)
+            other = {key: td.get(key) + 1 for key in present(td, keys)}
+            if torch.equal(loss_with(call, td, {}), loss_with(call, td, other)):
+                raise CannotPlant("the loss is the same with any stored state")
+        return call(td)
 
-    return replace(on_samples(zeroed)(parts), trained=trained, loss=loss)
+    hooks = replace(on_samples(zeroed)(parts), trained=trained)
+    return hooks if parts.spec.loss is None else replace(hooks, loss=around_loss(loss)(parts).loss)
 
 
 def _starts(sample: TensorDictBase, flags: tuple[Key, ...]) -> Tensor:
