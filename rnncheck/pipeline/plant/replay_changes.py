@@ -10,7 +10,6 @@ from torch import Tensor
 from torchrl.data.replay_buffers import ReplayBuffer, RoundRobinWriter, SliceSampler
 
 from rnncheck.pipeline.plant.hooks import CannotPlant
-from rnncheck.pipeline.recording.buffer_order import begin
 
 # Steps that the buffer holds at most, so that it is written over within seconds. Chosen: a few
 # times what a spec collects.
@@ -33,7 +32,9 @@ def over_the_cursor(buffer: Any) -> Any:
         if not getattr(storage, "_is_full", False):
             return index, info
         first, *rest = index if isinstance(index, tuple) else (index,)
-        moved = _across(first, begin(buffer), len(storage) if not rest else storage.shape[0])
+        moved = _across(
+            first, int(buffer.writer._cursor), len(storage) if not rest else storage.shape[0]
+        )
         return (moved, *rest) if isinstance(index, tuple) else moved, info
 
     def fill(namespace: dict[str, Any]) -> None:
