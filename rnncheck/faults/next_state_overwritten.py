@@ -38,8 +38,12 @@ def plant(parts: Parts) -> Hooks:
             raise CannotPlant("the estimator's batch holds no next state of the critic")
         right = None if asked else call(td.clone())
         asked.append(True)
+        states = {key: td.get(key) for key in held}
         out = reading(call, td, {key: torch.zeros_like(td.get(key)) for key in held})
-        if right is not None and same_estimates(right, td if out is None else out):
+        out = td if out is None else out
+        for key in present(out, held):
+            out.set(key, states[key])
+        if right is not None and same_estimates(right.exclude(*held), out.exclude(*held)):
             raise CannotPlant("the estimates are the same with any next state")
         return out
 
