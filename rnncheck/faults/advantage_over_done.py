@@ -10,16 +10,14 @@ from typing import Any
 import torch
 from tensordict import TensorDictBase
 
-from rnncheck.faults.fault import Fault, around_estimator
-from rnncheck.pipeline.keys import present, tensor_keys
+from rnncheck.faults.fault import Fault, around_estimator, ends_of
+from rnncheck.pipeline.keys import present
 from rnncheck.pipeline.plant.hooks import Parts
 from rnncheck.results.model import Stage
 
-ENDS = ("done", "terminated", "truncated")
-
 
 def endless(call: Any, td: TensorDictBase, parts: Parts) -> Any:
-    held = {key: td.get(key) for key in tensor_keys(td) if key[0] == "next" and key[-1] in ENDS}
+    held = ends_of(td)
     for key, flag in held.items():
         td.set(key, torch.zeros_like(flag))
     out = call(td)

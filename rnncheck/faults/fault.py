@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.pipeline.copying.copies import copy_of
+from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.keys import Key, declared, present, tensor_keys
 from rnncheck.pipeline.plant.env_changes import altered
 from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts, Plant
@@ -18,9 +21,11 @@ from rnncheck.pipeline.plant.module_changes import (
     Call,
     has_recurrent_mode,
     is_recurrent,
+    mode,
     wrap,
 )
-from rnncheck.pipeline.subject.subject import Carrier, carriers
+from rnncheck.pipeline.recording.masks import padding_mask
+from rnncheck.pipeline.subject.subject import Carrier, carriers, next_key
 from rnncheck.results.model import Stage
 
 EnvBase = Any  # only the pipeline knows TorchRL
@@ -262,6 +267,7 @@ def keeping_state(
     """A hook for envs whose resets leave the chosen states as they were, or what ``mix`` leaves of
     them."""
     keys = [key for one in carriers_of(parts) for key in choose(one)]
+    _must_begin_with(parts, keys)
 
     def keep(last: Remembered, given: TensorDictBase) -> None:
         for key in keys:
@@ -271,12 +277,38 @@ def keeping_state(
     return lambda env: remembering(env, keys, keep)
 
 
-def on_samples(change: Callable[[TensorDictBase, Parts], TensorDictBase], *sections: str) -> Plant:
-    """Training batches, changed; one of ``sections`` must be there."""
+def _must_begin_with(parts: Parts, keys: Sequence[Key]) -> None:
+    """The policy must begin an episode with the states that a reset gives, in one of its modes."""
+    first = parts.env.reset()
+    other = first.clone()
+    for key in present(first, keys):
+        other.set(key, first.get(key) + 1)
+    states = [next_key(key) for one in carriers_of(parts) for key in one.keys]
+    moved = True  # by a policy that cannot run, which shows elsewhere
+    with suppress(Exception):
+        for recurrent in (False, True):
+            one, two = (_ran(parts.policy, td, recurrent) for td in (first, other))
+            if any(not torch.equal(one.get(key), two.get(key)) for key in states):
+                return
+        moved = False
+    if not moved:
+        raise CannotPlant("the policy begins anew at a start flag, whatever state a reset gives")
+
+
+def _ran(policy: nn.Module, first: TensorDictBase, recurrent: bool) -> TensorDictBase:
+    """One step of a copy of the policy; in recurrent mode it is a sequence of one."""
+    td = first.clone().unsqueeze(-1) if recurrent else first.clone()
+    with mode(recurrent), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        out: TensorDictBase = copy_of(policy, "the policy")(td)
+        return out
+
+
+def on_samples(change: Callable[[TensorDictBase, Parts], TensorDictBase]) -> Plant:
+    """Training batches, changed on their way: through a replay, or what makes batches by hand."""
 
     def plant(parts: Parts) -> Hooks:
         needs_collect(parts)
-        needs_training(parts, *(sections or ("replay", "advantage", "loss")))
+        needs_training(parts, "replay", "batch")
         return Hooks(sample=lambda td: change(td.clone(), parts))
 
     return plant
@@ -306,6 +338,21 @@ def reading(call: Any, td: TensorDictBase, values: dict[Key, Tensor]) -> Any:
     return out
 
 
+def loss_with(call: Any, td: TensorDictBase, values: dict[Key, Tensor]) -> Tensor:
+    """The total of a loss on a copy of its batch with other ``values``; random numbers stay as they
+    were."""
+    with torch.random.fork_rng(devices=[]):
+        return total_of(reading(call, td.clone(), values))[0]
+
+
+ENDS = ("done", "terminated", "truncated")
+
+
+def ends_of(td: TensorDictBase) -> dict[Key, Tensor]:
+    """The flags of a batch that say where an episode ends."""
+    return {k: td.get(k) for k in tensor_keys(td) if k[0] == "next" and k[-1] in ENDS}
+
+
 def around_estimator(around: Callable[[Any, TensorDictBase, Parts], Any]) -> Plant:
     """``around(call, batch, parts)`` in the place of the value estimator."""
 
@@ -314,6 +361,43 @@ def around_estimator(around: Callable[[Any, TensorDictBase, Parts], Any]) -> Pla
         return Hooks(estimator=lambda estimator: _called(estimator, around, parts))
 
     return plant
+
+
+# Below these two estimates count as the same: some thousand, and near zero some ten, roundings of
+# float32, which is what another order of the same sums makes. Chosen, the fault itself is larger.
+RELATIVE, ABSOLUTE = 1e-4, 1e-6
+
+
+def same_estimates(right: Any, out: Any) -> bool:
+    """Whether an estimator gave the same numbers twice."""
+    if not isinstance(right, TensorDictBase) or not isinstance(out, TensorDictBase):
+        return False
+    keys = [key for key in tensor_keys(out) if out.get(key).is_floating_point()]
+    return all(
+        torch.allclose(right.get(key), out.get(key), rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)
+        for key in keys
+    )
+
+
+def where_padded(parts: Parts, change: Callable[[TensorDictBase, Key], TensorDictBase]) -> Hooks:
+    """Hooks for training batches that a mask parts into data and padding: ``change(batch, key of
+    the mask)``."""
+    needs_training(parts, "loss")
+    found = list[Key]()
+
+    def trained(sample: TensorDictBase) -> TensorDictBase:
+        mask = padding_mask(sample)
+        if mask is None or bool(mask[1].all()):
+            return sample
+        found.append(mask[0])
+        return change(sample, mask[0])
+
+    def loss(made: Any) -> Any:
+        if not found:
+            raise CannotPlant("no training batch has padded steps behind a mask")
+        return made
+
+    return Hooks(trained=trained, loss=loss)
 
 
 class Inside:

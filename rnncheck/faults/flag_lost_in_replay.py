@@ -14,7 +14,7 @@ from rnncheck.results.model import Stage
 
 
 def plant(parts: Parts) -> Hooks:
-    needs_training(parts, "replay", "loss")
+    needs_training(parts, "replay", "batch")
     keys = flag_keys(parts)
     return Hooks(sample=lambda sample: _without(sample, keys))
 

@@ -12,13 +12,14 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.faults.fault import Fault, around_loss, needs_training, reading
-from rnncheck.pipeline.instruments.call_loss import total_of
+from rnncheck.faults.fault import Fault, around_loss, ends_of, loss_with, needs_training, reading
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import carry_of
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
+
+ROUNDING = 1e-3  # of a difference of two sums over a batch. Chosen: a target differs by far more
 
 
 def plant(parts: Parts) -> Hooks:
@@ -28,11 +29,24 @@ def plant(parts: Parts) -> Hooks:
     def loss(call: Any, td: TensorDictBase, parts: Parts) -> Any:
         if not asked:
             asked.append(True)
-            if _reads_no_next(call, td, parts):
-                raise CannotPlant("the loss is the same with any next observation")
+            _must_enter(call, td, _own(td, parts))
         return reading(call, td, _own(td, parts))
 
     return around_loss(loss)(parts)
+
+
+def _must_enter(call: Any, td: TensorDictBase, own: dict[Key, Tensor]) -> None:
+    """What is observed next must enter a target: something that an end takes it out of."""
+
+    def change(ends: dict[Key, Tensor]) -> Tensor:
+        return loss_with(call, td, {**own, **ends}) - loss_with(call, td, ends)
+
+    as_is = change({})
+    if not as_is:
+        raise CannotPlant("the loss is the same with any next observation")
+    ended = change({key: torch.ones_like(flag) for key, flag in ends_of(td).items()})
+    if torch.isclose(as_is, ended, rtol=ROUNDING):
+        raise CannotPlant("an end takes no next observation out of the loss: it enters no target")
 
 
 def _own(td: TensorDictBase, parts: Parts) -> dict[Key, Tensor]:
@@ -44,14 +58,6 @@ def _own(td: TensorDictBase, parts: Parts) -> dict[Key, Tensor]:
     found = [key for key in reads & given if next_key(key) in given]
     dense = [key for key in found if td.get(key).dtype is not torch.bool]
     return {next_key(key): td.get(key).clone() for key in dense}
-
-
-def _reads_no_next(call: Any, td: TensorDictBase, parts: Parts) -> bool:
-    totals = []
-    for values in ({}, _own(td, parts)):
-        with torch.random.fork_rng(devices=[]):
-            totals.append(total_of(reading(call, td.clone(), values))[0])
-    return torch.equal(*totals)
 
 
 FAULT = Fault(

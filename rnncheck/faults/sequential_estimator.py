@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from tensordict import TensorDictBase
 
-from rnncheck.faults.fault import Fault, Inside, around_estimator, needs_training, wrapped
+from rnncheck.faults.fault import (
+    Fault,
+    Inside,
+    around_estimator,
+    needs_training,
+    same_estimates,
+    wrapped,
+)
 from rnncheck.faults.sequential_loss import by_steps_in
-from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import mode
 from rnncheck.pipeline.subject.subject import carriers
 from rnncheck.results.model import Stage
-
-# Below these two estimates count as the same: some thousand, and near zero some ten, roundings of
-# float32, which is what another order of the same sums makes. Chosen, the fault itself is larger.
-RELATIVE, ABSOLUTE = 1e-4, 1e-6
 
 
 def plant(parts: Parts) -> Hooks:
@@ -35,23 +36,13 @@ def plant(parts: Parts) -> Hooks:
         asked.append(True)
         with mode(False):
             out = inside.run(call, td)
-        if right is not None and _same(right, out):
+        if right is not None and same_estimates(right, out):
             raise CannotPlant("the estimates are the same step by step, from the stored states")
         return out
 
     change = wrapped(by_steps_in(inside))
     estimator = around_estimator(sequential)(parts).estimator
     return Hooks(policy=change, critic=change, estimator=estimator)
-
-
-def _same(right: Any, out: Any) -> bool:
-    if not isinstance(right, TensorDictBase) or not isinstance(out, TensorDictBase):
-        return False
-    keys = [key for key in tensor_keys(out) if out.get(key).is_floating_point()]
-    return all(
-        torch.allclose(right.get(key), out.get(key), rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)
-        for key in keys
-    )
 
 
 FAULT = Fault(

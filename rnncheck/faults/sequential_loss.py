@@ -19,20 +19,28 @@ from rnncheck.faults.fault import (
     needs_training,
     wrapped,
 )
-from rnncheck.pipeline.plant.hooks import Hooks, Parts
-from rnncheck.pipeline.plant.module_changes import Around, Call, mode
+from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
+from rnncheck.pipeline.plant.module_changes import Around, Call, is_recurrent, mode
 from rnncheck.results.model import Stage
 
 
 def plant(parts: Parts) -> Hooks:
     needs_training(parts, "loss")
     needs_recurrent_mode(parts)
-    inside = Inside()
+    inside, ran = Inside(), list[bool]()
 
     def loss(call: Any, td: TensorDictBase, parts: Parts) -> Any:
-        return inside.run(call, td)
+        out = inside.run(call, td)
+        if ran and not any(ran):
+            raise CannotPlant("the loss runs its networks step by step as it is")
+        return out
 
-    change = wrapped(by_steps_in(inside))
+    def by_steps(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
+        if inside.batch is not None:
+            ran.append(is_recurrent())
+        return by_steps_in(inside)(module, call, td)
+
+    change = wrapped(by_steps)
     return Hooks(policy=change, critic=change, loss=around_loss(loss)(parts).loss)
 
 

@@ -4,6 +4,7 @@ pipeline."""
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -55,6 +56,7 @@ replay:
   batch_size: 64
 loss: {use: ClipPPOLoss}
 """
+ONE_BATCH = PIPELINE + "collect: {use: Collector, frames_per_batch: 80, batches: 1}\n"
 ROWS = SMALL.replace("  transforms: [Init", "  workers: 3\n  transforms: [Init").replace(
     "frames_per_batch: 80", "frames_per_batch: 150"
 )
@@ -137,7 +139,14 @@ REASONS = [
     (SMALL, "shared-key", "no second recurrent module"),
     (SMALL, "sequential-loss", "no loss stage"),
     (SMALL, "advantage-over-done", "no advantage stage"),
-    (SMALL, "slices-unmarked", "no replay and no batch and no loss stage"),
+    (SMALL, "slices-unmarked", "no replay and no batch stage"),
+    (SMALL, "state-lost-in-replay", "no replay and no batch stage"),
+    (SMALL, "advantage-joins-rows", "no advantage stage"),
+    (SMALL, "next-state-overwritten", "no advantage stage"),
+    (SMALL, "slices-over-cursor", "no replay stage"),
+    (SMALL, "mask-dropped", "no loss stage"),
+    (SMALL, "padding-counted", "no loss stage"),
+    (ONE_BATCH, "state-lost-between-batches", "one batch is collected"),
 ]
 
 
@@ -258,6 +267,25 @@ ELSEWHERE = [
     ("nested_rows", "sequential-estimator", {"VL604"}),  # which writes no value
     ("nested_rows", "primer-missing", {"WR103"}),  # inside the envs that stand side by side
     ("q_rows", "loss-over-done", {"VL603"}),
+    ("ppo_two_memories", "advantage-joins-rows", {"VL601"}),
+    ("ppo_two_memories", "slices-over-cursor", {"RP506"}),
+    ("nested_rows", "next-state-overwritten", {"VL604"}),
+    ("nested_rows", "observation-survives-reset", {"WR112"}),  # which no action changes
+    ("nested_rows", "action-misread", {"WR111"}),  # one-hot as it is
+    ("pendulum_ddpg", "noise-in-state", {"EQ206"}),
+    ("q_padded", "mask-dropped", {"RP505"}),
+    ("q_padded", "padding-counted", {"RP505"}),
+    ("q_padded", "action-misread", {"WR111"}),  # an env that reads indices
+]
+
+# What a fault would change does not count there.
+NOWHERE = [
+    ("q_rows", "loss-joins-rows", "the same with the rows end to end"),
+    ("nested_rows", "advantage-joins-rows", "the same with the rows end to end"),
+    ("ppo_two_memories", "next-observation-unread", "the same with any next observation"),
+    ("ppo_two_memories", "next-state-overwritten", "holds no next state of the critic"),
+    ("ppo_two_memories", "mask-dropped", "no training batch has padded steps"),
+    ("q_own_ring", "slices-over-cursor", "no slice sampler of TorchRL's"),
 ]
 
 
@@ -268,6 +296,16 @@ def test_a_fault_finds_its_hold(spec: str, name: str, by: set[str]) -> None:
     loaded, healthy = training(spec)
     (done,) = attempts(loaded, [fault], healthy)
     assert (done.ending, set(done.by)) == (Ending.CAUGHT, by)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "fault", "reason"), NOWHERE)
+def test_a_fault_that_would_change_nothing_says_so(name: str, fault: str, reason: str) -> None:
+    nothing_fails = replace(training("q_padded")[1], checks=())
+    spec = load_spec(ROOT / "fixtures" / "training" / f"{name}.yaml")
+    (done,) = attempts(spec, select_faults([fault]), nothing_fails)
+    assert done.ending is Ending.CANNOT_APPLY
+    assert reason in done.reason
 
 
 @pytest.mark.slow

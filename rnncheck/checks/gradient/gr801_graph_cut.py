@@ -3,11 +3,12 @@
 Checks
     What the recurrent modules give inside the loss is noted while the loss runs on a training
     batch. The gradient of their outputs at every second step of the slices is taken at their
-    inputs: it must not be zero at the steps in between, one step earlier. Which steps a pass runs
-    over is found by changing them; passes of one step each are taken together. Where no module can
-    be watched, the gradient of the loss at the batch must change with what is observed later. The
-    same is asked of policy and critic alone, in recurrent mode over the head of an episode, where a
-    nudge of the earlier inputs does move the later outputs.
+    inputs: in some pass of each module that the loss trains it must not be zero at the steps in
+    between, one step earlier. Which steps a pass runs over is found by changing them; passes of one
+    step each are taken together. Where no module can be watched, the gradient of the loss at the
+    batch must change with what is observed later. The same is asked of policy and critic alone, in
+    recurrent mode over the head of an episode, where a nudge of the earlier inputs does move the
+    later outputs.
 
 Why it matters
     With the graph cut at every step the recurrent weights learn from one step only: the policy
@@ -58,6 +59,7 @@ from rnncheck.checks.rule import (
     Unanswered,
 )
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
+from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
 
@@ -82,15 +84,14 @@ def _in_the_loss(evidence: Evidence) -> Judgement:
     try:
         loss_of(evidence)
         for number, sample in each_sample(evidence):
-            back = steps_back(evidence, sample)
-            if back is None:
-                back = gradient_reaches_back(evidence, sample)
+            cut = cut_inside(evidence, sample)
+            back = gradient_reaches_back(evidence, sample) if cut is None else not cut
             if back is None:
                 continue
             compared += 1
             if not back:
                 needs_memory_inside(evidence, sample)
-                return Judgement((_observed_in_loss(number, sample),), compared)
+                return Judgement((_observed_in_loss(number, sample, cut or ""),), compared)
         if not compared:
             raise CouldNotLook(
                 "of no recurrent module in the loss is it known which steps it runs over, and the"
@@ -122,25 +123,48 @@ def _alone(evidence: Evidence) -> Judgement:
     return Judgement((), compared, note, unanswered=() if compared else tuple(untold))
 
 
-def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
-    """Whether any pass has a gradient one step back; None where none has a gradient at the step
-    itself."""
+def cut_inside(evidence: Evidence, sample: Sample) -> str | None:
+    """The output of a recurrent module that no pass has a gradient one step back for; empty where
+    every module has one, None where none has a gradient at the step itself.
+
+    Where the loss trains some of the modules, they are judged; else one of all is enough.
+    """
     with ModuleCalls(probing=True) as inside:
-        run_loss(evidence, sample, loss=copied(loss_of(evidence)), per_element=False)
-    told = steps_of_passes(evidence, sample, inside.passes)
+        total = run_loss(evidence, sample, loss=copied(loss_of(evidence)), per_element=False).total
+    groups = _unrolled(inside.passes, steps_of_passes(evidence, sample, inside.passes))
+    told = [(group, back) for group in groups if (back := _goes_back(group, sample)) is not None]
+    if not told:
+        return None
+    reaching = {id(one.module) for group, back in told if back for one, _ in group}
+    trained = [group for group, _ in told if _trains(group, total)]
+    judged = [group for group in trained if id(group[0][0].module) not in reaching]
+    if judged or not (trained or reaching):
+        return dotted((judged or [told[0][0]])[0][0][0].output)
+    return ""
+
+
+def _goes_back(group: _Group, sample: Sample) -> bool | None:
+    """Whether the passes have a gradient one step back; None where they have none at the step
+    itself."""
     local, earlier = False, False
     for parity in (1, 0):
         at = (positions(sample) % 2 == parity) & sample.valid & sample.follows
         before = torch.zeros_like(at)
         before[:, :-1] = at[:, 1:]
-        for group in _unrolled(inside.passes, told):
-            if not _shows_both(group, at, before):
-                continue
-            for one, grad in _gradients(group, at):
-                here = bool((grad * at.unsqueeze(-1) != 0).any())
-                local = local or (here and not reads_tokens(one))
-                earlier = earlier or bool((grad * before.unsqueeze(-1) != 0).any())
+        for one, grad in _gradients(group, at) if _shows_both(group, at, before) else ():
+            here = bool((grad * at.unsqueeze(-1) != 0).any())
+            local = local or (here and not reads_tokens(one))
+            earlier = earlier or bool((grad * before.unsqueeze(-1) != 0).any())
     return earlier if local or earlier else None
+
+
+def _trains(group: _Group, total: Tensor) -> bool:
+    """The loss has a gradient at what the passes read: they are none of a target."""
+    probes = [one.probe for one, _ in group if one.trained and one.probe is not None]
+    if not probes or not total.requires_grad:
+        return False
+    grads = torch.autograd.grad(total, probes, retain_graph=True, allow_unused=True)
+    return any(grad is not None and bool((grad != 0).any()) for grad in grads)
 
 
 def _unrolled(passes: list[ModuleCall], told: list[Shown | None]) -> list[_Group]:
@@ -177,9 +201,10 @@ def _gradients(group: _Group, at: Tensor) -> list[tuple[ModuleCall, Tensor]]:
     ]
 
 
-def _observed_in_loss(number: int, sample: Sample) -> Observation:
+def _observed_in_loss(number: int, sample: Sample, output: str) -> Observation:
+    via = f" through the recurrent module that writes {output}" if output else ""
     return _observed(
-        "inside the loss no gradient reaches the step before: the graph is cut at every step",
+        f"inside the loss no gradient reaches the step before{via}: the graph is cut at every step",
         on=f"training batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
         cause=(
             "the graph is cut at every step: sequential mode in the loss, or a state that is"

@@ -3,9 +3,11 @@
 Checks
     New envs (one, where they have workers) are reset after histories that differ in their actions
     alone: in the last episode, or in the one before it. The same seeds stand before each of them
-    and before the reset. What the networks read there must be the same. An entry that differs even
-    after the same history (an env that takes no seed) is held against the step before the reset
-    instead: it may hold none of its values.
+    and before the reset. What the networks read there must be the same. Where actions change
+    nothing that is observed, the histories differ in their seeds instead, if the seed before a
+    reset settles what it shows. An entry that differs even after the same history (an env that
+    takes no seed) is held against the step before the reset instead: it may hold none of its
+    values.
 
 Why it matters
     A previous action or reward, a stack of frames, an average that the env does not clear carries
@@ -98,7 +100,7 @@ def _observed(one: Residue) -> Observation:
         message=(
             f"the {dotted(one.key)} of a reset holds a value of the step before the reset"
             if one.copied
-            else f"the {dotted(one.key)} of a reset depends on the last episode's actions"
+            else f"the {dotted(one.key)} of a reset depends on the last episode's {one.by}"
         ),
         key=dotted(one.key),
         quantity=(
@@ -107,7 +109,7 @@ def _observed(one: Residue) -> Observation:
             else f"max abs difference of {dotted(one.key)} at a reset, after two last episodes"
         ),
         measured=one.recent,
-        on="resets after histories that differ in their actions alone",
+        on=f"resets after histories that differ in their {one.by} alone",
         bound_formula="a reset shows nothing of the episode before it",
         cause=(
             "the env or a transform keeps something of the last steps (previous action or reward,"
@@ -126,7 +128,7 @@ def _lasting(one: Residue) -> Observation:
         key=dotted(one.key),
         quantity=f"max abs difference of {dotted(one.key)} at a reset, after two earlier episodes",
         measured=one.early,
-        on="resets after histories that differ in their actions alone",
+        on=f"resets after histories that differ in their {one.by} alone",
         bound_formula="a reset shows nothing of the episodes before it",
         cause=(
             "the env keeps something that no reset clears: a running normalisation or a curriculum,"

@@ -95,9 +95,12 @@ class Training:
         """The buffer, built when it is first asked for."""
         section = self.spec.replay
         if self.buffer is None and section is not None:
-            self.buffer = replaying.build_replay(self.spec, section, self.offered, self._folder())
+            self.buffer = self._built(section, self._folder())
             replaying.check_batch_size(self.spec, section, self.buffer)
         return self.buffer
+
+    def _built(self, section: ReplaySpec, folder: Path) -> Any:
+        return self.hooks.replay(replaying.build_replay(self.spec, section, self.offered, folder))
 
     def _folder(self) -> Path:
         if self.scratch is None:
@@ -160,7 +163,7 @@ class Training:
         if section is None or is_too_large(pipeline.replay, batches):
             return
         folder = self._folder().with_name("overfilled")
-        second = replaying.build_replay(self.spec, section, self.offered, folder)
+        second = self._built(section, folder)
         try:
 
             def draw() -> TensorDictBase:

@@ -34,6 +34,7 @@ class ModuleCall:
     shape: torch.Size  # batch shape of the tensordict that it ran on
     again: Tensor | None = None  # y from the other states
     probe: Tensor | None = None  # zeros that were added to x: where y's gradient is asked for
+    trained: bool = False  # one of the parameters that it ran with wants a gradient
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,10 @@ class ModuleCalls:
         if y is None or is_batched(y) or is_batched(x):
             return
         again = self._from_others(module, one.given, key, one.random)
-        shape = td.batch_size
+        shape, keys = td.batch_size, state_keys(module)
+        trained = any(p.requires_grad for p in module.parameters())
         self.passes.append(
-            ModuleCall(module, state_keys(module), key, x, y, one.given, shape, again, one.probe)
+            ModuleCall(module, keys, key, x, y, one.given, shape, again, one.probe, trained)
         )
 
     def _from_others(

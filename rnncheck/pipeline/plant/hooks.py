@@ -38,15 +38,16 @@ class Parts:
 class Hooks:
     """One function for each part of a pipeline; it gets the part and returns it, changed or not.
 
-    ``env`` gets every env that is made, ``batch`` every collected batch, ``sample`` every training
-    batch before the user's ``batch`` factory, ``trained`` the same as the loss gets it. The
-    networks are changed before their pristine copies are taken.
+    ``env`` gets every env that is made, ``batch`` every collected batch, ``replay`` every buffer
+    that is made, ``sample`` every training batch before the user's ``batch`` factory, ``trained``
+    the same as the loss gets it. The networks are changed before their pristine copies are taken.
     """
 
     env: Callable[[EnvBase], EnvBase] = unchanged
     policy: Callable[[nn.Module], nn.Module] = unchanged
     critic: Callable[[nn.Module], nn.Module] = unchanged
     batch: Callable[[Any], Any] = unchanged
+    replay: Callable[[Any], Any] = unchanged
     sample: Callable[[Any], Any] = unchanged
     trained: Callable[[Any], Any] = unchanged
     estimator: Callable[[Any], Any] = unchanged

@@ -42,6 +42,7 @@ class Residue:
     early: float
     recent: float
     copied: bool = False  # known by copies of the last step's values alone
+    by: str = "actions"  # what the histories differ in
 
 
 @dataclass(frozen=True)
@@ -69,21 +70,26 @@ def look_behind(
         measuring(recurrent=False, explore=True),
         closing(_Player(env, make_env, keys)) as player,
     ):
-        base, again, recent, *early = player.histories()
-        steady = tuple(k for k in keys if _size(base[k], again[k]) == 0.0)
+        steady, residues = _compared(player.histories(), keys, "actions")
+        if not player.differed and not residues and (shown := player.other_draws()):
+            steady, residues = _compared(shown, keys, "seeds")
         moving = tuple(key for key in keys if key not in steady)
-        residues = [
-            Residue(
-                key,
-                max(_size(base[key], one[key]) for one in early),
-                _size(base[key], recent[key]),
-            )
-            for key in steady
-        ]
         residues += [Residue(key, 0.0, 1.0, copied=True) for key in player.copies(moving)]
         normalises = any(isinstance(one, VecNorm) for one in transforms(player.env))
-    left = tuple(one for one in residues if max(one.early, one.recent) > 0)
-    return ResetTrials(steady, moving, left, normalises)
+    return ResetTrials(steady, moving, tuple(residues), normalises)
+
+
+def _compared(
+    shown: tuple[dict[Key, Tensor], ...], keys: tuple[Key, ...], by: str
+) -> tuple[tuple[Key, ...], list[Residue]]:
+    """What is the same after the same history, and what is left there of others."""
+    base, again, recent, *early = shown
+    steady = tuple(k for k in keys if _size(base[k], again[k]) == 0.0)
+    sizes = {
+        key: (max(_size(base[key], one[key]) for one in early), _size(base[key], recent[key]))
+        for key in steady
+    }
+    return steady, [Residue(key, *both, by=by) for key, both in sizes.items() if max(both) > 0]
 
 
 @contextmanager
@@ -110,6 +116,7 @@ class _Player:
         self.env, self.make_env, self.keys, self.steps = env, make_env, keys, LONGEST
         self.opened = list[EnvBase]()
         self.last: TensorDictBase | None = None  # the step before the reset
+        self.differed = True  # what was seen there, after two last episodes
 
     def close(self) -> None:
         """Close the envs that were made."""
@@ -121,13 +128,43 @@ class _Player:
         and after two other episodes before it; all of as many steps."""
         while True:
             lengths = list[int]()
-            base, ended = self.after(1, 2, lengths), self._action()
+            base, ended, seen = self.after(1, 2, lengths), self._action(), self._seen()
             again = self.after(1, 2, lengths)
             recent = self._other_ending(ended, lengths)
+            self.differed = any(_size(seen[k], now) > 0 for k, now in self._seen().items())
             early = [self.after(number, 2, lengths) for number in (3, 5)]
             if min(lengths) >= self.steps:
                 return base, again, recent, *early
             self.steps = min(lengths)
+
+    def other_draws(self) -> tuple[dict[Key, Tensor], ...]:
+        """The same with other seeds in the place of other actions; nothing where the seed before a
+        reset does not settle what it shows."""
+        if not self._seeds_settle():
+            return ()
+        while True:
+            lengths = list[int]()
+            seeds = ((0, 0), (0, 0), (0, 2), (2, 0), (3, 0))
+            shown = [self.after(1, 2, lengths, drawn) for drawn in seeds]
+            if min(lengths) >= self.steps:
+                return tuple(shown)
+            self.steps = min(lengths)
+
+    def _seeds_settle(self) -> bool:
+        """The last of several seeds alone says what a reset shows."""
+        shown = []
+        for first in (0, 1):
+            self._renew()
+            for seed in (first, 2):
+                self._seed(MEASURING_SEED + seed)
+            shown.append(self.env.reset())
+        return all(_size(shown[0].get(key), shown[1].get(key)) == 0.0 for key in self.keys)
+
+    def _seen(self) -> dict[Key, Tensor]:
+        """What was observed at the step before the reset."""
+        last = self.last
+        found = {} if last is None else {k: last.get(("next", *k), None) for k in self.keys}
+        return {key: value.clone() for key, value in found.items() if value is not None}
 
     def _other_ending(self, ended: Tensor, lengths: list[int]) -> dict[Key, Tensor]:
         """A history whose last action is another one."""
@@ -137,11 +174,17 @@ class _Player:
                 return shown
         raise Undecided("every action that the env draws is the same")
 
-    def after(self, early: int, recent: int, lengths: list[int]) -> dict[Key, Tensor]:
-        """What the reset behind a history shows; ``lengths`` gets those of its episodes."""
+    def after(
+        self, early: int, recent: int, lengths: list[int], draws: tuple[int, int] | None = None
+    ) -> dict[Key, Tensor]:
+        """What the reset behind a history shows; ``lengths`` gets those of its episodes. ``draws``
+        choose a seed for each of these."""
         self._renew()
         self._seed(MEASURING_SEED)
-        lengths += [self._episode(number) for number in (early, recent)]
+        for number, draw in zip((early, recent), draws or (None, None), strict=True):
+            if draw is not None:
+                self._seed(MEASURING_SEED + 10 * draw + number)
+            lengths.append(self._episode(number))
         self._seed(MEASURING_SEED + 1)
         shown = self.env.reset()
         return {key: shown.get(key).clone() for key in self.keys}
