@@ -24,6 +24,7 @@ from rnncheck.cli.rule import rule
 from rnncheck.cli.selftest import selftest
 from rnncheck.cli.verify import verify
 from rnncheck.errors import UserError
+from rnncheck.printable import clean
 from rnncheck.results.exit_codes import ExitCode
 
 _TRACEBACK = "RNNCHECK_TRACEBACK"
@@ -70,7 +71,7 @@ def _print_user_error(error: UserError) -> None:
 def _print_internal(error: Exception) -> None:
     if os.environ.get(_TRACEBACK):
         traceback.print_exception(error)
-    said = f"{type(error).__name__}: {error}".rstrip(": ")
+    said = clean(f"{type(error).__name__}: {error}").rstrip(": ")
     print(
         f"internal error: {said}\n"
         "This is a fault of rnncheck, not of your pipeline: please report it with the spec.\n"

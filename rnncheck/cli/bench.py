@@ -19,6 +19,7 @@ from rnncheck.cli.options import (
     SpecPath,
     VerboseOption,
 )
+from rnncheck.printable import clean
 
 if TYPE_CHECKING:
     from rnncheck.bench.journal import Journal
@@ -138,7 +139,7 @@ def _print_plan(spec: Spec, cells: Sequence[Cell]) -> None:
 
     everything = with_references(cells, spec)
     for group in groups(everything):
-        print(group[0].group)
+        print(clean(group[0].group))
         for cell in group:
             print(f"  {cell.key}  {cell.variant.label}")
     seconds = estimate(everything, spec.bench.budget)
@@ -199,4 +200,4 @@ def _write(spec: Spec, run: Run) -> None:
         print("nothing is recommended for training: the spec stays as it is", file=sys.stderr)
         return
     for line in write_recommendation(spec, found):
-        print(line, file=sys.stderr)
+        print(clean(line), file=sys.stderr)

@@ -21,6 +21,7 @@ from rnncheck.cli.options import (
     VerboseOption,
 )
 from rnncheck.cli.planting import Attempt, Ending
+from rnncheck.printable import clean, json_text
 from rnncheck.results.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _verdict(attempt: Attempt) -> str:
     if attempt.ending is Ending.CAUGHT:
         return f"caught by {by}"
     if attempt.ending is Ending.CANNOT_APPLY:
-        return f"cannot apply: {attempt.reason}"
+        return f"cannot apply: {clean(attempt.reason)}"
     return f"missed (only {by} failed)" if by else "missed"
 
 
@@ -220,7 +221,7 @@ def _show_table(outcome: SelftestState, console: Console, verbose: bool) -> None
         if attempt.ending is Ending.MISSED or verbose:
             table.add_row("", "", Text(attempt.summary, style="dim"))
         if attempt.ending is Ending.MISSED and attempt.reason:
-            table.add_row("", "", Text(attempt.reason, style="dim"))
+            table.add_row("", "", Text(clean(attempt.reason), style="dim"))
     console.print(table)
     console.print()
 
@@ -235,13 +236,11 @@ def _summary(outcome: SelftestState) -> str:
 
 
 def _write(outcome: SelftestState, target: str) -> None:
-    import json
-
     from rnncheck.results.files import write_atomic
 
     if not target:
         return
-    text = json.dumps(_as_json(outcome), indent=2) + "\n"
+    text = json_text(_as_json(outcome), indent=2) + "\n"
     if target == "-":
         sys.stdout.write(text)
     else:

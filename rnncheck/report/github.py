@@ -10,6 +10,7 @@ from pathlib import Path
 from rnncheck.errors import OutputError, Place
 from rnncheck.report import gate, markdown, text
 from rnncheck.report.places import in_a_file, relative
+from rnncheck.report.printed import printed
 from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source, Verdict
 from rnncheck.results.verdict import fails
@@ -21,7 +22,7 @@ SUMMARY_LIMIT = 1024 * 1024  # bytes that GitHub takes per step; more and it sho
 def render(run: Run, root: Path | None = None) -> str:
     """Workflow commands, one per line; file names are relative to ``root``, the checkout."""
     base = root or Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
-    return "".join(f"{line}\n" for line in _lines(run, base))
+    return "".join(f"{line}\n" for line in _lines(printed(run), base))
 
 
 def check_summary(environ: Mapping[str, str] = os.environ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from rnncheck.printable import json_text
 from rnncheck.report import gate, text
 from rnncheck.report.places import in_a_file, relative
 from rnncheck.results.gate import GateItem, Part
@@ -41,7 +42,7 @@ def render(run: Run, root: Path | None = None) -> str:
     """The run as a SARIF log; file names are relative to ``root``, the current folder where none is
     given."""
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(run, root or Path.cwd())]}
-    return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(log, indent=2) + "\n"
 
 
 def _run(run: Run, root: Path) -> Json:
