@@ -102,6 +102,15 @@ class OutputError(UserError):
     """A report or a stored result cannot be written."""
 
 
+class OutputErrors(OutputError):
+    """Several outputs that could not be written, each tried. ``errors`` holds them one by one."""
+
+    def __init__(self, errors: Iterable[OutputError]) -> None:
+        self.errors = tuple(errors)
+        first = self.errors[0]
+        super().__init__(first.message, place=first.place, hint=first.hint)
+
+
 class StageError(RnncheckError):
     """The user's pipeline raised in one of its stages; ``frames`` are the user's own."""
 

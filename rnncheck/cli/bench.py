@@ -106,9 +106,8 @@ def bench(
     """
     from rnncheck.bench.claims import claim_cells
     from rnncheck.bench.run import Sweep
+    from rnncheck.cli.outputs import Outputs
     from rnncheck.cli.verify import follow
-    from rnncheck.report.formats import parse_targets, write_reports
-    from rnncheck.results.store import default_store, prepare_store, store_run
     from rnncheck.spec.load import open_spec
 
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
@@ -120,15 +119,12 @@ def bench(
     if plan:
         _print_plan(loaded, cells)
         return
-    targets = parse_targets(report or [])
-    path = default_store(Path(loaded.path))
-    prepare_store(path)
+    outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
     place = _engine(engine, ray_address, loaded)
-    journal, done = _journal(loaded, path.parent / JOURNAL, place.name, resume=resume)
+    journal, done = _journal(loaded, outputs.store.parent / JOURNAL, place.name, resume=resume)
     sweep = Sweep(loaded, cells, journal, overrides, done, axes, claimed, place)
-    run = follow(sweep.events, targets, quiet=quiet, verbose=verbose)
-    store_run(run, path)
-    write_reports(run, targets, sys.stdout, quiet, verbose, live=True)
+    run = follow(sweep.events, outputs.targets, quiet=quiet, verbose=verbose)
+    outputs.conclude(run)
     if write:
         _write(loaded, run)
     raise typer.Exit(run.exit_code)

@@ -21,6 +21,7 @@ from rnncheck.cli.options import (
     VerboseOption,
 )
 from rnncheck.cli.planting import Attempt, Ending
+from rnncheck.errors import OutputError
 from rnncheck.printable import clean, json_text
 from rnncheck.results.exit_codes import ExitCode
 
@@ -126,7 +127,6 @@ def selftest(
 
 def _target(report: str | None) -> str:
     """Where the JSON goes: a path, ``-`` for standard output, or nothing."""
-    from rnncheck.errors import OutputError
     from rnncheck.results.files import check_writable
 
     if report is None:
@@ -134,9 +134,10 @@ def _target(report: str | None) -> str:
     name, _, path = report.partition("=")
     if name != "json":
         raise OutputError(f"selftest has no report format {name!r}", accepted="json, json=PATH")
-    if path not in ("", "-"):
-        check_writable(Path(path))
-    return path or "-"
+    if path in ("", "-"):
+        return "-"
+    check_writable(Path(path))
+    return str(Path(path).absolute())
 
 
 def _print_faults(console: Console, names: Sequence[str]) -> None:
@@ -243,8 +244,11 @@ def _write(outcome: SelftestState, target: str) -> None:
     text = json_text(_as_json(outcome), indent=2) + "\n"
     if target == "-":
         sys.stdout.write(text)
-    else:
+        return
+    try:
         write_atomic(Path(target), text)
+    except OutputError as error:  # the verdict stands, and its exit code
+        print(f"error: the report is not written: {error}", file=sys.stderr)
 
 
 def _as_json(outcome: SelftestState) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
@@ -10,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnncheck.errors import Place, UserError
+from rnncheck.errors import OutputError, Place, UserError
 from rnncheck.printable import json_text
 from rnncheck.results.cells import cells_from_json
 from rnncheck.results.encode import event_to_json, restore_cells, run_to_json
@@ -36,6 +37,7 @@ __all__ = [
 _RUNS = Path(".rnncheck") / "runs"
 LATEST = "latest.json"
 _FORMATS = " and ".join(map(str, READABLE))
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # what passes before the end of a run, or does not
 _PART = 60  # characters of a key that a message shows
 _LONGEST_RUN = 10 * 365 * 86_400.0  # seconds: ten years, beyond which a report has no date
 _LARGEST_COUNT = 2**31  # as the readers of reports take it for lines and columns
@@ -143,30 +145,56 @@ def default_store(spec_path: Path) -> Path:
     it."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     unique = f"{spec_path} {time.time_ns()} {os.getpid()}"
-    short = hashlib.sha256(unique.encode(errors="backslashreplace")).hexdigest()[:8]
-    return spec_path.parent / _RUNS / f"{now}-{short}.json"
+    unique_part = hashlib.sha256(unique.encode(errors="backslashreplace")).hexdigest()[:8]
+    return spec_path.absolute().parent / _RUNS / f"{now}-{unique_part}.json"
 
 
 def prepare_store(path: Path) -> None:
     """Make the folder of ``default_store``, ignored by git, or raise an OutputError before any work
-    is done."""
-    from rnncheck.errors import OutputError
+    is done; a disk that is full now is told when the run is stored.
 
+    Nothing is written where a link leads out of the spec's folder, since who wrote the spec's
+    folder would choose which file is replaced: ``.rnncheck`` or ``runs`` as such a link is refused,
+    a ``latest.json`` that is a link is replaced, a ``.gitignore`` that is one is left alone.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        problem = f"the folder for results cannot be made: {error.strerror}"
-        raise OutputError(problem, place=Place(str(path.parent))) from error
-    check_writable(path)
-    ignore = path.parent.parent / ".gitignore"
-    if not ignore.exists():
-        write_atomic(ignore, "*\n")
+        _make_folders(path.parent)
+        check_writable(path)
+        ignore = path.parent.parent / ".gitignore"
+        if not os.path.lexists(ignore):
+            write_atomic(ignore, "*\n", follow=False)
+    except OutputError as error:
+        if getattr(error.__cause__, "errno", None) not in _FULL:
+            raise
+
+
+def _make_folders(runs: Path) -> None:
+    """``.rnncheck`` and its ``runs``, in the spec's folder and nowhere else. Raises OutputError."""
+    store = runs.parent
+    try:
+        for folder in (store, runs):
+            folder.mkdir(exist_ok=True)
+        inside = runs.resolve().is_relative_to(store.parent.resolve())
+    except (OSError, RuntimeError) as error:  # a loop of links
+        problem = f"the folder for results cannot be made: {getattr(error, 'strerror', error)}"
+        raise OutputError(problem, place=Place(str(runs))) from error
+    if not inside:
+        raise OutputError(
+            "the folder for results is a link that leads out of the spec's folder",
+            place=Place(str(runs)),
+            hint="remove the link: results are stored beside the spec alone",
+        )
 
 
 def store_run(run: Run, path: Path) -> None:
-    """Store ``run`` at a path from ``default_store``, and as ``latest.json`` beside it."""
-    write_run(run, path)
-    write_run(run, path.with_name(LATEST))
+    """Store ``run`` at a path from ``default_store``, and as ``latest.json`` beside it.
+
+    A folder that was removed meanwhile is made again. Raises OutputError.
+    """
+    _make_folders(path.parent)
+    text = dumps(run)
+    write_atomic(path, text, follow=False)
+    write_atomic(path.with_name(LATEST), text, follow=False)
 
 
 def find_latest(start: Path) -> Path:

@@ -366,6 +366,7 @@ class Spec(Strict):
     gate: GateSpec = GateSpec()
 
     _path: str = PrivateAttr(default="")  # as the user gave it
+    _folder: pathlib.Path | None = PrivateAttr(default=None)  # when it was loaded: code may chdir
     _hash: str = PrivateAttr(default="")  # sha256 of the effective spec
     _places: dict[KeyPath, Place] = PrivateAttr(default_factory=dict)
     _copies: Any = PrivateAttr(default=None)  # of the objects that Python handed over
@@ -378,6 +379,8 @@ class Spec(Strict):
     @property
     def folder(self) -> pathlib.Path:
         """The folder whose modules the factories come from."""
+        if self._folder is not None:
+            return self._folder
         return pathlib.Path(self._path).resolve().parent if self._path else pathlib.Path.cwd()
 
     @property
