@@ -22,6 +22,7 @@ from rnncheck.cli.init import init
 from rnncheck.cli.report import report
 from rnncheck.cli.rule import rule
 from rnncheck.cli.selftest import selftest
+from rnncheck.cli.streams import Streams
 from rnncheck.cli.verify import verify
 from rnncheck.errors import UserError
 from rnncheck.printable import clean
@@ -119,4 +120,11 @@ app.add_typer(spec_app, name="spec")
 
 def main() -> None:
     """The console script."""
-    app(prog_name="rnncheck")
+    streams = Streams()
+    code: object = 0
+    try:
+        app(prog_name="rnncheck")
+    except SystemExit as stop:
+        code = stop.code
+    known = code if isinstance(code, int) else int(bool(code))
+    sys.exit(streams.settle(known, "".join(sys.argv[1:2])))
