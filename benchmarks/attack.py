@@ -1,4 +1,4 @@
-"""Attacks on the command line's edges, for minutes: `make attack N=2000`.
+"""Attacks on the command line's edges, for minutes: `make attack`.
 
 Each part tries what a stranger, a disk or a shell may do, and prints each time that rnncheck did
 not answer as it says: a traceback, an internal error, text that acts, a document that does not
@@ -26,6 +26,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import mutants
@@ -59,7 +60,7 @@ def specs(count: int) -> Iterator[str]:
             text = mutants.cut(draw.choice(texts), draw)
         else:
             text = json.dumps(mutants.mutated(draw.choice(bases), draw), default=str)
-        yield _timed(f"spec {seed}", lambda text=text: _spec(text))
+        yield _timed(f"spec {seed}", partial(_spec, text))
 
 
 def _spec(text: str) -> None:
@@ -86,7 +87,7 @@ def results(count: int) -> Iterator[str]:
             text = mutants.as_text(kind(draw.choice(bases), draw))
             text = mutants.cut(text, draw) if seed % 10 == 0 else text
             path.write_text(text, errors="replace")
-            yield _timed(f"result {seed}", lambda: _result(path))
+            yield _timed(f"result {seed}", partial(_result, path))
 
 
 def _result(path: Path) -> None:
