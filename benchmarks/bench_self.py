@@ -2,8 +2,9 @@
 
 Runs `rnncheck verify SPEC -q` and a bare process that does the same once without rnncheck in turn,
 round by round, and prints the medians, the ratio of each pair, peak memory, and the start times of
-the commands that import no torch. Two pairs are measured: acting alone (bare_cartpole.py), and the
-training path with GAE, replay and ClipPPOLoss (bare_ppo.py).
+the commands that import no torch. Three pairs are measured: acting alone (bare_cartpole.py), the
+training path with GAE, replay and ClipPPOLoss (bare_ppo.py), and `verify` with the process that it
+supervises beside `verify` in one process.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from ruamel.yaml import YAML
 
 HERE = Path(__file__).parent
 START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
+IN_ONE = "from rnncheck.cli.app import app; app(prog_name='rnncheck')"  # nobody supervises
 START_TARGET = 0.35  # seconds
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What is compared: a spec and the program that does the same without rnncheck; targets are
-    times the latter."""
+    """What is compared: verifying a spec and the program that does the same without rnncheck, or
+    the same without a supervisor; targets are times the latter."""
 
     name: str
     spec: Path
-    bare: Path
+    bare: Path | None
     wall: float
     memory: float
 
@@ -43,6 +45,13 @@ ACTING = Pair(
     spec=HERE.parent / "fixtures" / "specs" / "cartpole_dqn.yaml",
     bare=HERE / "bare_cartpole.py",
     wall=2.5,
+    memory=1.3,
+)
+SUPERVISED = Pair(
+    name="supervised",
+    spec=HERE.parent / "fixtures" / "specs" / "cartpole_dqn.yaml",
+    bare=None,
+    wall=1.05,
     memory=1.3,
 )
 TRAINING = Pair(
@@ -84,10 +93,9 @@ def measure(command: Sequence[str], cwd: Path) -> Cost:
 def pairs(pair: Pair, rounds: int) -> list[tuple[Cost, Cost]]:
     """(verify, bare) for each round, in alternating order; one round before them warms the file
     cache."""
-    collect = YAML(typ="safe").load(pair.spec.read_text())["collect"]
-    size = [str(collect["frames_per_batch"]), str(collect.get("batches", 1))]
-    bare = [sys.executable, str(pair.bare), *size]
-    verify = [sys.executable, "-c", START, "verify", str(pair.spec.resolve()), "-q"]
+    asked = ["verify", str(pair.spec.resolve()), "-q"]
+    verify = [sys.executable, "-c", START, *asked]
+    bare = [sys.executable, "-c", IN_ONE, *asked] if pair.bare is None else without(pair)
     found = []
     with tempfile.TemporaryDirectory() as folder:  # the results of these runs are not kept
         for index in range(rounds + 1):
@@ -95,6 +103,13 @@ def pairs(pair: Pair, rounds: int) -> list[tuple[Cost, Cost]]:
             costs = [measure(command, Path(folder)) for command in order]
             found.append((costs[0], costs[1]) if index % 2 else (costs[1], costs[0]))
     return found[1:]
+
+
+def without(pair: Pair) -> list[str]:
+    """The command that does the same without rnncheck."""
+    collect = YAML(typ="safe").load(pair.spec.read_text())["collect"]
+    size = [str(collect["frames_per_batch"]), str(collect.get("batches", 1))]
+    return [sys.executable, str(pair.bare), *size]
 
 
 def ratio_line(title: str, ratios: Sequence[float], target: float | None = None) -> str:
@@ -150,11 +165,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("spec", type=Path, nargs="?", help="measured in place of the acting pair")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", choices=(ACTING.name, TRAINING.name))
+    parser.add_argument("--only", choices=(ACTING.name, TRAINING.name, SUPERVISED.name))
     args = parser.parse_args()
     acting = ACTING if args.spec is None else replace(ACTING, spec=args.spec)
     print(f"medians of {args.rounds} rounds, {os.cpu_count()} cores{_distrust()}")
-    for pair in (acting, TRAINING):
+    for pair in (acting, TRAINING, SUPERVISED):
         if args.only in (None, pair.name):
             report(pair, args.rounds)
     for words in (["--help"], ["rule"]):

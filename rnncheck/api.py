@@ -70,6 +70,11 @@ def verify(
         UserError: a part is missing, of a wrong type, or a function raised.
 
     ``run.raise_for_findings()`` turns what was found into an exception.
+
+    All of it runs in this process. What the pipeline's code raises, SystemExit and
+    KeyboardInterrupt too, is an error of its stage or check; where it ends the process itself
+    (``os._exit``, a crash in C) or swallows the time limit's interruption, no caller can be told:
+    the command ``rnncheck verify`` can.
     """
     parts = {
         "policy": policy, "env": env, "critic": critic, "collect": _collect(collector, batches),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
+START = "import sys; from rnncheck.__main__ import main; sys.exit(main())"
 
 # Without its collect stage: each test says how much it collects.
 PIPELINE = """\

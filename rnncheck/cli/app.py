@@ -4,7 +4,6 @@ code."""
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -19,16 +18,15 @@ from rnncheck.cli.compare import compare
 from rnncheck.cli.doctor import doctor
 from rnncheck.cli.gate import gate
 from rnncheck.cli.init import init
+from rnncheck.cli.messages import print_internal, print_user_error
 from rnncheck.cli.report import report
 from rnncheck.cli.rule import rule
 from rnncheck.cli.selftest import selftest
-from rnncheck.cli.streams import Streams
+from rnncheck.cli.standard_streams import StandardStreams
 from rnncheck.cli.verify import verify
 from rnncheck.errors import UserError
-from rnncheck.printable import clean
 from rnncheck.results.exit_codes import ExitCode
-
-_TRACEBACK = "RNNCHECK_TRACEBACK"
+from rnncheck.supervisor.signals import Stopped, arm, disarm
 
 app = typer.Typer(
     name="rnncheck",
@@ -55,30 +53,14 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except UserError as error:
-            _print_user_error(error)
+            print_user_error(error)
             raise typer.Exit(ExitCode.USAGE) from None
         except Exception as error:
-            _print_internal(error)
+            said = f"{type(error).__name__}: {error}".rstrip(": ")
+            print_internal(said, "".join(traceback.format_exception(error)))
             raise typer.Exit(ExitCode.INTERNAL) from None
 
     return run
-
-
-def _print_user_error(error: UserError) -> None:
-    for one in getattr(error, "errors", (error,)):  # SpecErrors holds several
-        print(f"error: {one}", file=sys.stderr)
-
-
-def _print_internal(error: Exception) -> None:
-    if os.environ.get(_TRACEBACK):
-        traceback.print_exception(error)
-    said = clean(f"{type(error).__name__}: {error}").rstrip(": ")
-    print(
-        f"internal error: {said}\n"
-        "This is a fault of rnncheck, not of your pipeline: please report it with the spec.\n"
-        f"Run again with {_TRACEBACK}=1 for the traceback.",
-        file=sys.stderr,
-    )
 
 
 def _print_version(wanted: bool) -> None:
@@ -119,12 +101,23 @@ app.add_typer(spec_app, name="spec")
 
 
 def main() -> None:
-    """The console script."""
-    streams = Streams()
-    code: object = 0
+    """The command in a process of its own: Ctrl-C and SIGTERM end it with their exit codes, and
+    what becomes of the standard streams ends nothing."""
+    streams = StandardStreams()
+    arm()
+    try:
+        code = _exit_code()
+    except Stopped as stop:
+        code = stop.code
+    finally:
+        disarm()
+    sys.exit(streams.settle(code, "".join(sys.argv[1:2])))
+
+
+def _exit_code() -> int:
+    """What the command line ended with."""
     try:
         app(prog_name="rnncheck")
     except SystemExit as stop:
-        code = stop.code
-    known = code if isinstance(code, int) else int(bool(code))
-    sys.exit(streams.settle(known, "".join(sys.argv[1:2])))
+        return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
+    return 0

@@ -107,7 +107,7 @@ def bench(
     from rnncheck.bench.claims import claim_cells
     from rnncheck.bench.run import Sweep
     from rnncheck.cli.outputs import Outputs
-    from rnncheck.cli.verify import follow
+    from rnncheck.cli.verify import blank_run, follow
     from rnncheck.spec.load import open_spec
 
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
@@ -123,7 +123,8 @@ def bench(
     place = _engine(engine, ray_address, loaded)
     journal, done = _journal(loaded, outputs.store.parent / JOURNAL, place.name, resume=resume)
     sweep = Sweep(loaded, cells, journal, overrides, done, axes, claimed, place)
-    run = follow(sweep.events, outputs.targets, quiet=quiet, verbose=verbose)
+    blank = blank_run("bench", loaded)
+    run = follow(sweep.events, outputs.targets, blank, quiet=quiet, verbose=verbose)
     outputs.conclude(run)
     if write:
         _write(loaded, run)

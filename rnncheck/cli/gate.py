@@ -106,7 +106,7 @@ def gate(
     It imports your factories, so it runs your Python.
     """
     from rnncheck.cli.outputs import Outputs
-    from rnncheck.cli.verify import follow
+    from rnncheck.cli.verify import blank_run, follow
     from rnncheck.spec.load import open_spec
 
     partial = no_verify or bool(select or ignore or stage)
@@ -131,7 +131,8 @@ def gate(
         )  # fmt: skip
         return Gate(loaded, asked).events()
 
-    run = follow(events, outputs.targets, quiet=quiet, verbose=verbose)
+    blank = blank_run("gate", loaded)
+    run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose)
     outputs.conclude(run)
     if file is not None and update_baseline and not _write_baseline(run, file):
         raise typer.Exit(run.exit_code or ExitCode.USAGE)
@@ -205,7 +206,7 @@ def _write_baseline(run: Run, path: Path) -> bool:
     from rnncheck.gate.baseline import baseline_of
     from rnncheck.results.store import write_run
 
-    if run.exit_code is ExitCode.INTERRUPTED:
+    if run.exit_code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
         print(clean(f"interrupted: {path} stays as it was"), file=sys.stderr)
         return True
     try:

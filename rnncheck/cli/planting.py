@@ -24,6 +24,7 @@ class Ending(StrEnum):
     CAUGHT = "caught"
     MISSED = "missed"
     CANNOT_APPLY = "cannot-apply"
+    ENDED = "ended-process"
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,41 @@ class Attempt:
 
 def look_at_health(spec: Spec) -> Run:
     """The verification of the pipeline as it is, with the spec's own choice of checks."""
-    from contextlib import closing
-
-    from rnncheck.checks.engine.session import verify_events
+    from rnncheck.cli.streams import streamed_events
     from rnncheck.results.collect import RunCollector
 
+    def events() -> Iterator[Event]:
+        from rnncheck.checks.engine.session import verify_events
+
+        return verify_events(spec, _rules(spec), command="selftest", strict=spec.verify.strict)
+
     listener, begin = RunCollector(), time.perf_counter()
-    events = verify_events(spec, _rules(spec), command="selftest", strict=spec.verify.strict)
-    with closing(events):
-        for event in events:
+    with streamed_events(events) as stream:
+        for event in stream:
             listener(event)
     return listener.finish(interrupted=False, seconds=time.perf_counter() - begin)
+
+
+def planted(
+    spec: Spec, faults: Sequence[Fault], healthy: Run, *, every: bool = False
+) -> Iterator[Attempt]:
+    """``attempts``, in a process that a fault may end: the next one then gets another."""
+    from rnncheck.cli.streams import streamed
+    from rnncheck.supervisor.supervise import Broken
+
+    pending = list(faults)
+    while pending:
+        with streamed(lambda: attempts(spec, tuple(pending), healthy, every=every)) as stream:
+            for item in stream:
+                fault = pending.pop(0)
+                if isinstance(item, Broken):
+                    yield replace(_blank(fault), ending=Ending.ENDED, reason=item.reason)
+                else:
+                    yield item
+
+
+def _blank(fault: Fault) -> Attempt:
+    return Attempt(fault.name, str(fault.stage), fault.summary, fault.expects, Ending.CANNOT_APPLY)
 
 
 def _rules(spec: Spec) -> tuple[Rule, ...]:
@@ -83,7 +108,7 @@ def _attempt(spec: Spec, fault: Fault, rules: Sequence[Rule], *, every: bool) ->
     from rnncheck.checks.engine.verification import Verification
     from rnncheck.pipeline.plant.hooks import CannotPlant
 
-    blank = Attempt(fault.name, str(fault.stage), fault.summary, fault.expects, Ending.CANNOT_APPLY)
+    blank = _blank(fault)
     if not any(rule.code in fault.expects for rule in rules):
         return replace(blank, reason=f"{', '.join(fault.expects)} are left out")
     try:

@@ -33,8 +33,18 @@ if TYPE_CHECKING:
     from rnncheck.spec.model import Spec
 
 _FORMAT = 1  # version of the JSON report
-_STYLES = {Ending.CAUGHT: "green", Ending.MISSED: "bold red", Ending.CANNOT_APPLY: "dim"}
-_WORDS = {Ending.CAUGHT: "caught", Ending.MISSED: "missed", Ending.CANNOT_APPLY: "cannot apply"}
+_STYLES = {
+    Ending.CAUGHT: "green",
+    Ending.MISSED: "bold red",
+    Ending.CANNOT_APPLY: "dim",
+    Ending.ENDED: "bold red",
+}
+_WORDS = {
+    Ending.CAUGHT: "caught",
+    Ending.MISSED: "missed",
+    Ending.CANNOT_APPLY: "cannot apply",
+    Ending.ENDED: "ended the process",
+}
 
 
 @dataclass
@@ -45,7 +55,7 @@ class SelftestState:
     healthy: Run | None = None
     attempts: list[Attempt] = field(default_factory=list)
     seconds: float = 0.0
-    interrupted: bool = False
+    stopped: ExitCode | None = None  # by Ctrl-C or SIGTERM
 
     @property
     def sick(self) -> bool:
@@ -64,13 +74,18 @@ class SelftestState:
 
     @property
     def exit_code(self) -> ExitCode:
-        """1 where a fault was missed or the pipeline is sick, 4 where nothing was looked at."""
-        if self.interrupted:
-            return ExitCode.INTERRUPTED
+        """1 where a fault was missed or the pipeline is sick, 3 where one ended its process, 4
+        where nothing was looked at."""
+        if self.stopped is not None:
+            return self.stopped
         if self.unseen:
             return ExitCode.NOT_SHOWN
+        if self.healthy is not None and self.healthy.exit_code is ExitCode.INTERNAL:
+            return ExitCode.INTERNAL
         if self.sick or self.counts[Ending.MISSED]:
             return ExitCode.FAILED
+        if self.counts[Ending.ENDED]:
+            return ExitCode.INTERNAL
         caught = self.counts[Ending.CAUGHT]
         return ExitCode.VERIFIED if caught else ExitCode.NOT_SHOWN
 
@@ -152,9 +167,10 @@ def _run(
     spec: Spec, names: Sequence[str], *, quiet: bool, verbose: bool, every: bool
 ) -> SelftestState:
     """The healthy run, then each fault, until the end or an interruption."""
-    from rnncheck.cli.planting import attempts, look_at_health
+    from rnncheck.cli.planting import look_at_health, planted
     from rnncheck.faults.registry import select_faults
     from rnncheck.report.terminal import console_for
+    from rnncheck.supervisor.signals import Stopped
 
     begin, outcome, console = time.perf_counter(), SelftestState(spec), console_for(sys.stderr)
     chosen: Sequence[Fault] = select_faults(names)
@@ -162,14 +178,14 @@ def _run(
         if not quiet:
             console.print("the pipeline as it is ...", style="dim")
         outcome.healthy = look_at_health(spec)
-        pending = () if outcome.sick else attempts(spec, chosen, outcome.healthy, every=every)
+        pending = () if outcome.sick else planted(spec, chosen, outcome.healthy, every=every)
         for number, attempt in enumerate(pending, 1):
             outcome.attempts.append(attempt)
             if not quiet:
                 told = f"{number}/{len(chosen)} {attempt.fault}: {_verdict(attempt)}"
                 console.print(f"{told} ({attempt.seconds:.1f} s)" if verbose else told, style="dim")
-    except KeyboardInterrupt:
-        outcome.interrupted = True
+    except (KeyboardInterrupt, Stopped) as error:
+        outcome.stopped = ExitCode(getattr(error, "code", ExitCode.INTERRUPTED))
     outcome.seconds = time.perf_counter() - begin
     return outcome
 
@@ -180,6 +196,8 @@ def _verdict(attempt: Attempt) -> str:
         return f"caught by {by}"
     if attempt.ending is Ending.CANNOT_APPLY:
         return f"cannot apply: {clean(attempt.reason)}"
+    if attempt.ending is Ending.ENDED:
+        return f"not told: {clean(attempt.reason)}"
     return f"missed (only {by} failed)" if by else "missed"
 
 
@@ -230,7 +248,7 @@ def _show_table(outcome: SelftestState, console: Console, verbose: bool) -> None
 def _summary(outcome: SelftestState) -> str:
     counts = outcome.counts
     parts = [f"{counts[ending]} {_WORDS[ending]}" for ending in Ending if counts[ending]]
-    state = "interrupted: " if outcome.interrupted else ""
+    state = "interrupted: " if outcome.stopped else ""
     code = outcome.exit_code
     told = ", ".join(parts) or "no fault was planted"
     return f"{state}{told}; {outcome.seconds:.1f} s; exit {int(code)}"
@@ -265,7 +283,7 @@ def _as_json(outcome: SelftestState) -> dict[str, Any]:
         "seed": spec.seed,
         "seconds": outcome.seconds,
         "exit_code": int(outcome.exit_code),
-        "interrupted": outcome.interrupted,
+        "interrupted": outcome.stopped is not None,
         "healthy": None if outcome.healthy is None else run_to_json(outcome.healthy),
         "faults": [plain_value(attempt) for attempt in outcome.attempts],
     }

@@ -23,11 +23,13 @@ from rnncheck.cli.options import (
     ThoroughOption,
     VerboseOption,
 )
+from rnncheck.results.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from rnncheck.report.formats import Target
-    from rnncheck.results.events import Event
+    from rnncheck.results.events import Event, RunStarted
     from rnncheck.results.model import Run
+    from rnncheck.spec.model import Spec
 
 
 def verify(
@@ -66,50 +68,58 @@ def verify(
         )
         return verify_events(loaded, rules, thorough=thorough, strict=strict or wanted.strict)
 
-    run = follow(events, outputs.targets, quiet=quiet, verbose=verbose)
+    blank = blank_run("verify", loaded)
+    run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose)
     outputs.conclude(run)
     raise typer.Exit(run.exit_code)
+
+
+def blank_run(command: str, spec: Spec) -> RunStarted:
+    """What is known of a run before anything of it has run."""
+    from rnncheck.results.collect import unstarted
+    from rnncheck.results.model import SpecRef
+
+    return unstarted(command, SpecRef(spec.path, spec.name, spec.hash), spec.seed, spec.device)
 
 
 def follow(
     events: Callable[[], Iterator[Event]],
     targets: Sequence[Target],
+    blank: RunStarted,
     *,
     quiet: bool,
     verbose: bool,
 ) -> Run:
-    """Feed every event to the listeners until the run ends or is interrupted."""
+    """Feed every event to the listeners until the run ends, breaks off or is interrupted.
+
+    In a command's own process what makes the events runs in
+    a supervised one; elsewhere it runs here.
+    """
+    from rnncheck.cli.streams import streamed_events
     from rnncheck.report.formats import live_writers
     from rnncheck.report.progress import ConsoleProgress
     from rnncheck.report.terminal import console_for
     from rnncheck.results.collect import RunCollector
     from rnncheck.results.events import RunFinished
+    from rnncheck.supervisor.signals import Stopped
 
-    begin, interrupted = time.perf_counter(), False
-    collector = RunCollector()
+    begin, stop = time.perf_counter(), 0
+    collector = RunCollector(blank)
     with ConsoleProgress(console_for(sys.stderr), quiet, verbose) as progress:
         listeners: list[Callable[[Event], None]] = [
             collector,
             progress,
             *live_writers(targets, sys.stdout),
         ]
-        stream: Iterator[Event] | None = None
         try:
-            stream = events()
-            for event in stream:
-                for listener in listeners:
-                    listener(event)
-        except KeyboardInterrupt:
-            interrupted = True
-            close_stream(stream)
-        run = collector.finish(interrupted, time.perf_counter() - begin)
+            with streamed_events(events) as stream:
+                for event in stream:
+                    for listener in listeners:
+                        listener(event)
+        except (KeyboardInterrupt, Stopped) as error:
+            stop = getattr(error, "code", ExitCode.INTERRUPTED)
+        terminated = stop == ExitCode.TERMINATED
+        run = collector.finish(bool(stop), time.perf_counter() - begin, terminated=terminated)
         for listener in listeners:
             listener(RunFinished(run))
     return run
-
-
-def close_stream(stream: object) -> None:
-    """Close a generator, and with it the pipeline."""
-    ending = getattr(stream, "close", None)
-    if ending is not None:
-        ending()

@@ -47,6 +47,7 @@ EXITS = {
     ExitCode.NOT_SHOWN: "not all that was asked could be shown",
     ExitCode.SLOWER: "slower than allowed",
     ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.TERMINATED: "terminated",
 }
 # How a check or stage ended without an answer; the last two in old results alone.
 UNANSWERED = (

@@ -19,6 +19,7 @@ from rnncheck.results.events import (
     GuaranteeJudged,
     Notice,
     Recommended,
+    RunBroken,
     RunStarted,
     Scaled,
     StageFinished,
@@ -33,6 +34,7 @@ from rnncheck.results.model import (
     GuaranteeResult,
     Run,
     SpecRef,
+    Stage,
     StageResult,
     Tool,
     Verdict,
@@ -49,10 +51,12 @@ class RunCollector:
     found so far.
     """
 
-    def __init__(self) -> None:
-        self._started: RunStarted | None = None
-        self._stages: list[StageResult] = []
-        self._checks: list[CheckResult] = []
+    def __init__(self, unstarted: RunStarted | None = None) -> None:
+        """``unstarted`` is what is known of a run that ends before its first event."""
+        self._started = unstarted
+        self._broken = ""
+        self._stages: dict[Stage, StageResult] = {}
+        self._checks: dict[str, CheckResult] = {}  # of two results the later one counts
         self._guarantees: list[GuaranteeResult] = []
         self._planned: tuple[Cell, ...] = ()
         self._cells: list[CellResult] = []
@@ -72,10 +76,10 @@ class RunCollector:
             case CheckStarted():
                 self._open = f"{event.code} {event.name}"
             case StageFinished():
-                self._stages.append(event.result)
+                self._stages[event.result.stage] = event.result
                 self._open = ""
             case CheckFinished():
-                self._checks.append(event.result)
+                self._checks[event.result.code] = event.result
                 self._open = ""
             case GuaranteeJudged():
                 self._guarantees.append(event.result)
@@ -98,13 +102,20 @@ class RunCollector:
                 self._gate.append(event.item)
             case Notice():
                 self._notices.append(event.text)
+            case RunBroken():
+                self._broken = f"the run ended early: {event.reason}"
 
-    def finish(self, interrupted: bool, seconds: float) -> Run:
-        """The run so far, judged."""
-        start = self._started or _unstarted()
+    def finish(self, interrupted: bool, seconds: float, *, terminated: bool = False) -> Run:
+        """The run so far, judged; ``terminated`` where it was SIGTERM that interrupted it."""
+        start = self._started or unstarted()
         cells = self._rows(interrupted)
         verdict, code = self._judged(start, cells, interrupted)
+        if self._broken and code not in (ExitCode.FAILED, ExitCode.INTERRUPTED):
+            verdict, code = Verdict.ERROR, ExitCode.INTERNAL
+        if terminated and code is ExitCode.INTERRUPTED:
+            code = ExitCode.TERMINATED
         last_words = self._interruption(start) if interrupted else []
+        last_words += [self._broken] if self._broken else []
         return Run(
             tool=start.tool,
             command=start.command,
@@ -115,8 +126,8 @@ class RunCollector:
             seconds=seconds,
             exit_code=code,
             verdict=verdict,
-            stages=tuple(self._stages),
-            checks=tuple(self._checks),
+            stages=tuple(self._stages.values()),
+            checks=tuple(self._checks.values()),
             notices=(*self._notices, *last_words),
             rules=start.rules,
             strict=start.strict,
@@ -132,10 +143,10 @@ class RunCollector:
         self, start: RunStarted, cells: list[CellResult], interrupted: bool
     ) -> tuple[Verdict, ExitCode]:
         checks = judge(
-            self._checks,
+            self._checks.values(),
             strict=start.strict,
             interrupted=interrupted,
-            stages=self._stages,
+            stages=self._stages.values(),
             guarantees=self._guarantees,
         )
         if start.command == "gate":
@@ -156,7 +167,7 @@ class RunCollector:
 
     def _interruption(self, start: RunStarted) -> list[str]:
         """What the interruption hit, and what it left undone."""
-        done = {check.code for check in self._checks}
+        done = set(self._checks)
         left = [code for code in start.checks if code not in done]
         if self._planned and (count := len(self._planned) - len(self._cells)):
             resumed = " (go on with `rnncheck bench --resume`)" if start.command == "bench" else ""
@@ -165,14 +176,16 @@ class RunCollector:
         return [f"{hit}; not run: {', '.join(left)}" if left else hit]
 
 
-def _unstarted() -> RunStarted:
-    """Stands in for the first event when the run was interrupted before it."""
+def unstarted(
+    command: str = "", spec: SpecRef | None = None, seed: int = 0, device: str = "cpu"
+) -> RunStarted:
+    """Stands in for the first event of a run that ends before it."""
     return RunStarted(
         tool=Tool("rnncheck", __version__),
-        command="",
-        spec=SpecRef("", "", ""),
-        environment=current_environment(),
-        seed=0,
+        command=command,
+        spec=spec or SpecRef("", "", ""),
+        environment=current_environment(device),
+        seed=seed,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         checks=(),
     )

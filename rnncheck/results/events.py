@@ -156,6 +156,15 @@ class Notice(Timed):
 
 
 @dataclass(frozen=True)
+class RunBroken(Timed):
+    """The run ended before its end: where, and why; ``trace`` is that of an exception that nobody
+    expected."""
+
+    reason: str
+    trace: str = ""
+
+
+@dataclass(frozen=True)
 class RunFinished(Timed):
     """Last event, also after an interruption: the whole run."""
 
@@ -178,5 +187,6 @@ Event = (
     | GateProgress
     | GateDecided
     | Notice
+    | RunBroken
     | RunFinished
 )

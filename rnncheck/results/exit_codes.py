@@ -15,3 +15,4 @@ class ExitCode(IntEnum):
     NOT_SHOWN = 4
     SLOWER = 5
     INTERRUPTED = 130
+    TERMINATED = 143

@@ -107,17 +107,15 @@ def test_all_checks_are_asked_on_request(spec: Path) -> None:
 
 
 def test_exit_codes() -> None:
-    def ending(*endings: Ending, interrupted: bool = False) -> ExitCode:
+    def ending(*endings: Ending, stopped: ExitCode | None = None) -> ExitCode:
         made = [Attempt("x", "env", "", (), one) for one in endings]
-        outcome = SelftestState(
-            spec_from_text(SPEC, "x.yaml"), attempts=made, interrupted=interrupted
-        )
+        outcome = SelftestState(spec_from_text(SPEC, "x.yaml"), attempts=made, stopped=stopped)
         return outcome.exit_code
 
     assert ending(Ending.CAUGHT, Ending.CANNOT_APPLY) is ExitCode.VERIFIED
     assert ending(Ending.CAUGHT, Ending.MISSED) is ExitCode.FAILED
     assert ending(Ending.CANNOT_APPLY) is ExitCode.NOT_SHOWN
-    assert ending(Ending.CAUGHT, interrupted=True) is ExitCode.INTERRUPTED
+    assert ending(Ending.CAUGHT, stopped=ExitCode.INTERRUPTED) is ExitCode.INTERRUPTED
 
 
 @pytest.mark.slow

@@ -1,15 +1,10 @@
-"""``rnncheck verify``, through the CLI: exit codes, interruption, bad input, what is stored and
+"""``rnncheck verify``, through the CLI: exit codes, bad input, what is stored and
 reported."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +16,7 @@ from typer.testing import CliRunner, Result
 from rnncheck.checks.catalogue import entries
 from rnncheck.cli.app import app
 from rnncheck.results.exit_codes import ExitCode
-from tests.small import PIPELINE, START
+from tests.small import PIPELINE
 
 ROOT = Path(__file__).parent.parent.parent
 BROKEN = ROOT / "fixtures" / "broken"
@@ -216,90 +211,6 @@ def test_an_env_that_is_too_slow_ends_with_the_stated_time_out() -> None:
     assert stages["collect"] == "error"
 
 
-# --- interruption --------------------------------------------------------------------------------
-
-
-def interrupted(folder: Path, *when: str) -> tuple[int, str]:
-    """Press Ctrl-C once an event that holds all of ``when`` is out; the exit code and all that is
-    said."""
-    env = os.environ | {"COLUMNS": "160", "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", START, "verify", "--report", "jsonl"],
-        cwd=folder,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # a terminal's Ctrl-C reaches the whole group
-    )
-    assert process.stdout is not None
-    said = []
-    try:
-        for line in process.stdout:
-            said.append(line)
-            if all(word in line for word in when):
-                os.killpg(process.pid, signal.SIGINT)
-                break
-        said += process.communicate(timeout=120)
-        assert not survivors(process.pid)
-        return process.returncode, "".join(said)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def test_events_carry_their_time_and_the_first_one_what_each_check_is(tmp_path: Path) -> None:
-    done = run("--select", "WR102", "--report", "jsonl")
-    events = [json.loads(line) for line in done.stdout.splitlines()]
-    times = [datetime.fromisoformat(event["time"]) for event in events]
-    assert times == sorted(times)
-    assert times[0].utcoffset() == timedelta(0)
-    (rule,) = events[0]["rules"]
-    assert (rule["code"], rule["family"], rule["severity"]) == ("WR102", "wiring", "error")
-    assert rule["summary"] and rule["why"] and rule["fix"]
-    assert events[-1]["run"]["rules"] == [rule]
-
-
-def survivors(group: int) -> bool:
-    """Whether a process of the group is still there; they get a moment to go."""
-    for _ in range(300):  # 30 s: a busy machine takes its time
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return False
-        time.sleep(0.1)
-    return True
-
-
-@pytest.mark.parametrize("vectorize", ["", "  workers: 2\n  vectorize: parallel\n"])
-def test_ctrl_c_while_collecting_stores_what_there_is(folder: Path, vectorize: str) -> None:
-    use_env("slow")
-    text = Path("rnncheck.yaml").read_text().replace("policy:", vectorize + "policy:")
-    Path("rnncheck.yaml").write_text(text.replace("frames_per_batch: 40", "frames_per_batch: 4000"))
-    code, said = interrupted(folder, "stage-started", "collect")
-    assert code == ExitCode.INTERRUPTED
-    assert "Traceback" not in said
-    stored = latest(folder)
-    assert (stored["verdict"], stored["exit_code"]) == ("interrupted", 130)
-    passed = [s["stage"] for s in stored["stages"] if s["outcome"] == "passed"]
-    assert passed == ["env", "policy"]
-    assert any("interrupted during stage collect" in notice for notice in stored["notices"])
-
-
-def test_ctrl_c_while_checking_stores_what_was_found(folder: Path) -> None:
-    use_env("slow")
-    code, said = interrupted(folder, "check-finished", "WR101")
-    assert code == ExitCode.INTERRUPTED
-    assert "Traceback" not in said
-    stored = latest(folder)
-    events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    assert events[-1]["run"] == stored
-    assert stored["verdict"] == "interrupted"
-    assert outcomes(stored)["WR101"] == "passed"
-    assert "CL409" not in outcomes(stored)
-    assert any("CL409" in notice for notice in stored["notices"])  # named as not run
-
-
 # --- output --------------------------------------------------------------------------------------
 
 
@@ -369,6 +280,18 @@ def test_quiet_says_the_verdict_and_verbose_what_was_compared() -> None:
     assert "WR101" not in quiet
     verbose = run("-v", "--select", "WR").stdout
     assert "carry: recurrent_state_h, recurrent_state_c" in verbose
+
+
+def test_events_carry_their_time_and_the_first_one_what_each_check_is(tmp_path: Path) -> None:
+    done = run("--select", "WR102", "--report", "jsonl")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    times = [datetime.fromisoformat(event["time"]) for event in events]
+    assert times == sorted(times)
+    assert times[0].utcoffset() == timedelta(0)
+    (rule,) = events[0]["rules"]
+    assert (rule["code"], rule["family"], rule["severity"]) == ("WR102", "wiring", "error")
+    assert rule["summary"] and rule["why"] and rule["fix"]
+    assert events[-1]["run"]["rules"] == [rule]
 
 
 # --- what is run ---------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from rnncheck.pipeline.guard.user_frames import describe_trouble, display_path
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.results.events import CheckFinished, CheckStarted, Event
 from rnncheck.results.model import CheckResult, Finding, Outcome, Source, Stage
+from rnncheck.supervisor.interrupts import pass_on
 
 
 class Inquiry:
@@ -73,8 +74,13 @@ class Inquiry:
 
     def finds(self, code: str) -> bool:
         """Whether the check with this code finds something; not asked of one that waits for the
-        answer."""
-        return code not in self._asking and self.result(code).outcome is Outcome.FAILED
+        answer. Raises CouldNotLook where it raised and no row of the run says so."""
+        if code in self._asking:
+            return False
+        found = self.result(code)
+        if found.outcome is Outcome.ERROR and code not in self._listed:
+            raise CouldNotLook(f"{code}, which it asks: {found.reason}")
+        return found.outcome is Outcome.FAILED
 
     def _run(self, rule: Rule) -> CheckResult:
         begin = time.perf_counter()
@@ -82,6 +88,7 @@ class Inquiry:
             ended = self._ended(rule)
         except Unanswered as why:
             ended = self._unanswered(why)
+        pass_on()  # Ctrl-C, whatever the check made of it
         seconds = time.perf_counter() - begin
         severity = ended.pop("severity", rule.severity)
         return CheckResult(rule.code, rule.name, severity, rule.stage, seconds=seconds, **ended)
@@ -101,7 +108,7 @@ class Inquiry:
             raise CouldNotLook(str(error)) from error
         except Unanswered:
             raise
-        except Exception as error:
+        except BaseException as error:
             return {"outcome": Outcome.ERROR, "reason": _raised(rule, error)}
         return self._concluded(rule, judgement)
 
@@ -140,7 +147,11 @@ class Inquiry:
             return {"outcome": Outcome.NOT_APPLICABLE, "reason": str(why)}
         if not isinstance(why, Deferred):
             return {"outcome": Outcome.NOT_LOOKED, "reason": str(why)}
-        failed = tuple(filter(self.finds, why.codes))
+        failed = tuple(
+            code
+            for code in why.codes
+            if code not in self._asking and self.result(code).outcome is Outcome.FAILED
+        )
         if told := tuple(code for code in failed if code in self._listed):
             said = f"{why} ({', '.join(told)})"
             return {"outcome": Outcome.DEFERRED, "reason": said, "deferred_to": told}
@@ -157,7 +168,7 @@ def unasked_rules(rules: Iterable[Rule], reason: str) -> Iterator[Event]:
         )
 
 
-def _raised(rule: Rule, error: Exception) -> str:
+def _raised(rule: Rule, error: BaseException) -> str:
     """Whose exception it is: the user's pipeline raised where their frames are on the stack.
 
     A check of the user's is no pipeline. A kernel that this processor lacks is nobody's fault: the

@@ -144,7 +144,7 @@ def leaks(
     again = elements(sample, sample.td)
     found: dict[str, Leak] = {}
     alive = False
-    for touched in _parted(sample):
+    for touched in parted(sample):
         after = elements(sample, changed_batch(sample, touched, keys))
         for name, old in base.items():
             new = after.get(name)
@@ -158,7 +158,7 @@ def leaks(
     return list(found.values()), alive
 
 
-def _parted(sample: Sample) -> list[Tensor]:
+def parted(sample: Sample) -> list[Tensor]:
     """Steps that are changed together: every other segment, and every other pair of them, since a
     batch may be joined in another order than it lies."""
     segments = through_rows(segments_of(sample))

@@ -15,11 +15,13 @@ from rnncheck.checks.evidence.batch_isolation import (
     leaks,
     observed,
     paid,
+    parted,
 )
-from rnncheck.checks.evidence.coupling import Coupled, real_leaks
+from rnncheck.checks.evidence.coupling import SUM_ROUNDING, Coupled, real_leaks
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
 from rnncheck.checks.evidence.recurrent_pass import row_states
+from rnncheck.checks.evidence.traced_steps import inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
@@ -66,7 +68,45 @@ def _loss_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
             coupled = _coupled(evidence, sample, keys, made)
             real += real_leaks(evidence, coupled, found, tolerance)
         alive = alive or lively
+    if not alive and not real:
+        return _leaks_inside(evidence, sample)
     return real, alive
+
+
+def _leaks_inside(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
+    """The same where the loss tells nothing per step and has no gradient at the batch: by what its
+    recurrent modules give, and by what the parts of the batch have to do with each other in the
+    total."""
+
+    def inside(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+        return inner_outputs(evidence, sample, td)
+
+    keys = observed(evidence, sample)
+    found, lively = leaks(sample, keys, inside)
+    if found:
+        return real_leaks(evidence, _coupled(evidence, sample, keys, inside), found, 0.0), lively
+    return [], lively and _apart(evidence, sample)
+
+
+def _apart(evidence: Evidence, sample: Sample) -> bool:
+    """The total moves with every other segment as if the others had not moved: it is a sum in which
+    each has a part of its own."""
+
+    def total(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+        return {"": run_loss(evidence, sample, td, per_element=False).total.detach().double()}
+
+    def changed(touched: Tensor) -> float:
+        return float(total(sample, changed_batch(sample, touched, keys))[""])
+
+    keys, still = changing(evidence, sample, total), float(total(sample, sample.td)[""])
+    halves = parted(sample)
+    for one, other in zip(halves[::2], halves[1::2], strict=True):
+        sums = [still, changed(one), changed(other), changed(one | other)]
+        if still in sums[1:3]:
+            return False
+        if abs(sums[3] - sums[1] - sums[2] + still) > SUM_ROUNDING * max(map(abs, sums)):
+            return False
+    return True
 
 
 def loss_gradients(evidence: Evidence) -> Elements:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from tensordict import TensorDictBase
@@ -10,20 +10,16 @@ from torch import Tensor, nn
 
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
+from rnncheck.checks.evidence.loss_calls import changed_batch, run_loss
+from rnncheck.checks.evidence.succession import succession, true_flags
+from rnncheck.checks.evidence.traced_steps import Shown, passes_of, plain, traced
 from rnncheck.checks.evidence.training_batches import Sample, truth
 from rnncheck.numerics.difference import bits_differ, gap
-from rnncheck.pipeline.instruments.module_calls import (
-    CarryState,
-    ModuleCall,
-    ModuleCalls,
-    OtherStates,
-    state_keys,
-)
+from rnncheck.pipeline.instruments.module_calls import CarryState, ModuleCall, state_keys
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
 
-_NEAR = 1e-5  # relative: an embedding computed on two batches rounds differently
+_DONE: Key = ("next", "done")
 
 
 @dataclass(frozen=True)
@@ -31,128 +27,79 @@ class Started:
     """What a pass gave and what it gives from the true states; gaps and the steps that count are
     ``[rows, steps]``."""
 
-    name: str
+    output: str
     following: bool  # it ran over the next steps
     gaps: Tensor
     mask: Tensor
     scale: float
+    collected: bool  # by the weights that the steps were collected with
+
+    @property
+    def name(self) -> str:
+        """What differs, in a finding."""
+        return self.output + (" of the next step" if self.following else "")
 
 
-def from_true_states(evidence: Evidence, sample: Sample) -> list[Started]:
-    """Every pass over the steps, or over the next steps, whose true states are known."""
+def from_true_states(
+    evidence: Evidence, sample: Sample, *, recorded: bool = False
+) -> list[Started]:
+    """Every pass over the steps, or over the next steps, whose true states are known.
+
+    Those of the steps are the batch's, or with ``recorded`` the collected ones.
+    """
     kinds = _kinds(evidence, sample)
-    states = {True: _true(evidence, sample), False: _stored(evidence, sample)}
+    own = _recorded(evidence, sample) if recorded else _stored(evidence, sample)
+    states = {True: _true(evidence, sample), False: own}
+    known = sample.known if recorded else torch.ones_like(sample.valid)
+    has = {True: _replayed(evidence, sample), False: known}
 
     def others(number: int, module: nn.Module, given: TensorDictBase) -> CarryState | None:
-        blocks = kinds.get(number)
-        return None if blocks is None else _fitting(states, blocks, state_keys(module), given)
+        steps = kinds.get(number)
+        found = None if steps is None else _fitting(states, has, steps, given, module)
+        if found is None or steps is None or given.batch_size == sample.td.batch_size:
+            return found
+        lie = succession(steps, given.batch_size, sample)
+        if not bool(lie.goes_on.any()) and not _known_weights(evidence, module):
+            return None  # one step of an unroll by another network, from its own states
+        return found | true_flags(steps, lie, given, evidence.policy.flags)
 
-    passes = _passes(evidence, sample, sample.td, others)
+    passes = passes_of(evidence, sample, sample.td, others)
+    joins = [_joins_steps(one, sample) for one in passes]
     mask = {True: _goes_on(evidence, sample), False: sample.known}
     return [
-        _compared(sample, one, block, following=following, mask=mask[following])
+        _compared(evidence, one, kinds[number], block, mask[following])
         for number, one in enumerate(passes)
-        if one.again is not None and _joins_steps(one, sample)
-        for block, following in enumerate(kinds[number])
-        if following is not None
+        if one.again is not None
+        for block, following in enumerate(kinds[number].following)
+        if following is not None and (joins[number] or (following and any(joins)))
     ]
 
 
-def in_rows(evidence: Evidence, sample: Sample) -> bool:
-    """Whether a loss that reshapes a flat batch to rows leaves the steps in their order: what is
-    changed at some steps changes the inputs of its passes there and nowhere else."""
-    return evidence.once("rows of the loss", lambda: _in_rows(evidence, sample), sample)
+def _kinds(evidence: Evidence, sample: Sample) -> dict[int, Shown]:
+    """By number of pass the steps that it shows, and whether as the next ones.
 
-
-def _in_rows(evidence: Evidence, sample: Sample) -> bool:
-    base = _passes(evidence, sample, sample.td)
-    if sample.td.batch_dims != 1 or not any(_is_reshaped(one, sample) for one in base):
-        return False
-    draw = torch.rand(sample.valid.shape, generator=torch.Generator().manual_seed(6))
-    some = (draw < 0.5) & sample.valid  # half of the steps: another order hits others
-    moved = _passes(evidence, sample, changed_batch(sample, some, observed(evidence, sample)))
-    if [one.x.shape for one in base] != [one.x.shape for one in moved]:
-        return False
-    pairs = [pair for pair in zip(base, moved, strict=True) if _is_reshaped(pair[0], sample)]
-    hit = [bits_differ(*(blocked(one.x, 1, sample)[0] for one in pair)).any(-1) for pair in pairs]
-    return all(torch.equal(one, some) for one in hit)
-
-
-def _is_reshaped(one: ModuleCall, sample: Sample) -> bool:
-    return len(one.shape) == 2 and one.shape.numel() == sample.td.shape.numel()
-
-
-def blocks_of(one: ModuleCall, sample: Sample, *, rows: bool = False) -> int:
-    """How many copies of the batch the pass ran on, laid one behind the other or stacked; 0 for
-    another layout. ``rows``: passes over a flat batch in rows have the steps in their order."""
-    shape, own = one.shape, sample.td.shape
-    if shape == own or (rows and _is_reshaped(one, sample)):
-        return 1
-    if shape[1:] == own:
-        return shape[0]
-    behind = len(shape) == len(own) and shape[1:] == own[1:] and shape[0] % own[0] == 0
-    return shape[0] // own[0] if behind else 0
-
-
-def blocked(value: Tensor, count: int, sample: Sample) -> Tensor:
-    """``[blocks, rows, steps, features]``."""
-    return value.reshape(count, *sample.rows.shape, -1)
-
-
-def _passes(
-    evidence: Evidence, sample: Sample, td: TensorDictBase, others: OtherStates | None = None
-) -> list[ModuleCall]:
-    with ModuleCalls(others) as inside:
-        run_loss(evidence, sample, td, loss=copied(loss_of(evidence)), per_element=False)
-    return inside.passes
-
-
-def _kinds(evidence: Evidence, sample: Sample) -> dict[int, list[bool | None]]:
-    """By number of pass, for each of its blocks: whether it ran over the next steps; None where
-    that cannot be told."""
+    On a batch of the training batch's own shape that is told by which entries move it; it is traced
+    only where both do.
+    """
     keys, everywhere = observed(evidence, sample), torch.ones_like(sample.valid)
-    base = _passes(evidence, sample, sample.td)
+    base = passes_of(evidence, sample, sample.td)
     moved = {}
     for following in (True, False):
         touched = [key for key in keys if (key[0] == "next") is following]
-        moved[following] = _passes(evidence, sample, changed_batch(sample, everywhere, touched))
+        moved[following] = passes_of(evidence, sample, changed_batch(sample, everywhere, touched))
         if [one.x.shape for one in moved[following]] != [one.x.shape for one in base]:
             return {}
-    found, rows = {}, in_rows(evidence, sample)
+    found = dict[int, Shown]()
     for number, one in enumerate(base):
-        count = blocks_of(one, sample, rows=rows)
-        old = blocked(one.x, count, sample) if count else ()
-        pair = [blocked(moved[kind][number].x, count, sample) for kind in (True, False) if count]
-        found[number] = [
-            _kind(x, pair[0][block], pair[1][block], base, sample) for block, x in enumerate(old)
-        ]
-    return {number: kinds for number, kinds in found.items() if kinds}
-
-
-def _kind(
-    x: Tensor, by_next: Tensor, by_root: Tensor, passes: list[ModuleCall], sample: Sample
-) -> bool | None:
-    """Whether inputs ``[rows, steps, ...]`` are those of the next steps, by which entries of the
-    batch move them."""
-    of_next, of_root = (bool(bits_differ(x, other).any()) for other in (by_next, by_root))
-    if of_next != of_root:
-        return of_next
-    return True if _shifted(x, passes, sample) else None
-
-
-def _shifted(x: Tensor, passes: list[ModuleCall], sample: Sample) -> bool:
-    """The inputs at t are what a pass over the batch read at t+1, inside segments."""
-    inside = sample.follows[:, 1:]
-    for other in passes:
-        if blocks_of(other, sample) != 1 or not bool(inside.any()):
-            continue
-        root = blocked(other.x, 1, sample)[0, :, 1:]
-        if root.shape[2:] != x.shape[2:]:
-            continue
-        near = (x[:, :-1] - root).abs().amax(-1) <= _NEAR * (1 + root.abs().amax(-1))
-        if bool(near[inside].double().mean() > 0.9):
-            return True
-    return False
+        by_next, by_root = (
+            bool(bits_differ(one.x, moved[kind][number].x).any()) for kind in (True, False)
+        )
+        own = plain(one, sample)
+        if own is not None and by_next != by_root:
+            found[number] = replace(own, following=(by_next,))
+        elif (by_next or by_root) and number in (told := traced(evidence, sample)):
+            found[number] = told[number]
+    return found
 
 
 def _true(evidence: Evidence, sample: Sample) -> CarryState:
@@ -162,6 +109,11 @@ def _true(evidence: Evidence, sample: Sample) -> CarryState:
     return {key: value[ids] for key, value in pairs if value is not None}
 
 
+def _replayed(evidence: Evidence, sample: Sample) -> Tensor:
+    """Steps of which the sequential run is known."""
+    return sample.known & truth(evidence).has[sample.ids.clamp_min(0)]
+
+
 def _stored(evidence: Evidence, sample: Sample) -> CarryState:
     """The state before each step as the batch has it: whether that one is right is asked of the
     batch (RP504)."""
@@ -169,39 +121,65 @@ def _stored(evidence: Evidence, sample: Sample) -> CarryState:
     return {key: value for key, value in pairs if isinstance(value, Tensor)}
 
 
+def _recorded(evidence: Evidence, sample: Sample) -> CarryState:
+    """The state before each step as it was collected."""
+    pairs = ((key, sample.steps.column(key)) for key in evidence.policy.carry)
+    return {k: value[sample.ids.clamp_min(0)] for k, value in pairs if value is not None}
+
+
 def _goes_on(evidence: Evidence, sample: Sample) -> Tensor:
-    """Steps whose next step belongs to the same episode and is known."""
-    done: Tensor | None = sample.rows.get(("next", "done"), None)
-    over = torch.zeros_like(sample.valid)
-    if done is not None:
-        over = done.reshape(*sample.rows.shape, -1).any(-1)
-    return sample.known & truth(evidence).has[sample.ids.clamp_min(0)] & ~over
+    """Steps whose next step belongs to the same episode and is known; where a slice was cut, those
+    whose next observation has a part in the loss."""
+    over = _ends(sample.rows.get(_DONE, None), sample.valid)
+    recorded = sample.steps.column(_DONE)
+    if recorded is not None:
+        cut = over & sample.known & ~_ends(recorded[sample.ids.clamp_min(0)], sample.valid)
+        if bool(cut.any()) and _counts_next(evidence, sample, cut):
+            over &= ~cut
+    return _replayed(evidence, sample) & ~over
+
+
+def _ends(done: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if done is None else done.reshape(*like.shape, -1).any(-1)
+
+
+def _counts_next(evidence: Evidence, sample: Sample, at: Tensor) -> bool:
+    """What is observed next to these steps changes the loss."""
+    keys = [key for key in observed(evidence, sample) if key[0] == "next"]
+    base, moved = (
+        run_loss(evidence, sample, td, per_element=False).total
+        for td in (sample.td, changed_batch(sample, at, keys))
+    )
+    return not torch.equal(base, moved)
 
 
 def _fitting(
     states: dict[bool, CarryState],
-    blocks: list[bool | None],
-    mine: tuple[Key, ...],
+    has: dict[bool, Tensor],
+    steps: Shown,
     given: TensorDictBase,
+    module: nn.Module,
 ) -> CarryState | None:
-    """The states that the module reads, block by block; None unless all of them are known and
-    fit."""
-    found, count = {}, len(blocks)
-    for key in mine:
+    """The states that the module reads, position by position: as they are where no step is shown
+    that ``has`` one; None unless all of them fit."""
+    found = {}
+    for key in state_keys(module):
         old = given.get(key, None)
-        values = [None if kind is None else states[kind].get(key) for kind in blocks]
-        own = (
-            [None] * count
-            if old is None
-            else list(old.reshape(count, -1, *old.shape[given.ndim :]))
-        )
-        parts = []
-        for kind, value, there in zip(blocks, values, own, strict=True):
-            flat = there if kind is None else None if value is None else value.flatten(0, 1)
-            if flat is None or (there is not None and flat.shape != there.shape):
+        flat = None if old is None else old.flatten(0, given.ndim - 1)
+        for kind in {one for one in steps.following if one is not None}:
+            value = states[kind].get(key)
+            if value is None:
                 return None
-            parts.append(flat if there is None else flat.to(there.dtype))
-        found[key] = torch.stack(parts).reshape(*given.batch_size, *parts[0].shape[1:])
+            there = steps.taken(value)
+            flat = torch.zeros_like(there) if flat is None else flat
+            if flat.shape != there.shape:
+                return None
+            at = (steps.next_ones == kind) & (steps.place >= 0) & steps.taken(has[kind])
+            wide = at.reshape(-1, *[1] * (there.ndim - 1))
+            flat = torch.where(wide, there.to(flat.dtype), flat)
+        if flat is None:
+            return None
+        found[key] = flat.reshape(*given.batch_size, *flat.shape[1:])
     return found
 
 
@@ -212,12 +190,23 @@ def _joins_steps(one: ModuleCall, sample: Sample) -> bool:
     return not any(bool(one.given.get(key).all()) for key in keys)
 
 
+def _known_weights(evidence: Evidence, module: nn.Module) -> bool:
+    """The module has the weights of one that gave the states of the collected steps."""
+    mine = list(module.parameters())
+    for carrier in evidence.policy.carriers:
+        theirs = list(carrier.module.parameters())
+        if len(mine) == len(theirs) and all(map(torch.equal, mine, theirs)):
+            return True
+    return False
+
+
 def _compared(
-    sample: Sample, one: ModuleCall, block: int, *, following: bool, mask: Tensor
+    evidence: Evidence, one: ModuleCall, steps: Shown, block: int, mask: Tensor
 ) -> Started:
     assert one.again is not None
-    count = blocks_of(one, sample, rows=True)  # those of another order were not run again
-    seen, want = (blocked(v, count, sample)[block] for v in (one.y.detach(), one.again))
+    seen, want = (steps.laid_out(v)[block] for v in (one.y.detach(), one.again))
+    mask = mask & steps.has[block]
     gaps = gap(seen, want).amax(-1) * mask
-    name = ".".join(one.output) + (" of the next step" if following else "")
-    return Started(name, following, gaps, mask, max(float(want.abs().max()), 1e-6))
+    following, scale = bool(steps.following[block]), max(float(want.abs().max()), 1e-6)
+    collected = _known_weights(evidence, one.module)
+    return Started(".".join(one.output), following, gaps, mask, scale, collected)

@@ -3,9 +3,11 @@
 Checks
     What the recurrent modules give inside the loss is noted while the loss runs on a training
     batch. The gradient of their outputs at every second step of the slices is taken at their
-    inputs: it must not be zero at the steps in between, one step earlier. The same is asked of
-    policy and critic alone, in recurrent mode over the head of an episode, where a nudge of the
-    earlier inputs does move the later outputs.
+    inputs: it must not be zero at the steps in between, one step earlier. Which steps a pass runs
+    over is found by changing them; passes of one step each are taken together. Where no module can
+    be watched, the gradient of the loss at the batch must change with what is observed later. The
+    same is asked of policy and critic alone, in recurrent mode over the head of an episode, where a
+    nudge of the earlier inputs does move the later outputs.
 
 Why it matters
     With the graph cut at every step the recurrent weights learn from one step only: the policy
@@ -42,7 +44,7 @@ from rnncheck.checks.evidence.loss_calls import (
     needs_memory_inside,
     run_loss,
 )
-from rnncheck.checks.evidence.loss_passes import blocked, blocks_of, in_rows
+from rnncheck.checks.evidence.traced_steps import Shown, steps_of_passes
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.gradient.loss_graph import gradient_reaches_back
 from rnncheck.checks.gradient.through_time import reaches_back, reads_tokens
@@ -58,6 +60,8 @@ from rnncheck.checks.rule import (
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
+
+_Group = list[tuple[ModuleCall, Shown]]
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -89,8 +93,8 @@ def _in_the_loss(evidence: Evidence) -> Judgement:
                 return Judgement((_observed_in_loss(number, sample),), compared)
         if not compared:
             raise CouldNotLook(
-                "no recurrent module runs in the loss on the batch's own shape, and the gradient at"
-                " the batch does not tell"
+                "of no recurrent module in the loss is it known which steps it runs over, and the"
+                " gradient at the batch does not tell"
             )
     except Unanswered as why:
         return Judgement((), unanswered=(why,))
@@ -123,32 +127,54 @@ def steps_back(evidence: Evidence, sample: Sample) -> bool | None:
     itself."""
     with ModuleCalls(probing=True) as inside:
         run_loss(evidence, sample, loss=copied(loss_of(evidence)), per_element=False)
-    rows = in_rows(evidence, sample)
+    told = steps_of_passes(evidence, sample, inside.passes)
     local, earlier = False, False
     for parity in (1, 0):
         at = (positions(sample) % 2 == parity) & sample.valid & sample.follows
         before = torch.zeros_like(at)
         before[:, :-1] = at[:, 1:]
-        for found in inside.passes:
-            grad = _gradient(found, sample, at, rows=rows)
-            if grad is not None:
+        for group in _unrolled(inside.passes, told):
+            if not _shows_both(group, at, before):
+                continue
+            for one, grad in _gradients(group, at):
                 here = bool((grad * at.unsqueeze(-1) != 0).any())
-                local = local or (here and not reads_tokens(found))
+                local = local or (here and not reads_tokens(one))
                 earlier = earlier or bool((grad * before.unsqueeze(-1) != 0).any())
     return earlier if local or earlier else None
 
 
-def _gradient(found: ModuleCall, sample: Sample, at: Tensor, *, rows: bool) -> Tensor | None:
-    """The gradient of the pass's outputs at ``at`` with respect to its inputs,
+def _unrolled(passes: list[ModuleCall], told: list[Shown | None]) -> list[_Group]:
+    """The passes whose steps are known; those of a module that is called step by step together."""
+    groups = dict[int, _Group]()
+    for number, (one, steps) in enumerate(zip(passes, told, strict=True)):
+        if steps is not None and one.probe is not None and one.y.requires_grad:
+            whole = bool((steps.has[:, :, 1:] & steps.has[:, :, :-1]).any())
+            key = -number - 1 if whole else id(one.module)
+            groups.setdefault(key, []).append((one, steps))
+    return list(groups.values())
+
+
+def _shows_both(group: _Group, at: Tensor, before: Tensor) -> bool:
+    """Both some step and the one before it are among the group's."""
+    has = torch.stack([steps.has.any(0) for _, steps in group]).any(0)
+    return bool(((has & at)[:, 1:] & (has & before)[:, :-1]).any())
+
+
+def _gradients(group: _Group, at: Tensor) -> list[tuple[ModuleCall, Tensor]]:
+    """The gradient of the group's outputs at ``at`` with respect to the inputs of each pass,
     ``[blocks, rows, steps, features]``."""
-    y, probe, count = found.y, found.probe, blocks_of(found, sample, rows=rows)
-    if probe is None or not y.requires_grad or not count:
-        return None
-    given = blocked(y, count, sample)
-    weight = torch.randn(given.shape, generator=torch.Generator().manual_seed(4)).to(given.dtype)
-    total = (given * weight * at.unsqueeze(-1)).sum()
-    (grad,) = torch.autograd.grad(total, [probe], retain_graph=True, allow_unused=True)
-    return None if grad is None else blocked(grad, count, sample)
+    total = torch.zeros(())
+    for one, steps in group:
+        given = steps.laid_out(one.y)
+        draw = torch.randn(given.shape, generator=torch.Generator().manual_seed(4))
+        total = total + (given * draw.to(given.dtype) * at.unsqueeze(-1)).sum()
+    probes = [one.probe for one, _ in group if one.probe is not None]
+    grads = torch.autograd.grad(total, probes, retain_graph=True, allow_unused=True)
+    return [
+        (one, steps.laid_out(grad))
+        for (one, steps), grad in zip(group, grads, strict=True)
+        if grad is not None
+    ]
 
 
 def _observed_in_loss(number: int, sample: Sample) -> Observation:

@@ -9,7 +9,9 @@ Checks
     deviation, a sum over samples) is the nature of the loss and is not blamed: it couples segments
     in both directions in the memoryless twin as well (every step marked as a start), and moves and
     scales all of them alike, or does not ask in which order they stand. What runs from one to the
-    next does.
+    next does. Where a loss tells nothing per step and has no gradient at the batch (tokens), the
+    outputs of the recurrent modules inside it are held to the same, and the change of its total
+    with all segments must be the sum of the changes with every other one.
 
 Why it matters
     DQNLoss and every loss that evaluates the next state through ``step_mdp`` call the target
@@ -67,7 +69,10 @@ def run(evidence: Evidence) -> Judgement:
     if not compared:
         raise NotApplicable("no training batch has two segments")
     if not alive:
-        raise CouldNotLook("no change of the observations or the rewards changes the loss")
+        raise CouldNotLook(
+            "no change of the observations or the rewards changes an entry or a gradient of the"
+            " loss, and its total does not part into what each segment gives"
+        )
     return Judgement((), compared, f"{compared} steps of the loss are isolated")
 
 

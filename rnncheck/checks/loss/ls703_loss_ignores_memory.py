@@ -3,7 +3,8 @@
 Checks
     The observations in the first half of every slice of the training batch are changed. In the
     second half some per-step entry of the loss, or the gradient of the loss at the observations,
-    must change.
+    must change; where none does, the same is asked one step further on, for a loss that parts its
+    slices in the middle.
 
 Why it matters
     A loss that runs the policy in sequential mode takes every step alone, from the state stored
@@ -41,11 +42,10 @@ from rnncheck.checks.evidence.loss_calls import (
     needs_memory_inside,
     run_loss,
 )
-from rnncheck.checks.evidence.loss_passes import blocked, blocks_of, in_rows
+from rnncheck.checks.evidence.traced_steps import inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ
-from rnncheck.pipeline.instruments.module_calls import ModuleCalls
 from rnncheck.results.model import Severity, Stage
 
 
@@ -54,10 +54,14 @@ def run(evidence: Evidence) -> Judgement:
     loss, compared = loss_of(evidence), 0
     needs_memory(evidence)
     for number, sample in each_sample(evidence):
-        later = _second_halves(sample, cropped(evidence, sample))
+        skip = cropped(evidence, sample)
+        later = _second_halves(sample, skip)
         if not bool(later.any()):
             continue
         changed, watched = reaches_later(evidence, sample, loss, later)
+        behind = _second_halves(sample, skip, 1)  # the loss may part slices in the middle
+        if watched and not changed and bool(behind.any()):
+            changed, _ = reaches_later(evidence, sample, loss, behind)
         if not watched:
             continue
         compared += int(later.sum())
@@ -69,15 +73,16 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((), compared, f"{compared} later steps depend on earlier ones")
 
 
-def _second_halves(sample: Sample, skip: int = 0) -> Tensor:
-    """Steps in the second half of their segment, behind its first ``skip`` steps."""
+def _second_halves(sample: Sample, skip: int = 0, further: int = 0) -> Tensor:
+    """Steps in the second half of their segment, behind its first ``skip`` steps; without the first
+    ``further`` of them."""
     segments, mask = segments_of(sample), torch.zeros_like(sample.valid)
     for row in range(mask.shape[0]):
         changes = (segments[row, 1:] != segments[row, :-1]).nonzero().flatten() + 1
         begins = [0, *changes.tolist(), mask.shape[1]]
         for begin, end in itertools.pairwise(begins):
             first = min(begin + skip, end)
-            mask[row, first + (end - first + 1) // 2 : end] = True
+            mask[row, first + (end - first + 1) // 2 + further : end] = True
     return mask & sample.valid
 
 
@@ -123,14 +128,7 @@ def _inside(
     tokens, which have no gradient."""
     if any(td.get(key).is_floating_point() for key in observed(evidence, sample)):
         return {}
-    with ModuleCalls() as inside:
-        run_loss(evidence, sample, td, loss=copied(loss), per_element=False)
-    rows = in_rows(evidence, sample)
-    return {
-        f"pass {number}": blocked(one.y.detach(), 1, sample)[0]
-        for number, one in enumerate(inside.passes)
-        if blocks_of(one, sample, rows=rows) == 1
-    }
+    return inner_outputs(evidence, sample, td)
 
 
 def _observed(number: int, sample: Sample) -> Observation:

@@ -3,9 +3,10 @@
 Checks
     Steps of a training batch that were never collected (zeros that a collate function filled in)
     must be covered by a mask: an entry, under whatever key, that parts padding from data. Where
-    there is one, everything that is float is changed at the masked steps. The loss must stay the
-    same. What the estimator writes for the data of one row must not change with the padding of
-    others: a mean or a deviation would count it.
+    there is one, everything that is float is changed at the masked steps, but for what is next to
+    them and is the data of the step to their right. The loss must stay the same. What the estimator
+    writes for the data of one row must not change with the padding of others: a mean or a deviation
+    would count it.
 
 Why it matters
     Padding is data that nobody collected: zero observations with zero rewards, often most of the
@@ -25,6 +26,7 @@ Example
 from __future__ import annotations
 
 import torch
+from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.coupling import counts_padding
@@ -48,7 +50,8 @@ from rnncheck.checks.rule import (
     Unanswered,
     weightiest,
 )
-from rnncheck.pipeline.keys import STEP_KEY, Key, dotted
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.keys import STEP_KEY, Key, dotted, tensor_keys
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -112,7 +115,7 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         loss = loss_of(evidence)
         keys = _contents(sample, sample.mask)
         base = run_loss(evidence, sample, loss=copied(loss), per_element=False).total
-        other = changed_batch(sample, ~sample.valid, keys)
+        other = without_data(sample, changed_batch(sample, ~sample.valid, keys))
         after = run_loss(evidence, sample, other, loss=copied(loss), per_element=False).total
         compared += int((~sample.valid).sum())
         size = abs(float(base.detach()) - float(after.detach()))
@@ -122,6 +125,22 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
                 return _ignored(number, sample.mask, size), compared
             return _counted(Stage.LOSS, number, sample.mask, "loss", size), compared
     return None, compared
+
+
+def without_data(sample: Sample, changed: TensorDictBase) -> TensorDictBase:
+    """``changed`` with the data put back that a masked step holds: what is next to it, where that
+    is the step to its right."""
+    rows, before = changed.reshape(sample.rows.shape), ~sample.valid[:, :-1] & sample.valid[:, 1:]
+    for key in tensor_keys(rows):
+        if key[0] != "next" or key[1:] not in tensor_keys(rows) or not bool(before.any()):
+            continue
+        following, right = sample.rows.get(key)[:, :-1], sample.rows.get(key[1:])[:, 1:]
+        if following.shape == right.shape:
+            same = before & ~bits_differ(following, right).reshape(*before.shape, -1).any(-1)
+            value = rows.get(key).clone()
+            value[:, :-1][same] = following[same]
+            rows.set(key, value)
+    return rows.reshape(changed.shape)
 
 
 def _contents(sample: Sample, mask: Mask) -> list[Key]:

@@ -5,7 +5,10 @@ Checks
     The values and next values that the estimator writes, and the next values that a loss asks of
     its value estimator, are held against them, at steps that do not end an episode. In a twin
     without memory, where the value of a step depends on that step alone, the target of a step must
-    not move with the observation of its own step in the place of the next one's.
+    not move with the observation of its own step in the place of the next one's. Where no values
+    are written, each recurrent pass inside the loss is run again from the true states, whatever
+    order it has its steps in. Behind a loss's own burn-in the pass over the next steps must not be
+    further from the sequential run than twice what the burn-in leaves of the steps themselves.
 
 Why it matters
     A target that starts from a zero state in the middle of a trajectory is another function than
@@ -38,7 +41,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions, warms_up
-from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
+from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated, working
 from rnncheck.checks.evidence.estimator_calls import VALUE, batches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
@@ -94,7 +97,15 @@ def run(evidence: Evidence) -> Judgement:
         raise NotApplicable("the loss reads nothing of what is observed next")
     if not compared:
         raise weightiest(untold) or NotApplicable("nothing asks for a next value")
-    return Judgement((), compared, f"{compared} values are the sequential run's")
+    return Judgement((), compared, _said(evidence, compared))
+
+
+def _said(evidence: Evidence, compared: int) -> str:
+    said = f"{compared} values are the sequential run's"
+    if evidence.pipeline.loss is None:
+        return said
+    warm = any(warms_up(evidence, sample) for _, sample in each_sample(evidence))
+    return said + (", as near to it as the loss's burn-in brings the steps" if warm else "")
 
 
 def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
@@ -197,9 +208,15 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
     for number, sample in each_sample(evidence):
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
             raise Deferred("the loss crosses segments already", "LS701")
+        if warms_up(evidence, sample) and not working(evidence):
+            found, count = _behind_burn_in(evidence, sample, number)
+            compared += count
+            if found is not None:
+                return found, compared
+            if not count:  # a zero start fades on purpose; RP508 judges it
+                raise NotApplicable(APPROXIMATED)
+            continue
         if approximated(evidence, sample):
-            raise NotApplicable(APPROXIMATED)
-        if warms_up(evidence, sample):  # a zero start fades on purpose; RP508 judges it
             raise NotApplicable(APPROXIMATED)
         for one in from_true_states(evidence, sample):
             counted = one.mask & (positions(sample) >= burn_in(evidence, sample))
@@ -211,6 +228,28 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
                 return _observed(Stage.LOSS, sample, number, name, seen, scale), compared
     if not compared:
         raise CouldNotLook("no pass over the next steps could be seen inside the loss")
+    return None, compared
+
+
+def _behind_burn_in(
+    evidence: Evidence, sample: Sample, number: int
+) -> tuple[Observation | None, int]:
+    """Where the loss warms its states up: next steps behind that are no further from the true
+    states than the steps themselves, or are still on their way to them."""
+    compared, counted = 0, positions(sample) >= burn_in(evidence, sample)
+    passes = [p for p in from_true_states(evidence, sample, recorded=True) if p.collected]
+    left = dict[str, float]()
+    for one in passes:
+        if not one.following and bool((one.mask & counted).any()):
+            left[one.output] = max(left.get(one.output, 0.0), float((one.gaps * counted).max()))
+    for one in passes:
+        if not one.following or one.output not in left:
+            continue
+        seen, worst = one.gaps * counted, float((one.gaps * counted).max())
+        compared += int((one.mask & counted).sum())
+        least = max(_INSIDE * one.scale, LASTING * float(one.gaps.max()))
+        if worst > least and LASTING * worst > left[one.output]:
+            return _observed(Stage.LOSS, sample, number, one.name, seen, one.scale), compared
     return None, compared
 
 

@@ -14,20 +14,23 @@ from rnncheck.errors import RnncheckError, StageError, StageLacking
 from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.guard.timeout import Expired
 from rnncheck.pipeline.guard.user_frames import Trouble, describe_trouble
+from rnncheck.supervisor.interrupts import pass_on
 
-_PASSED_ON = (RnncheckError, KeyboardInterrupt, GeneratorExit, Expired)
+_PASSED_ON = (RnncheckError, Expired)
 
 
 @contextmanager
 def raising_as(convert: Callable[[BaseException], RnncheckError]) -> Iterator[None]:
     """Turn whatever the body raises, ``sys.exit()`` too, into the error that ``convert`` makes of
-    it."""
+    it; what Ctrl-C became is Ctrl-C."""
     with _no_terminal():
         try:
             yield
-        except _PASSED_ON:
+        except _PASSED_ON as error:
+            pass_on(error)
             raise
         except BaseException as error:
+            pass_on(error)
             raise convert(error) from error
 
 

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torchrl._utils import logger
 
+from rnncheck.supervisor.interrupts import noticing
+
 HEADLESS = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 
@@ -39,7 +41,7 @@ def calm(*, checking: bool = True, threads: int | None = None) -> Iterator[None]
     if threads is not None:
         torch.set_num_threads(threads)
     try:
-        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+        with noticing(), contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:

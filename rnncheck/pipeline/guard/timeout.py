@@ -12,6 +12,7 @@ from types import FrameType
 
 from rnncheck.errors import StageTimeout
 from rnncheck.pipeline.guard.user_frames import describe_trouble
+from rnncheck.supervisor.deadlines import until
 
 _REPEAT_AFTER = (
     1.0  # seconds after which the interruption is repeated, should user code have swallowed it
@@ -33,7 +34,7 @@ def time_limit(stage: str, seconds: float) -> Iterator[None]:
     alarm = _signal_alarm if _can_use_signals() else _thread_alarm
     fired = threading.Event()
     try:
-        with alarm(seconds, fired):
+        with until(seconds), alarm(seconds, fired):
             yield
     except (Expired, Exception) as error:
         if not fired.is_set():

@@ -1,0 +1,59 @@
+"""Ctrl-C and SIGTERM in a command's process: the first ends it in order, the second at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}  # and their exit codes, as shells have them
+_SHOW_CURSOR = b"\x1b[?25h"  # a progress line hides it
+
+
+class Stopped(BaseException):
+    """The user, or the machine, wants the command to end; ``code`` is its exit code.
+
+    No KeyboardInterrupt: the command line's parser makes exit code 1 of that.
+    """
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(code)
+
+
+_armed: list[bool] = []
+
+
+def armed() -> bool:
+    """Whether this process is that of a command."""
+    return bool(_armed) and hasattr(os, "fork")
+
+
+def arm() -> None:
+    """From now on the signals raise Stopped; one that was ignored stays ignored."""
+    seen: list[int] = []
+    _armed.append(True)
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        if seen:
+            leave(signum)
+        seen.append(signum)
+        raise Stopped(SIGNALS[signal.Signals(signum)])
+
+    for one in SIGNALS:
+        if signal.getsignal(one) is not signal.SIG_IGN:
+            signal.signal(one, stop)
+
+
+def disarm() -> None:
+    """The exit code is settled: nothing changes it while the interpreter shuts down."""
+    for one in SIGNALS:
+        signal.signal(one, signal.SIG_IGN)
+
+
+def leave(signum: int) -> None:
+    """End this process now; what it started notices that it is gone."""
+    if sys.__stderr__ is not None and sys.__stderr__.isatty():
+        os.write(2, _SHOW_CURSOR)
+    os._exit(SIGNALS[signal.Signals(signum)])
