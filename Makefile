@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
 FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all test-versions lint format docs-checks bench-self bench-peers bench-agree gate-power gate-levels seeds clean
+.PHONY: verify test test-all test-versions lint format docs-checks bench-self bench-peers bench-agree gate-power gate-levels seeds attack clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -47,6 +47,10 @@ docs-checks: $(VENV)/.installed
 # False alarms: every healthy fixture with N seeds, in one process.
 seeds: $(VENV)/.installed
 	$(BIN)/python benchmarks/seeds.py -n $(N)
+
+# 2000 mutated specs and as many results, streams and disks; ATTACK takes its options, e.g. ATTACK="--only streams"
+attack: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/attack.py $(ATTACK)
 
 bench-self: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_self.py

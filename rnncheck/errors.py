@@ -23,6 +23,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rnncheck.printable import clean, clean_lines
+
 
 @dataclass(frozen=True)
 class Place:
@@ -63,9 +65,8 @@ class UserError(RnncheckError):
     def __str__(self) -> str:
         head = f"{self.place}: {self.message}" if self.place else self.message
         extra = (f"accepted: {self.accepted}" if self.accepted else "", self.hint, self.frames)
-        return "\n".join(
-            [head, *(f"  {line}" for part in extra if part for line in part.splitlines())]
-        )
+        told = (line for part in extra if part for line in clean_lines(part).splitlines())
+        return "\n".join([clean(head), *(f"  {line}" for line in told)])
 
 
 class SpecError(UserError):
@@ -99,6 +100,15 @@ class KernelError(ComponentError, Lacking):
 
 class OutputError(UserError):
     """A report or a stored result cannot be written."""
+
+
+class OutputErrors(OutputError):
+    """Several outputs that could not be written, each tried. ``errors`` holds them one by one."""
+
+    def __init__(self, errors: Iterable[OutputError]) -> None:
+        self.errors = tuple(errors)
+        first = self.errors[0]
+        super().__init__(first.message, place=first.place, hint=first.hint)
 
 
 class StageError(RnncheckError):

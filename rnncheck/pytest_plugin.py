@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,27 +54,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """The spec files join what is collected, unless the command line names tests of theirs
-    already."""
-    named = {_resolved(config, arg.partition("::")[0]) for arg in config.args}
-    for value in config.getoption(OPTION):
-        path = _resolved(config, value)
-        if not path.is_file():
-            raise pytest.UsageError(f"--rnncheck {value}: there is no such file")
-        if path not in named:
-            config.args.append(str(path))
+    already; without any, nothing of ours is asked about the files of others."""
+    wanted = [_spec_file(config, value) for value in config.getoption(OPTION)]
+    named = {_resolved(config, arg.partition("::")[0]) for arg in config.args} if wanted else set()
+    config.args += [str(path) for path in wanted if path not in named]
+    if wanted:
+        config.pluginmanager.register(SpecCollecting(frozenset(wanted)), "rnncheck-specs")
+
+
+def _spec_file(config: pytest.Config, value: str) -> Path:
+    path = _resolved(config, value)
+    if not path.is_file():
+        raise pytest.UsageError(f"--rnncheck {value}: there is no such file")
+    return path
 
 
 def _resolved(config: pytest.Config, path: str) -> Path:
     return (config.invocation_params.dir / path).resolve()
 
 
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SpecFile | None:
-    """The spec files that ``--rnncheck`` names."""
-    wanted = parent.config.getoption(OPTION)
-    if file_path.resolve() not in {_resolved(parent.config, value) for value in wanted}:
-        return None
-    made: SpecFile = SpecFile.from_parent(parent, path=file_path)
-    return made
+@dataclass(frozen=True)
+class SpecCollecting:
+    """Collects the spec files that ``--rnncheck`` names; registered where there are any."""
+
+    wanted: frozenset[Path]
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> SpecFile | None:
+        """Only files with such a name are looked up."""
+        if file_path.name not in {path.name for path in self.wanted} and not file_path.is_symlink():
+            return None
+        if file_path.resolve() not in self.wanted:
+            return None
+        made: SpecFile = SpecFile.from_parent(parent, path=file_path)
+        return made
 
 
 class SpecFile(pytest.File):

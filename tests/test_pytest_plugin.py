@@ -132,6 +132,32 @@ def test_torch_stays_out_without_the_option(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout, done.stdout
 
 
+COUNTING = """\
+import sys
+
+def pytest_collection_finish(session):
+    hooks = session.config.hook.pytest_collect_file.get_hookimpls()
+    ours = [hook for hook in hooks if "rnncheck" in hook.function.__module__]
+    loaded = [name for name in sys.modules if name.startswith("rnncheck.")]
+    print("OURS", len(ours), loaded)
+"""
+
+
+def test_without_the_option_nothing_of_ours_is_asked_about_any_file(tmp_path: Path) -> None:
+    files = {"conftest_py": COUNTING, "test_mine_py": "def test_mine():\n    pass\n"}
+    done = run(tmp_path, "-s", **files)
+    assert "OURS 0 ['rnncheck.pytest_plugin']" in done.stdout, done.stdout
+    done = run(tmp_path, "-s", "--rnncheck", "a.yaml", "--collect-only", a_yaml=SMALL, **files)
+    assert "OURS 1 " in done.stdout, done.stdout
+
+
+def test_a_spec_that_is_a_link_is_collected(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(SMALL)
+    (tmp_path / "b.yaml").symlink_to(tmp_path / "a.yaml")
+    done = run(tmp_path, "--rnncheck", "b.yaml", "--collect-only", "-q")
+    assert "a.yaml::BD301 state-crosses-reset" in done.stdout, done.stdout
+
+
 def test_the_fixture_fails_with_the_findings(tmp_path: Path) -> None:
     test = f"""
 import sys

@@ -34,11 +34,21 @@ class Journal:
         self._write(json.dumps(cell_to_json(result), ensure_ascii=False) + "\n", "a")
 
     def _write(self, text: str, mode: str) -> None:
+        self._refuse_link()
         try:
             with self.path.open(mode, encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
             raise self._unwritten(error) from error
+
+    def _refuse_link(self) -> None:
+        """Whoever wrote the spec's folder must not choose which file is written."""
+        if self.path.is_symlink():
+            raise OutputError(
+                "this is a link: the sweep's results are not written through it",
+                place=Place(str(self.path)),
+                hint="remove the link",
+            )
 
     def _unwritten(self, error: OSError) -> OutputError:
         return OutputError(
@@ -54,6 +64,7 @@ class Journal:
         appended begins a line. Raises UserError where the file is missing or belongs to something
         else.
         """
+        self._refuse_link()
         lines = self._lines()
         head = _object(lines[0]) if lines else None
         if head is None or "head" not in head:

@@ -23,6 +23,7 @@ from rnncheck.bench.worker_slot import (
     LocalEngine,
     PipelineOpening,
 )
+from rnncheck.errors import OutputError
 from rnncheck.results.cells import Cell, CellResult
 from rnncheck.results.environment import current_environment
 from rnncheck.results.events import (
@@ -122,13 +123,23 @@ class Sweep:
         )
 
     def _came(self, found: GroupOutcome) -> Iterator[Event]:
-        """Each result on the disk before it is told."""
+        """Each result on the disk, where that takes it, before it is told."""
         self._overheads.append(found.overhead)
         for result in found.results:
             if result.cell.key not in self.done:
-                if self.journal is not None:
-                    self.journal.add(result)
+                yield from self._journalled(result)
                 yield self._finish(result)
+
+    def _journalled(self, result: CellResult) -> Iterator[Notice]:
+        """A journal that cannot be written, on a full disk, costs the resuming and not the
+        sweep."""
+        try:
+            if self.journal is not None:
+                self.journal.add(result)
+        except OutputError as error:
+            self.journal = None
+            lost = "`rnncheck bench --resume` would measure again what comes from here on"
+            yield Notice(f"{error.place}: {error.message}; {lost}")
 
     def _finish(self, result: CellResult) -> CellFinished:
         self._finished += 1

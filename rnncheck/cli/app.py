@@ -4,6 +4,7 @@ code."""
 from __future__ import annotations
 
 import functools
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ from rnncheck.cli.messages import print_internal, print_user_error
 from rnncheck.cli.report import report
 from rnncheck.cli.rule import rule
 from rnncheck.cli.selftest import selftest
+from rnncheck.cli.standard_streams import StandardStreams
 from rnncheck.cli.verify import verify
 from rnncheck.errors import UserError
 from rnncheck.results.exit_codes import ExitCode
@@ -99,11 +101,23 @@ app.add_typer(spec_app, name="spec")
 
 
 def main() -> None:
-    """The command in a process of its own: Ctrl-C and SIGTERM end it with their exit codes."""
+    """The command in a process of its own: Ctrl-C and SIGTERM end it with their exit codes, and
+    what becomes of the standard streams ends nothing."""
+    streams = StandardStreams()
     arm()
     try:
-        app(prog_name="rnncheck")
+        code = _exit_code()
     except Stopped as stop:
-        raise SystemExit(stop.code) from None
+        code = stop.code
     finally:
         disarm()
+    sys.exit(streams.settle(code, "".join(sys.argv[1:2])))
+
+
+def _exit_code() -> int:
+    """What the command line ended with."""
+    try:
+        app(prog_name="rnncheck")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
+    return 0

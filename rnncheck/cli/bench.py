@@ -19,6 +19,7 @@ from rnncheck.cli.options import (
     SpecPath,
     VerboseOption,
 )
+from rnncheck.printable import clean
 
 if TYPE_CHECKING:
     from rnncheck.bench.journal import Journal
@@ -105,9 +106,8 @@ def bench(
     """
     from rnncheck.bench.claims import claim_cells
     from rnncheck.bench.run import Sweep
+    from rnncheck.cli.outputs import Outputs
     from rnncheck.cli.verify import blank_run, follow
-    from rnncheck.report.formats import parse_targets, write_reports
-    from rnncheck.results.store import default_store, prepare_store, store_run
     from rnncheck.spec.load import open_spec
 
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
@@ -119,15 +119,13 @@ def bench(
     if plan:
         _print_plan(loaded, cells)
         return
-    targets = parse_targets(report or [])
-    path = default_store(Path(loaded.path))
-    prepare_store(path)
+    outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
     place = _engine(engine, ray_address, loaded)
-    journal, done = _journal(loaded, path.parent / JOURNAL, place.name, resume=resume)
+    journal, done = _journal(loaded, outputs.store.parent / JOURNAL, place.name, resume=resume)
     sweep = Sweep(loaded, cells, journal, overrides, done, axes, claimed, place)
-    run = follow(sweep.events, targets, blank_run("bench", loaded), quiet=quiet, verbose=verbose)
-    store_run(run, path)
-    write_reports(run, targets, sys.stdout, quiet, verbose, live=True)
+    blank = blank_run("bench", loaded)
+    run = follow(sweep.events, outputs.targets, blank, quiet=quiet, verbose=verbose)
+    outputs.conclude(run)
     if write:
         _write(loaded, run)
     raise typer.Exit(run.exit_code)
@@ -138,7 +136,7 @@ def _print_plan(spec: Spec, cells: Sequence[Cell]) -> None:
 
     everything = with_references(cells, spec)
     for group in groups(everything):
-        print(group[0].group)
+        print(clean(group[0].group))
         for cell in group:
             print(f"  {cell.key}  {cell.variant.label}")
     seconds = estimate(everything, spec.bench.budget)
@@ -199,4 +197,4 @@ def _write(spec: Spec, run: Run) -> None:
         print("nothing is recommended for training: the spec stays as it is", file=sys.stderr)
         return
     for line in write_recommendation(spec, found):
-        print(line, file=sys.stderr)
+        print(clean(line), file=sys.stderr)

@@ -35,9 +35,10 @@ def doctor(
 
 def _json(found: Diagnosis) -> str:
     import dataclasses
-    import json
 
-    return json.dumps(dataclasses.asdict(found), indent=2)
+    from rnncheck.printable import json_text
+
+    return json_text(dataclasses.asdict(found), indent=2)
 
 
 def _print(found: Diagnosis, console: Console) -> None:

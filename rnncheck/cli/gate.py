@@ -23,6 +23,9 @@ from rnncheck.cli.options import (
     ThoroughOption,
     VerboseOption,
 )
+from rnncheck.errors import OutputError
+from rnncheck.printable import clean
+from rnncheck.results.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from rnncheck.checks.rule import Rule
@@ -102,9 +105,8 @@ def gate(
 
     It imports your factories, so it runs your Python.
     """
+    from rnncheck.cli.outputs import Outputs
     from rnncheck.cli.verify import blank_run, follow
-    from rnncheck.report.formats import parse_targets, write_reports
-    from rnncheck.results.store import default_store, prepare_store, store_run
     from rnncheck.spec.load import open_spec
 
     partial = no_verify or bool(select or ignore or stage)
@@ -115,9 +117,8 @@ def gate(
     loaded = open_spec(spec, overrides)
     allowed = loaded.gate.max_slowdown if max_slowdown is None else parse_share(max_slowdown)
     before = None if baseline is None else _opened(baseline, loaded, update=update_baseline)
-    targets = parse_targets(report or [])
-    path = default_store(Path(loaded.path))
-    prepare_store(path)
+    file = None if baseline is None else baseline.absolute()
+    outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
 
     def events() -> Iterator[Event]:
         from rnncheck.gate.session import Gate, GateRequest
@@ -130,11 +131,11 @@ def gate(
         )  # fmt: skip
         return Gate(loaded, asked).events()
 
-    run = follow(events, targets, blank_run("gate", loaded), quiet=quiet, verbose=verbose)
-    store_run(run, path)
-    if baseline is not None and update_baseline:
-        _write_baseline(run, baseline)
-    write_reports(run, targets, sys.stdout, quiet, verbose, live=True)
+    blank = blank_run("gate", loaded)
+    run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose)
+    outputs.conclude(run)
+    if file is not None and update_baseline and not _write_baseline(run, file):
+        raise typer.Exit(run.exit_code or ExitCode.USAGE)
     raise typer.Exit(run.exit_code)
 
 
@@ -200,14 +201,18 @@ def _selected(
     return rules, tuple(rule.code for rule in asked if rule.code not in kept)
 
 
-def _write_baseline(run: Run, path: Path) -> None:
-    """Write the baseline, but for a run that was interrupted."""
+def _write_baseline(run: Run, path: Path) -> bool:
+    """Write the baseline, but for a run that was interrupted; False where it cannot be written."""
     from rnncheck.gate.baseline import baseline_of
-    from rnncheck.results.exit_codes import ExitCode
     from rnncheck.results.store import write_run
 
     if run.exit_code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-        print(f"interrupted: {path} stays as it was", file=sys.stderr)
-        return
-    write_run(baseline_of(run), path)
-    print(f"baseline written to {path}: commit it", file=sys.stderr)
+        print(clean(f"interrupted: {path} stays as it was"), file=sys.stderr)
+        return True
+    try:
+        write_run(baseline_of(run), path)
+    except OutputError as error:
+        print(f"error: the baseline is not written: {error}", file=sys.stderr)
+        return False
+    print(clean(f"baseline written to {path}: commit it"), file=sys.stderr)
+    return True

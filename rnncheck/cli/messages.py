@@ -6,6 +6,7 @@ import os
 import sys
 
 from rnncheck.errors import UserError
+from rnncheck.printable import clean
 
 _TRACEBACK = "RNNCHECK_TRACEBACK"
 
@@ -21,7 +22,7 @@ def print_internal(said: str, trace: str) -> None:
     if os.environ.get(_TRACEBACK):
         print(trace, file=sys.stderr)
     print(
-        f"internal error: {said}\n"
+        f"internal error: {clean(said)}\n"
         "This is a fault of rnncheck, not of your pipeline: please report it with the spec.\n"
         f"Run again with {_TRACEBACK}=1 for the traceback.",
         file=sys.stderr,

@@ -63,9 +63,9 @@ def _catalogue(spec: Path | None) -> Catalogue:
 
 
 def _json(chosen: Sequence[Entry]) -> str:
-    import json
+    from rnncheck.printable import json_text
 
-    return json.dumps([_plain(entry) for entry in chosen], indent=2)
+    return json_text([_plain(entry) for entry in chosen], indent=2)
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

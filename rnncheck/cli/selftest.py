@@ -21,6 +21,8 @@ from rnncheck.cli.options import (
     VerboseOption,
 )
 from rnncheck.cli.planting import Attempt, Ending
+from rnncheck.errors import OutputError
+from rnncheck.printable import clean, json_text
 from rnncheck.results.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -140,7 +142,6 @@ def selftest(
 
 def _target(report: str | None) -> str:
     """Where the JSON goes: a path, ``-`` for standard output, or nothing."""
-    from rnncheck.errors import OutputError
     from rnncheck.results.files import check_writable
 
     if report is None:
@@ -148,9 +149,10 @@ def _target(report: str | None) -> str:
     name, _, path = report.partition("=")
     if name != "json":
         raise OutputError(f"selftest has no report format {name!r}", accepted="json, json=PATH")
-    if path not in ("", "-"):
-        check_writable(Path(path))
-    return path or "-"
+    if path in ("", "-"):
+        return "-"
+    check_writable(Path(path))
+    return str(Path(path).absolute())
 
 
 def _print_faults(console: Console, names: Sequence[str]) -> None:
@@ -193,9 +195,9 @@ def _verdict(attempt: Attempt) -> str:
     if attempt.ending is Ending.CAUGHT:
         return f"caught by {by}"
     if attempt.ending is Ending.CANNOT_APPLY:
-        return f"cannot apply: {attempt.reason}"
+        return f"cannot apply: {clean(attempt.reason)}"
     if attempt.ending is Ending.ENDED:
-        return f"not told: {attempt.reason}"
+        return f"not told: {clean(attempt.reason)}"
     return f"missed (only {by} failed)" if by else "missed"
 
 
@@ -238,7 +240,7 @@ def _show_table(outcome: SelftestState, console: Console, verbose: bool) -> None
         if attempt.ending is Ending.MISSED or verbose:
             table.add_row("", "", Text(attempt.summary, style="dim"))
         if attempt.ending is Ending.MISSED and attempt.reason:
-            table.add_row("", "", Text(attempt.reason, style="dim"))
+            table.add_row("", "", Text(clean(attempt.reason), style="dim"))
     console.print(table)
     console.print()
 
@@ -253,17 +255,18 @@ def _summary(outcome: SelftestState) -> str:
 
 
 def _write(outcome: SelftestState, target: str) -> None:
-    import json
-
     from rnncheck.results.files import write_atomic
 
     if not target:
         return
-    text = json.dumps(_as_json(outcome), indent=2) + "\n"
+    text = json_text(_as_json(outcome), indent=2) + "\n"
     if target == "-":
         sys.stdout.write(text)
-    else:
+        return
+    try:
         write_atomic(Path(target), text)
+    except OutputError as error:  # the verdict stands, and its exit code
+        print(f"error: the report is not written: {error}", file=sys.stderr)
 
 
 def _as_json(outcome: SelftestState) -> dict[str, Any]:

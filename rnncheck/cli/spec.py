@@ -43,6 +43,7 @@ def validate(specs: SpecPaths = None, overrides: SetOption = None) -> None:
 
 def _validate(path: Path | None, overrides: Sequence[str]) -> None:
     from rnncheck.pipeline.assembly.named import wrong_names
+    from rnncheck.printable import clean
     from rnncheck.results.model import Stage
     from rnncheck.spec.load import open_spec
     from rnncheck.spec.problems import raise_together
@@ -50,7 +51,7 @@ def _validate(path: Path | None, overrides: Sequence[str]) -> None:
     loaded = open_spec(path, overrides)
     raise_together(wrong_names(loaded))
     stages = [stage for stage in Stage if getattr(loaded, stage, None) is not None]
-    typer.echo(f"ok: {loaded.path} ({loaded.name}): {', '.join(stages)}")
+    typer.echo(clean(f"ok: {loaded.path} ({loaded.name}): {', '.join(stages)}"))
 
 
 def show(spec: SpecPath = None, overrides: SetOption = None, as_json: JsonOption = False) -> None:

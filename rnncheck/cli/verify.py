@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -51,16 +50,13 @@ def verify(
 
     Loading a spec runs no code; building it imports your factories, so it runs your Python.
     """
-    from rnncheck.report.formats import parse_targets, write_reports
-    from rnncheck.results.store import default_store, prepare_store, store_run
+    from rnncheck.cli.outputs import Outputs
     from rnncheck.spec.load import open_spec
 
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
     overrides += [] if backends is None else [f"verify.backends=[{backends}]"]
     loaded = open_spec(spec, overrides)
-    targets = parse_targets(report or [])
-    path = default_store(Path(loaded.path))
-    prepare_store(path)
+    outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
 
     def events() -> Iterator[Event]:
         from rnncheck.checks.engine.select import select_rules
@@ -72,9 +68,9 @@ def verify(
         )
         return verify_events(loaded, rules, thorough=thorough, strict=strict or wanted.strict)
 
-    run = follow(events, targets, blank_run("verify", loaded), quiet=quiet, verbose=verbose)
-    store_run(run, path)
-    write_reports(run, targets, sys.stdout, quiet, verbose, live=True)
+    blank = blank_run("verify", loaded)
+    run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose)
+    outputs.conclude(run)
     raise typer.Exit(run.exit_code)
 
 

@@ -8,12 +8,13 @@ run, so that the action can chart them.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from typing import Any
 
+from rnncheck.printable import json_text
 from rnncheck.report import text
+from rnncheck.report.printed import printed
 from rnncheck.report.sweep import results_of
 from rnncheck.results.cells import Accuracy, CellResult, Memory, Timing
 from rnncheck.results.model import Run
@@ -26,9 +27,10 @@ _Entry = dict[str, Any]
 
 def render(run: Run) -> str:
     """The array; empty for a run without cells, which the action refuses as no result."""
+    run = printed(run)
     entries = [entry for result in results_of(run) for entry in _entries(result, run)]
     finite = [entry for entry in entries if math.isfinite(entry["value"])]
-    return json.dumps(finite, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(finite, indent=2) + "\n"
 
 
 def _entries(result: CellResult, run: Run) -> Iterator[_Entry]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
+from rnncheck.printable import json_text
 from rnncheck.report import text
 from rnncheck.report.layout import hanging, paragraph
+from rnncheck.report.printed import printed
 from rnncheck.results.compare import Change, RowChange, environment_differences
 from rnncheck.results.model import Run
 from rnncheck.results.plain import plain_value
@@ -30,15 +31,14 @@ _STYLES = {
 
 def as_json(changes: Sequence[RowChange]) -> str:
     """A list of objects."""
-    return (
-        json.dumps([plain_value(change) for change in changes], indent=2, ensure_ascii=False) + "\n"
-    )
+    return json_text([plain_value(change) for change in changes], indent=2) + "\n"
 
 
 def show_comparison(
     first: Run, second: Run, changes: Sequence[RowChange], console: Console, *, everything: bool
 ) -> None:
     """The rows that changed, or all, then how many of each."""
+    first, second, changes = printed(first), printed(second), printed(changes)
     for name, run in (("first", first), ("second", second)):
         for line in paragraph(console, Text(f"{name + ':':<8}{text.header(run)}, {run.started}")):
             console.print(line)

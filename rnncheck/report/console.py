@@ -11,6 +11,7 @@ from rich.text import Text
 
 from rnncheck.report import gate_console, sweep_console, text
 from rnncheck.report.layout import ellipsis_for, frame, hanging, paragraph, shorten
+from rnncheck.report.printed import printed
 from rnncheck.report.terminal import text_console
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source, Standing
@@ -51,7 +52,7 @@ def render(run: Run, width: int = WIDTH, quiet: bool = False, verbose: bool = Fa
 def render_check(check: CheckResult, width: int = WIDTH) -> str:
     """The findings of one check as plain text."""
     console = text_console(width)
-    for line in _findings_of(check, console, "", set()):
+    for line in _findings_of(printed(check), console, "", set()):
         console.print(line)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue().strip("\n")
@@ -60,6 +61,7 @@ def render_check(check: CheckResult, width: int = WIDTH) -> str:
 def show_run(run: Run, console: Console, quiet: bool = False, verbose: bool = False) -> None:
     """Write the report to ``console``: with ``quiet`` what failed and the verdict, with ``verbose``
     what all checks saw."""
+    run = printed(run)
     for line in _quiet(run, console) if quiet else _report(run, console, verbose):
         console.print(line)
 

@@ -12,6 +12,7 @@ from io import StringIO
 from typing import Any
 
 from rnncheck.report import gate, text
+from rnncheck.report.printed import printed
 from rnncheck.report.sweep import results_of
 from rnncheck.results.cells import CellResult
 from rnncheck.results.gate import GateItem
@@ -49,6 +50,7 @@ COLUMNS = (
     "distrust",
 )
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a cell begins that is computed
 
 DECIDED = (
     "part",
@@ -82,6 +84,7 @@ CHECKED = (
 
 def render(run: Run) -> str:
     """The gate's items where there are any, else the cells, else the checks; with a head line."""
+    run = printed(run)
     if run.gate:
         return _table(DECIDED, map(_item, run.gate))
     rows = [_row(result) for result in results_of(run)]
@@ -94,8 +97,13 @@ def _table(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
     out = StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _inert(value) for name, value in row.items()} for row in rows)
     return out.getvalue()
+
+
+def _inert(value: Any) -> Any:
+    """A text that a spreadsheet takes for a formula gets the sign that makes it a text there."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _item(item: GateItem) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TextIO, cast
 
-from rnncheck.errors import OutputError, did_you_mean
+from rnncheck.errors import OutputError, OutputErrors, did_you_mean, first_line
 from rnncheck.results.events import Event
 from rnncheck.results.files import check_writable, write_atomic
 from rnncheck.results.model import Run
@@ -22,7 +23,7 @@ SHARING = {"console", "github"}  # a GitHub log shows both: the commands vanish 
 
 @dataclass(frozen=True)
 class Target:
-    """A format and its file; without a file it goes to standard output."""
+    """A format and its file, which is absolute; without a file it goes to standard output."""
 
     format: str
     path: Path | None = None
@@ -63,28 +64,71 @@ def live_writers(targets: Sequence[Target], out: TextIO) -> list[Callable[[Event
 
 def write_reports(
     run: Run,
-    targets: Iterable[Target],
+    targets: Sequence[Target],
     out: TextIO,
     quiet: bool = False,
     verbose: bool = False,
     live: bool = False,
 ) -> None:
-    """Write every report: files atomically, the others to ``out``.
+    """Write every report: files atomically, then the others to ``out``.
 
-    ``live`` says that ``live_writers`` have heard the whole run, with its RunFinished: they are not
-    written again.
+    Each is tried whatever becomes of the others; OutputErrors says which failed. ``live`` says that
+    ``live_writers`` have heard the whole run, with its RunFinished: they are not written again.
     """
-    for target in targets:
-        if live and target == LIVE:
-            continue
-        if target.path is not None:
-            write_atomic(target.path, render(run, target.format))
-        elif target.format == "console":
-            _show(run, out, quiet, verbose)
-        else:
-            _print(render(run, target.format), out)
-        if target.format == "github":
-            _summarise(run)
+    failed = [
+        *attempted([partial(write_file, run, one) for one in targets]),
+        *attempted([lambda: print_reports(run, targets, out, quiet, verbose, live)]),
+    ]
+    if failed:
+        raise OutputErrors(failed)
+
+
+def attempted(steps: Iterable[Callable[[], None]]) -> list[OutputError]:
+    """What went wrong in these steps, each of which is tried."""
+    failed: list[OutputError] = []
+    for step in steps:
+        try:
+            step()
+        except OutputErrors as error:
+            failed += error.errors
+        except OutputError as error:
+            failed.append(error)
+        except BrokenPipeError:
+            raise  # the reader left: the command line's business
+        except Exception as error:  # a fault of ours in one report must not cost the others
+            failed.append(
+                OutputError(f"a fault of rnncheck, please report it: {first_line(error)}")
+            )
+    return failed
+
+
+def write_file(run: Run, target: Target) -> None:
+    """Write the report of a target that has a file, and what belongs to its format. Raises
+    OutputErrors."""
+    steps: list[Callable[[], None]] = []
+    if (path := target.path) is not None:
+        steps.append(lambda: write_atomic(path, render(run, target.format)))
+    if target.format == "github":
+        steps.append(lambda: _summarise(run))
+    if failed := attempted(steps):
+        raise OutputErrors(failed)
+
+
+def print_reports(
+    run: Run, targets: Iterable[Target], out: TextIO, quiet: bool, verbose: bool, live: bool
+) -> None:
+    """Write the reports that go to ``out``. Raises OutputError where it takes no more."""
+    try:
+        for target in targets:
+            if target.path is None and not (live and target == LIVE):
+                if target.format == "console":
+                    _show(run, out, quiet, verbose)
+                else:
+                    _print(render(run, target.format), out)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"the report cannot be printed: {error.strerror or error}") from error
 
 
 def _print(content: str, out: TextIO) -> None:
@@ -126,7 +170,7 @@ def _parse(value: str) -> Target:
             f"--report {value} names no file",
             hint=f"{name}=FILE, or {name} alone for standard output",
         )
-    return Target(name, Path(path) if path not in ("", "-") else None)
+    return Target(name, Path(path).absolute() if path not in ("", "-") else None)
 
 
 def _check_streams(targets: Sequence[Target]) -> None:

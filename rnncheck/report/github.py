@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rnncheck.errors import OutputError, Place
 from rnncheck.report import gate, markdown, text
-from rnncheck.report.places import in_a_file, relative
+from rnncheck.report.places import in_a_file, relative, working_folder
+from rnncheck.report.printed import printed
 from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source, Verdict
 from rnncheck.results.verdict import fails
@@ -20,8 +21,8 @@ SUMMARY_LIMIT = 1024 * 1024  # bytes that GitHub takes per step; more and it sho
 
 def render(run: Run, root: Path | None = None) -> str:
     """Workflow commands, one per line; file names are relative to ``root``, the checkout."""
-    base = root or Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
-    return "".join(f"{line}\n" for line in _lines(run, base))
+    base = root or Path(os.environ.get("GITHUB_WORKSPACE") or working_folder())
+    return "".join(f"{line}\n" for line in _lines(printed(run), base))
 
 
 def check_summary(environ: Mapping[str, str] = os.environ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rnncheck.report import gate, sweep, text
 from rnncheck.report.plots import all_plots
+from rnncheck.report.printed import printed
 from rnncheck.results.model import Run
 
 
@@ -16,6 +17,7 @@ def render(run: Run) -> str:
     from jinja2 import Environment
     from markupsafe import Markup
 
+    run = printed(run)
     source = files("rnncheck.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
         source

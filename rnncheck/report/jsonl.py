@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TextIO
 
+from rnncheck.printable import json_text
 from rnncheck.report.sweep import results_of
 from rnncheck.results.encode import event_to_json
 from rnncheck.results.events import (
@@ -44,7 +44,7 @@ def render(run: Run) -> str:
 
 def line(event: Event) -> str:
     """The event as one line."""
-    return json.dumps(event_to_json(event), ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(event_to_json(event)) + "\n"
 
 
 def _events(run: Run) -> Iterator[Event]:

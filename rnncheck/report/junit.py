@@ -24,6 +24,7 @@ from junitparser import (
 )
 
 from rnncheck.report import gate, text
+from rnncheck.report.printed import printed
 from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import (
     CheckResult,
@@ -39,6 +40,7 @@ from rnncheck.results.verdict import fails
 
 def render(run: Run) -> str:
     """The run as JUnit XML."""
+    run = printed(run)
     xml = JUnitXml(f"rnncheck {text.clean(run.spec.name)}".strip())
     for name, checks in text.by_family(run.checks).items():
         xml.append(_suite(run, name, [_case(check, run.strict) for check in checks]))

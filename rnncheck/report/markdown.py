@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rnncheck.report import gate, sweep, text
+from rnncheck.report.printed import printed
 from rnncheck.results.gate import GateItem
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Standing
 
@@ -13,6 +14,7 @@ SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&])")
 
 def render(run: Run) -> str:
     """The run as a Markdown document."""
+    run = printed(run)
     sections = [
         f"# rnncheck: {escape(text.verdict_word(run))}",
         escape(text.header(run)),
@@ -152,7 +154,9 @@ def _reasons(run: Run) -> list[str]:
     sections = []
     for outcome in text.UNANSWERED:
         groups = text.by_reason(run, outcome)
-        lines = [f"- {', '.join(codes)}: {escape(reason)}" for reason, codes in groups.items()]
+        lines = [
+            f"- {escape(', '.join(codes))}: {escape(reason)}" for reason, codes in groups.items()
+        ]
         sections += (
             ["\n".join([f"## {text.spelled(outcome).capitalize()}", "", *lines])] if lines else []
         )

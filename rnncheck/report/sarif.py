@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from rnncheck.printable import json_text
 from rnncheck.report import gate, text
-from rnncheck.report.places import in_a_file, relative
+from rnncheck.report.places import in_a_file, relative, working_folder
 from rnncheck.results.gate import GateItem, Part
 from rnncheck.results.model import (
     CheckResult,
@@ -40,8 +41,8 @@ Json = dict[str, Any]
 def render(run: Run, root: Path | None = None) -> str:
     """The run as a SARIF log; file names are relative to ``root``, the current folder where none is
     given."""
-    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(run, root or Path.cwd())]}
-    return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(run, root or working_folder())]}
+    return json_text(log, indent=2) + "\n"
 
 
 def _run(run: Run, root: Path) -> Json:

@@ -4,12 +4,13 @@ is escaped here."""
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
+from rnncheck.printable import clean as clean
+from rnncheck.printable import clean_code as clean_code
+from rnncheck.printable import clean_lines as clean_lines
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.families import BY_PREFIX, FAMILIES, prefix_of
 from rnncheck.results.gate import GateItem, Ruling
@@ -59,31 +60,9 @@ UNANSWERED = (
 _WORDS = ("failed", "slower", "over", "unclear", "not comparable", "noted", "passed")
 _WHY = (Standing.BROKEN, Standing.NOT_SHOWN, Standing.NOT_ASKED)
 SPEEDS = ("ms", "x")  # units of what can be slower
-ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)", re.DOTALL)
-UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, bidi overrides, surrogates, ...
 DIGITS = 4  # significant ones of a number: more is noise in a measured value
 ALL_DIGITS = 17  # significant ones that tell any two float64 apart
 LARGEST_WHOLE = 1e6  # below it a whole number is easier to read in full than with an exponent
-EMOJI_STYLE = "\ufe0f"  # its width differs from terminal to terminal
-
-
-def clean(text: str) -> str:
-    """``text`` on one line, without anything that could move a cursor, change a colour or break a
-    file format."""
-    visible = ESCAPES.sub("", text).replace(EMOJI_STYLE, "")
-    spaced = "".join(" " if c in "\t\n\r\v\f\x85\u2028\u2029" else c for c in visible)
-    return "".join(c for c in spaced if unicodedata.category(c) not in UNSAFE).strip()
-
-
-def clean_lines(text: str) -> str:
-    """``clean`` for each line of ``text``; indentation stays."""
-    return "\n".join(clean_code(line) for line in text.splitlines())
-
-
-def clean_code(line: str) -> str:
-    """``clean`` for a line of code: its indentation stays, as spaces."""
-    spaced = line.expandtabs(4)
-    return " " * (len(spaced) - len(spaced.lstrip(" "))) + clean(spaced)
 
 
 def number(value: float, digits: int = DIGITS) -> str:

@@ -33,12 +33,15 @@ def _obstacle(target: Path) -> tuple[str, str]:
     return "", ""
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write ``text`` beside ``path`` and move it there; devices and pipes are written directly."""
-    target = _target(path)
+def write_atomic(path: Path, text: str, *, follow: bool = True) -> None:
+    """Write ``text`` beside ``path`` and move it there; devices and pipes are written directly.
+
+    Without ``follow`` a link, device or pipe at ``path`` is replaced, and nothing else written.
+    """
+    target = _target(path) if follow else path.absolute()
     data = text.encode("utf-8", errors="backslashreplace")
     try:
-        if _is_special(target):
+        if follow and _is_special(target):
             target.write_bytes(data)
         else:
             _replace(target, data)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import json
 import os
 import time
 from datetime import UTC, datetime
@@ -11,10 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnncheck.errors import Place, UserError
+from rnncheck.errors import OutputError, Place, UserError
+from rnncheck.printable import json_text
+from rnncheck.results.cells import cells_from_json
 from rnncheck.results.encode import event_to_json, restore_cells, run_to_json
 from rnncheck.results.files import check_writable, write_atomic
 from rnncheck.results.model import READABLE, Run
+from rnncheck.results.stranger import ACCEPTED, difference, read_json, short
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -34,6 +37,10 @@ __all__ = [
 _RUNS = Path(".rnncheck") / "runs"
 LATEST = "latest.json"
 _FORMATS = " and ".join(map(str, READABLE))
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # what passes before the end of a run, or does not
+_PART = 60  # characters of a key that a message shows
+_LONGEST_RUN = 10 * 365 * 86_400.0  # seconds: ten years, beyond which a report has no date
+_LARGEST_COUNT = 2**31  # as the readers of reports take it for lines and columns
 
 
 @cache
@@ -46,7 +53,7 @@ def adapter() -> TypeAdapter[Run]:
 
 def dumps(run: Run) -> str:
     """The stored form of ``run``."""
-    return json.dumps(run_to_json(run), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(run_to_json(run), indent=2) + "\n"
 
 
 def write_run(run: Run, path: Path) -> None:
@@ -70,45 +77,46 @@ def from_json(data: dict[str, Any], place: Place | None = None) -> Run:
 
 
 def read_run(path: Path) -> Run:
-    """The run stored at ``path``."""
+    """The run stored at ``path``, whoever stored it: all of it fits the model, the cells too.
+
+    Raises UserError.
+    """
     place = Place(str(path))
-    text = _read(path, place)
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        at = Place(str(path), error.lineno, error.colno)
-        raise UserError(f"this is not JSON: {error.msg}", place=at, accepted=_ACCEPTED) from error
-    except (ValueError, RecursionError) as error:  # a number of 5000 digits, 10^5 brackets
-        raise UserError("this JSON cannot be read", place=place, accepted=_ACCEPTED) from error
-    return from_json(data, place)
+    data = read_json(path)
+    run = from_json(data, place)
+    for _ in cells_from_json(run.cells, place):
+        pass
+    if said := _implausible(run) or difference(data, run_to_json(run)):
+        raise UserError(said, place=place, accepted=ACCEPTED)
+    return run
 
 
-_ACCEPTED = "a result that `rnncheck verify` stored, or its `--report json=PATH`"
-
-
-def _read(path: Path, place: Place) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        problem = "there is no such file"
-    except IsADirectoryError:
-        problem = "this is a folder, not a stored result"
-    except UnicodeDecodeError:
-        problem = "this is not a text file"
-    except (OSError, ValueError) as error:
-        problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-    raise UserError(problem, place=place, accepted=_ACCEPTED)
+def _implausible(run: Run) -> str:
+    """What no run can have: times, counts and lines are finite and at least 0."""
+    parts = [run, *run.stages, *run.checks, *run.gate]
+    for part in parts:
+        seconds = getattr(part, "seconds", 0.0)
+        if not 0 <= seconds < _LONGEST_RUN:
+            return f"seconds: a run does not take {seconds} s"
+    sources = [one.source for one in run.findings if one.source is not None]
+    counts = [
+        *(n for one in sources for n in (one.line, one.column, *(line for line, _ in one.frame))),
+        *(n for item in run.gate for n in (item.line, item.column)),
+        *(check.compared for check in run.checks),
+    ]
+    wrong = [n for n in counts if not 0 <= n < _LARGEST_COUNT]
+    return f"{wrong[0]} is no line, column or count" if wrong else ""
 
 
 def _check_format(data: object, place: Place | None) -> None:
     if not isinstance(data, dict) or "format" not in data:
         raise UserError(
-            "this is no stored result: `format` is missing", place=place, accepted=_ACCEPTED
+            "this is no stored result: `format` is missing", place=place, accepted=ACCEPTED
         )
     found = data["format"]
     if type(found) is not int or found not in READABLE:
         raise UserError(
-            f"this result has format {found!r}; this rnncheck reads formats {_FORMATS}",
+            f"this result has format {short(found)}; this rnncheck reads formats {_FORMATS}",
             place=place,
             hint=(
                 "read it with the rnncheck that wrote it (see `tool` in the file), or run `rnncheck"
@@ -118,21 +126,18 @@ def _check_format(data: object, place: Place | None) -> None:
 
 
 def _violation(error: ValidationError, place: Place | None) -> UserError:
-    """The first thing that does not fit, named by its path in the file: ``checks[0].outcome``."""
+    """The first thing that does not fit, named by its path in the file: ``checks[0].outcome``, and
+    how many more there are."""
     first, *others = error.errors(include_url=False, include_context=False)
-    inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+    parts = (part if isinstance(part, int) else str(part)[:_PART] for part in first["loc"])
+    inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     more = f" (and {len(others)} more)" if others else ""
     problem = first["msg"][:1].lower() + first["msg"][1:]
     return UserError(
-        f"{inside.lstrip('.')}: {problem}, found {_short(first['input'])}{more}",
+        f"{inside.lstrip('.')}: {problem}, found {short(first['input'])}{more}",
         place=place,
-        accepted=_ACCEPTED,
+        accepted=ACCEPTED,
     )
-
-
-def _short(value: object, limit: int = 60) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def default_store(spec_path: Path) -> Path:
@@ -140,30 +145,56 @@ def default_store(spec_path: Path) -> Path:
     it."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     unique = f"{spec_path} {time.time_ns()} {os.getpid()}"
-    short = hashlib.sha256(unique.encode(errors="backslashreplace")).hexdigest()[:8]
-    return spec_path.parent / _RUNS / f"{now}-{short}.json"
+    unique_part = hashlib.sha256(unique.encode(errors="backslashreplace")).hexdigest()[:8]
+    return spec_path.absolute().parent / _RUNS / f"{now}-{unique_part}.json"
 
 
 def prepare_store(path: Path) -> None:
     """Make the folder of ``default_store``, ignored by git, or raise an OutputError before any work
-    is done."""
-    from rnncheck.errors import OutputError
+    is done; a disk that is full now is told when the run is stored.
 
+    Nothing is written where a link leads out of the spec's folder, since who wrote the spec's
+    folder would choose which file is replaced: ``.rnncheck`` or ``runs`` as such a link is refused,
+    a ``latest.json`` that is a link is replaced, a ``.gitignore`` that is one is left alone.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        problem = f"the folder for results cannot be made: {error.strerror}"
-        raise OutputError(problem, place=Place(str(path.parent))) from error
-    check_writable(path)
-    ignore = path.parent.parent / ".gitignore"
-    if not ignore.exists():
-        write_atomic(ignore, "*\n")
+        _make_folders(path.parent)
+        check_writable(path)
+        ignore = path.parent.parent / ".gitignore"
+        if not os.path.lexists(ignore):
+            write_atomic(ignore, "*\n", follow=False)
+    except OutputError as error:
+        if getattr(error.__cause__, "errno", None) not in _FULL:
+            raise
+
+
+def _make_folders(runs: Path) -> None:
+    """``.rnncheck`` and its ``runs``, in the spec's folder and nowhere else. Raises OutputError."""
+    store = runs.parent
+    try:
+        for folder in (store, runs):
+            folder.mkdir(exist_ok=True)
+        inside = runs.resolve().is_relative_to(store.parent.resolve())
+    except (OSError, RuntimeError) as error:  # a loop of links
+        problem = f"the folder for results cannot be made: {getattr(error, 'strerror', error)}"
+        raise OutputError(problem, place=Place(str(runs))) from error
+    if not inside:
+        raise OutputError(
+            "the folder for results is a link that leads out of the spec's folder",
+            place=Place(str(runs)),
+            hint="remove the link: results are stored beside the spec alone",
+        )
 
 
 def store_run(run: Run, path: Path) -> None:
-    """Store ``run`` at a path from ``default_store``, and as ``latest.json`` beside it."""
-    write_run(run, path)
-    write_run(run, path.with_name(LATEST))
+    """Store ``run`` at a path from ``default_store``, and as ``latest.json`` beside it.
+
+    A folder that was removed meanwhile is made again. Raises OutputError.
+    """
+    _make_folders(path.parent)
+    text = dumps(run)
+    write_atomic(path, text, follow=False)
+    write_atomic(path.with_name(LATEST), text, follow=False)
 
 
 def find_latest(start: Path) -> Path:

@@ -9,8 +9,11 @@ import json
 import re
 from typing import Any
 
+from rnncheck.printable import json_text
 from rnncheck.spec.model import BudgetSpec, Component, NetworkSpec, Spec, Strict
 
+# What a terminal hides or turns around, and a CI takes for the beginning of a command.
+_HARMFUL = re.compile("[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f]|::|##")
 _BARE_WORD = re.compile(r"[A-Za-z][\w./-]*", re.ASCII)
 
 
@@ -59,7 +62,7 @@ def fingerprint(spec: Spec) -> str:
 
 def spec_to_json(spec: Spec) -> str:
     """The effective spec as JSON."""
-    return json.dumps(plain_spec(spec), indent=2, ensure_ascii=False)
+    return json_text(plain_spec(spec), indent=2, nan=True)
 
 
 def to_yaml(spec: Spec) -> str:
@@ -82,4 +85,9 @@ def to_yaml(spec: Spec) -> str:
     yaml.width = 100  # columns: chosen, what an editor shows
     stream = io.StringIO()
     yaml.dump(plain_spec(spec), stream)
-    return stream.getvalue()
+    return _HARMFUL.sub(_escaped, stream.getvalue())
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """Inside quotes, where every text that holds such a sign stands, YAML reads it back."""
+    return "".join(f"\\u{ord(char):04X}" for char in found[0])

@@ -67,9 +67,18 @@ def _validate(document: Document, problems: Problems) -> Spec:
         raise
     problems.raise_any()
     spec._path = document.name
+    spec._folder = _folder_of(document.name)
     spec._places = document.places
     spec._hash = dump.fingerprint(spec)
     return spec
+
+
+def _folder_of(name: str) -> pathlib.Path | None:
+    """Where the file lies; None where its name is no path."""
+    try:
+        return pathlib.Path(name).resolve().parent
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 def _known_keys(at: KeyPath) -> list[str]:

@@ -41,6 +41,11 @@ Day = Annotated[
 ]
 
 
+# These refuse slips: no CI job lives longer, and a thousand bytes a step fill 256 GiB.
+WEEK = 7 * 86_400.0  # seconds
+LARGEST_SHAPE = 2**28  # steps of one call
+
+
 class Strict(BaseModel):
     """Base of the spec's own sections: unknown keys are errors."""
 
@@ -68,7 +73,8 @@ class Component(BaseModel):
 class EnvSpec(Component):
     """The environment: a component, how many copies run side by side, and its transforms."""
 
-    workers: Int = Field(default=1, ge=1, description="how many copies run side by side")
+    # The upper limit refuses slips; what so many processes need is estimated before they start.
+    workers: Int = Field(default=1, ge=1, le=1024, description="how many copies run side by side")
     vectorize: Literal["serial", "parallel"] = Field(
         default="serial", description="SerialEnv or ParallelEnv, where workers > 1"
     )
@@ -162,7 +168,7 @@ class VerifySpec(Strict):
     )
     # Chosen: far above what a stage of the fixtures takes, and still an answer within a CI job.
     timeout: Number = Field(
-        default=120.0, gt=0, description="seconds that one stage of the pipeline may take"
+        default=120.0, gt=0, le=WEEK, description="seconds that one stage of the pipeline may take"
     )
     # Chosen: one part in a hundred, far above float32's rounding; what an agent stands is its own.
     drift: Number = Field(
@@ -193,12 +199,19 @@ class ShapeSpec(Strict):
         default=None, ge=0, le=1, description="probability that a step starts a trajectory"
     )
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.batch * self.steps > LARGEST_SHAPE:
+            told = f"{self.batch} x {self.steps} steps are more than {LARGEST_SHAPE}"
+            raise ValueError(f"batch x steps must be at most {LARGEST_SHAPE}: {told}")
+        return self
+
 
 class OverrideSpec(Strict):
     """A change of the recurrent modules that the spec names by ``use``."""
 
-    hidden_size: Int | None = Field(default=None, ge=1)
-    num_layers: Int | None = Field(default=None, ge=1)
+    hidden_size: Int | None = Field(default=None, ge=1, le=2**16)
+    num_layers: Int | None = Field(default=None, ge=1, le=2**10)
     kind: Literal["LSTM", "GRU"] | None = None
 
 
@@ -238,10 +251,15 @@ class BenchSpec(Strict):
         default=0.02, gt=0, lt=1, description="half the 95 % interval of a median, relative to it"
     )
     # Chosen: a default sweep, with the start of its workers, is to end in about five minutes.
-    budget: Number = Field(default=240.0, gt=0, description="seconds of measuring, over all cells")
+    budget: Number = Field(
+        default=240.0, gt=0, le=WEEK, description="seconds of measuring, over all cells"
+    )
     # Chosen: several times what compiling one cell takes, so that only what hangs is cut off.
     timeout: Number = Field(
-        default=120.0, gt=0, description="seconds that a cell may take to start or to run once"
+        default=120.0,
+        gt=0,
+        le=WEEK,
+        description="seconds that a cell may take to start or to run once",
     )
     memory_limit: Int | None = Field(
         default=None, ge=1, description="MiB that a cell's worker process may take"
@@ -331,10 +349,13 @@ class GateSpec(Strict):
     )
     # Chosen: a CI step of about a minute; longer ones tell smaller slowdowns.
     budget: Number = Field(
-        default=60.0, gt=0, description="seconds of measuring, over all cells of the gate"
+        default=60.0, gt=0, le=WEEK, description="seconds of measuring, over all cells of the gate"
     )
     patience: Number = Field(
-        default=240.0, gt=0, description="seconds that a comparison with another side may take"
+        default=240.0,
+        gt=0,
+        le=WEEK,
+        description="seconds that a comparison with another side may take",
     )
 
 
@@ -366,6 +387,7 @@ class Spec(Strict):
     gate: GateSpec = GateSpec()
 
     _path: str = PrivateAttr(default="")  # as the user gave it
+    _folder: pathlib.Path | None = PrivateAttr(default=None)  # when it was loaded: code may chdir
     _hash: str = PrivateAttr(default="")  # sha256 of the effective spec
     _places: dict[KeyPath, Place] = PrivateAttr(default_factory=dict)
     _copies: Any = PrivateAttr(default=None)  # of the objects that Python handed over
@@ -378,6 +400,8 @@ class Spec(Strict):
     @property
     def folder(self) -> pathlib.Path:
         """The folder whose modules the factories come from."""
+        if self._folder is not None:
+            return self._folder
         return pathlib.Path(self._path).resolve().parent if self._path else pathlib.Path.cwd()
 
     @property

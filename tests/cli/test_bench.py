@@ -141,17 +141,16 @@ def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> Non
     assert "its spec is another" in changed.stderr
 
 
-def test_a_full_disk_is_one_sentence_and_resume_goes_on(tmp_path: Path) -> None:
+def test_a_full_disk_costs_no_report_and_resume_goes_on(tmp_path: Path) -> None:
     sweep = Started(tmp_path, *SMALL, "--set", "bench.phases=[forward, act]")
     sweep.wait_for_lines(2)
     room = sweep.journal.stat().st_size + 5  # bytes: the next line is cut off
     resource.prlimit(sweep.process.pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
-    _, said = sweep.process.communicate(timeout=100)
-    assert sweep.process.returncode == 2
-    assert said.splitlines()[-2:] == [
-        f"error: {sweep.journal}: the sweep's results cannot be written: File too large",
-        "  make room and go on with `rnncheck bench --resume`",
-    ]
+    report, said = sweep.process.communicate(timeout=100)
+    assert sweep.process.returncode == 0
+    assert "the sweep's results cannot be written: File too large" in " ".join(said.split())
+    assert said.splitlines()[-1].startswith("error: the result is not written: ")
+    assert "4 cells: 4 ok" in " ".join(report.split())
     before = sweep.journal.read_text().rpartition("\n")[0] + "\n"
     measured = before.count("\n") - 1
     assert 1 <= measured < 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 
 import pytest
 from hypothesis import given
@@ -47,28 +46,6 @@ def test_number(value: float, shown: str) -> None:
     assert text.number(value) == shown
 
 
-@given(st.text())
-def test_clean_leaves_one_safe_line(value: str) -> None:
-    cleaned = text.clean(value)
-    assert cleaned == text.clean(cleaned)
-    assert len(cleaned.splitlines()) <= 1
-    assert all(unicodedata.category(c) not in text.UNSAFE for c in cleaned)
-
-
-@pytest.mark.parametrize(
-    ("value", "cleaned"),
-    [
-        ("\x1b[1;31mred\x1b[0m", "red"),
-        ("\x1b]8;;http://x\x07link\x1b]8;;\x07", "link"),
-        ("a\tb\r\nc", "a b  c"),
-        ("\u202eabc\u2066", "abc"),
-        ("\ud800x", "x"),
-    ],
-)
-def test_clean(value: str, cleaned: str) -> None:
-    assert text.clean(value) == cleaned
-
-
 def test_a_stage_that_nobody_could_look_into_is_named_with_its_reason() -> None:
     stages = (
         StageResult(Stage.REPLAY, Outcome.NOT_APPLICABLE),
@@ -76,7 +53,3 @@ def test_a_stage_that_nobody_could_look_into_is_named_with_its_reason() -> None:
     )
     said = text.unchecked(make(stages=stages))
     assert said == "not checked, since the spec leaves them out: replay; since no kernel: loss"
-
-
-def test_code_keeps_its_indentation() -> None:
-    assert text.clean_code("\t  x = 1\x07") == "      x = 1"

@@ -20,6 +20,7 @@ from rnncheck.pipeline.assembly.more_batches import (
     no_more,
     warm_up_notice,
 )
+from rnncheck.pipeline.assembly.needs import refuse_batches
 from rnncheck.pipeline.assembly.stored import writing
 from rnncheck.pipeline.assembly.training import Training
 from rnncheck.pipeline.model import Pipeline
@@ -53,6 +54,8 @@ class CollectStage:
             return ""
         pipeline.sources[Stage.COLLECT] = component_source(self._spec, component)
         buffered = collectors.declares_buffer(self._spec, component)
+        wanted = collectors.wanted_batches(self._spec, component)
+        refuse_batches(self._spec, component, wanted, self._env.env)
         self._collector = self._open(component, buffered)
         pipeline.collector = self._collector
         pipeline.acting_env = collectors.acting_env(self._collector)

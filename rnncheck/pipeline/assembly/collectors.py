@@ -23,6 +23,7 @@ from rnncheck.pipeline.assembly import components as c
 from rnncheck.pipeline.assembly.env_maker import build_any
 from rnncheck.pipeline.assembly.factories import Offered, call_factory, load_factory, wrong_type
 from rnncheck.pipeline.assembly.more_batches import MOST_ROUNDS
+from rnncheck.pipeline.assembly.needs import refuse_workers
 from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.pipeline.guard.calling import running, stage_error
 from rnncheck.pipeline.guard.user_frames import Trouble, describe_trouble, passed_through
@@ -146,6 +147,7 @@ def _collector_class(spec: Spec, component: Component) -> type:
 def _worker_count(spec: Spec, component: Component) -> int:
     count = component.args.get("workers", WORKERS)
     if isinstance(count, int) and not isinstance(count, bool) and count > 0:
+        refuse_workers(spec, (*component.at, "workers"), count)
         return count
     raise c.bad_value(spec, (*component.at, "workers"), count, "a whole number of at least 1")
 

@@ -18,6 +18,7 @@ from torchrl.envs.transforms import InitTracker, ObservationNorm, Transform
 from rnncheck.errors import ComponentError, UserError, did_you_mean
 from rnncheck.pipeline.assembly import components as c
 from rnncheck.pipeline.assembly.factories import call_factory, wrong_type
+from rnncheck.pipeline.assembly.needs import refuse_workers
 from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.pipeline.compat import primers_of
 from rnncheck.pipeline.guard.worker_log import logged
@@ -105,6 +106,8 @@ def _batched(spec: Spec, count: int, make: Callable[[], EnvBase]) -> EnvBase:
     from torchrl.envs import ParallelEnv, SerialEnv
 
     batched = ParallelEnv if spec.env.vectorize == "parallel" else SerialEnv
+    if batched is ParallelEnv:
+        refuse_workers(spec, ("env", "workers"), count)
     with c.constructing(spec, spec.env, batched):
         env: EnvBase = batched(count, make)
         env.batch_size  # noqa: B018  the copies are made here, so that their errors are caught here

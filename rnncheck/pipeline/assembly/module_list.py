@@ -23,6 +23,7 @@ from rnncheck.pipeline.assembly import sizes
 from rnncheck.pipeline.assembly.env_maker import INIT_KEY, build_any
 from rnncheck.pipeline.assembly.factories import Offered, call_factory, wrong_type
 from rnncheck.pipeline.assembly.materialise import run_from_some_state
+from rnncheck.pipeline.assembly.needs import refuse_weights
 from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.pipeline.compat import unbatched_action_spec, without_implied
 from rnncheck.pipeline.keys import Key, as_key, declared, dotted, tensor_keys
@@ -65,6 +66,7 @@ class NetworkBuilder:
     def _element(self, component: Component) -> nn.Module:
         if component.factory is not None:
             return self._from_factory(component)
+        refuse_weights(self.spec, component)
         target = c.find_class(self.spec, component.use or "", c.NN_MODULE, (*component.at, "use"))
         if target.__name__ == "ProbabilisticActor":
             return self._probabilistic(self._without_module(component), target)
