@@ -26,7 +26,7 @@ from rnncheck.cli.standard_streams import StandardStreams
 from rnncheck.cli.verify import verify
 from rnncheck.errors import UserError
 from rnncheck.results.exit_codes import ExitCode
-from rnncheck.supervisor.signals import Stopped, arm, disarm
+from rnncheck.supervisor.signals import CommandStopped, arm, disarm
 
 app = typer.Typer(
     name="rnncheck",
@@ -107,7 +107,7 @@ def main() -> None:
     arm()
     try:
         code = _exit_code()
-    except Stopped as stop:
+    except CommandStopped as stop:
         code = stop.code
     finally:
         disarm()

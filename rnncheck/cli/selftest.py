@@ -170,7 +170,7 @@ def _run(
     from rnncheck.cli.planting import look_at_health, planted
     from rnncheck.faults.registry import select_faults
     from rnncheck.report.terminal import console_for
-    from rnncheck.supervisor.signals import Stopped
+    from rnncheck.supervisor.signals import CommandStopped
 
     begin, outcome, console = time.perf_counter(), SelftestState(spec), console_for(sys.stderr)
     chosen: Sequence[Fault] = select_faults(names)
@@ -184,7 +184,7 @@ def _run(
             if not quiet:
                 told = f"{number}/{len(chosen)} {attempt.fault}: {_verdict(attempt)}"
                 console.print(f"{told} ({attempt.seconds:.1f} s)" if verbose else told, style="dim")
-    except (KeyboardInterrupt, Stopped) as error:
+    except (KeyboardInterrupt, CommandStopped) as error:
         outcome.stopped = ExitCode(getattr(error, "code", ExitCode.INTERRUPTED))
     outcome.seconds = time.perf_counter() - begin
     return outcome

@@ -92,8 +92,8 @@ def follow(
 ) -> Run:
     """Feed every event to the listeners until the run ends, breaks off or is interrupted.
 
-    In a command's own process what makes the events runs in
-    a supervised one; elsewhere it runs here.
+    In a command's own process what makes the events runs in a supervised one; elsewhere it runs
+    here.
     """
     from rnncheck.cli.streams import streamed_events
     from rnncheck.report.formats import live_writers
@@ -101,7 +101,7 @@ def follow(
     from rnncheck.report.terminal import console_for
     from rnncheck.results.collect import RunCollector
     from rnncheck.results.events import RunFinished
-    from rnncheck.supervisor.signals import Stopped
+    from rnncheck.supervisor.signals import CommandStopped
 
     begin, stop = time.perf_counter(), 0
     collector = RunCollector(blank)
@@ -116,7 +116,7 @@ def follow(
                 for event in stream:
                     for listener in listeners:
                         listener(event)
-        except (KeyboardInterrupt, Stopped) as error:
+        except (KeyboardInterrupt, CommandStopped) as error:
             stop = getattr(error, "code", ExitCode.INTERRUPTED)
         terminated = stop == ExitCode.TERMINATED
         run = collector.finish(bool(stop), time.perf_counter() - begin, terminated=terminated)

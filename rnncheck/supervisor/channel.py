@@ -28,7 +28,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Refused:
+class BadInput:
     """The stream raised a UserError."""
 
     error: UserError
@@ -54,7 +54,7 @@ class Ended:
     """The stream is told to its end, and everything is closed."""
 
 
-Message = Told | Refused | Crashed | Copied | Ended
+Message = Told | BadInput | Crashed | Copied | Ended
 
 
 class Sender:

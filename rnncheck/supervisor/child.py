@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from rnncheck.errors import UserError, first_line
-from rnncheck.supervisor.channel import Copied, Crashed, Ended, Message, Refused, Sender, Told
+from rnncheck.supervisor.channel import BadInput, Copied, Crashed, Ended, Message, Sender, Told
 from rnncheck.supervisor.deadlines import Deadlines, publish, until
 from rnncheck.supervisor.interrupts import interrupted, noticing
 from rnncheck.supervisor.keeper import descendants
@@ -66,7 +66,7 @@ def _told(make: Callable[[], Iterable[Any]], sender: Sender, process: int) -> Me
                 _end(sender, os.getpid(), Copied(item))
             sender.send(Told(item))
     except UserError as error:
-        return Refused(error)
+        return BadInput(error)
     except BaseException as error:
         return _crash(error)
     return Ended()
@@ -80,6 +80,7 @@ def _crash(error: BaseException) -> Message:
 
 def _end(sender: Sender, process: int, last: Message) -> NoReturn:
     """Say the last word, unless this is a fork that the user's code made."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends anyway
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         if stream is not None:
             stream.flush()

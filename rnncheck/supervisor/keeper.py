@@ -63,6 +63,8 @@ def _be_child(body: Callable[[], None], scratch: str) -> None:
     _settle_in(scratch)
     try:
         body()
+    except KeyboardInterrupt:
+        pass
     except BaseException:
         traceback.print_exc()
     finally:

