@@ -8,6 +8,7 @@ parse back, another exit code. Nothing but one line a part is printed where it a
 - `results`: N mutated results, read, and those that are read in every format
 - `streams`: commands whose streams are closed, full or left by their reader
 - `disks`: runs whose store or reports cannot be written
+- `interrupts`, `kills`: see interruptions.py; 60 and 40 of them
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import interruptions
 import mutants
 from hostile import harmless
 from junitparser import JUnitXml
@@ -227,7 +229,14 @@ def _printed(folder: Path, name: str) -> str:
     return f"{name}: exit {done.returncode}; {done.stdout[-200:]!r} {done.stderr[-300:]!r}"
 
 
-PARTS: dict[str, Part] = {"specs": specs, "results": results, "streams": streams, "disks": disks}
+PARTS: dict[str, Part] = {
+    "specs": specs,
+    "results": results,
+    "streams": streams,
+    "disks": disks,
+    "interrupts": lambda count: interruptions.interrupts(min(count, 60)),
+    "kills": lambda count: interruptions.kills(min(count, 40)),
+}
 
 
 def attacked(names: Sequence[str], count: int) -> int:

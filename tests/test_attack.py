@@ -18,9 +18,11 @@ def test_every_attack_is_answered(part: str, count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["streams", "disks"])
-def test_every_attack_on_a_process_is_answered(part: str) -> None:
-    assert [said for said in attack.PARTS[part](0) if said] == []
+@pytest.mark.parametrize(
+    ("part", "count"), [("streams", 0), ("disks", 0), ("interrupts", 10), ("kills", 8)]
+)
+def test_every_attack_on_a_process_is_answered(part: str, count: int) -> None:
+    assert [said for said in attack.PARTS[part](count) if said] == []
 
 
 def test_an_attack_that_is_not_answered_is_told(
@@ -37,4 +39,4 @@ def test_its_parts_are_chosen_by_name() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "'specs', 'results', 'streams', 'disks'" in done.stderr
+    assert "'specs', 'results', 'streams', 'disks', 'interrupts', 'kills'" in done.stderr

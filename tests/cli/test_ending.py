@@ -8,7 +8,7 @@ import subprocess
 import sys
 from itertools import cycle, product
 from pathlib import Path
-from shutil import copyfile
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -17,19 +17,6 @@ from rnncheck.results.exit_codes import ExitCode
 from tests.small import START
 
 ROOT = Path(__file__).parents[2]
-SPEC = """\
-schema: 1
-name: sudden
-env: {factory: "sudden:make_env"}
-policy: {factory: "sudden:make_policy"}
-critic: {factory: "sudden:make_critic"}
-collect: {use: Collector, frames_per_batch: 48, batches: 2}
-advantage: {factory: "sudden:make_advantage"}
-batch: {factory: "sudden:make_batch"}
-loss: {factory: "sudden:make_loss"}
-verify: {timeout: 10}
-bench: {shapes: [{batch: 2, steps: 8}], budget: 4}
-"""
 STAGES = ("env", "policy", "critic", "collect", "advantage", "replay", "loss")
 CHECKS = ("bd301", "cl406", "vl601", "ls703", "gr801")
 PLACES = (*STAGES, *CHECKS)
@@ -43,8 +30,7 @@ REST = tuple(pair for pair in product(PLACES, WAYS) if pair not in ONCE)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    copyfile(Path(__file__).parent / "ending" / "sudden.py", tmp_path / "sudden.py")
-    (tmp_path / "rnncheck.yaml").write_text(SPEC)
+    copytree(Path(__file__).parent / "ending", tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
