@@ -26,7 +26,7 @@ from rnncheck.cli.standard_streams import StandardStreams
 from rnncheck.cli.verify import verify
 from rnncheck.errors import UserError
 from rnncheck.results.exit_codes import ExitCode
-from rnncheck.supervisor.signals import CommandStopped, arm, disarm
+from rnncheck.supervisor.signals import CommandStopped, arm, disarm, stopping
 
 app = typer.Typer(
     name="rnncheck",
@@ -47,7 +47,8 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
-            command(*args, **kwargs)
+            with stopping():
+                command(*args, **kwargs)
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise  # typer has its own way with these
         except KeyboardInterrupt:

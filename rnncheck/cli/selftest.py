@@ -167,27 +167,41 @@ def _run(
     spec: Spec, names: Sequence[str], *, quiet: bool, verbose: bool, every: bool
 ) -> SelftestState:
     """The healthy run, then each fault, until the end or an interruption."""
-    from rnncheck.cli.planting import look_at_health, planted
     from rnncheck.faults.registry import select_faults
     from rnncheck.report.terminal import console_for
-    from rnncheck.supervisor.signals import CommandStopped
+    from rnncheck.supervisor.signals import CommandStopped, stopping
 
     begin, outcome, console = time.perf_counter(), SelftestState(spec), console_for(sys.stderr)
     chosen: Sequence[Fault] = select_faults(names)
     try:
-        if not quiet:
-            console.print("the pipeline as it is ...", style="dim")
-        outcome.healthy = look_at_health(spec)
-        pending = () if outcome.sick else planted(spec, chosen, outcome.healthy, every=every)
-        for number, attempt in enumerate(pending, 1):
-            outcome.attempts.append(attempt)
-            if not quiet:
-                told = f"{number}/{len(chosen)} {attempt.fault}: {_verdict(attempt)}"
-                console.print(f"{told} ({attempt.seconds:.1f} s)" if verbose else told, style="dim")
+        with stopping():
+            _fill(outcome, chosen, console, quiet=quiet, verbose=verbose, every=every)
     except (KeyboardInterrupt, CommandStopped) as error:
         outcome.stopped = ExitCode(getattr(error, "code", ExitCode.INTERRUPTED))
     outcome.seconds = time.perf_counter() - begin
     return outcome
+
+
+def _fill(
+    outcome: SelftestState,
+    chosen: Sequence[Fault],
+    console: Console,
+    *,
+    quiet: bool,
+    verbose: bool,
+    every: bool,
+) -> None:
+    from rnncheck.cli.planting import look_at_health, planted
+
+    if not quiet:
+        console.print("the pipeline as it is ...", style="dim")
+    outcome.healthy = look_at_health(outcome.spec)
+    pending = () if outcome.sick else planted(outcome.spec, chosen, outcome.healthy, every=every)
+    for number, attempt in enumerate(pending, 1):
+        outcome.attempts.append(attempt)
+        if not quiet:
+            told = f"{number}/{len(chosen)} {attempt.fault}: {_verdict(attempt)}"
+            console.print(f"{told} ({attempt.seconds:.1f} s)" if verbose else told, style="dim")
 
 
 def _verdict(attempt: Attempt) -> str:

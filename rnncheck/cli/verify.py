@@ -101,7 +101,7 @@ def follow(
     from rnncheck.report.terminal import console_for
     from rnncheck.results.collect import RunCollector
     from rnncheck.results.events import RunFinished
-    from rnncheck.supervisor.signals import CommandStopped
+    from rnncheck.supervisor.signals import CommandStopped, stopping
 
     begin, stop = time.perf_counter(), 0
     collector = RunCollector(blank)
@@ -112,7 +112,7 @@ def follow(
             *live_writers(targets, sys.stdout),
         ]
         try:
-            with streamed_events(events) as stream:
+            with stopping(), streamed_events(events) as stream:
                 for event in stream:
                     for listener in listeners:
                         listener(event)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}  # and their exit codes, as shells have them
@@ -23,6 +25,7 @@ class CommandStopped(BaseException):
 
 
 _armed: list[bool] = []
+_came: list[signal.Signals] = []
 
 
 def armed() -> bool:
@@ -30,16 +33,28 @@ def armed() -> bool:
     return bool(_armed) and hasattr(os, "fork")
 
 
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Inside, whatever a library makes of CommandStopped is CommandStopped again."""
+    try:
+        yield
+    except CommandStopped:
+        raise
+    except BaseException as error:
+        if _came:
+            raise CommandStopped(SIGNALS[_came[0]]) from error
+        raise
+
+
 def arm() -> None:
     """From now on the signals raise CommandStopped; one that was ignored stays ignored."""
-    seen: list[int] = []
     _armed.append(True)
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        if seen:
+        if _came:
             leave(signum)
-        seen.append(signum)
-        raise CommandStopped(SIGNALS[signal.Signals(signum)])
+        _came.append(signal.Signals(signum))
+        raise CommandStopped(SIGNALS[_came[0]])
 
     for one in SIGNALS:
         if signal.getsignal(one) is not signal.SIG_IGN:

@@ -299,3 +299,29 @@ def alive(process: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+WRAPPING = """
+import os, signal
+from rnncheck.supervisor.signals import CommandStopped, arm, stopping
+
+arm()
+try:
+    with stopping():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except BaseException as error:
+            raise ValueError("a library's own") from error
+except CommandStopped as stop:
+    print(stop.code, flush=True)
+try:
+    with stopping():
+        raise SystemExit(5)
+except CommandStopped:
+    os.kill(os.getpid(), signal.SIGINT)  # the second one ends the process at once
+"""
+
+
+def test_what_a_library_makes_of_a_signal_is_the_signal() -> None:
+    done = subprocess.run([sys.executable, "-c", WRAPPING], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"143\n", b"")
