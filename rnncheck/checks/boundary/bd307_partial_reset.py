@@ -47,18 +47,20 @@ MOST_PARTS = 6
 
 def run(evidence: Evidence) -> Judgement:
     """The recurrent pass of policy and critic, then the recorded states."""
-    findings: list[Observation] = []
+    findings, untold = list[Observation](), list[Unanswered]()
     compared = 0
     for subject in evidence.subjects:
         try:
             finding, count = _in_recurrent_mode(evidence, subject)
-        except Unanswered:
+        except Unanswered as why:
+            untold.append(why)
             continue
         findings += [finding] if finding else []
         compared += count
     recorded, count = in_recording(evidence)
     findings += [recorded] if recorded else []
-    return Judgement(tuple(findings), compared + count, "resets are whole")
+    note = "resets are whole"
+    return Judgement(tuple(findings), compared + count, note, unanswered=tuple(untold))
 
 
 def _in_recurrent_mode(evidence: Evidence, subject: Subject) -> tuple[Observation | None, int]:

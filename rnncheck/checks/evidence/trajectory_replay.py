@@ -15,7 +15,7 @@ from rnncheck.checks.evidence.constructed_batches import runs_in_double
 from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.evidence.recurrent_pass import recurrent_rows
-from rnncheck.checks.rule import Deferred, Unanswered
+from rnncheck.checks.rule import Deferred, NotApplicable, Unanswered
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.recording.recording import Joint, Recording, Rows, Trajectory
@@ -174,6 +174,8 @@ def unreset(evidence: Evidence) -> list[Unreset]:
 
 def _unreset(evidence: Evidence) -> Iterator[Unreset]:
     recording, subject = evidence.recording, evidence.policy
+    if not subject.carry:
+        raise NotApplicable("no module of the policy carries state")
     unsteady = {
         key
         for key in subject.primed
