@@ -149,7 +149,7 @@ def test_every_fixture_has_its_row() -> None:
 def test_every_check_has_a_fault_and_a_near_miss() -> None:
     covered = [e for e in entries() if e.code[:2] in COVERED]
     slugs = {f"{entry.code}-{entry.name}".lower().replace("-", "_") for entry in covered}
-    assert slugs == set(FAULTS)
+    assert slugs <= set(FAULTS)  # some have a second fixture, for another way to the same fault
 
 
 @pytest.mark.parametrize("name", HEALTHY)
