@@ -19,6 +19,7 @@ from rnncheck.errors import Lacking, StageError
 from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.pipeline.backends.asked import check_asked
 from rnncheck.pipeline.backends.precision import settings_kept
+from rnncheck.pipeline.backends.scan_traces import scan_traces_kept
 from rnncheck.pipeline.guard.process import calm, keeping_randomness
 from rnncheck.pipeline.plant.hooks import Plant
 from rnncheck.results.events import CheckFinished, Event, Notice, StageFinished, StageStarted
@@ -56,6 +57,7 @@ class Verification:
         with ExitStack() as scope:  # what is open already is closed where the next raises
             scope.enter_context(keeping_randomness())
             scope.enter_context(settings_kept())
+            scope.enter_context(scan_traces_kept())
             with calm():
                 self._builder = Builder(self.spec, self._plant)
             scope.push(self._end)
