@@ -20,7 +20,7 @@ from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.pipeline.backends.asked import check_asked
 from rnncheck.pipeline.backends.precision import settings_kept
 from rnncheck.pipeline.backends.scan_traces import scan_traces_kept
-from rnncheck.pipeline.guard.process import calm, keeping_randomness
+from rnncheck.pipeline.guard.process import absence_known, calm, keeping_randomness
 from rnncheck.pipeline.plant.hooks import Plant
 from rnncheck.results.events import CheckFinished, Event, Notice, StageFinished, StageStarted
 from rnncheck.results.model import CheckResult, Outcome, Stage, StageResult
@@ -108,7 +108,7 @@ class Verification:
     def ask(self, rules: Iterable[Rule]) -> Iterator[Event]:
         """Events of the rules in order, known findings marked as accepted, and what the user should
         read besides."""
-        with calm():
+        with calm(), absence_known():
             for event in self._asked(rules):
                 yield self.accepting.heard(event)
             if self._inquiry is not None:
