@@ -62,7 +62,7 @@ def run(evidence: Evidence) -> Judgement:
 
 def _memory_is_idle(evidence: Evidence, item: Replayed) -> bool:
     keys = compared_keys(evidence, item)
-    return not mismatches(memoryless_replay(evidence, item), item.truth, item.oracle, keys)
+    return not item.unlike(memoryless_replay(evidence, item), keys)
 
 
 def _observed(evidence: Evidence, item: Replayed, worst: Mismatch) -> Observation:

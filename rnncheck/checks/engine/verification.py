@@ -19,7 +19,8 @@ from rnncheck.errors import Lacking, StageError
 from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.pipeline.backends.asked import check_asked
 from rnncheck.pipeline.backends.precision import settings_kept
-from rnncheck.pipeline.guard.process import calm, keeping_randomness
+from rnncheck.pipeline.backends.scan_traces import scan_traces_kept
+from rnncheck.pipeline.guard.process import absence_known, calm, keeping_randomness
 from rnncheck.pipeline.plant.hooks import Plant
 from rnncheck.results.events import CheckFinished, Event, Notice, StageFinished, StageStarted
 from rnncheck.results.model import CheckResult, Outcome, Stage, StageResult
@@ -56,6 +57,7 @@ class Verification:
         with ExitStack() as scope:  # what is open already is closed where the next raises
             scope.enter_context(keeping_randomness())
             scope.enter_context(settings_kept())
+            scope.enter_context(scan_traces_kept())
             with calm():
                 self._builder = Builder(self.spec, self._plant)
             scope.push(self._end)
@@ -106,7 +108,7 @@ class Verification:
     def ask(self, rules: Iterable[Rule]) -> Iterator[Event]:
         """Events of the rules in order, known findings marked as accepted, and what the user should
         read besides."""
-        with calm():
+        with calm(), absence_known():
             for event in self._asked(rules):
                 yield self.accepting.heard(event)
             if self._inquiry is not None:

@@ -47,6 +47,16 @@ def mismatches(
     return sorted(real, key=lambda item: -item.difference.relative)
 
 
+def is_same(candidate: TensorDictBase, truth: TensorDictBase, keys: Iterable[Key]) -> bool:
+    """Whether all of ``keys`` that both have are the same, value for value."""
+    shared = [key for key in keys if key in tensor_keys(candidate) and key in tensor_keys(truth)]
+    pairs = [(candidate.get(key), truth.get(key)) for key in shared]
+    return all(
+        value.shape == reference.shape and not bool(gap(value, reference).any())
+        for value, reference in pairs
+    )
+
+
 def _float_mismatch(
     key: Key,
     candidate: TensorDictBase,

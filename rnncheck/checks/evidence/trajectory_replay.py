@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.comparison import Mismatch, mismatches
+from rnncheck.checks.evidence.comparison import Mismatch, is_same, mismatches
 from rnncheck.checks.evidence.constructed_batches import runs_in_double
 from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
@@ -31,8 +32,24 @@ class Replayed:
     trajectory: Trajectory
     recorded: TensorDictBase
     truth: TensorDictBase
-    oracle: TensorDictBase | None
+    in_double: Callable[[], TensorDictBase] | None
     state: dict[Key, Tensor]  # the state before the first step
+
+    @cached_property
+    def oracle(self) -> TensorDictBase | None:
+        """The replay in float64, where the module runs in it; made when it is asked for."""
+        return None if self.in_double is None else self.in_double()
+
+    def unlike(self, candidate: TensorDictBase, keys: Iterable[Key]) -> list[Mismatch]:
+        """The keys of ``candidate`` that are no rounding of the replay, worst first.
+
+        What is equal is in every bound, as a bound is at least the replay's own error: it needs no
+        oracle.
+        """
+        keys = list(keys)
+        if is_same(candidate, self.truth, keys):
+            return []
+        return mismatches(candidate, self.truth, self.oracle, keys)
 
 
 def replayed(evidence: Evidence) -> list[Replayed]:
@@ -80,10 +97,8 @@ def _replay(
     double = runs_in_double(evidence, subject, inputs)
     states = StartStates(fresh=state)
     truth = unroll_subject(subject, inputs, starts, states)
-    oracle = None
-    if double:
-        oracle = unroll_subject(subject, inputs, starts, states, settings=IN_DOUBLE)
-    return Replayed(trajectory, recorded, truth, oracle, state)
+    oracle = partial(unroll_subject, subject, inputs, starts, states, settings=IN_DOUBLE)
+    return Replayed(trajectory, recorded, truth, oracle if double else None, state)
 
 
 def compared_keys(evidence: Evidence, item: Replayed) -> list[Key]:
@@ -111,7 +126,7 @@ def _is_reproduced(evidence: Evidence, item: Replayed, key: Key) -> bool:
         return False
     if key not in tensor_keys(item.recorded) or not item.recorded.get(key).is_floating_point():
         return False
-    return not mismatches(item.recorded, item.truth, item.oracle, [key])
+    return not item.unlike(item.recorded, [key])
 
 
 def memoryless_replay(evidence: Evidence, item: Replayed) -> TensorDictBase:
@@ -134,7 +149,7 @@ def _acted_mismatch(evidence: Evidence) -> tuple[Replayed, Mismatch] | None:
     worst: tuple[Replayed, Mismatch] | None = None
     for item in replayed(evidence):
         keys = compared_keys(evidence, item)
-        for found in mismatches(item.recorded, item.truth, item.oracle, keys)[:1]:
+        for found in item.unlike(item.recorded, keys)[:1]:
             if worst is None or found.difference.relative > worst[1].difference.relative:
                 worst = (item, found)
     return worst

@@ -16,6 +16,7 @@ import copy
 import copyreg
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -163,6 +164,14 @@ def _dict(copier: Copier, value: dict[Any, Any]) -> dict[Any, Any]:
     return made
 
 
+def _ordered(copier: Copier, value: OrderedDict[Any, Any]) -> OrderedDict[Any, Any]:
+    """Every module has a dozen without entries, one for each kind of hook."""
+    if value or vars(value):
+        made: OrderedDict[Any, Any] = copier.reduced(value)
+        return made
+    return OrderedDict()
+
+
 def _list(copier: Copier, value: list[Any]) -> list[Any]:
     made: list[Any] = []
     copier.remember(value, made)
@@ -225,6 +234,7 @@ def _env(copier: Copier, value: EnvBase) -> EnvBase:
 
 _PLAIN: dict[type, Callable[[Copier, Any], Any]] = {
     dict: _dict,
+    OrderedDict: _ordered,
     list: _list,
     tuple: _tuple,
     types.FunctionType: copied_function,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import os
 import random
@@ -10,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from torchrl._utils import logger
 
 from rnncheck.supervisor.interrupts import noticing
 
+_LOOKED_FOR = ("pandas",)
 HEADLESS = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 
@@ -49,6 +52,24 @@ def calm(*, checking: bool = True, threads: int | None = None) -> Iterator[None]
             handler.setStream(stream)
         logger.setLevel(level)
         torch.set_num_threads(before)
+
+
+@contextmanager
+def absence_known() -> Iterator[None]:
+    """tensordict looks through all folders for pandas at every output of a module; where there is
+    none, it is told at once."""
+    original = importlib.util.find_spec
+    absent = {name for name in _LOOKED_FOR if original(name) is None}
+
+    def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
+        known = name in absent and name not in sys.modules
+        return None if known else original(name, package)
+
+    importlib.util.find_spec = find_spec
+    try:
+        yield
+    finally:
+        importlib.util.find_spec = original
 
 
 def _off_stdout() -> list[tuple[logging.StreamHandler[Any], Any]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from rnncheck.checks.evidence.comparison import changes, mismatches
+from rnncheck.checks.evidence.comparison import changes, is_same, mismatches
+from rnncheck.checks.evidence.trajectory_replay import Replayed
+from rnncheck.pipeline.recording.recording import Trajectory
 
 VALUE, ACTION = ("value",), ("action",)
 
@@ -95,3 +98,36 @@ def test_a_change_from_number_to_nan_is_one() -> None:
     everywhere = torch.ones(2, 10, dtype=torch.bool)
     (found,) = changes(outputs(before), outputs(after), [VALUE], everywhere)
     assert found.difference.worst == float("inf")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_equal_is_in_the_bound_of_every_oracle(seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    size = 10.0 ** (seed - 10)
+    value = torch.randn(1, 6, 3, generator=draw) * size
+    value[0, 3, 1] = [torch.nan, torch.inf, 0.0, 1.0][seed % 4]
+    exact = value.double() + size * torch.randn(1, 6, 3, generator=draw).double() ** 9
+    truth = TensorDict({"x": value}, [1, 6])
+    candidate, oracle = truth.clone(), TensorDict({"x": exact}, [1, 6])
+    assert is_same(candidate, truth, [("x",)])
+    for known in (None, oracle):
+        assert not mismatches(candidate, truth, known, [("x",)])
+    candidate["x"][0, 2, 0] += size
+    assert not is_same(candidate, truth, [("x",)])
+
+
+def test_a_replay_in_float64_is_made_only_where_it_decides() -> None:
+    asked: list[TensorDict] = []
+
+    def in_double() -> TensorDict:
+        asked.append(TensorDict({"x": torch.ones(1, 4, 2).double()}, [1, 4]))
+        return asked[-1]
+
+    truth = TensorDict({"x": torch.ones(1, 4, 2)}, [1, 4])
+    item = Replayed(Trajectory((), fresh=True), truth, truth, in_double, {})
+    assert item.unlike(truth.clone(), [("x",)]) == []
+    assert not asked
+    other = TensorDict({"x": torch.full((1, 4, 2), 1.5)}, [1, 4])
+    for _ in range(2):
+        assert [one.key for one in item.unlike(other, [("x",)])] == [("x",)]
+    assert len(asked) == 1

@@ -6,6 +6,7 @@ import copy
 import functools
 import threading
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,24 @@ def test_a_buffer_is_copied() -> None:
     made.sample()
     assert (len(buffer), len(made)) == (4, 8)
     assert buffer[:]["x"].sum() == 0
+
+
+def test_ordered_entries_and_hooks_are_copied_and_what_is_shared_stays_shared() -> None:
+    empty: OrderedDict[str, Tensor] = OrderedDict()
+    named = OrderedDict(weight=torch.ones(1))
+    named._metadata = {"version": 1}  # type: ignore[attr-defined]  # as a state_dict has it
+    held, again, other = copy_of([empty, empty, named], "the lot")
+    assert held is again
+    assert held is not empty
+    held["new"] = torch.zeros(1)
+    assert not empty
+    assert other["weight"] is not named["weight"]
+    assert vars(other) == {"_metadata": {"version": 1}}
+
+    module = nn.Linear(2, 2)
+    twin = copy_of(module, "the module")
+    twin.register_forward_hook(lambda *_: None)
+    assert not module._forward_hooks
 
 
 def test_a_generator_goes_its_own_way() -> None:
