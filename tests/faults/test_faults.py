@@ -297,6 +297,8 @@ ELSEWHERE = [
     ("nested_rows", "observation-survives-reset", {"WR112"}),  # which no action changes
     ("nested_rows", "action-misread", {"WR111"}),  # one-hot as it is
     ("pendulum_ddpg", "noise-in-state", {"EQ206"}),
+    ("ls701_tokens_joined_near_miss", "gradient-crosses-reset", {"BD303"}),  # tokens alone
+    ("ls701_tokens_joined_near_miss", "terminal-observation-lost", {"VL603"}),
     ("q_padded", "mask-dropped", {"RP505"}),
     ("q_padded", "padding-counted", {"RP505"}),
     ("q_padded", "action-misread", {"WR111"}),  # an env that reads indices
