@@ -425,4 +425,26 @@ def _called(
 ) -> Any:
     if isinstance(function, nn.Module):
         return wrap(function, lambda _module, call, td: around(call, td, parts))
-    return lambda td: around(function, td, parts)
+    return _Called(function, _Kept(around, parts))
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What is planted, and in its closures what it notes: a copy shares it, as a network's does."""
+
+    around: Callable[[Any, TensorDictBase, Parts], Any]
+    parts: Parts
+
+    def __deepcopy__(self, memo: object) -> _Kept:
+        return self
+
+
+@dataclass(frozen=True)
+class _Called:
+    """A function with ``around`` in the place of its call; a copy of it calls a copy."""
+
+    function: Any
+    kept: _Kept
+
+    def __call__(self, td: TensorDictBase) -> Any:
+        return self.kept.around(self.function, td, self.kept.parts)

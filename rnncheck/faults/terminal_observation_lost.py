@@ -6,6 +6,7 @@ that a target bootstraps from it.
 
 from __future__ import annotations
 
+import torch
 from tensordict import TensorDictBase
 
 from rnncheck.faults.fault import Fault, needs_collect
@@ -13,7 +14,7 @@ from rnncheck.pipeline.keys import Key, as_key, present
 from rnncheck.pipeline.plant.env_changes import shortened
 from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import choose
-from rnncheck.pipeline.subject.subject import next_key
+from rnncheck.pipeline.subject.subject import carriers, next_key
 from rnncheck.results.model import Stage
 
 _STEPS = 9  # of an episode: a batch of 32 steps and more then holds a few ends
@@ -22,8 +23,9 @@ DONE = ("next", "done")
 
 def plant(parts: Parts) -> Hooks:
     needs_collect(parts)
-    spec = parts.env.full_observation_spec
-    keys = [as_key(key) for key in spec.keys(True, True) if spec[key].dtype.is_floating_point]
+    observed, states = parts.env.full_observation_spec, _states(parts)
+    keys = [key for key in map(as_key, observed.keys(True, True)) if key not in states]
+    keys = [key for key in keys if observed[key].dtype is not torch.bool]
     if ("done",) not in [as_key(key) for key in parts.env.done_keys]:
         raise CannotPlant("the env has no entry called done")
 
@@ -36,6 +38,12 @@ def plant(parts: Parts) -> Hooks:
         return batch
 
     return Hooks(env=lambda env: shortened(env, _STEPS), batch=from_reset)
+
+
+def _states(parts: Parts) -> set[Key]:
+    """What the networks carry: the env may prime it, and nobody observes it."""
+    networks = [parts.policy, *([] if parts.critic is None else [parts.critic])]
+    return {key for network in networks for one in carriers(network) for key in one.keys}
 
 
 def _both(batch: TensorDictBase, keys: list[Key]) -> list[Key]:

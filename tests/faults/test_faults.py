@@ -7,19 +7,22 @@ import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import nn
+from torchrl.envs import EnvBase
 from torchrl.modules import LSTMModule
 
 from rnncheck.checks.catalogue import entries
 from rnncheck.cli.planting import Attempt, Ending, attempts, look_at_health
 from rnncheck.errors import UserError
-from rnncheck.faults.fault import Fault
+from rnncheck.faults.fault import Fault, around_estimator
 from rnncheck.faults.registry import faults, select_faults
 from rnncheck.pipeline.assembly.builder import Builder
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import Call, mode, wrap
 from rnncheck.results.exit_codes import ExitCode
@@ -221,6 +224,27 @@ def test_a_wrapped_module_is_still_itself() -> None:
     assert seen == [copied]
 
 
+def test_a_copy_of_a_planted_function_calls_copies_and_shares_what_is_noted() -> None:
+    noted, network = list[nn.Module](), nn.Linear(1, 1)
+
+    def estimate(td: TensorDictBase) -> TensorDictBase:
+        return td.set("value", network(td["x"]))
+
+    def change(call: Call, td: TensorDictBase, parts: Parts) -> TensorDictBase:
+        noted.append(network)
+        return call(td)
+
+    parts = Parts(spec_of(PPO), cast("EnvBase", None), nn.Identity(), None)
+    planted = around_estimator(change)(parts).estimator(estimate)
+    copied = copy_of(planted, "the estimator")
+    nn.init.zeros_(network.weight)
+    nn.init.zeros_(network.bias)
+    td = TensorDict({"x": torch.ones(2, 1)}, [2])
+    assert not planted(td.clone())["value"].any()
+    assert copied(td.clone())["value"].any()
+    assert len(noted) == 2
+
+
 HEALTHY = ["cartpole_dqn", "two_layer_lstm", "serial_env", "gru_actor_critic", "nested_own_cell"]
 
 
@@ -273,6 +297,8 @@ ELSEWHERE = [
     ("nested_rows", "observation-survives-reset", {"WR112"}),  # which no action changes
     ("nested_rows", "action-misread", {"WR111"}),  # one-hot as it is
     ("pendulum_ddpg", "noise-in-state", {"EQ206"}),
+    ("ls701_tokens_joined_near_miss", "gradient-crosses-reset", {"BD303"}),  # tokens alone
+    ("ls701_tokens_joined_near_miss", "terminal-observation-lost", {"VL603"}),
     ("q_padded", "mask-dropped", {"RP505"}),
     ("q_padded", "padding-counted", {"RP505"}),
     ("q_padded", "action-misread", {"WR111"}),  # an env that reads indices

@@ -3,7 +3,9 @@
 Checks
     A recurrent pass over episode heads, then one backward pass from every other segment's outputs
     (weighted by random numbers, so that nothing cancels). At the inputs of the segments in between
-    the gradient must be exactly zero, at those of the segments themselves it must not.
+    the gradient must be exactly zero, at those of the segments themselves it must not. Tokens and
+    bytes have no gradient: where they are read, the gradients of the parameters are held against
+    those with other tokens in the segments in between, which must not move them.
 
 Why it matters
     A gradient that crosses a reset pushes the policy to use what it cannot see, even where the
@@ -11,7 +13,7 @@ Why it matters
     statistics).
 
 Says nothing when
-    the module has no recurrent mode or no float inputs, or its outputs have no gradient at all.
+    the module has no recurrent mode, or its outputs have no gradient at all.
 
 Fix
     Select the state at a reset with ``torch.where`` (or by starting a new sequence), so that no
@@ -26,11 +28,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rnncheck.checks.boundary.parameter_gradients import Moved, moved_from_outside
 from rnncheck.checks.evidence.comparison import OutputChange
 from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.experiment import ROUNDING, alternating
-from rnncheck.checks.evidence.observations import change_observed
+from rnncheck.checks.evidence.observations import change_observed, sizes
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
@@ -41,7 +44,7 @@ from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, cast, run_recurrent
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.results.model import Severity, Stage
+from rnncheck.results.model import Severity, Stage, Where
 
 _CAUSE = (
     "a path leads from one segment's outputs back to another segment's inputs in the recurrent pass"
@@ -56,10 +59,47 @@ def run(evidence: Evidence) -> Judgement:
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
         made = constructed(evidence, subject)
-        finding = _judge(evidence, subject, made)
+        finding = _judged(evidence, subject, made)
         compared += int(made.starts.sum())
         findings += [finding] if finding else []
     return Judgement(tuple(findings), compared, f"{compared} segments are exactly separate")
+
+
+def _judged(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
+    """At the inputs that have gradients, then at the parameters where there are others."""
+    open_, looks = list[NotApplicable](), (_judge, _through_parameters)
+    for look in looks:
+        try:
+            if (finding := look(evidence, subject, made)) is not None:
+                return finding
+        except NotApplicable as why:
+            open_.append(why)
+    if len(open_) == len(looks):
+        raise open_[-1]
+    return None
+
+
+def _through_parameters(
+    evidence: Evidence, subject: Subject, made: Constructed
+) -> Observation | None:
+    found = moved_from_outside(evidence, subject)
+    return None if found is None else _moved_observed(subject, made, found)
+
+
+def _moved_observed(subject: Subject, made: Constructed, found: Moved) -> Observation:
+    return Observation(
+        stage=subject.stage,
+        message="the gradient of one segment's outputs moves with the tokens of another",
+        key=found.name,
+        quantity=f"change of the gradient of {found.name}, relative to the largest gradient",
+        measured=found.size,
+        on=sizes(made),
+        bound=found.bound,
+        bound_formula="relative to the largest gradient",
+        where=Where(batch=(found.row,)),
+        cause=_CAUSE,
+        fix=_FIX,
+    )
 
 
 def _judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:
@@ -122,7 +162,7 @@ def _input_gradients(
     batch = cast(made.batch(subject), dtype)
     keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
     if not keys:
-        raise NotApplicable(f"the {subject.stage} reads whole numbers alone: no gradient is there")
+        raise NotApplicable(f"the {subject.stage} reads no floats: no gradient is there")
     leaves = {key: batch.get(key).clone().requires_grad_() for key in keys}
     batch.update(leaves)
     try:

@@ -65,7 +65,13 @@ class Experiment:
         *,
         tokens: bool = False,
     ) -> TensorDictBase:
-        """Outputs with the inputs changed at ``mask`` ``[rows, steps]``.
+        """Outputs with the inputs changed at ``mask`` ``[rows, steps]``."""
+        return self.run(self.other_inputs(mask, scale, tokens=tokens), dtype)
+
+    def other_inputs(
+        self, mask: Tensor, scale: float = 1.0, *, tokens: bool = False
+    ) -> TensorDictBase:
+        """The inputs, changed at ``mask``.
 
         Integers take values that occur; where there is one alone, or with ``tokens``, which changes
         them beside floats, any that the env's spec allows.
@@ -83,7 +89,7 @@ class Experiment:
             if scale != 1.0 and value.is_floating_point():
                 value = inputs.get(key) + scale * (value - inputs.get(key))
             inputs.set(key, value)
-        return self.run(inputs, dtype)
+        return inputs
 
     def tokens(self) -> list[Key]:
         """Integers among the inputs of which the env's spec allows several."""
