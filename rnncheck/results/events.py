@@ -9,6 +9,7 @@ from rnncheck.results.cells import Cell, CellResult
 from rnncheck.results.claims import Claim
 from rnncheck.results.gate import GateItem
 from rnncheck.results.model import (
+    Cause,
     CheckResult,
     Environment,
     GuaranteeResult,
@@ -85,6 +86,13 @@ class GuaranteeJudged(Timed):
     """All checks that a guarantee rests on have ended."""
 
     result: GuaranteeResult
+
+
+@dataclass(frozen=True)
+class CausesFound(Timed):
+    """What failed, grouped: each cause with what follows from it."""
+
+    causes: tuple[Cause, ...]
 
 
 @dataclass(frozen=True)
@@ -178,6 +186,7 @@ Event = (
     | CheckStarted
     | CheckFinished
     | GuaranteeJudged
+    | CausesFound
     | SweepPlanned
     | SweepProgress
     | CellFinished

@@ -185,6 +185,34 @@ class GuaranteeResult:
         return self.standing is Standing.NOT_SHOWN and not self.accepted
 
 
+class Basis(StrEnum):
+    """How it is known that a failed check follows from another one."""
+
+    TESTED = "tested"  # it passes once the cause is repaired
+    ASSUMED = "assumed"  # a fault like this one makes it fail
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A failed check that tells of another check's fault."""
+
+    code: str
+    basis: Basis
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A failed check that no other one explains, and the failed ones that it explains.
+
+    ``proved`` says what was changed in the live pipeline to make it pass; empty where nothing was
+    tried or it did not help.
+    """
+
+    code: str
+    followers: tuple[Follower, ...] = ()
+    proved: str = ""
+
+
 @dataclass(frozen=True)
 class RuleInfo:
     """What a check is, in its own words: for reports that explain what they list."""
@@ -251,6 +279,7 @@ class Run:
     claims: tuple[Claim, ...] = ()
     gate: tuple[GateItem, ...] = ()
     guarantees: tuple[GuaranteeResult, ...] = ()
+    causes: tuple[Cause, ...] = ()  # none where nothing failed, and in older results
     rules: tuple[RuleInfo, ...] = ()  # of the checks that were asked
     strict: bool = False
     format: int = FORMAT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from rnncheck.results.causes import judge_causes
 from rnncheck.results.guarantees import judge_guarantees
 from rnncheck.results.model import (
     CheckResult,
@@ -186,6 +187,7 @@ def make(
         stages=stages,
         checks=checks,
         guarantees=guarantees,
+        causes=judge_causes(checks, strict=strict),
         notices=notices,
         strict=strict,
         rules=rules,
