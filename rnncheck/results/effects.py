@@ -213,10 +213,14 @@ EFFECTS = (
     Effect("VL605", ("LS706",), "the loss has no advantage to read"),
     Effect(
         "VL601",
-        ("VL602", "VL603", "VL604", "LS701", "LS704"),
+        ("VL602", "VL604", "LS701", "LS704"),
         "a target has something of the next trajectory",
     ),
-    Effect("VL603", ("VL602", "VL604", "LS704"), "a target counts what comes after the end"),
+    Effect(
+        "VL603",
+        ("VL601", "VL602", "VL604", "LS704"),
+        "a target counts what comes after the end of its episode",
+    ),
     Effect("VL602", ("VL604",), "a target is made of another value of the next step"),
     Effect(
         "LS703",

@@ -225,6 +225,7 @@ class RuleInfo:
     summary: str
     why: str = ""
     fix: str = ""
+    holds: str = ""  # what is true where it passes
 
 
 @dataclass(frozen=True)
@@ -296,15 +297,22 @@ class Run:
     def raise_for_findings(self) -> None:
         """Raise a FindingsError unless the pipeline was verified.
 
-        It lists every finding of a failed check with its fix; where no check failed, why nothing
-        could be told.
+        It lists every finding of a failed check, a cause's with its fix; where no check failed, why
+        nothing could be told.
         """
         if self.exit_code is not ExitCode.VERIFIED:
             raise FindingsError("\n".join(self._shortcomings()), self)
 
     def _shortcomings(self) -> list[str]:
         failed = [check for check in self.checks if check.fails(strict=self.strict)]
-        lines = [line for check in failed for one in check.findings for line in _said(check, one)]
+        roots = {one.code: cause.code for cause in self.causes for one in cause.followers}
+        failed.sort(key=lambda check: check.code in roots)  # causes first
+        lines = [
+            line
+            for check in failed
+            for one in check.findings
+            for line in _said(check, one, roots.get(check.code, ""))
+        ]
         stages = [one for one in self.stages if one.outcome is Outcome.ERROR]
         lines += [f"the {one.stage} stage raised: {one.detail}" for one in stages]
         crashed = [check for check in self.checks if check.outcome is Outcome.ERROR]
@@ -314,6 +322,7 @@ class Run:
         return [f"{self.spec.name}: {self.verdict}", *lines]
 
 
-def _said(check: CheckResult, finding: Finding) -> list[str]:
-    fix = [f"  fix: {finding.fix}"] if finding.fix else []
+def _said(check: CheckResult, finding: Finding, root: str) -> list[str]:
+    fix = [f"  fix: {finding.fix}"] if finding.fix and not root else []
+    fix += [f"  see {root}"] if root else []
     return [f"{check.code} {check.name}: {finding.message}", *fix]

@@ -20,7 +20,7 @@ SEEN = {
     "p sequential-loss": ["LS703", "GR801"],
     "p recorded-state-zeroed": ["CL402", "CL404", "CL406", "LS702"],
     "p steps-shuffled": ["LS702"],
-    "p advantage-over-done": ["VL601", "VL603"],
+    "p advantage-over-done": ["VL603", "VL601"],
     "p recurrent-mode-while-acting": ["CL410", "WR110"],
     "p primer-wrong-key": ["WR104", "WR103", "CL401", "CL406", "LS702"],
     "p state-at-root": ["WR107", "EQ201", "BD306", "CL406", "VL604", "LS702"],

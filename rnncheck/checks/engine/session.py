@@ -102,4 +102,5 @@ def _info(entry: Entry) -> RuleInfo:
         entry.summary,
         prose(why),
         prose(fix),
+        entry.holds,
     )
