@@ -14,6 +14,7 @@ from rnncheck.cli.options import (
     BackendsOption,
     IgnoreOption,
     QuietOption,
+    RepairOption,
     ReportOption,
     SeedOption,
     SelectOption,
@@ -42,6 +43,7 @@ def verify(
     set_: SetOption = None,
     report: ReportOption = None,
     thorough: ThoroughOption = False,
+    repair: RepairOption = True,
     seed: SeedOption = None,
     strict: StrictOption = False,
     quiet: QuietOption = False,
@@ -70,7 +72,8 @@ def verify(
         rules = select_rules(
             loaded, select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
         )
-        return verify_events(loaded, rules, thorough=thorough, strict=strict or wanted.strict)
+        failing = strict or wanted.strict
+        return verify_events(loaded, rules, thorough=thorough, strict=failing, repair=repair)
 
     run = follow(events, targets, blank_run("verify", loaded), quiet=quiet, verbose=verbose)
     store_run(run, path)

@@ -21,6 +21,7 @@ from rnncheck.results.events import (
     GuaranteeJudged,
     Notice,
     Recommended,
+    Repairing,
     RunBroken,
     RunStarted,
     Scaled,
@@ -87,7 +88,10 @@ class RunCollector:
                 self._open = ""
             case GuaranteeJudged():
                 self._guarantees.append(event.result)
+            case Repairing():
+                self._open = event.doing
             case CausesFound():
+                self._open = ""
                 self._causes = event.causes
             case SweepPlanned():
                 self._planned = event.cells

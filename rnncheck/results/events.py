@@ -89,6 +89,13 @@ class GuaranteeJudged(Timed):
 
 
 @dataclass(frozen=True)
+class Repairing(Timed):
+    """A cause is repaired in the live pipeline, to see what follows from it."""
+
+    doing: str
+
+
+@dataclass(frozen=True)
 class CausesFound(Timed):
     """What failed, grouped: each cause with what follows from it."""
 
@@ -186,6 +193,7 @@ Event = (
     | CheckStarted
     | CheckFinished
     | GuaranteeJudged
+    | Repairing
     | CausesFound
     | SweepPlanned
     | SweepProgress
