@@ -22,8 +22,10 @@ from rnncheck.results.model import Run, Source, Standing
 LAST = 12  # lines that the report ends with where something failed: chosen, what one look takes in
 VALUE_AT = 11  # cells before a line's value: the longest label (not shown), 2
 _FIX_LINES = 4  # of a fix that would push the rest out of the last lines
+_MESSAGE_LINES = (3, 2, 1)  # that the cause's message may take, the most that leave enough room
 _LOST = 8  # cells that wrapping at words leaves empty in a line: chosen, most of a long word
 _STYLES = {"broken": "bold red", "shown": "green", "not shown": "yellow", "not asked": "dim"}
+_LABELS = {"cause": "bold red", "fix": "bold", "proved": "green"}
 _VERDICTS = {ExitCode.VERIFIED: "bold green", ExitCode.FAILED: "bold red"}
 
 
@@ -46,7 +48,8 @@ def last_lines(run: Run, console: Console, verbose: bool = False) -> list[Text]:
         lines = _lines(run, causes, console, detail)
         if not causes or len(lines) <= LAST:
             return lines
-    return _lines(run, causes, console, Detail.CUT)
+    cut = [_lines(run, causes, console, Detail.CUT, room) for room in _MESSAGE_LINES]
+    return next((lines for lines in cut if len(lines) <= LAST), cut[-1])
 
 
 def cause_lines(told: ToldCause, console: Console) -> Iterator[Text]:
@@ -62,10 +65,12 @@ def verdict_lines(run: Run, console: Console) -> Iterator[Text]:
     yield from paragraph(console, Text(text.verdict_sentence(run), style=style))
 
 
-def _lines(run: Run, causes: list[ToldCause], console: Console, detail: Detail) -> list[Text]:
+def _lines(
+    run: Run, causes: list[ToldCause], console: Console, detail: Detail, room: int = 1
+) -> list[Text]:
     lines = list(_guarantees(run, console, detail))
     if causes:
-        lines += _cause(causes[0], console, detail)
+        lines += _cause(causes[0], console, detail, room)
     if others := [text.title(one.check) for one in causes[1:]]:
         lines += _labelled("also", listed(others), console, brief=detail is Detail.CUT)
     lines += gate_console.failing_lines(run, console)
@@ -76,39 +81,40 @@ def _lines(run: Run, causes: list[ToldCause], console: Console, detail: Detail) 
 
 
 def _guarantees(run: Run, console: Console, detail: Detail) -> Iterator[Text]:
-    """A line for each that is broken, and for all that stand alike for the same reason."""
-    unasked = list[str]()
+    """A line for each that is broken, and for all that stand alike for the same reason; with little
+    room a line for all that stand alike."""
+    if detail < Detail.WHOLE:
+        groups: dict[str, list[str]] = {}
+        for word, found, _ in text.standings(run):
+            groups.setdefault(word, []).extend(text.clean(one.name) for one in found)
+        for word, alike in groups.items():
+            yield from _labelled(word, ", ".join(alike), console, style=_STYLES[word])
+        return
     for word, found, why in text.standings(run):
-        style, names = _STYLES[word], [text.clean(one.name) for one in found]
+        alone = len(found) == 1 and found[0].standing is Standing.NOT_SHOWN
         broken = found[0].standing is Standing.BROKEN
-        unseen = found[0].standing is Standing.NOT_SHOWN and detail is Detail.WHOLE
-        if detail < Detail.WHOLE and found[0].standing is Standing.NOT_ASKED:
-            unasked += names
-        elif detail is Detail.ALL or (detail is Detail.WHOLE and broken):
+        if detail is Detail.ALL or broken or alone:
             for one in found:
-                said = f"{text.clean(one.name)}: {one.sentence}{f' ({why})' if why else ''}"
-                brief = detail is Detail.WHOLE
-                yield from _labelled(word, said, console, brief=brief, style=style)
-        elif unseen and len(found) == 1:
-            said = f"{names[0]}: {found[0].sentence}, because {why}"
-            yield from _labelled(word, said, console, style=style)
+                because = f", because {why}" if why else ""
+                said = f"{text.clean(one.name)}: {one.sentence}{because}"
+                brief = detail is Detail.WHOLE and broken
+                yield from _labelled(word, said, console, brief=brief, style=_STYLES[word])
         else:
-            told = ", ".join(names) + (f": {why}" if why else "")
-            yield from _labelled(word, told, console, brief=detail is Detail.CUT, style=style)
-    if unasked:
-        yield from _labelled("not asked", ", ".join(unasked), console, style=_STYLES["not asked"])
+            names = ", ".join(text.clean(one.name) for one in found)
+            said = f"{names}: {why}" if why else names
+            yield from _labelled(word, said, console, style=_STYLES[word])
 
 
-def _cause(told: ToldCause, console: Console, detail: Detail) -> Iterator[Text]:
-    cut = detail is Detail.CUT
+def _cause(told: ToldCause, console: Console, detail: Detail, room: int = 1) -> Iterator[Text]:
     head = f"{text.title(told.check)}: {told.message}"
-    yield from _labelled("cause", head, console, brief=cut, style="bold red")
-    for label, value in told.facts:
-        lines = list(_labelled(label, value, console, style="bold" if label == "fix" else ""))
-        room = _FIX_LINES if label == "fix" else 1
-        if cut and len(lines) > room:
-            short = _cut(value, (console.width - VALUE_AT - _LOST) * room, console)
-            lines = list(_labelled(label, short, console))[:room]
+    for label, value in [("cause", head), *told.facts]:
+        style = _LABELS.get(label, "")
+        lines = list(_labelled(label, value, console, style=style))
+        most = {"cause": room, "fix": _FIX_LINES}.get(label, 1)
+        if detail is Detail.CUT and len(lines) > most:
+            fits = (console.width - VALUE_AT) * most - _LOST * (most - 1)
+            short = _cut(value, fits, console)
+            lines = list(_labelled(label, short, console, style=style))[:most]
         yield from lines
         if label == "at" and detail is Detail.WHOLE and told.finding and told.finding.source:
             yield from frame(console, marked_alone(told.finding.source))
