@@ -17,7 +17,7 @@ from rnncheck.report import gate_console, text
 from rnncheck.report.causes import ToldCause, listed, told_causes
 from rnncheck.report.layout import ellipsis_for, frame, hanging, paragraph, shorten
 from rnncheck.results.exit_codes import ExitCode
-from rnncheck.results.model import Run, Source, Standing
+from rnncheck.results.model import Outcome, Run, Source, Standing
 
 LAST = 12  # lines that the report ends with where something failed: chosen, what one look takes in
 VALUE_AT = 11  # cells before a line's value: the longest label (not shown), 2
@@ -44,9 +44,10 @@ def last_lines(run: Run, console: Console, verbose: bool = False) -> list[Text]:
     causes = told_causes(run)
     if verbose:
         return _lines(run, causes, console, Detail.ALL)
+    told = bool(causes) or any(one.outcome is Outcome.ERROR for one in run.stages)
     for detail in (Detail.WHOLE, Detail.NAMES):
         lines = _lines(run, causes, console, detail)
-        if not causes or len(lines) <= LAST:
+        if not told or len(lines) <= LAST:
             return lines
     cut = [_lines(run, causes, console, Detail.CUT, room) for room in _MESSAGE_LINES]
     return next((lines for lines in cut if len(lines) <= LAST), cut[-1])
@@ -71,6 +72,8 @@ def _lines(
     lines = list(_guarantees(run, console, detail))
     if causes:
         lines += _cause(causes[0], console, detail, room)
+    else:
+        lines += _raised(run, console)
     if others := [text.title(one.check) for one in causes[1:]]:
         lines += _labelled("also", listed(others), console, brief=detail is Detail.CUT)
     lines += gate_console.failing_lines(run, console)
@@ -118,6 +121,18 @@ def _cause(told: ToldCause, console: Console, detail: Detail, room: int = 1) -> 
         yield from lines
         if label == "at" and detail is Detail.WHOLE and told.finding and told.finding.source:
             yield from frame(console, marked_alone(told.finding.source))
+
+
+def _raised(run: Run, console: Console) -> Iterator[Text]:
+    """The first stage that raised, and the user's line in it."""
+    stage = next((one for one in run.stages if one.outcome is Outcome.ERROR), None)
+    if stage is None:
+        return
+    first = next(iter(text.clean_lines(stage.detail).splitlines()), "")
+    yield from _labelled("raised", f"{stage.stage}: {first}", console, style="bold magenta")
+    if stage.source is not None:
+        yield from _labelled("at", text.clean(text.source_place(stage.source)), console)
+        yield from frame(console, stage.source)
 
 
 def marked_alone(source: Source) -> Source:

@@ -9,7 +9,7 @@ from typing import Any
 from rnncheck.report import gate, sweep, text
 from rnncheck.report.causes import facts_of, findings_in_order, row_title
 from rnncheck.report.plots import all_plots
-from rnncheck.results.model import Finding, Run
+from rnncheck.results.model import Outcome, Run, Source
 
 
 def render(run: Run) -> str:
@@ -48,8 +48,13 @@ def _content(run: Run) -> dict[str, Any]:
         ],
         "families": text.by_family(run.checks),
         "findings": [
-            (check, finding, facts_of(run, check, finding), _frame(finding))
+            (check, finding, facts_of(run, check, finding), _frame(finding.source))
             for check, _, finding in findings_in_order(run)
+        ],
+        "raised": [
+            (stage, text.clean(stage.detail.partition("\n")[0]), _frame(stage.source))
+            for stage in run.stages
+            if stage.outcome is Outcome.ERROR
         ],
         "saw": text.saw,
         "outcome": text.outcome_word,
@@ -60,9 +65,8 @@ def _content(run: Run) -> dict[str, Any]:
     }
 
 
-def _frame(finding: Finding) -> list[tuple[bool, str]]:
+def _frame(source: Source | None) -> list[tuple[bool, str]]:
     """The lines around the one to change, each with its number, and whether it is that one."""
-    source = finding.source
     frame = source.frame if source else ()
     width = len(str(max((number for number, _ in frame), default=0)))
     return [

@@ -7,7 +7,7 @@ import re
 from rnncheck.report import gate, sweep, text
 from rnncheck.report.causes import facts_of, findings_in_order, row_title
 from rnncheck.results.gate import GateItem
-from rnncheck.results.model import CheckResult, Finding, Outcome, Run
+from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&])")
 
@@ -22,6 +22,7 @@ def render(run: Run) -> str:
         _gate(run),
         *_sweep(run),
         *_findings(run),
+        *_raised(run),
         _table(run),
         *_reasons(run),
         *_rest(run),
@@ -102,6 +103,18 @@ def _findings(run: Run) -> list[str]:
     return [_finding(run, *one) for one in findings_in_order(run)]
 
 
+def _raised(run: Run) -> list[str]:
+    """The stages that raised, each with the user's line."""
+    sections = []
+    for stage in run.stages:
+        if stage.outcome is Outcome.ERROR and stage.source is not None:
+            at = f"- at: {code(text.source_place(stage.source))}"
+            told = text.clean_lines(stage.detail).partition("\n")[0]
+            head = [f"## The {stage.stage} stage raised", "", escape(told), "", at]
+            sections.append("\n".join([*head, *_frame(stage.source)]))
+    return sections
+
+
 def _finding(run: Run, check: CheckResult, number: int, finding: Finding) -> str:
     count = f" ({number} of {len(check.findings)})" if len(check.findings) > 1 else ""
     lines = [
@@ -115,16 +128,15 @@ def _finding(run: Run, check: CheckResult, number: int, finding: Finding) -> str
             for label, value in facts_of(run, check, finding)
         ),
     ]
-    return "\n".join([*lines, *_frame(finding)]).rstrip()
+    return "\n".join([*lines, *_frame(finding.source)]).rstrip()
 
 
 def _fact(label: str, value: str) -> str:
     return code(value) if label in ("key", "at") else escape(value)
 
 
-def _frame(finding: Finding) -> list[str]:
+def _frame(source: Source | None) -> list[str]:
     """The marked lines in a fence that they cannot close."""
-    source = finding.source
     if source is None or not source.frame:
         return []
     width = len(str(max(number for number, _ in source.frame)))

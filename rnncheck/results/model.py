@@ -152,6 +152,7 @@ class StageResult:
     outcome: Outcome  # passed; not applicable, where the spec has none; could not look; or error
     detail: str = ""
     seconds: float = 0.0
+    source: Source | None = None  # the user's line that raised
 
 
 class Standing(StrEnum):

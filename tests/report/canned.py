@@ -264,7 +264,13 @@ CRASHED = make(
     ),
     stages=(
         *STAGES[:2],
-        StageResult(Stage.COLLECT, Outcome.ERROR, "ValueError: env is closed (own_env.py:12)", 0.1),
+        StageResult(
+            Stage.COLLECT,
+            Outcome.ERROR,
+            "ValueError: env is closed (own_env.py:12)",
+            0.1,
+            Source("own_env.py", 12, 0, "python", "collect", ((12, "    raise ValueError"),)),
+        ),
     ),
 )
 NOTHING = make(

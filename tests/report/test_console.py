@@ -97,6 +97,13 @@ def test_the_last_lines_say_the_first_cause_its_line_and_its_fix() -> None:
     assert "\nalso       BD301 state-crosses-reset and WR105 random-initial-state\n" in last
 
 
+def test_a_stage_that_raised_ends_with_the_users_line_and_what_to_run() -> None:
+    last = render(CRASHED, 80).rstrip("\n").rpartition("\n\n")[2]
+    assert "raised     collect: ValueError: env is closed (own_env.py:12)" in last
+    assert "\nat         own_env.py:12 (collect)\n    ❯ 12 │     raise ValueError\n" in last
+    assert "next: mend what the collect stage raised, then rnncheck verify" in last
+
+
 def test_what_follows_has_no_cause_and_no_fix_of_its_own() -> None:
     for form in ("console", "markdown", "html", "github"):
         out = render(SPREAD, 80, verbose=True) if form == "console" else render_as(SPREAD, form)
