@@ -31,6 +31,14 @@ SEEN = {
     "q flag-late": ["WR109", "CL405", "CL406", "RP506"],
     "s slices-unmarked": ["RP501", "RP503"],
     "q primer-missing": ["WR103", "CL401", "CL406", "RP507", "VL604"],
+    "q state-zeroed-in-replay": ["RP504"],
+    "s steps-shuffled": ["RP502"],
+    "rows, a wrong trajectory key": ["RP506", "RP503"],
+    "rows, states dropped in replay": ["RP503", "VL604"],
+    "rows, padding counted": ["RP505"],
+    "rows, a burn-in that does nothing": ["RP508"],
+    "rows, a tracker left out": ["WR102"],
+    "slices, a memory that is cut": ["GR801", "GR805"],
     "q memoryless-loss": ["LS703", "GR801", "GR803"],
 }
 
