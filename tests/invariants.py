@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rnncheck.report.console import render
+from rnncheck.report.ending import LAST
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import CheckResult, Outcome, Run, Standing
 
@@ -21,6 +23,15 @@ def assert_invariants(run: Run) -> Run:
     if any(one.lacking for one in run.guarantees):
         assert run.exit_code is not ExitCode.VERIFIED
     return run
+
+
+def assert_ends_with_its_cause(run: Run) -> None:
+    """The last lines of a failed run's report name the cause, its line and its fix."""
+    last = render(run, 80).rstrip("\n").rpartition("\n\n")[2].splitlines()
+    labels = [line.split()[0] for line in last if line and not line.startswith(" ")]
+    assert len(last) <= LAST, "\n".join(last)
+    assert {"cause", "at", "fix"} <= set(labels)
+    assert f"exit {int(run.exit_code)} (" in " ".join(last)
 
 
 def _assert_answered(check: CheckResult, ended: dict[str, CheckResult]) -> None:

@@ -11,13 +11,14 @@ import pytest
 from rnncheck.checks.catalogue import builtin, entries
 from rnncheck.checks.engine.select import select_rules
 from rnncheck.checks.engine.session import verify_events
+from rnncheck.results.causes import causes_of
 from rnncheck.results.collect import RunCollector
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Outcome, Run, Severity
 from rnncheck.results.verdict import judge
 from rnncheck.spec.load import load_spec
 from tests.extent import EXTENTS, code_of, families_of, seen_by
-from tests.invariants import assert_invariants
+from tests.invariants import assert_ends_with_its_cause, assert_invariants
 
 ROOT = Path(__file__).parent.parent
 SPECS = ROOT / "fixtures" / "specs"
@@ -181,6 +182,15 @@ def test_a_broken_pipeline_is_named_by_its_own_code(name: str, whole: bool) -> N
     assert failed(run) == seen_by({code_of(name), *SEEN_ELSEWHERE.get(name, ())}, families)
     assert run.exit_code == exit_code_of(name)
     assert not [check for check in run.checks if check.outcome is Outcome.ERROR]
+
+
+@pytest.mark.parametrize("whole", EXTENTS)
+@pytest.mark.parametrize("name", FAULTS)
+def test_its_own_code_is_the_one_cause(name: str, whole: bool) -> None:
+    """What is seen elsewhere is folded under it, and the last lines of the report say so."""
+    run = broken(name, whole=whole)
+    assert [cause.code for cause in causes_of(run)] == [code_of(name)]
+    assert_ends_with_its_cause(run)
 
 
 @pytest.mark.parametrize("whole", EXTENTS)

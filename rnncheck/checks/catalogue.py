@@ -37,6 +37,7 @@ class Entry:
     family: str
     module: str
     file: Path
+    holds: str = ""  # what is true where it passes
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ def read(file: Path, module: str, family: str) -> Entry:
         family=family,
         module=module,
         file=file,
+        holds=_literal(rule, "holds") if "holds" in rule else "",
     )
 
 

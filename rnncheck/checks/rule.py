@@ -94,7 +94,8 @@ class Rule:
     """One named way of going wrong.
 
     ``needs`` are the stages without which the check is not applicable. ``run`` takes the evidence
-    of a run and returns a Judgement, or raises NotApplicable, Deferred or CouldNotLook.
+    of a run and returns a Judgement, or raises NotApplicable, Deferred or CouldNotLook. ``holds``
+    is what is true where it passes, in words.
     """
 
     code: str
@@ -103,3 +104,4 @@ class Rule:
     stage: Stage
     run: Callable[[Any], Judgement]
     needs: tuple[Stage, ...] = field(default=())
+    holds: str = ""

@@ -83,6 +83,13 @@ SeedOption = Annotated[
 ThoroughOption = Annotated[
     bool, typer.Option("--thorough", help="Check more cases; takes longer and says how long.")
 ]
+RepairOption = Annotated[
+    bool,
+    typer.Option(
+        "--repair/--no-repair",
+        help="Where a check failed, repair its cause in a second build and see what follows.",
+    ),
+]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Warnings fail too.")]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print the verdict and what failed, nothing else.")

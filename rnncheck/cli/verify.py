@@ -13,6 +13,7 @@ from rnncheck.cli.options import (
     BackendsOption,
     IgnoreOption,
     QuietOption,
+    RepairOption,
     ReportOption,
     SeedOption,
     SelectOption,
@@ -41,6 +42,7 @@ def verify(
     set_: SetOption = None,
     report: ReportOption = None,
     thorough: ThoroughOption = False,
+    repair: RepairOption = True,
     seed: SeedOption = None,
     strict: StrictOption = False,
     quiet: QuietOption = False,
@@ -66,7 +68,8 @@ def verify(
         rules = select_rules(
             loaded, select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
         )
-        return verify_events(loaded, rules, thorough=thorough, strict=strict or wanted.strict)
+        failing = strict or wanted.strict
+        return verify_events(loaded, rules, thorough=thorough, strict=failing, repair=repair)
 
     blank = blank_run("verify", loaded)
     run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose)

@@ -1,20 +1,22 @@
-"""The report in a terminal: the verdict table, then each finding with its source, then what was not
-told."""
+"""The report in a terminal: a line for each family, what was not told, and the last lines, which
+say what to do. With ``verbose`` every check, and each finding with its source."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from io import StringIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from rnncheck.report import gate_console, sweep_console, text
+from rnncheck.report.causes import facts_of, findings_in_order, root_of, row_title, told_causes
+from rnncheck.report.ending import cause_lines, last_lines, verdict_lines
 from rnncheck.report.layout import ellipsis_for, frame, hanging, paragraph, shorten
 from rnncheck.report.printed import printed
 from rnncheck.report.terminal import text_console
-from rnncheck.results.exit_codes import ExitCode
-from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source, Standing
+from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source
 from rnncheck.results.verdict import fails
 
 WIDTH = 100  # columns of a report in a file, chosen: as the code that the frames show
@@ -32,11 +34,6 @@ _STYLES = {
     Outcome.VACUOUS: "yellow",
     Outcome.SKIPPED: "dim",
 }
-_STANDINGS = {
-    Standing.SHOWN: "green",
-    Standing.BROKEN: "bold red",
-    Standing.NOT_SHOWN: "yellow",
-}
 WARNING = "bold yellow"
 ACCEPTED = "cyan"
 
@@ -52,15 +49,19 @@ def render(run: Run, width: int = WIDTH, quiet: bool = False, verbose: bool = Fa
 def render_check(check: CheckResult, width: int = WIDTH) -> str:
     """The findings of one check as plain text."""
     console = text_console(width)
-    for line in _findings_of(printed(check), console, "", set()):
-        console.print(line)
+    shown: set[Source] = set()
+    check = printed(check)
+    for number, finding in enumerate(check.findings, 1):
+        heading = _heading(check, finding, number, "")
+        for line in _finding(heading, finding, text.facts(finding), console, shown):
+            console.print(line)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue().strip("\n")
 
 
 def show_run(run: Run, console: Console, quiet: bool = False, verbose: bool = False) -> None:
     """Write the report to ``console``: with ``quiet`` what failed and the verdict, with ``verbose``
-    what all checks saw."""
+    what all checks saw and every finding."""
     run = printed(run)
     for line in _quiet(run, console) if quiet else _report(run, console, verbose):
         console.print(line)
@@ -71,14 +72,15 @@ def _report(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
     if run.cells:
         yield from sweep_console.sweep_lines(run, console, verbose)
     yield from gate_console.gate_lines(run, console, verbose)
-    yield from _table(run, console, verbose)
-    yield from _findings(run, console, verbose)
-    yield from _untold(run, console)
+    if verbose:
+        yield from _table(run, console)
+        yield from _findings(run, console)
+    else:
+        yield from _families(run, console)
+        yield from _other_causes(run, console)
+    yield from _untold(run, console, verbose)
     yield Text()
-    yield from _guarantees(run, console)
-    yield from gate_console.failing_lines(run, console)
-    yield from _verdict(run, console)
-    yield from _next(run, console)
+    yield from last_lines(run, console, verbose)
 
 
 def _quiet(run: Run, console: Console) -> Iterator[Text]:
@@ -87,55 +89,72 @@ def _quiet(run: Run, console: Console) -> Iterator[Text]:
             told = Text(f"{check.outcome} ", style=_style(run, check))
             yield from paragraph(console, told.append(text.title(check), style="default"))
     yield from gate_console.failing_lines(run, console)
-    yield from _verdict(run, console)
+    yield from verdict_lines(run, console)
 
 
-def _guarantees(run: Run, console: Console) -> Iterator[Text]:
-    """One line for each of the sentences that the verdict consists of, one for what was not
-    asked."""
-    asked = [one for one in run.guarantees if one.standing is not Standing.NOT_ASKED]
-    width = max((len(one.name) for one in asked), default=0) + 2
-    for one in asked:
-        style = ACCEPTED if one.accepted else _STANDINGS[one.standing]
-        head = Text(one.name.ljust(width), style="bold")
-        yield from hanging(console, head, Text(text.guarantee_line(one), style=style), width)
-    for line in text.unasked(run):
-        yield from paragraph(console, Text(line, style="dim"))
-    if run.guarantees:
+def _families(run: Run, console: Console) -> Iterator[Text]:
+    """A line for each family, and a row for each of its checks that failed or crashed, accepted or
+    not."""
+    groups = text.by_family(run.checks)
+    width = max((cell_len(family) for family in groups), default=0) + 2
+    if groups:
         yield Text()
+    for family, checks in groups.items():
+        head = Text(family, style="bold")
+        yield from hanging(console, head, Text(text.family_line(checks)), width)
+        for check in checks:
+            if check.outcome in (Outcome.FAILED, Outcome.ERROR):
+                yield from _row(run, check, console)
 
 
-def _table(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
-    names = max((Text(text.title(check)).cell_len for check in run.checks), default=0)
-    saw_at = _NAME_AT + names + 2
-    room = console.width - saw_at
+def _row(run: Run, check: CheckResult, console: Console) -> Iterator[Text]:
+    """A failed check: what it saw, the cause that it follows from, or why it is accepted."""
+    name = _name(run, check)
+    root = root_of(run, check)
+    known = text.clean(check.accepted)
+    saw = f"see {text.clean(root)}" if root else known or _saw(check).plain
+    room = console.width - name.cell_len - 2
+    if room < SAW_ROOM:
+        yield from hanging(console, name[:_NAME_AT], name[_NAME_AT:], _NAME_AT)
+        return
+    short = shorten(saw, room, ellipsis_for(console))
+    yield from hanging(console, name, Text(short), name.cell_len + 2)
+
+
+def _other_causes(run: Run, console: Console) -> Iterator[Text]:
+    """The causes but the first, which the report ends with."""
+    for told in told_causes(run)[1:]:
+        yield Text()
+        yield from cause_lines(told, console)
+
+
+def _table(run: Run, console: Console) -> Iterator[Text]:
+    """Every check: what holds or its name, and what it saw."""
     for family, checks in text.by_family(run.checks).items():
         yield Text()
         yield Text(family, style="bold")
-        for check in checks:
-            name = _name(run, check)
-            saw = _saw(check, verbose)
-            if room < SAW_ROOM:
+        names = [_name(run, check) for check in checks]
+        saw_at = max(name.cell_len for name in names) + 2
+        for name, check in zip(names, checks, strict=True):
+            saw = _saw(check)
+            if console.width - saw_at < SAW_ROOM:
                 yield from hanging(console, name[:_NAME_AT], name[_NAME_AT:], _NAME_AT)
-                yield from paragraph(console, saw, _NAME_AT) if verbose and saw else ()
-            elif verbose:
-                yield from hanging(console, name, saw, saw_at)
+                yield from paragraph(console, saw, _NAME_AT) if saw else ()
             else:
-                short = shorten(saw.plain, room, ellipsis_for(console))
-                yield from hanging(console, name, Text(short), saw_at)
+                yield from hanging(console, name, saw, saw_at)
 
 
 def _name(run: Run, check: CheckResult) -> Text:
     row = Text(" " * OUTCOME_AT).append(text.outcome_word(check), style=_style(run, check))
     row.pad_right(_NAME_AT - row.cell_len)
-    return row.append(text.title(check), style="dim" if check.outcome is Outcome.SKIPPED else "")
+    return row.append(
+        row_title(run, check), style="dim" if check.outcome is Outcome.SKIPPED else ""
+    )
 
 
-def _saw(check: CheckResult, verbose: bool) -> Text:
-    """What the check saw; of those that did not fail only with ``verbose``."""
+def _saw(check: CheckResult) -> Text:
+    """What the check saw."""
     loud = check.outcome in (Outcome.FAILED, Outcome.ERROR)
-    if not (loud or verbose):
-        return Text()
     warns = text.outcome_word(check) == Outcome.FAILED and check.severity is Severity.WARNING
     return Text(("warning: " if warns else "") + text.saw(check), style="" if loud else "dim")
 
@@ -147,26 +166,28 @@ def _style(run: Run, check: CheckResult) -> str:
     return WARNING if light else _STYLES[check.outcome]
 
 
-def _findings(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
-    """The findings; those that are accepted only with ``verbose``."""
+def _findings(run: Run, console: Console) -> Iterator[Text]:
+    """Every finding, causes first; the source of each is shown once."""
     shown: set[Source] = set()
-    told = [check for check in run.checks if verbose or not check.accepted]
-    for check in told:
-        yield from _findings_of(check, console, _style(run, check), shown)
+    for check, number, finding in findings_in_order(run):
+        heading = _heading(check, finding, number, _style(run, check))
+        yield from _finding(heading, finding, facts_of(run, check, finding), console, shown)
 
 
-def _findings_of(
-    check: CheckResult, console: Console, style: str, shown: set[Source]
+def _finding(
+    heading: Text,
+    finding: Finding,
+    facts: list[tuple[str, str]],
+    console: Console,
+    shown: set[Source],
 ) -> Iterator[Text]:
-    """The findings of one check; the source of each is shown once."""
-    for number, finding in enumerate(check.findings, 1):
-        yield Text()
-        yield from paragraph(console, _heading(check, finding, number, style))
-        yield from paragraph(console, Text(text.clean(finding.message)), OUTCOME_AT)
-        yield from _facts(finding, console)
-        if finding.source and finding.source not in shown:
-            shown.add(finding.source)
-            yield from frame(console, finding.source)
+    yield Text()
+    yield from paragraph(console, heading)
+    yield from paragraph(console, Text(text.clean(finding.message)), OUTCOME_AT)
+    yield from _facts(facts, console)
+    if finding.source and finding.source not in shown:
+        shown.add(finding.source)
+        yield from frame(console, finding.source)
 
 
 def _heading(check: CheckResult, finding: Finding, number: int, style: str) -> Text:
@@ -177,16 +198,18 @@ def _heading(check: CheckResult, finding: Finding, number: int, style: str) -> T
     )
 
 
-def _facts(finding: Finding, console: Console) -> Iterator[Text]:
-    for label, value in text.facts(finding):
+def _facts(facts: list[tuple[str, str]], console: Console) -> Iterator[Text]:
+    for label, value in facts:
         head = Text(" " * OUTCOME_AT).append(label, style="dim")
         content = Text(value, style="bold" if label == "fix" else "")
         yield from hanging(console, head, content, VALUE_AT)
 
 
-def _untold(run: Run, console: Console) -> Iterator[Text]:
-    """What was not verified and why, and the notices."""
-    for outcome in (Outcome.ERROR, *text.UNANSWERED):
+def _untold(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
+    """What was not verified and why, and the notices; what is impossible, or told by another
+    check, only with ``verbose``."""
+    untold = (Outcome.NOT_LOOKED, Outcome.VACUOUS, Outcome.SKIPPED)
+    for outcome in (Outcome.ERROR, *(text.UNANSWERED if verbose else untold)):
         lines = _reasons(run, outcome)
         if lines:
             yield Text()
@@ -205,14 +228,3 @@ def _reasons(run: Run, outcome: Outcome) -> list[str]:
         return text.crashed(run)
     groups = text.by_reason(run, outcome)
     return [f"{', '.join(codes)}: {reason}" for reason, codes in groups.items()]
-
-
-def _verdict(run: Run, console: Console) -> Iterator[Text]:
-    style = {ExitCode.VERIFIED: "bold green", ExitCode.FAILED: "bold red"}
-    told = Text(text.verdict_sentence(run), style=style.get(run.exit_code, "bold yellow"))
-    yield from paragraph(console, told)
-
-
-def _next(run: Run, console: Console) -> Iterator[Text]:
-    if step := text.next_step(run):
-        yield from paragraph(console, Text(f"next: {step}"))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rnncheck.errors import OutputError, Place
 from rnncheck.report import gate, markdown, text
+from rnncheck.report.causes import facts_of, findings_in_order
 from rnncheck.report.places import in_a_file, relative, working_folder
 from rnncheck.report.printed import printed
 from rnncheck.results.gate import GateItem, Ruling
@@ -48,8 +49,10 @@ def _append(content: bytes, environ: Mapping[str, str]) -> None:
 
 
 def _lines(run: Run, root: Path) -> Iterator[str]:
+    for check, _, found in findings_in_order(run):
+        yield _annotation(run, check, found, root)
     for check in run.checks:
-        yield from _check(check, run.strict, root)
+        yield from _without_finding(check, run.strict)
     yield from _guarantees(run)
     yield from _gate(run, root)
     for sentence in text.broken_stages(run):
@@ -87,21 +90,23 @@ def _listed(items: list[GateItem]) -> str:
     return "\n".join([*map(gate.item_sentence, items[:LISTED]), *more])
 
 
-def _check(check: CheckResult, strict: bool, root: Path) -> Iterator[str]:
-    level = "error" if fails(check, strict=strict) else "notice" if check.accepted else "warning"
+def _annotation(run: Run, check: CheckResult, found: Finding, root: Path) -> str:
     known = f"accepted: {check.accepted}\n" if check.accepted else ""
-    for finding in check.findings:
-        place = _place(finding.source, root)
-        yield command(level, known + _message(finding), **place, title=text.title(check))
+    told = [f"{label}: {value}" for label, value in facts_of(run, check, found) if label != "at"]
+    message = known + "\n".join([text.clean(found.message), *told])
+    place = _place(found.source, root)
+    return command(_level(check, run.strict), message, **place, title=text.title(check))
+
+
+def _without_finding(check: CheckResult, strict: bool) -> Iterator[str]:
     if check.outcome is Outcome.ERROR:
         yield command("error", f"the check crashed: {check.reason}", title=text.title(check))
     elif check.outcome is Outcome.FAILED and not check.findings:
-        yield command(level, check.reason or "failed", title=text.title(check))
+        yield command(_level(check, strict), check.reason or "failed", title=text.title(check))
 
 
-def _message(finding: Finding) -> str:
-    told = [f"{label}: {value}" for label, value in text.facts(finding) if label != "at"]
-    return "\n".join([text.clean(finding.message), *told])
+def _level(check: CheckResult, strict: bool) -> str:
+    return "error" if fails(check, strict=strict) else "notice" if check.accepted else "warning"
 
 
 def _place(source: Source | None, root: Path) -> dict[str, str]:

@@ -7,9 +7,10 @@ from importlib.resources import files
 from typing import Any
 
 from rnncheck.report import gate, sweep, text
+from rnncheck.report.causes import facts_of, findings_in_order, row_title
 from rnncheck.report.plots import all_plots
 from rnncheck.report.printed import printed
-from rnncheck.results.model import Run
+from rnncheck.results.model import Outcome, Run, Source
 
 
 def render(run: Run) -> str:
@@ -34,7 +35,8 @@ def _content(run: Run) -> dict[str, Any]:
         "header": text.header(run),
         "verdict": text.verdict_sentence(run),
         "failed": run.exit_code != 0,
-        "guarantees": [(one, text.guarantee_line(one)) for one in run.guarantees],
+        "guarantees": text.standings(run),
+        "step": text.next_step(run),
         "advice": [sweep.advice(found) for found in run.recommendations],
         "growth": [scaling.sentence for scaling in run.scalings],
         "claims": run.claims,
@@ -48,16 +50,31 @@ def _content(run: Run) -> dict[str, Any]:
         ],
         "families": text.by_family(run.checks),
         "findings": [
-            (check, finding, text.facts(finding))
-            for check in run.checks
-            for finding in check.findings
+            (check, finding, facts_of(run, check, finding), _frame(finding.source))
+            for check, _, finding in findings_in_order(run)
+        ],
+        "raised": [
+            (stage, text.clean(stage.detail.partition("\n")[0]), _frame(stage.source))
+            for stage in run.stages
+            if stage.outcome is Outcome.ERROR
         ],
         "saw": text.saw,
         "outcome": text.outcome_word,
         "title_of": text.title,
+        "row_title": lambda check: row_title(run, check),
         "notes": [n for n in (*text.broken_stages(run), text.unchecked(run), *run.notices) if n],
         "environment": _environment(run),
     }
+
+
+def _frame(source: Source | None) -> list[tuple[bool, str]]:
+    """The lines around the one to change, each with its number, and whether it is that one."""
+    frame = source.frame if source else ()
+    width = len(str(max((number for number, _ in frame), default=0)))
+    return [
+        (source is not None and number == source.line, f"{number:>{width}} | {text.clean_code(c)}")
+        for number, c in frame
+    ]
 
 
 def _environment(run: Run) -> list[tuple[str, str]]:

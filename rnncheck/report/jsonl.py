@@ -9,6 +9,7 @@ from rnncheck.printable import json_text
 from rnncheck.report.sweep import results_of
 from rnncheck.results.encode import event_to_json
 from rnncheck.results.events import (
+    CausesFound,
     CellFinished,
     CheckFinished,
     Claimed,
@@ -56,6 +57,7 @@ def _events(run: Run) -> Iterator[Event]:
     yield from (StageFinished(stage, at=None) for stage in run.stages)
     yield from (CheckFinished(check, at=None) for check in run.checks)
     yield from (GuaranteeJudged(one, at=None) for one in run.guarantees)
+    yield from [CausesFound(run.causes, at=None)] if run.causes else []
     yield from (CellFinished(result, at=None) for result in results_of(run))
     yield from (Recommended(found, at=None) for found in run.recommendations)
     yield from (Scaled(found, at=None) for found in run.scalings)

@@ -24,6 +24,7 @@ from junitparser import (
 )
 
 from rnncheck.report import gate, text
+from rnncheck.report.causes import facts_of
 from rnncheck.report.printed import printed
 from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.model import (
@@ -43,7 +44,7 @@ def render(run: Run) -> str:
     run = printed(run)
     xml = JUnitXml(f"rnncheck {text.clean(run.spec.name)}".strip())
     for name, checks in text.by_family(run.checks).items():
-        xml.append(_suite(run, name, [_case(check, run.strict) for check in checks]))
+        xml.append(_suite(run, name, [_case(run, check) for check in checks]))
     if run.guarantees:
         xml.append(_suite(run, "guarantees", map(_guarantee, run.guarantees)))
     if run.gate:
@@ -82,7 +83,7 @@ def _properties(run: Run) -> dict[str, str]:
     }
 
 
-def _case(check: CheckResult, strict: bool) -> TestCase:
+def _case(run: Run, check: CheckResult) -> TestCase:
     case = TestCase(text.title(check), f"rnncheck.{check.stage}", check.seconds)
     noted = {
         "outcome": str(check.outcome),
@@ -91,7 +92,7 @@ def _case(check: CheckResult, strict: bool) -> TestCase:
     }
     noted |= {"accepted": text.clean(check.accepted)} if check.accepted else {}
     case.append(_case_properties(noted))
-    _tell(case, check, strict)
+    _tell(case, run, check)
     return case
 
 
@@ -102,15 +103,16 @@ def _case_properties(pairs: dict[str, str]) -> Properties:
     return properties
 
 
-def _tell(case: TestCase, check: CheckResult, strict: bool) -> None:
+def _tell(case: TestCase, run: Run, check: CheckResult) -> None:
     match check.outcome:
-        case Outcome.FAILED if fails(check, strict=strict):
-            case.result = [_with_text(Failure(text.saw(check), check.code), _findings(check))]
+        case Outcome.FAILED if fails(check, strict=run.strict):
+            failure = Failure(text.saw(check), check.code)
+            case.result = [_with_text(failure, _findings(run, check))]
         case Outcome.FAILED if check.accepted:
             case.result = [Skipped(f"accepted: {text.clean(check.accepted)}")]
-            case.system_out = _findings(check)
+            case.system_out = _findings(run, check)
         case Outcome.FAILED:
-            case.system_out = f"warning: {_findings(check) or text.saw(check)}"
+            case.system_out = f"warning: {_findings(run, check) or text.saw(check)}"
         case Outcome.ERROR:
             trouble = Error(text.clean(check.reason), check.code)
             case.result = [_with_text(trouble, text.clean_lines(check.reason))]
@@ -152,12 +154,12 @@ def _with_text(result: Failure | Error, content: str) -> Failure | Error:
     return result
 
 
-def _findings(check: CheckResult) -> str:
+def _findings(run: Run, check: CheckResult) -> str:
     blocks = (
-        "\n".join([text.clean(found.message), *(f"  {k}: {v}" for k, v in text.facts(found))])
+        [text.clean(found.message), *(f"  {k}: {v}" for k, v in facts_of(run, check, found))]
         for found in check.findings
     )
-    return "\n\n".join(blocks)
+    return "\n\n".join("\n".join(lines) for lines in blocks)
 
 
 def _stages(stages: Iterable[StageResult]) -> list[TestCase]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from rnncheck.report import gate, sweep, text
+from rnncheck.report.causes import facts_of, findings_in_order, row_title
 from rnncheck.report.printed import printed
 from rnncheck.results.gate import GateItem
-from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Standing
+from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&])")
 
@@ -23,6 +24,7 @@ def render(run: Run) -> str:
         _gate(run),
         *_sweep(run),
         *_findings(run),
+        *_raised(run),
         _table(run),
         *_reasons(run),
         *_rest(run),
@@ -32,10 +34,16 @@ def render(run: Run) -> str:
 
 
 def _guarantees(run: Run) -> str:
-    """A line for each of the sentences that the verdict consists of."""
-    asked = [one for one in run.guarantees if one.standing is not Standing.NOT_ASKED]
-    told = [f"- **{escape(one.name)}** {escape(text.guarantee_line(one))}" for one in asked]
-    told += [f"- {escape(line)}" for line in text.unasked(run)]
+    """The sentences that the verdict consists of, by how they stand and why."""
+    told = []
+    for word, found, why in text.standings(run):
+        if why and len(found) > 1:
+            told.append(
+                f"- **{', '.join(escape(one.name) for one in found)}** {word}: {escape(why)}"
+            )
+            continue
+        because = f" ({escape(why)})" if why else ""
+        told += [f"- **{escape(x.name)}** {word}: {escape(x.sentence)}{because}" for x in found]
     return "\n".join(["## Guarantees", "", *told]) if told else ""
 
 
@@ -93,14 +101,23 @@ def _item(item: GateItem, fails: bool) -> str:
 
 
 def _findings(run: Run) -> list[str]:
-    return [
-        _finding(check, finding, number)
-        for check in run.checks
-        for number, finding in enumerate(check.findings, 1)
-    ]
+    """Causes first, each with what follows from it."""
+    return [_finding(run, *one) for one in findings_in_order(run)]
 
 
-def _finding(check: CheckResult, finding: Finding, number: int) -> str:
+def _raised(run: Run) -> list[str]:
+    """The stages that raised, each with the user's line."""
+    sections = []
+    for stage in run.stages:
+        if stage.outcome is Outcome.ERROR and stage.source is not None:
+            at = f"- at: {code(text.source_place(stage.source))}"
+            told = text.clean_lines(stage.detail).partition("\n")[0]
+            head = [f"## The {stage.stage} stage raised", "", escape(told), "", at]
+            sections.append("\n".join([*head, *_frame(stage.source)]))
+    return sections
+
+
+def _finding(run: Run, check: CheckResult, number: int, finding: Finding) -> str:
     count = f" ({number} of {len(check.findings)})" if len(check.findings) > 1 else ""
     lines = [
         f"## {escape(text.title(check))}{count}",
@@ -108,18 +125,20 @@ def _finding(check: CheckResult, finding: Finding, number: int) -> str:
         f"{check.severity}, {finding.stage}: {escape(finding.message)}",
         "",
         *([f"- accepted: {escape(check.accepted)}"] if check.accepted else []),
-        *(f"- {escape(label)}: {_fact(label, value)}" for label, value in text.facts(finding)),
+        *(
+            f"- {escape(label)}: {_fact(label, value)}"
+            for label, value in facts_of(run, check, finding)
+        ),
     ]
-    return "\n".join([*lines, *_frame(finding)]).rstrip()
+    return "\n".join([*lines, *_frame(finding.source)]).rstrip()
 
 
 def _fact(label: str, value: str) -> str:
     return code(value) if label in ("key", "at") else escape(value)
 
 
-def _frame(finding: Finding) -> list[str]:
+def _frame(source: Source | None) -> list[str]:
     """The marked lines in a fence that they cannot close."""
-    source = finding.source
     if source is None or not source.frame:
         return []
     width = len(str(max(number for number, _ in source.frame)))
@@ -137,7 +156,7 @@ def _table(run: Run) -> str:
         return ""
     head = ["## Checks", "", "| family | check | outcome | what it saw |", "|---|---|---|---|"]
     rows = [
-        f"| {escape(name)} | {escape(text.title(check))} | {_outcome(check)} |"
+        f"| {escape(name)} | {escape(row_title(run, check))} | {_outcome(check)} |"
         f" {escape(text.saw(check))} |"
         for name, checks in text.by_family(run.checks).items()
         for check in checks

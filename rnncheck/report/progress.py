@@ -20,6 +20,7 @@ from rnncheck.results.events import (
     GateDecided,
     GateProgress,
     Notice,
+    Repairing,
     RunStarted,
     StageFinished,
     StageStarted,
@@ -78,6 +79,8 @@ class ConsoleProgress:
                 self._now(f"{self._count()} {event.code} {event.name} ...")
             case CheckFinished():
                 self._finished(event.result)
+            case Repairing():
+                self._now(f"{event.doing} ...")
             case GateProgress():
                 self._now(event.doing)
             case GateDecided():

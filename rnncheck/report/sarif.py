@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from rnncheck.printable import json_text
 from rnncheck.report import gate, text
+from rnncheck.report.causes import facts_of
 from rnncheck.report.places import in_a_file, relative, working_folder
 from rnncheck.results.gate import GateItem, Part
 from rnncheck.results.model import (
@@ -140,7 +141,7 @@ def _results(run: Run, codes: list[str], root: Path) -> list[Json]:
                     "ruleIndex": codes.index(check.code),
                     "level": level,
                     "kind": "fail",
-                    "message": {"text": _message(finding)},
+                    "message": {"text": _message(run, check, finding)},
                     "locations": [_location(finding.source, run, root)],
                     "partialFingerprints": {"rnncheckFinding/v1": f"{identity}:{seen[identity]}"},
                     **_suppressed(check),
@@ -180,8 +181,9 @@ def _asked_at(item: GateItem) -> Source:
     return Source(item.path, item.line, item.column)
 
 
-def _message(finding: Finding) -> str:
-    told = (f"{label}: {value}" for label, value in text.facts(finding) if label != "at")
+def _message(run: Run, check: CheckResult, finding: Finding) -> str:
+    facts = facts_of(run, check, finding)
+    told = (f"{label}: {value}" for label, value in facts if label != "at")
     return "\n".join([text.clean(finding.message) or finding.code, *told])
 
 

@@ -11,6 +11,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from rnncheck.printable import clean as clean
 from rnncheck.printable import clean_code as clean_code
 from rnncheck.printable import clean_lines as clean_lines
+from rnncheck.results.causes import causes_of
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.families import BY_PREFIX, FAMILIES, prefix_of
 from rnncheck.results.gate import GateItem, Ruling
@@ -21,7 +22,6 @@ from rnncheck.results.model import (
     GuaranteeResult,
     Outcome,
     Run,
-    Severity,
     Source,
     Stage,
     Standing,
@@ -59,6 +59,7 @@ UNANSWERED = (
 )
 _WORDS = ("failed", "slower", "over", "unclear", "not comparable", "noted", "passed")
 _WHY = (Standing.BROKEN, Standing.NOT_SHOWN, Standing.NOT_ASKED)
+_COUNTED = {str(Outcome.ERROR): "raised"}  # how an outcome is said of several checks
 SPEEDS = ("ms", "x")  # units of what can be slower
 DIGITS = 4  # significant ones of a number: more is noise in a measured value
 ALL_DIGITS = 17  # significant ones that tell any two float64 apart
@@ -162,13 +163,27 @@ def spelled(word: str) -> str:
     return str(word).replace("-", " ")
 
 
-def unasked(run: Run) -> list[str]:
-    """The guarantees that were not asked, by why."""
-    reasons: dict[str, list[str]] = defaultdict(list)
-    for one in run.guarantees:
-        if one.standing is Standing.NOT_ASKED:
-            reasons[clean(one.because)].append(one.name)
-    return [f"not asked: {', '.join(names)} ({why})" for why, names in reasons.items()]
+def standings(run: Run) -> list[tuple[str, list[GuaranteeResult], str]]:
+    """The guarantees in groups: how they stand, and why where it is one reason for all."""
+    groups: dict[tuple[str, str], list[GuaranteeResult]] = defaultdict(list)
+    for standing in (Standing.BROKEN, Standing.NOT_SHOWN, Standing.SHOWN, Standing.NOT_ASKED):
+        for one in run.guarantees:
+            if one.standing is standing:
+                why = "" if standing in (Standing.BROKEN, Standing.SHOWN) else clean(one.because)
+                known = f"accepted: {clean(one.accepted)}" if one.accepted else ""
+                groups[spelled(standing), _join("; ", known, why)].append(one)
+    return [(word, found, why) for (word, why), found in groups.items()]
+
+
+def family_line(checks: Iterable[CheckResult]) -> str:
+    """``7 of 9 hold, 1 failed, 1 could not look; 2 not applicable``."""
+    found = Counter(outcome_word(check) for check in checks)
+    held, apart = found.pop("passed", 0), spelled(Outcome.NOT_APPLICABLE)
+    absent = found.pop(apart, 0)
+    asked = held + sum(found.values())
+    told = [f"{held} of {asked} hold"] if asked else []
+    told += [f"{count} {_COUNTED.get(name, name)}" for name, count in found.items()]
+    return _join("; ", ", ".join(told), f"{absent} {apart}" if absent else "")
 
 
 def guarantee_line(one: GuaranteeResult) -> str:
@@ -329,10 +344,10 @@ def _measured(run: Run) -> str:
 
 def next_step(run: Run) -> str:
     """What to do now, or nothing."""
-    failed = [check for check in run.checks if outcome_word(check) == Outcome.FAILED]
-    failed.sort(key=lambda check: check.severity is not Severity.ERROR)
-    if failed:
-        return f"rnncheck rule {clean(failed[0].code)}"
+    if causes := causes_of(run):
+        return f"rnncheck rule {clean(causes[0].code)}"
+    if broken := [one for one in run.stages if one.outcome is Outcome.ERROR]:
+        return f"mend what the {broken[0].stage} stage raised, then rnncheck verify {run.spec.path}"
     if run.verdict is Verdict.NOT_SHOWN and (open_ := [g for g in run.guarantees if g.lacking]):
         code = clean(open_[0].because).partition(":")[0]
         known = code if code in {check.code for check in run.checks} else run.checks[0].code

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from rnncheck import __version__
+from rnncheck.results.causes import judge_causes
 from rnncheck.results.cells import Cell, CellResult, Status, cell_to_json
 from rnncheck.results.claims import Claim
 from rnncheck.results.environment import current_environment
 from rnncheck.results.events import (
+    CausesFound,
     CellFinished,
     CheckFinished,
     CheckStarted,
@@ -19,6 +21,7 @@ from rnncheck.results.events import (
     GuaranteeJudged,
     Notice,
     Recommended,
+    Repairing,
     RunBroken,
     RunStarted,
     Scaled,
@@ -30,6 +33,7 @@ from rnncheck.results.events import (
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.gate import GateItem
 from rnncheck.results.model import (
+    Cause,
     CheckResult,
     GuaranteeResult,
     Run,
@@ -58,6 +62,7 @@ class RunCollector:
         self._stages: dict[Stage, StageResult] = {}
         self._checks: dict[str, CheckResult] = {}  # of two results the later one counts
         self._guarantees: list[GuaranteeResult] = []
+        self._causes: tuple[Cause, ...] = ()
         self._planned: tuple[Cell, ...] = ()
         self._cells: list[CellResult] = []
         self._recommended: list[Recommendation] = []
@@ -83,6 +88,11 @@ class RunCollector:
                 self._open = ""
             case GuaranteeJudged():
                 self._guarantees.append(event.result)
+            case Repairing():
+                self._open = event.doing
+            case CausesFound():
+                self._open = ""
+                self._causes = event.causes
             case SweepPlanned():
                 self._planned = event.cells
             case SweepProgress():
@@ -137,6 +147,7 @@ class RunCollector:
             claims=tuple(self._claims),
             gate=tuple(self._gate),
             guarantees=tuple(self._guarantees),
+            causes=self._causes or judge_causes(self._checks.values(), strict=start.strict),
         )
 
     def _judged(

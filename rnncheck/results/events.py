@@ -9,6 +9,7 @@ from rnncheck.results.cells import Cell, CellResult
 from rnncheck.results.claims import Claim
 from rnncheck.results.gate import GateItem
 from rnncheck.results.model import (
+    Cause,
     CheckResult,
     Environment,
     GuaranteeResult,
@@ -85,6 +86,20 @@ class GuaranteeJudged(Timed):
     """All checks that a guarantee rests on have ended."""
 
     result: GuaranteeResult
+
+
+@dataclass(frozen=True)
+class Repairing(Timed):
+    """A cause is repaired in the live pipeline, to see what follows from it."""
+
+    doing: str
+
+
+@dataclass(frozen=True)
+class CausesFound(Timed):
+    """What failed, grouped: each cause with what follows from it."""
+
+    causes: tuple[Cause, ...]
 
 
 @dataclass(frozen=True)
@@ -178,6 +193,8 @@ Event = (
     | CheckStarted
     | CheckFinished
     | GuaranteeJudged
+    | Repairing
+    | CausesFound
     | SweepPlanned
     | SweepProgress
     | CellFinished

@@ -152,6 +152,7 @@ class StageResult:
     outcome: Outcome  # passed; not applicable, where the spec has none; could not look; or error
     detail: str = ""
     seconds: float = 0.0
+    source: Source | None = None  # the user's line that raised
 
 
 class Standing(StrEnum):
@@ -185,6 +186,34 @@ class GuaranteeResult:
         return self.standing is Standing.NOT_SHOWN and not self.accepted
 
 
+class Basis(StrEnum):
+    """How it is known that a failed check follows from another one."""
+
+    TESTED = "tested"  # it passes once the cause is repaired
+    ASSUMED = "assumed"  # a fault like this one makes it fail
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A failed check that tells of another check's fault."""
+
+    code: str
+    basis: Basis
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A failed check that no other one explains, and the failed ones that it explains.
+
+    ``proved`` says what was changed in the live pipeline to make it pass; empty where nothing was
+    tried or it did not help.
+    """
+
+    code: str
+    followers: tuple[Follower, ...] = ()
+    proved: str = ""
+
+
 @dataclass(frozen=True)
 class RuleInfo:
     """What a check is, in its own words: for reports that explain what they list."""
@@ -197,6 +226,7 @@ class RuleInfo:
     summary: str
     why: str = ""
     fix: str = ""
+    holds: str = ""  # what is true where it passes
 
 
 @dataclass(frozen=True)
@@ -251,6 +281,7 @@ class Run:
     claims: tuple[Claim, ...] = ()
     gate: tuple[GateItem, ...] = ()
     guarantees: tuple[GuaranteeResult, ...] = ()
+    causes: tuple[Cause, ...] = ()  # none where nothing failed, and in older results
     rules: tuple[RuleInfo, ...] = ()  # of the checks that were asked
     strict: bool = False
     format: int = FORMAT
@@ -267,15 +298,22 @@ class Run:
     def raise_for_findings(self) -> None:
         """Raise a FindingsError unless the pipeline was verified.
 
-        It lists every finding of a failed check with its fix; where no check failed, why nothing
-        could be told.
+        It lists every finding of a failed check, a cause's with its fix; where no check failed, why
+        nothing could be told.
         """
         if self.exit_code is not ExitCode.VERIFIED:
             raise FindingsError("\n".join(self._shortcomings()), self)
 
     def _shortcomings(self) -> list[str]:
         failed = [check for check in self.checks if check.fails(strict=self.strict)]
-        lines = [line for check in failed for one in check.findings for line in _said(check, one)]
+        roots = {one.code: cause.code for cause in self.causes for one in cause.followers}
+        failed.sort(key=lambda check: check.code in roots)  # causes first
+        lines = [
+            line
+            for check in failed
+            for one in check.findings
+            for line in _said(check, one, roots.get(check.code, ""))
+        ]
         stages = [one for one in self.stages if one.outcome is Outcome.ERROR]
         lines += [f"the {one.stage} stage raised: {one.detail}" for one in stages]
         crashed = [check for check in self.checks if check.outcome is Outcome.ERROR]
@@ -285,6 +323,7 @@ class Run:
         return [f"{self.spec.name}: {self.verdict}", *lines]
 
 
-def _said(check: CheckResult, finding: Finding) -> list[str]:
-    fix = [f"  fix: {finding.fix}"] if finding.fix else []
+def _said(check: CheckResult, finding: Finding, root: str) -> list[str]:
+    fix = [f"  fix: {finding.fix}"] if finding.fix and not root else []
+    fix += [f"  see {root}"] if root else []
     return [f"{check.code} {check.name}: {finding.message}", *fix]

@@ -48,6 +48,7 @@ def test_every_check_explains_itself(entry: catalogue.Entry) -> None:
     assert entry.summary.endswith(".")
     assert [title for title, body in entry.sections.items() if not body.strip()] == []
     assert tuple(entry.sections) == catalogue.DOCSTRING_SECTIONS
+    assert re.fullmatch(r"[a-z].{8,}[^.]", entry.holds)
 
 
 @pytest.mark.parametrize("entry", catalogue.entries(), ids=lambda entry: entry.code)

@@ -160,7 +160,10 @@ def test_a_missing_primer_exits_1_and_names_the_fix() -> None:
         assert part in done.stdout
     assert "get_primers_from_module(policy)" in done.stdout
     assert "auto_register_policy_transforms" in done.stdout
-    assert "rnncheck.yaml:3" in done.stdout  # the env's line
+    lines = Path("rnncheck.yaml").read_text().splitlines()
+    (line,) = [number for number, text in enumerate(lines, 1) if "transforms:" in text]
+    assert f"at         rnncheck.yaml:{line}:" in done.stdout
+    assert "proved     with the policy's primers appended to the env, WR103" in done.stdout
 
 
 def test_a_feed_forward_policy_exits_4() -> None:

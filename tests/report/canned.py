@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from rnncheck.results.causes import judge_causes
 from rnncheck.results.guarantees import judge_guarantees
 from rnncheck.results.model import (
+    Basis,
+    Cause,
     CheckResult,
     Environment,
     Finding,
+    Follower,
     Outcome,
     RuleInfo,
     Run,
@@ -186,6 +191,7 @@ def make(
         stages=stages,
         checks=checks,
         guarantees=guarantees,
+        causes=judge_causes(checks, strict=strict),
         notices=notices,
         strict=strict,
         rules=rules,
@@ -258,7 +264,13 @@ CRASHED = make(
     ),
     stages=(
         *STAGES[:2],
-        StageResult(Stage.COLLECT, Outcome.ERROR, "ValueError: env is closed (own_env.py:12)", 0.1),
+        StageResult(
+            Stage.COLLECT,
+            Outcome.ERROR,
+            "ValueError: env is closed (own_env.py:12)",
+            0.1,
+            Source("own_env.py", 12, 0, "python", "collect", ((12, "    raise ValueError"),)),
+        ),
     ),
 )
 NOTHING = make(
@@ -271,6 +283,48 @@ NOTHING = make(
     *ABSENT,
 )
 EMPTY = make()
+HOLDS = RuleInfo(
+    "WR102",
+    "missing-init-tracker",
+    Severity.ERROR,
+    Stage.ENV,
+    "wiring",
+    "The policy reads `is_init`, the env never writes it.",
+    holds="the env writes every start flag that is read",
+)
+# One fault that three checks see: of one it was tried that it follows, of one it is assumed.
+SPREAD = replace(
+    make(
+        *PASSED,
+        check(
+            "WR103",
+            "missing-state-primer",
+            Outcome.FAILED,
+            replace(NO_PRIMER, fix="append the primers"),
+        ),
+        check(
+            "CL401",
+            "acted-without-memory",
+            Outcome.FAILED,
+            Finding("CL401", Stage.COLLECT, "acted without memory", fix="steps shuffled"),
+            stage=Stage.COLLECT,
+        ),
+        check(
+            "LS702",
+            "ratio-not-one",
+            Outcome.FAILED,
+            Finding("LS702", Stage.LOSS, "the ratio is 1.2", cause="steps shuffled"),
+            stage=Stage.LOSS,
+        ),
+    ),
+    causes=(
+        Cause(
+            "WR103",
+            (Follower("CL401", Basis.TESTED), Follower("LS702", Basis.ASSUMED)),
+            "with the primers appended",
+        ),
+    ),
+)
 HOSTILE_RUN = make(
     check(
         "EQ201",
@@ -311,5 +365,6 @@ RUNS = {
     "crashed": CRASHED,
     "nothing": NOTHING,
     "empty": EMPTY,
+    "spread": SPREAD,
     "hostile": HOSTILE_RUN,
 }

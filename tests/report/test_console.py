@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 
 from rnncheck.report.console import render, show_run
+from rnncheck.report.ending import LAST
 from rnncheck.report.formats import Target, write_reports
+from rnncheck.report.formats import render as render_as
 from rnncheck.report.progress import ConsoleProgress
 from rnncheck.report.terminal import console_for
 from rnncheck.results.events import (
@@ -21,7 +24,7 @@ from rnncheck.results.events import (
     StageStarted,
 )
 from rnncheck.results.model import Run
-from tests.report.canned import BROKEN, CRASHED, HEALTHY, HOSTILE, HOSTILE_RUN, RUNS
+from tests.report.canned import BROKEN, CRASHED, HEALTHY, HOLDS, HOSTILE, HOSTILE_RUN, RUNS, SPREAD
 
 WIDTHS = [40, 60, 80, 120]
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d.]*(?:e[+-]?\d+)?")
@@ -45,7 +48,7 @@ def test_no_line_is_wider_than_the_terminal(name: str, width: int, verbose: bool
 
 @pytest.mark.parametrize("width", WIDTHS[:-1])
 def test_no_number_is_broken_by_the_width(width: int) -> None:
-    wide, narrow = (NUMBER.findall(_facts(render(BROKEN, w))) for w in (400, width))
+    wide, narrow = (NUMBER.findall(_facts(render(BROKEN, w, verbose=True))) for w in (400, width))
     assert narrow == wide
 
 
@@ -56,7 +59,7 @@ def _facts(out: str) -> str:
 
 
 def test_a_finding_says_all_it_knows() -> None:
-    out = render(BROKEN, 120)
+    out = render(BROKEN, 120, verbose=True)
     for said in (
         "max abs difference of features: 0.01834",
         "3 segments of 2 rows, 64 steps, float32",
@@ -75,7 +78,51 @@ def test_a_finding_says_all_it_knows() -> None:
 
 
 def test_measured_and_bound_never_look_equal_when_they_are_not() -> None:
-    assert "measured   max abs error: 1.00001e-06" in render(BROKEN)
+    assert "measured   max abs error: 1.00001e-06" in render(BROKEN, verbose=True)
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if name != "hostile"])
+def test_the_last_lines_are_few_and_end_with_the_exit_code(name: str) -> None:
+    out = render(RUNS[name], 80).rstrip("\n")
+    last = out.rpartition("\n\n")[2].splitlines()
+    assert len(last) <= LAST
+    assert f"exit {int(RUNS[name].exit_code)} (" in " ".join(last)
+
+
+def test_the_last_lines_say_the_first_cause_its_line_and_its_fix() -> None:
+    last = render(BROKEN, 80).rstrip("\n").rpartition("\n\n")[2]
+    assert "\ncause      WR103 missing-state-primer: a reset of the env has no" in last
+    assert "\nat         configs/rnncheck.yaml:7:3 (env.transforms)\n" in last
+    assert "\nfix        append lstm.make_tensordict_primer() to the env's transforms, or\n" in last
+    assert "\nalso       BD301 state-crosses-reset and WR105 random-initial-state\n" in last
+
+
+def test_a_stage_that_raised_ends_with_the_users_line_and_what_to_run() -> None:
+    last = render(CRASHED, 80).rstrip("\n").rpartition("\n\n")[2]
+    assert "raised     collect: ValueError: env is closed (own_env.py:12)" in last
+    assert "\nat         own_env.py:12 (collect)\n    ❯ 12 │     raise ValueError\n" in last
+    assert "next: mend what the collect stage raised, then rnncheck verify" in last
+
+
+def test_what_follows_has_no_cause_and_no_fix_of_its_own() -> None:
+    for form in ("console", "markdown", "html", "github"):
+        out = render(SPREAD, 80, verbose=True) if form == "console" else render_as(SPREAD, form)
+        assert out.count("append the primers") >= 1, form
+        assert "steps shuffled" not in out, form
+        assert "follows from WR103" in out, form
+
+
+def test_a_proved_fix_says_what_passes_with_it() -> None:
+    said = "proved     with the primers appended, WR103 and CL401 pass"
+    last = render(SPREAD, 80).rstrip("\n").rpartition("\n\n")[2]
+    assert said in last
+    assert "follows    probably LS702" in last
+
+
+def test_a_row_says_what_holds() -> None:
+    known = replace(HEALTHY, rules=(HOLDS,))
+    assert "passed         WR102 the env writes every start flag" in render(known, verbose=True)
+    assert "wiring                 2 of 2 hold" in render(known)
 
 
 def test_markup_and_control_characters_are_shown_as_text_or_not_at_all() -> None:

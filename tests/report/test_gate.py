@@ -144,7 +144,7 @@ def test_an_accepted_failure_is_no_failure_anywhere() -> None:
     (case,) = (case for suite in xml for case in suite if case.name == "EQ201 modes-disagree")
     assert case.result[0].message == f"accepted: {KNOWN.accepted}"
     shown = render_console(ACCEPTED, 120)
-    assert f"  accepted       EQ201 modes-disagree                {KNOWN.accepted}" in shown
+    assert f"  accepted       EQ201 modes-disagree  {KNOWN.accepted}" in shown
     assert "oracle" not in shown and "measured" in render_console(ACCEPTED, 120, verbose=True)
     assert "| accepted |" in markdown.render(ACCEPTED)
     assert "next:" not in shown

@@ -13,6 +13,7 @@ import pytest
 from rnncheck.results.collect import RunCollector
 from rnncheck.results.environment import current_environment, gpu_models
 from rnncheck.results.events import (
+    CausesFound,
     CheckFinished,
     CheckStarted,
     Event,
@@ -41,7 +42,8 @@ def events(run: Run) -> list[Event]:
         for event in (CheckStarted(c.code, c.name, c.stage), CheckFinished(c))
     ]
     judged = map(GuaranteeJudged, run.guarantees)
-    return [start, *stages, *checks, *judged, *(Notice(text) for text in run.notices)]
+    causes = [CausesFound(run.causes)] if run.causes else []
+    return [start, *stages, *checks, *judged, *causes, *(Notice(text) for text in run.notices)]
 
 
 def collected(heard: list[Event], interrupted: bool = False) -> Run:

@@ -76,6 +76,7 @@ def _judge(evidence: Evidence, subject: Subject) -> tuple[list[Observation], int
 RULE = Rule(
     code="BD301",
     name="state-crosses-reset",
+    holds="no segment reaches another in recurrent mode",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -100,6 +100,7 @@ def carried_without_env(evidence: Evidence, subject: Subject) -> frozenset[Key]:
 RULE = Rule(
     code="BD302",
     name="state-survives-reset",
+    holds="nothing survives a reset while acting",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -186,6 +186,7 @@ def _input_gradients(
 RULE = Rule(
     code="BD303",
     name="gradient-crosses-reset",
+    holds="no gradient crosses a reset",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

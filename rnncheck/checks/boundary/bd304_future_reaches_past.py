@@ -100,6 +100,7 @@ def middles(made: Constructed) -> list[int]:
 RULE = Rule(
     code="BD304",
     name="future-reaches-past",
+    holds="no later step reaches an earlier one",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

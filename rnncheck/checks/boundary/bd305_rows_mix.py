@@ -123,6 +123,7 @@ def experiment_of(evidence: Evidence, subject: Subject, made: Constructed, mode:
 RULE = Rule(
     code="BD305",
     name="rows-mix",
+    holds="no row reaches another",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

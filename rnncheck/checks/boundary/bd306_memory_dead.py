@@ -121,6 +121,7 @@ def _observed(subject: Subject, made: Constructed, mode: str) -> Observation:
 RULE = Rule(
     code="BD306",
     name="memory-dead",
+    holds="earlier steps change later ones",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -181,6 +181,7 @@ def _recorded_finding(bad: Unreset, good: Unreset) -> Observation:
 RULE = Rule(
     code="BD307",
     name="partial-reset",
+    holds="a reset takes the whole state",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -99,6 +99,7 @@ def _observed(evidence: Evidence, item: Replayed, worst: Mismatch) -> Observatio
 RULE = Rule(
     code="CL401",
     name="acted-without-memory",
+    holds="the policy acted with memory",
     severity=Severity.ERROR,
     stage=Stage.COLLECT,
     run=run,

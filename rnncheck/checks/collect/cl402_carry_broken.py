@@ -93,6 +93,7 @@ def _observed(worst: Break) -> Observation:
 RULE = Rule(
     code="CL402",
     name="carry-broken",
+    holds="every recorded state is the last step's next one",
     severity=Severity.ERROR,
     stage=Stage.COLLECT,
     run=run,

@@ -62,6 +62,7 @@ def _observed(item: Unreset) -> Observation:
 RULE = Rule(
     code="CL403",
     name="state-not-reset",
+    holds="every trajectory was recorded from the initial state",
     severity=Severity.ERROR,
     stage=Stage.COLLECT,
     run=run,

@@ -92,6 +92,7 @@ def _observed(broken: list[tuple[Key, _Place, float]], compared: int) -> Observa
 RULE = Rule(
     code="CL404",
     name="carry-broken-between-batches",
+    holds="every batch goes on where the last one ended",
     severity=Severity.ERROR,
     stage=Stage.COLLECT,
     run=run,

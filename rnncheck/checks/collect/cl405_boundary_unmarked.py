@@ -124,6 +124,7 @@ def _observed(evidence: Evidence, kind: str, wrong: list[Wrong]) -> Observation:
 RULE = Rule(
     code="CL405",
     name="boundary-unmarked",
+    holds="every boundary of the recorded data is marked",
     severity=Severity.ERROR,
     stage=Stage.COLLECT,
     run=run,

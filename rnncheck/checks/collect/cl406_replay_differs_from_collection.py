@@ -229,6 +229,7 @@ def _observed(number: int, found: Mismatch) -> Observation:
 RULE = Rule(
     code="CL406",
     name="replay-differs-from-collection",
+    holds="a recurrent pass gives what was acted on",
     severity=Severity.ERROR,
     stage=Stage.COLLECT,
     run=run,

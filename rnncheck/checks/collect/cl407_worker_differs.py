@@ -64,6 +64,7 @@ def run(evidence: Evidence) -> Judgement:
 RULE = Rule(
     code="CL407",
     name="worker-differs",
+    holds="worker processes record what one process would",
     severity=Severity.ERROR,
     stage=Stage.COLLECT,
     run=run,

@@ -109,6 +109,7 @@ def _observed(key: Key, place: tuple[int, int], size: float) -> Observation:
 RULE = Rule(
     code="CL408",
     name="random-steps-poison-state",
+    holds="no trajectory goes on from a random policy's state",
     severity=Severity.WARNING,
     stage=Stage.COLLECT,
     run=run,

@@ -73,6 +73,7 @@ def _observed(key: Key, number: int, row: int, step: int) -> Observation:
 RULE = Rule(
     code="CL409",
     name="recorded-nan",
+    holds="what was recorded is finite",
     severity=Severity.ERROR,
     stage=Stage.COLLECT,
     run=run,

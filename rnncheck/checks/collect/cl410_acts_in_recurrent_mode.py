@@ -64,6 +64,7 @@ def _observed(message: str, source: Source) -> Observation:
 RULE = Rule(
     code="CL410",
     name="acts-in-recurrent-mode",
+    holds="the policy acts step by step",
     severity=Severity.ERROR,
     stage=Stage.COLLECT,
     run=run,

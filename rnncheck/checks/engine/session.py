@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from rnncheck import __version__
 from rnncheck.checks.catalogue import Entry, prose
 from rnncheck.checks.engine.accept import Acceptances
 from rnncheck.checks.engine.own_checks import catalogue_of
+from rnncheck.checks.engine.proving import Proof
 from rnncheck.checks.engine.verification import Verification
 from rnncheck.checks.rule import Rule
 from rnncheck.results.environment import current_environment
@@ -33,15 +35,18 @@ def verify_events(
     command: str = "verify",
     thorough: bool = False,
     strict: bool = False,
+    repair: bool = False,
     accepting: Acceptances | None = None,
 ) -> Generator[Event, None, None]:
     """Everything that happens while ``spec`` is verified with ``rules``.
 
-    Who brings ``accepting`` tells itself what is left of the acceptances. Raises UserError where
-    the spec or a factory is at fault. Closing the generator closes the pipeline.
+    With ``repair`` the causes of what failed are repaired in a second build, to see what follows
+    from them. Who brings ``accepting`` tells itself what is left of the acceptances. Raises
+    UserError where the spec or a factory is at fault. Closing the generator closes the pipeline.
     """
     verification = Verification(spec, thorough=thorough, accepting=accepting)
     begin = run_started(spec, rules, command, strict=strict)
+    started = time.perf_counter()
     with verification:
         yield begin
         seen = Seen()
@@ -52,6 +57,9 @@ def verify_events(
     if accepting is None:
         for left in verification.accepting.leftovers():
             yield Notice(f"{left.place}: the {left.name} {left.problem}")
+    if repair:
+        proof = Proof(spec, rules, seen.checks, strict=strict)
+        yield from proof.events(time.perf_counter() - started)
 
 
 @dataclass
@@ -102,4 +110,5 @@ def _info(entry: Entry) -> RuleInfo:
         entry.summary,
         prose(why),
         prose(fix),
+        entry.holds,
     )

@@ -70,6 +70,7 @@ def _observed(subject: Subject, made: Constructed, found: Mismatch, begins: str)
 RULE = Rule(
     code="EQ201",
     name="modes-disagree",
+    holds="recurrent mode gives the outputs of the unroll",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

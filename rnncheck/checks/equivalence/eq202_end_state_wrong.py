@@ -131,6 +131,7 @@ def _blame(subject: Subject, worst: Mismatch, out: TensorDictBase) -> tuple[str,
 RULE = Rule(
     code="EQ202",
     name="end-state-wrong",
+    holds="recurrent mode ends in the states of the unroll",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -174,6 +174,7 @@ def _observed(subject: Subject, carrier: Carrier, found: Mismatch, mode: str) ->
 RULE = Rule(
     code="EQ203",
     name="oracle-disagrees",
+    holds="the outputs are those of the cell's equations",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -113,6 +113,7 @@ def _observed(subject: Subject, made: Constructed, found: Mismatch, name: str) -
 RULE = Rule(
     code="EQ204",
     name="layout-changes-result",
+    holds="the layout of a batch changes nothing",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -247,6 +247,7 @@ def _observed(asked: Asked, worst: tuple[str, float]) -> Observation:
 RULE = Rule(
     code="EQ205",
     name="gradients-disagree",
+    holds="both modes give the same gradients",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

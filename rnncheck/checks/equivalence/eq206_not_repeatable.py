@@ -165,6 +165,7 @@ def _observed(
 RULE = Rule(
     code="EQ206",
     name="not-repeatable",
+    holds="the same input gives the same output twice",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -115,6 +115,7 @@ def _with(findings: list[Observation], agreeing: str) -> list[Observation]:
 RULE = Rule(
     code="EQ207",
     name="backends-disagree",
+    holds="every backend gives the equations' outputs",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

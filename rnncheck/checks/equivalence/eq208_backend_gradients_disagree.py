@@ -93,6 +93,7 @@ def _observed(one: Tried, found: Divergence, wrong: int, cases: int) -> Observat
 RULE = Rule(
     code="EQ208",
     name="backend-gradients-disagree",
+    holds="every backend gives the equations' gradients",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

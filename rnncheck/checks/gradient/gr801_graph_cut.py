@@ -246,6 +246,7 @@ def _observed(message: str, *, on: str, cause: str, fix: str, stage: Stage) -> O
 RULE = Rule(
     code="GR801",
     name="graph-cut",
+    holds="gradients reach earlier steps",
     severity=Severity.ERROR,
     stage=Stage.LOSS,
     run=run,

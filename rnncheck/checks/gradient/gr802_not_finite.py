@@ -68,6 +68,7 @@ def _observed(number: int, bad: list[str]) -> Observation:
 RULE = Rule(
     code="GR802",
     name="not-finite",
+    holds="loss and gradients are finite",
     severity=Severity.ERROR,
     stage=Stage.LOSS,
     run=run,

@@ -87,6 +87,7 @@ def _observed(silent: list[str], of: int) -> Observation:
 RULE = Rule(
     code="GR803",
     name="parameter-without-gradient",
+    holds="every recurrent parameter gets a gradient",
     severity=Severity.ERROR,
     stage=Stage.LOSS,
     run=run,

@@ -137,6 +137,7 @@ def _observed(number: int, curve: list[float], ratio: float) -> Observation:
 RULE = Rule(
     code="GR804",
     name="does-not-learn",
+    holds="optimiser steps lower the loss",
     severity=Severity.WARNING,
     stage=Stage.LOSS,
     run=run,

@@ -110,6 +110,7 @@ def _observed(curve: list[float]) -> Observation:
 RULE = Rule(
     code="GR805",
     name="short-horizon",
+    holds="gradients reach far back",
     severity=Severity.WARNING,
     stage=Stage.POLICY,
     run=run,

@@ -136,6 +136,7 @@ def _rank(name: str) -> int:
 RULE = Rule(
     code="LS701",
     name="loss-crosses-boundary",
+    holds="no trajectory reaches another's loss",
     severity=Severity.ERROR,
     stage=Stage.LOSS,
     run=run,

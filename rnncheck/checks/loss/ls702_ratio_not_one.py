@@ -106,6 +106,7 @@ def _observed(number: int, gaps: Tensor, key: Key) -> Observation:
 RULE = Rule(
     code="LS702",
     name="ratio-not-one",
+    holds="fresh data has a probability ratio of 1",
     severity=Severity.ERROR,
     stage=Stage.LOSS,
     run=run,

@@ -150,6 +150,7 @@ def _observed(number: int, sample: Sample) -> Observation:
 RULE = Rule(
     code="LS703",
     name="loss-ignores-memory",
+    holds="the loss remembers",
     severity=Severity.ERROR,
     stage=Stage.LOSS,
     run=run,

@@ -222,6 +222,7 @@ def _observed(
 RULE = Rule(
     code="LS704",
     name="loss-differs-per-slice",
+    holds="the loss of a batch is made of its slices' losses",
     severity=Severity.ERROR,
     stage=Stage.LOSS,
     run=run,

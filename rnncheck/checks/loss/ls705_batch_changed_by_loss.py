@@ -106,6 +106,7 @@ def _observed(number: int, rewritten: list[Key], size: float) -> Observation:
 RULE = Rule(
     code="LS705",
     name="batch-changed-by-loss",
+    holds="the loss leaves its batch as it was",
     severity=Severity.WARNING,
     stage=Stage.LOSS,
     run=run,

@@ -39,6 +39,7 @@ def run(evidence: Evidence) -> Judgement:
 RULE = Rule(
     code="LS706",
     name="loss-cannot-run",
+    holds="the loss runs on a training batch",
     severity=Severity.ERROR,
     stage=Stage.LOSS,
     run=run,

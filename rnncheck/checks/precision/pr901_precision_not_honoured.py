@@ -219,6 +219,7 @@ def _exact(item: _Judged) -> tuple[str, str]:
 RULE = Rule(
     code="PR901",
     name="precision-not-honoured",
+    holds="the precision is the one that was asked for",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -197,6 +197,7 @@ def _observed(evidence: Evidence, curve: Curve, group: list[Curve], horizon: int
 RULE = Rule(
     code="PR902",
     name="drift",
+    holds="the error against float64 stays within the budget",
     severity=Severity.WARNING,
     stage=Stage.POLICY,
     run=run,

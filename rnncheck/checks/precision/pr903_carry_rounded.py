@@ -152,6 +152,7 @@ def _observed(found: Rounded) -> Observation:
 RULE = Rule(
     code="PR903",
     name="carry-rounded",
+    holds="the state is kept in the dtype that it is computed in",
     severity=Severity.WARNING,
     stage=Stage.POLICY,
     run=run,

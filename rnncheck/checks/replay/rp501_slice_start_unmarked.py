@@ -61,6 +61,7 @@ def _observed(item: Joins) -> Observation:
 RULE = Rule(
     code="RP501",
     name="slice-start-unmarked",
+    holds="every start inside a training batch is marked",
     severity=Severity.ERROR,
     stage=Stage.REPLAY,
     run=run,

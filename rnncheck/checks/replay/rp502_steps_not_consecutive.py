@@ -80,6 +80,7 @@ def _observed(item: Joins, *, parted: bool) -> Observation:
 RULE = Rule(
     code="RP502",
     name="steps-not-consecutive",
+    holds="neighbours in a training batch are neighbours in time",
     severity=Severity.ERROR,
     stage=Stage.REPLAY,
     run=run,

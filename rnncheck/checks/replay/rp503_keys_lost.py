@@ -79,6 +79,7 @@ def _overwritten(where: Where, number: int) -> Observation:
 RULE = Rule(
     code="RP503",
     name="keys-lost",
+    holds="flags and states survive the replay",
     severity=Severity.ERROR,
     stage=Stage.REPLAY,
     run=run,

@@ -107,6 +107,7 @@ def _observed(
 RULE = Rule(
     code="RP504",
     name="stored-state-wrong",
+    holds="every slice opens with its trajectory's state",
     severity=Severity.ERROR,
     stage=Stage.REPLAY,
     run=run,

@@ -208,6 +208,7 @@ def _ignored(number: int, mask: Mask, size: float) -> Observation:
 RULE = Rule(
     code="RP505",
     name="padding-taken-for-data",
+    holds="no padded step is taken for data",
     severity=Severity.ERROR,
     stage=Stage.REPLAY,
     run=run,

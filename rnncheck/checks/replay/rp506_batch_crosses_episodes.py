@@ -172,6 +172,7 @@ def _observed(
 RULE = Rule(
     code="RP506",
     name="batch-crosses-episodes",
+    holds="no slice runs over the end of an episode",
     severity=Severity.ERROR,
     stage=Stage.REPLAY,
     run=run,

@@ -153,6 +153,7 @@ def _observed(found: Mismatch, number: int) -> Observation:
 RULE = Rule(
     code="RP507",
     name="replayed-outputs-differ",
+    holds="a recurrent pass over a training batch gives the recorded outputs",
     severity=Severity.ERROR,
     stage=Stage.REPLAY,
     run=run,

@@ -213,6 +213,7 @@ def _source(evidence: Evidence, one: WarmUp) -> Source:
 RULE = Rule(
     code="RP508",
     name="burn-in-does-nothing",
+    holds="the burn-in makes the state",
     severity=Severity.WARNING,
     stage=Stage.REPLAY,
     run=run,

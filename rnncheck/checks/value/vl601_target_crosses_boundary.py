@@ -121,6 +121,7 @@ def _blame(evidence: Evidence, first: Leak) -> tuple[str, str]:
 RULE = Rule(
     code="VL601",
     name="target-crosses-boundary",
+    holds="no trajectory reaches another's estimates",
     severity=Severity.ERROR,
     stage=Stage.ADVANTAGE,
     run=run,

@@ -84,6 +84,7 @@ def _observed(number: int, d: Difference, scale: float) -> Observation:
 RULE = Rule(
     code="VL602",
     name="next-value-inconsistent",
+    holds="the next value is the value of the next step",
     severity=Severity.ERROR,
     stage=Stage.ADVANTAGE,
     run=run,

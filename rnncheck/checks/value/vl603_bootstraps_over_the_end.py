@@ -296,6 +296,7 @@ def _observed(
 RULE = Rule(
     code="VL603",
     name="bootstraps-over-the-end",
+    holds="no estimate bootstraps over the end of an episode",
     severity=Severity.ERROR,
     stage=Stage.ADVANTAGE,
     run=run,

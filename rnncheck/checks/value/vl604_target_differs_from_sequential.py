@@ -373,6 +373,7 @@ def _observed(
 RULE = Rule(
     code="VL604",
     name="target-differs-from-sequential",
+    holds="targets are those of the sequential run",
     severity=Severity.ERROR,
     stage=Stage.ADVANTAGE,
     run=run,

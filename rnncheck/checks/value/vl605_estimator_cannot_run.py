@@ -40,6 +40,7 @@ def run(evidence: Evidence) -> Judgement:
 RULE = Rule(
     code="VL605",
     name="estimator-cannot-run",
+    holds="the estimator runs",
     severity=Severity.ERROR,
     stage=Stage.ADVANTAGE,
     run=run,

@@ -72,6 +72,7 @@ def _observed() -> Observation:
 RULE = Rule(
     code="WR101",
     name="no-recurrent-state",
+    holds="a module of the policy carries state",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

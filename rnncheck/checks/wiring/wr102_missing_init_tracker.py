@@ -56,6 +56,7 @@ def _observed(key: str) -> Observation:
 RULE = Rule(
     code="WR102",
     name="missing-init-tracker",
+    holds="the env writes every start flag that is read",
     severity=Severity.ERROR,
     stage=Stage.ENV,
     run=run,

@@ -66,6 +66,7 @@ def _observed(missing: list[Key]) -> Observation:
 RULE = Rule(
     code="WR103",
     name="missing-state-primer",
+    holds="every reset gives the policy's whole state",
     severity=Severity.ERROR,
     stage=Stage.ENV,
     run=run,

@@ -128,6 +128,7 @@ def _observed(key: Key, message: str, cause: str) -> Observation:
 RULE = Rule(
     code="WR104",
     name="primer-does-not-fit",
+    holds="the states of a reset are those that the modules read",
     severity=Severity.ERROR,
     stage=Stage.ENV,
     run=run,

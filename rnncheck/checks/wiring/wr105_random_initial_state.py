@@ -56,6 +56,7 @@ def _observed(evidence: Evidence, key: Key) -> Observation:
 RULE = Rule(
     code="WR105",
     name="random-initial-state",
+    holds="every reset begins with the declared state",
     severity=Severity.WARNING,
     stage=Stage.ENV,
     run=run,

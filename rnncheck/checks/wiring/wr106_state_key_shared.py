@@ -78,6 +78,7 @@ def _observed(key: Key, names: list[str]) -> Observation:
 RULE = Rule(
     code="WR106",
     name="state-key-shared",
+    holds="every recurrent module has its own state keys",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -63,6 +63,7 @@ def _observed(stage: Stage, path: str, key: Key) -> Observation:
 RULE = Rule(
     code="WR107",
     name="state-not-under-next",
+    holds="every new state is written under `next`",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -46,6 +46,7 @@ def _observed(said: str) -> Observation:
 RULE = Rule(
     code="WR108",
     name="env-breaks-its-specs",
+    holds="the env keeps to its specs",
     severity=Severity.ERROR,
     stage=Stage.ENV,
     run=run,

@@ -61,6 +61,7 @@ def _observed(key: str, errors: FlagErrors) -> Observation:
 RULE = Rule(
     code="WR109",
     name="start-flag-wrong",
+    holds="the start flag is true at first steps and nowhere else",
     severity=Severity.ERROR,
     stage=Stage.ENV,
     run=run,

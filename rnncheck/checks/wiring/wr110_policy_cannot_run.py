@@ -87,6 +87,7 @@ def _observed(evidence: Evidence, error: Exception) -> Observation:
 RULE = Rule(
     code="WR110",
     name="policy-cannot-run",
+    holds="the policy runs on the env's reset",
     severity=Severity.ERROR,
     stage=Stage.POLICY,
     run=run,

@@ -74,6 +74,7 @@ def _observed(form: ActionForm) -> Observation:
 RULE = Rule(
     code="WR111",
     name="action-misread",
+    holds="the action has the entries that the env reads",
     severity=Severity.ERROR,
     stage=Stage.ENV,
     run=run,

@@ -144,6 +144,7 @@ def _lasting(one: Residue) -> Observation:
 RULE = Rule(
     code="WR112",
     name="observation-survives-reset",
+    holds="a first observation shows nothing of the episode before",
     severity=Severity.ERROR,
     stage=Stage.ENV,
     run=run,

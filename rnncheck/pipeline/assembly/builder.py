@@ -42,10 +42,11 @@ from rnncheck.pipeline.compat import weight_senders
 from rnncheck.pipeline.guard.calling import release, stage_error
 from rnncheck.pipeline.guard.closing import ChildProcesses, close_all
 from rnncheck.pipeline.guard.timeout import time_limit
+from rnncheck.pipeline.guard.user_frames import read_frame
 from rnncheck.pipeline.guard.worker_log import WorkerLog
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.plant.hooks import Parts, Plant
-from rnncheck.results.model import NOT_IN_SPEC, Outcome, Stage, StageResult
+from rnncheck.results.model import NOT_IN_SPEC, Outcome, Source, Stage, StageResult
 from rnncheck.spec.model import Spec
 
 # Between the seeds of two stages: the first prime above a million, more than the runs that anyone
@@ -99,7 +100,9 @@ class Builder:
         """Build or run one stage. Raises UserError; everything else is the stage's outcome."""
         begin = time.perf_counter()
         outcome, detail = self._outcome(stage)
-        return StageResult(stage, outcome, detail, time.perf_counter() - begin)
+        raised = self.failures.get(stage)
+        source = None if raised is None else raising_line(stage, raised)
+        return StageResult(stage, outcome, detail, time.perf_counter() - begin, source)
 
     def loss_for(self, policy: nn.Module, critic: nn.Module | None) -> Any:
         """The spec's loss over other networks than the pipeline's own."""
@@ -255,6 +258,15 @@ class Builder:
         if self.pipeline is None:
             raise RuntimeError("collect comes after env, policy and critic")
         return self.pipeline
+
+
+def raising_line(stage: Stage, raised: StageError) -> Source | None:
+    """The user's line that raised, with the lines around it."""
+    at = raised.place
+    if at is None:
+        return None
+    frame = read_frame(at.path, at.line)
+    return Source(at.path, at.line, at.column, "python", str(stage), frame)
 
 
 def _seed(seed: int, stage: Stage) -> None:

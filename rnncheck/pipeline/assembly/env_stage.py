@@ -13,7 +13,7 @@ from torch import nn
 from torchrl.envs import EnvBase
 
 from rnncheck.pipeline.assembly.env_maker import EnvMaker, missing_state_transforms, needs_resize
-from rnncheck.pipeline.assembly.factories import Offered, component_source, spec_source
+from rnncheck.pipeline.assembly.factories import Offered, transforms_source
 from rnncheck.pipeline.assembly.notes import BuildNotes
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.results.model import Stage
@@ -60,8 +60,7 @@ class EnvStage:
     def build(self) -> str:
         """The env, without the state primers that only the policy can name."""
         component = self._spec.env
-        find_source = spec_source if component.factory is None else component_source
-        self._notes.sources[Stage.ENV] = find_source(self._spec, component)
+        self._notes.sources[Stage.ENV] = transforms_source(self._spec, component)
         with running("env"):
             self._env = self.maker()
         if needs_resize() and any(one.use == "Resize" for one in component.transforms):

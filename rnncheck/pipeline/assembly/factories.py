@@ -3,6 +3,7 @@ name."""
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import dedent
 from types import ModuleType
 from typing import Any
 
@@ -27,10 +29,11 @@ from rnncheck.pipeline.guard.user_frames import (
     read_frame,
 )
 from rnncheck.results.model import Source
-from rnncheck.spec.model import Component, Spec
+from rnncheck.spec.model import Component, EnvSpec, Spec
 
 Offered = Mapping[str, Callable[[], Any]]  # what a factory may ask for, by name
 _COPIED = ("policy", "critic", "replay", "advantage", "loss")  # a collector is used up
+_TRANSFORMING = ("Compose", "append_transform", "TransformedEnv")  # calls, the most exact first
 SHAPE = "`module:function`, for example `my_pipeline:make_env`"
 
 
@@ -277,6 +280,35 @@ def component_source(spec: Spec, component: Component) -> Source:
     return Source(display_path(path), line, 0, "python", name, read_frame(path, line))
 
 
+def transforms_source(spec: Spec, component: EnvSpec) -> Source:
+    """Where the spec lists the env's transforms, or its factory puts them together; where that is
+    not to be seen, as ``component_source``."""
+    if component.factory is None and component.transforms:
+        return spec_source(spec, component, "transforms")
+    whole = component_source(spec, component)
+    if component.factory is None or isinstance(component._live, Given):
+        return whole
+    function = _unwrapped(load_factory(spec, component))
+    try:
+        path = inspect.getsourcefile(function) or ""
+        lines, first = inspect.getsourcelines(function)
+        calls = list(map(_called_name, ast.walk(ast.parse(dedent("".join(lines))))))
+    except (OSError, TypeError, SyntaxError):
+        return whole
+    for wanted in _TRANSFORMING:
+        if found := [at for name, at in calls if name == wanted]:
+            line = first + min(found) - 1
+            return replace(whole, line=line, frame=read_frame(path, line))
+    return whole
+
+
+def _called_name(node: ast.AST) -> tuple[str, int]:
+    """The last word of what a call calls, and its line."""
+    if not isinstance(node, ast.Call):
+        return "", 0
+    return ast.unparse(node.func).rpartition(".")[2], node.lineno
+
+
 def _unwrapped(function: Any) -> Any:
     while True:
         inner = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
@@ -288,9 +320,10 @@ def _unwrapped(function: Any) -> Any:
     return type(function)  # an instance with __call__
 
 
-def spec_source(spec: Spec, component: Component) -> Source:
-    """The spec's line of a component, with the lines around it."""
-    place = spec.locate(component.at)
-    name = ".".join(str(part) for part in component.at)
+def spec_source(spec: Spec, component: Component, *inside: str) -> Source:
+    """The spec's line of a component, or of a part of it, with the lines around it."""
+    at = (*component.at, *inside)
+    place = spec.locate(at)
+    name = ".".join(str(part) for part in at)
     frame = read_frame(place.path, place.line)
     return Source(place.path, place.line, place.column, "spec", name, frame)
