@@ -28,7 +28,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnncheck.checks.boundary.parameter_gradients import Moved, moved_from_outside
+from rnncheck.checks.boundary.parameter_gradients import MovedGradient, moved_from_outside
 from rnncheck.checks.evidence.comparison import OutputChange
 from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
 from rnncheck.checks.evidence.evidence import Evidence
@@ -86,7 +86,7 @@ def _through_parameters(
     return None if found is None else _moved_observed(subject, made, found)
 
 
-def _moved_observed(subject: Subject, made: Constructed, found: Moved) -> Observation:
+def _moved_observed(subject: Subject, made: Constructed, found: MovedGradient) -> Observation:
     return Observation(
         stage=subject.stage,
         message="the gradient of one segment's outputs moves with the tokens of another",

@@ -33,7 +33,7 @@ IN_SINGLE = 1e-5
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedGradient:
     """A parameter whose gradient follows inputs that it may not follow; ``size`` is relative to the
     largest gradient."""
 
@@ -51,7 +51,7 @@ def whole_inputs(experiment: Experiment) -> list[Key]:
     return list(dict.fromkeys([*whole, *experiment.tokens()]))
 
 
-def moved_from_outside(evidence: Evidence, subject: Subject) -> Moved | None:
+def moved_from_outside(evidence: Evidence, subject: Subject) -> MovedGradient | None:
     """The gradients of some segments' outputs, with the inputs of the segments in between as they
     are and changed. NotApplicable where all inputs have gradients of their own."""
     made = constructed(evidence, subject)
@@ -66,7 +66,7 @@ def moved_from_outside(evidence: Evidence, subject: Subject) -> Moved | None:
         before = asked.gradients(made.inputs, mask)
         foreign = asked.gradients(experiment.other_inputs(others, tokens=tokens), mask)
         if (found := _furthest(before, foreign))[1] > bound:
-            return Moved(*found, bound, int(mask.any(1).nonzero()[0]))
+            return MovedGradient(*found, bound, int(mask.any(1).nonzero()[0]))
         if not alive:
             own = asked.gradients(experiment.other_inputs(mask, tokens=tokens), mask)
             alive = _furthest(before, own)[1] > bound
