@@ -30,8 +30,7 @@ from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observa
 from rnncheck.results.model import Severity, Stage
 
 WHOLE_ROWS = (
-    "where your loop stores whole rows, `extend(data)`, say `flatten: none` in the spec's replay:"
-    " rnncheck stored their single steps, `extend(data.reshape(-1))`"
+    "where your loop stores whole rows, `extend(data)`, say `flatten: none` in the spec's replay"
 )
 
 

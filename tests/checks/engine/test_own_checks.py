@@ -174,7 +174,7 @@ def test_one_that_crashes_is_an_error_of_its_own(rnncheck: Runner, folder: Path,
     done = rnncheck("verify", "--select", "MY", "--select", "WR102", cwd=folder)
     assert done.returncode == 3, done.stdout + done.stderr
     assert CRASHES[line] in " ".join(done.stdout.split())
-    assert "WR102" in done.stdout
+    assert "wiring  1 of 1 hold" in done.stdout
     assert "Traceback" not in done.stderr
 
 

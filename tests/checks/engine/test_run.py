@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +27,7 @@ from rnncheck.pipeline.model import Pipeline
 from rnncheck.results.events import CheckFinished, CheckStarted
 from rnncheck.results.model import CheckResult, Outcome, Severity, Stage
 from rnncheck.spec.load import load_spec
+from rnncheck.supervisor.interrupts import noticing
 
 SPEC = Path(__file__).parents[3] / "fixtures" / "broken" / "wr101_no_recurrent_state.yaml"
 
@@ -52,7 +55,7 @@ def asked(pipeline: Pipeline, *rules: Rule) -> list[CheckResult]:
     return [event.result for event in events if isinstance(event, CheckFinished)]
 
 
-def raising(error: Exception) -> Callable[[Any], Judgement]:
+def raising(error: BaseException) -> Callable[[Any], Judgement]:
     def run(_: Any) -> Judgement:
         raise error
 
@@ -146,10 +149,21 @@ def test_a_rule_that_takes_too_long_is_ended(
 
 def test_ctrl_c_is_not_taken_for_a_fault(pipeline: Pipeline) -> None:
     def interrupt(_: Any) -> Judgement:
-        raise KeyboardInterrupt
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt as error:  # as tensordict's context managers do
+            raise RuntimeError("bool value of Tensor is ambiguous") from error
+        raise AssertionError("no signal came")
 
-    with pytest.raises(KeyboardInterrupt):
+    with noticing(), pytest.raises(KeyboardInterrupt):
         asked(pipeline, rule(interrupt))
+
+
+def test_code_that_raises_keyboard_interrupt_was_not_interrupted(pipeline: Pipeline) -> None:
+    with noticing():
+        (result,) = asked(pipeline, rule(raising(KeyboardInterrupt())))
+    assert result.outcome is Outcome.ERROR
+    assert "KeyboardInterrupt" in result.reason
 
 
 def test_a_rule_that_crashes_does_not_stop_the_next(pipeline: Pipeline) -> None:
