@@ -160,7 +160,7 @@ def test_the_budget_is_the_users(rnncheck: Any) -> None:
     budget = ("--set", "verify.drift=1e6")
     done = rnncheck("verify", spec, "--select", "PR902", "--strict", *budget)
     assert done.returncode == 0, done.stdout
-    done = rnncheck("verify", spec, "--select", "PR902", "--strict", width=200)
+    done = rnncheck("verify", spec, "--select", "PR902", "--strict", "-v", width=200)
     assert done.returncode == 1
     for curve in ("as it acts", "in recurrent mode", "emulated tf32x3", "emulated tf32"):
         assert f"{curve}: step 1: " in done.stdout
