@@ -23,6 +23,7 @@ from rnncheck.checks.rule import (
 from rnncheck.errors import Lacking, Place, StageError, StageTimeout, first_line
 from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.copying.copies import CannotCopy
+from rnncheck.pipeline.guard.calling import exits_taken
 from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.guard.user_frames import describe_trouble, display_path
 from rnncheck.pipeline.model import Pipeline
@@ -84,10 +85,13 @@ class Inquiry:
 
     def _run(self, rule: Rule) -> CheckResult:
         begin = time.perf_counter()
+        exits_taken()  # those of others
         try:
             ended = self._ended(rule)
         except Unanswered as why:
             ended = self._unanswered(why)
+        if exits := exits_taken():
+            ended = {"outcome": Outcome.ERROR, "reason": f"the pipeline raised: {exits[0]}"}
         pass_on()  # Ctrl-C, whatever the check made of it
         seconds = time.perf_counter() - begin
         severity = ended.pop("severity", rule.severity)

@@ -17,6 +17,15 @@ from rnncheck.pipeline.guard.user_frames import Trouble, describe_trouble
 from rnncheck.supervisor.interrupts import pass_on
 
 _PASSED_ON = (RnncheckError, Expired)
+_exits: list[str] = []
+
+
+def exits_taken() -> list[str]:
+    """What of the user's code wanted to leave (SystemExit and its like) since this was last
+    asked: whoever caught the error that it became must not make an answer of it."""
+    taken = list(_exits)
+    _exits.clear()
+    return taken
 
 
 @contextmanager
@@ -31,7 +40,10 @@ def raising_as(convert: Callable[[BaseException], RnncheckError]) -> Iterator[No
             raise
         except BaseException as error:
             pass_on(error)
-            raise convert(error) from error
+            raised = convert(error)
+            if not isinstance(error, Exception):
+                _exits.append(str(raised))
+            raise raised from error
 
 
 @contextmanager
