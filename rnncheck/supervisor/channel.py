@@ -1,5 +1,5 @@
-"""What a supervised process says, on a pipe: one pickled message after the other, each behind its
-length.
+"""What a supervised process says, on a pipe: one pickled message after the other, in pieces that
+name their sender, since a fork of it may speak between two of them.
 
 Only classes of rnncheck's own and of the standard library's dates and paths are read back.
 """
@@ -9,14 +9,17 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import select
 import struct
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from rnncheck.errors import UserError
 
-_LENGTH = struct.Struct("!Q")
+_HEAD = struct.Struct("!IH?")  # the sender, how long the piece is, and whether it is the last
+_PIECE = select.PIPE_BUF - _HEAD.size  # bytes that a pipe takes whole, head included
 _MODULES = ("rnncheck", "datetime", "pathlib")
 
 
@@ -44,7 +47,7 @@ class Crashed:
 
 @dataclass(frozen=True)
 class Copied:
-    """The process is a fork that the user's code made, and it went on, up to this item."""
+    """The process is a fork that the user's code made, and it went on; ``item`` was the last."""
 
     item: Any
 
@@ -65,10 +68,10 @@ class Sender:
 
     def send(self, message: Message) -> None:
         """Write it whole. Raises OSError where nobody listens."""
-        data = pickle.dumps(message)
-        left = memoryview(_LENGTH.pack(len(data)) + data)
-        while left:
-            left = left[os.write(self._descriptor, left) :]
+        data, me = pickle.dumps(message), os.getpid()
+        for start in range(0, len(data), _PIECE):
+            piece, last = data[start : start + _PIECE], start + _PIECE >= len(data)
+            os.write(self._descriptor, _HEAD.pack(me, len(piece), last) + piece)
 
 
 class Receiver:
@@ -76,19 +79,27 @@ class Receiver:
 
     def __init__(self) -> None:
         self._bytes = bytearray()
+        self._begun: dict[int, bytes] = defaultdict(bytes)  # of each sender
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """The messages that are complete now. Raises UnpicklingError for what is none."""
         self._bytes += data
-        while len(self._bytes) >= _LENGTH.size:
-            end = _LENGTH.size + _LENGTH.unpack_from(self._bytes)[0]
+        while len(self._bytes) >= _HEAD.size:
+            sender, length, last = _HEAD.unpack_from(self._bytes)
+            end = _HEAD.size + length
             if len(self._bytes) < end:
                 return
-            found = _Reader(io.BytesIO(bytes(self._bytes[_LENGTH.size : end]))).load()
+            self._begun[sender] += bytes(self._bytes[_HEAD.size : end])
             del self._bytes[:end]
-            if not isinstance(found, Message):
-                raise pickle.UnpicklingError(f"{type(found).__name__} is no message")
-            yield found
+            if last:
+                yield _read(self._begun.pop(sender))
+
+
+def _read(data: bytes) -> Message:
+    found = _Reader(io.BytesIO(data)).load()
+    if not isinstance(found, Message):
+        raise pickle.UnpicklingError(f"{type(found).__name__} is no message")
+    return found
 
 
 class _Reader(pickle.Unpickler):

@@ -7,21 +7,17 @@ import faulthandler
 import os
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from rnncheck.errors import UserError, first_line
-from rnncheck.supervisor.channel import BadInput, Copied, Crashed, Ended, Message, Sender, Told
+from rnncheck.supervisor.channel import BadInput, Crashed, Ended, Message, Sender, Told
+from rnncheck.supervisor.copies import await_copies, end_if_copied, told, watching_copies
 from rnncheck.supervisor.deadlines import Deadlines, publish, until
 from rnncheck.supervisor.interrupts import interrupted, noticing
-from rnncheck.supervisor.keeper import descendants
 
 _INTERRUPTED = 130
-_COPIES = 2.0  # seconds that a fork may lag behind the process that it was made from; chosen
 _AT_EXIT = 20.0  # seconds for the functions that the user's code registered; chosen
 
 
@@ -33,8 +29,8 @@ def run_child(
     publish(deadlines)
     sender, process = Sender(events), os.getpid()
     try:
-        with noticing():
-            last = _told(make, sender, process)
+        with noticing(), watching_copies(sender):
+            last = _told(make, sender)
         with until(_AT_EXIT):
             atexit._run_exitfuncs()
     except BaseException as error:
@@ -59,12 +55,13 @@ def _lines(descriptor: int) -> TextIO:
     )
 
 
-def _told(make: Callable[[], Iterable[Any]], sender: Sender, process: int) -> Message:
+def _told(make: Callable[[], Iterable[Any]], sender: Sender) -> Message:
     try:
         for item in make():
-            if os.getpid() != process:
-                _end(sender, os.getpid(), Copied(item))
+            end_if_copied()
             sender.send(Told(item))
+            told(item)
+        end_if_copied()
     except UserError as error:
         return BadInput(error)
     except BaseException as error:
@@ -86,23 +83,6 @@ def _end(sender: Sender, process: int, last: Message) -> NoReturn:
             stream.flush()
     if os.getpid() == process:
         if isinstance(last, Ended):
-            _await_copies()
+            await_copies()
         sender.send(last)
     os._exit(0)
-
-
-def _await_copies() -> None:
-    """Let forks that the user's code made come as far as this process, to be told of."""
-    command = _command(os.getpid())
-    deadline = time.monotonic() + _COPIES
-    while time.monotonic() < deadline:
-        if command not in map(_command, descendants(os.getpid())):
-            return
-        time.sleep(0.01)
-
-
-def _command(process: int) -> bytes:
-    """Its command line; of a zombie nothing."""
-    with suppress(OSError):
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    return b""

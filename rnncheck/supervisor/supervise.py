@@ -34,7 +34,7 @@ class Broken:
 
     reason: str
     trace: str = ""  # of an exception that nobody expected
-    after: Any = None  # the item at whose end that was noticed
+    after: Any = None  # the last item before it
 
 
 def supervised(make: Callable[[], Iterator[Any]]) -> Generator[Any, None, None]:
@@ -131,14 +131,13 @@ class Ledger:
         yield RunBroken(f"{where}: {why.reason}", why.trace)
 
     def _reopen(self, event: object) -> None:
-        """What ended with this event has not ended well."""
-        if isinstance(event, StageFinished):
-            self.stages = [one for one in self.stages if one.stage is not event.result.stage]
-            self.open = StageStarted(event.result.stage)
-        elif isinstance(event, CheckFinished):
-            code, name, stage = event.result.code, event.result.name, event.result.stage
-            self.checks = [one for one in self.checks if one.code != code]
-            self.open = CheckStarted(code, name, stage)
+        """What had begun with this event has not ended well."""
+        if isinstance(event, StageStarted):
+            self.stages = [one for one in self.stages if one.stage is not event.stage]
+            self.open = event
+        elif isinstance(event, CheckStarted):
+            self.checks = [one for one in self.checks if one.code != event.code]
+            self.open = event
 
     def _where(self) -> str:
         match self.open:

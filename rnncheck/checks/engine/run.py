@@ -29,6 +29,7 @@ from rnncheck.pipeline.guard.user_frames import describe_trouble, display_path
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.results.events import CheckFinished, CheckStarted, Event
 from rnncheck.results.model import CheckResult, Finding, Outcome, Source, Stage
+from rnncheck.supervisor.copies import end_if_copied
 from rnncheck.supervisor.interrupts import pass_on
 
 
@@ -90,6 +91,7 @@ class Inquiry:
             ended = self._ended(rule)
         except Unanswered as why:
             ended = self._unanswered(why)
+        end_if_copied()
         if exits := exits_taken():
             ended = {"outcome": Outcome.ERROR, "reason": f"the pipeline raised: {exits[0]}"}
         pass_on()  # Ctrl-C, whatever the check made of it

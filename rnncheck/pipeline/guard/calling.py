@@ -14,6 +14,7 @@ from rnncheck.errors import RnncheckError, StageError, StageLacking
 from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.guard.timeout import Expired
 from rnncheck.pipeline.guard.user_frames import Trouble, describe_trouble
+from rnncheck.supervisor.copies import end_if_copied
 from rnncheck.supervisor.interrupts import pass_on
 
 _PASSED_ON = (RnncheckError, Expired)
@@ -44,6 +45,8 @@ def raising_as(convert: Callable[[BaseException], RnncheckError]) -> Iterator[No
             if not isinstance(error, Exception):
                 _exits.append(str(raised))
             raise raised from error
+        finally:
+            end_if_copied()
 
 
 @contextmanager
