@@ -18,6 +18,7 @@ from rnncheck.supervisor.deadlines import Deadlines, publish, until
 from rnncheck.supervisor.interrupts import interrupted, noticing
 
 _INTERRUPTED = 130
+UNHEARD = 74  # EX_IOERR of sysexits(3): there is no pipe any more to say the last word on
 _AT_EXIT = 20.0  # seconds for the functions that the user's code registered; chosen
 
 
@@ -84,5 +85,8 @@ def _end(sender: Sender, process: int, last: Message) -> NoReturn:
     if os.getpid() == process:
         if isinstance(last, Ended):
             await_copies()
-        sender.send(last)
+        try:
+            sender.send(last)
+        except OSError:
+            os._exit(UNHEARD)
     os._exit(0)

@@ -7,6 +7,7 @@ import signal
 import sysconfig
 from pathlib import Path
 
+from rnncheck.supervisor.child import UNHEARD
 from rnncheck.supervisor.process import Death
 
 _FRAME = re.compile(r'^  File "(?P<path>[^"]+)", line (?P<line>\d+) in ', re.MULTILINE)
@@ -22,6 +23,8 @@ def ending_of(death: Death) -> str:
 def _how(death: Death) -> str:
     if death.hung:
         return "did not end within its time-out, nor when it was interrupted: it was killed"
+    if death.code == UNHEARD:
+        return "closed the pipe that the run is told on (os.closerange, or the like)"
     if death.code >= 0:
         return f"ended the process, with exit code {death.code}"
     name = signal.Signals(-death.code).name

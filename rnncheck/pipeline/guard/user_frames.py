@@ -35,7 +35,7 @@ def display_path(path: str) -> str:
     """``path`` relative to the working directory where it lies below it."""
     try:
         return str(Path(path).resolve().relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, OSError):  # OSError: the working directory is gone
         return path
 
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from rnncheck.errors import StageError, StageTimeout
 from rnncheck.pipeline.guard.timeout import time_limit
+from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.results.model import Outcome, Stage
 
 # Seconds. A busy machine makes the env and the policy well within it; a step of the slow env is 30.
@@ -128,3 +130,13 @@ def test_time_limit_counts_also_where_the_body_goes_on():
 
     with pytest.raises(StageTimeout), time_limit("collect", 0.1):
         deaf()
+
+
+def test_a_path_is_told_as_it_is_where_the_working_directory_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert display_path("train.py") == "train.py"
