@@ -15,6 +15,7 @@ from rnncheck.bench.group import Group, Limits, Load
 from rnncheck.bench.load import usage
 from rnncheck.bench.messages import OpenPipeline, PipelineOpened, WorkerFailed
 from rnncheck.bench.process import START_UP, AnyWorker, WorkerProcess, ask
+from rnncheck.bench.schedule import Schedule
 from rnncheck.errors import UserError
 from rnncheck.results.cells import Cell, CellResult
 from rnncheck.results.variant import Variant
@@ -52,12 +53,14 @@ class PipelineOpening:
 
 @dataclass(frozen=True)
 class GroupOrder:
-    """A group to be measured; ``reference`` is what its speed-ups are over."""
+    """A group to be measured; ``reference`` is what its speed-ups are over, ``schedule`` gives it
+    its time when it begins."""
 
     cells: Sequence[Cell]
     reference: Variant
     limits: Limits
     seed: int
+    schedule: Schedule
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Engine(Protocol):
     """Where a sweep's workers live."""
 
     name: str
+    slots: int  # groups that are measured at once
 
     def measure(
         self, orders: Sequence[GroupOrder], opening: PipelineOpening
@@ -104,6 +108,7 @@ class WorkerSlot:
             order.seed,
             self._alive,
             self._load,
+            order.schedule.turn(order.cells),
         )
         yield from group.run()
         self._alive = group.worker
@@ -123,6 +128,7 @@ class LocalEngine:
     """One process at a time, on this machine: what is timed has it for itself."""
 
     name = "local"
+    slots = 1
 
     def measure(
         self, orders: Sequence[GroupOrder], opening: PipelineOpening

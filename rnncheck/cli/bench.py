@@ -132,14 +132,15 @@ def bench(
 
 
 def _print_plan(spec: Spec, cells: Sequence[Cell]) -> None:
-    from rnncheck.bench.plan import estimate, groups, with_references
+    from rnncheck.bench.plan import groups, with_references
+    from rnncheck.bench.schedule import estimate
 
     everything = with_references(cells, spec)
     for group in groups(everything):
         print(clean(group[0].group))
         for cell in group:
             print(f"  {cell.key}  {cell.variant.label}")
-    seconds = estimate(everything, spec.bench.budget)
+    seconds = estimate(groups(everything), spec.bench.budget)
     print(f"{len(everything)} cells, about {seconds:.0f} s; nothing was run")
 
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 SPEC = "fixtures/specs/cartpole_dqn.yaml"
 SMALL = [
     "--set", "bench.shapes=[{batch: 4, steps: 8}]", "--set", "bench.resets=[0.1]",
-    "--set", "bench.interval=0.5", "--set", "bench.budget=3",
+    "--set", "bench.interval=0.5", "--set", "bench.budget=100",
 ]  # fmt: skip
 
 
