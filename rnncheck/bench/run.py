@@ -7,7 +7,7 @@ import datetime
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rnncheck import __version__
 from rnncheck.bench.claims import answers
@@ -70,6 +70,7 @@ class Sweep:
     ] = ()  # the cells behind the documentation's claims, where they are asked
     engine: Engine = field(default_factory=LocalEngine)
     seconds: float | None = None
+    first: str = ""  # what to say of an answer that is only a first one
     _begin: float = 0.0
     _estimate: float = 0.0
     _finished: int = 0
@@ -82,7 +83,8 @@ class Sweep:
         yield sweep_started(self.spec)
         yield from self.measured(with_references(self.cells, self.spec))
         for found in recommendations(self._results, self.spec.bench):
-            yield Recommended(found)
+            first = (self.first,) if self.first else ()
+            yield Recommended(replace(found, open=(*found.open, *first)))
         for axis in self.axes:
             yield from map(Scaled, scalings(self._results, axis))
         if self.claimed:

@@ -152,6 +152,7 @@ class Schedule:
 
 
 def estimate(cells_of_groups: Sequence[Sequence[Cell]], budget: float) -> float:
-    """Seconds of a whole sweep by the constants alone, at most its ``budget``."""
+    """Seconds of a whole sweep by the constants alone, at most its ``budget``; ``probe`` knows
+    better."""
     wanted = sum(guess(cell) + MEASURE for group in cells_of_groups for cell in group)
     return min(budget, START + wanted + ENDING)

@@ -29,6 +29,12 @@ class PipelineOpening:
     spec: Spec
     overrides: Sequence[str]
 
+    def started(self) -> AnyWorker:
+        """A fresh process on this machine, opened. Raises UserError as ``open``."""
+        worker = WorkerProcess()
+        self.open(worker, self.spec.path)
+        return worker
+
     def open(self, worker: AnyWorker, path: str) -> None:
         """Build the pipeline in ``worker`` out of the spec at ``path``.
 
@@ -135,12 +141,7 @@ class LocalEngine:
     ) -> Generator[str | GroupOutcome, None, None]:
         """See ``Engine``. Raises UserError where the spec cannot be built."""
 
-        def start() -> AnyWorker:
-            worker = WorkerProcess()
-            opening.open(worker, opening.spec.path)
-            return worker
-
-        with closing(WorkerSlot(start)) as slot:
+        with closing(WorkerSlot(opening.started)) as slot:
             for order in orders:
                 yield from slot.measure(order)
 
