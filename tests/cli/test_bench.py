@@ -144,6 +144,23 @@ def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> Non
     assert "its spec is another" in changed.stderr
 
 
+def test_a_journal_of_a_stranger_is_one_sentence_and_harmless(
+    rnncheck: Runner, tmp_path: Path
+) -> None:
+    shutil.copy(ROOT / SPEC, tmp_path / "spec.yaml")
+    journal = tmp_path / ".rnncheck" / "runs" / "sweep.jsonl"
+    journal.parent.mkdir(parents=True)
+    head = {"head": {"format": 1, "spec": "\x1b]0;owned\x07\x1b[31m", "code": "\r\n::error::x"}}
+    for text in (json.dumps(head) + "\n", '{"head": {}}\n{"key": "\x1b[2J"}\n', "\x1b[2J\n"):
+        journal.write_text(text, encoding="utf-8")
+        done = rnncheck("bench", str(tmp_path / "spec.yaml"), "--resume")
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert "error: " in done.stderr and "Traceback" not in done.stderr
+        assert "\x1b" not in done.stderr and "\n::" not in done.stderr
+        assert journal.read_text(encoding="utf-8") == text
+
+
 def test_a_full_disk_costs_no_report_and_resume_goes_on(tmp_path: Path) -> None:
     sweep = Started(tmp_path, *SMALL, "--set", "bench.phases=[forward, act]")
     sweep.wait_for_lines(2)
