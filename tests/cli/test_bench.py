@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 SPEC = "fixtures/specs/cartpole_dqn.yaml"
 SMALL = [
     "--set", "bench.shapes=[{batch: 4, steps: 8}]", "--set", "bench.resets=[0.1]",
-    "--set", "bench.interval=0.5", "--set", "bench.budget=100",
+    "--set", "bench.interval=0.5", "--set", "bench.budget=240", "--set", "bench.goal=times",
 ]  # fmt: skip
 
 
@@ -62,6 +62,33 @@ def test_a_sweep_measures_judges_and_recommends(rnncheck: Runner, tmp_path: Path
     assert again.stdout.count("\n") == 7
     same = rnncheck("compare", str(out), str(out), "--json")
     assert {row["change"] for row in json.loads(same.stdout)} <= {"same", "unclear"}
+
+
+def test_a_budget_that_does_for_nothing_starts_nothing_and_says_so(
+    rnncheck: Runner, tmp_path: Path
+) -> None:
+    out = tmp_path / "run.json"
+    done = rnncheck("bench", SPEC, "--set", "bench.budget=2", "--report", f"json={out}")
+    assert done.returncode == 4, done.stderr
+    rows = cells(out)
+    assert len(rows) == 10
+    for row in rows.values():
+        assert row["status"] == "skipped"
+        assert re.match(r"not measured: budget: \d\.\d s were left, and preparing", row["reason"])
+
+
+def test_a_quick_sweep_says_that_its_answer_is_a_first_one(
+    rnncheck: Runner, tmp_path: Path
+) -> None:
+    out = tmp_path / "run.json"
+    done = rnncheck("bench", SPEC, *SMALL, "--quick", "--report", f"json={out}")
+    rows = cells(out).values()
+    assert {row["cell"]["phase"] for row in rows} == {"train", "act"}
+    for row in rows:  # on a loaded machine 18 seconds may do for none of them
+        assert row["status"] == "ok" or row["reason"].startswith("not measured: budget: ")
+    told = json.loads(out.read_text())["recommendations"]
+    assert bool(told) == any(row["status"] == "ok" for row in rows) == (done.returncode == 0)
+    assert all("this is a first answer" in one["open"][-1] for one in told)
 
 
 @pytest.mark.slow

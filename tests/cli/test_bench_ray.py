@@ -31,7 +31,7 @@ sys.stdin.read()
 MARK = "RNNCHECK_TEST_CLUSTER"  # in the environment of everything that the cluster starts
 SMALL = [
     "--set", "bench.shapes=[{batch: 4, steps: 8}]", "--set", "bench.resets=[0.1]",
-    "--set", "bench.interval=0.5", "--set", "bench.budget=100",
+    "--set", "bench.interval=0.5", "--set", "bench.budget=240", "--set", "bench.goal=times",
 ]  # fmt: skip
 
 
