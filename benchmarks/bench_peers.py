@@ -284,16 +284,16 @@ def row(name: str, found: list[Found]) -> str:
     half = width(found)
     narrow = sum(one.relative <= TARGET for one in found)
     compared = list(comparisons(found))
-    worst = max((off for off, _ in compared), default=0.0)
+    worst = max((off for off, _ in compared), default=math.nan)
     wrong = sum(differ for _, differ in compared)
     cells = [
         name,
-        f"{middle * 1e3:.2f} ms",
+        "none" if math.isnan(middle) else f"{middle * 1e3:.2f} ms",
         f"{until:.1f} s",
         f"±{half:.1%}" if math.isfinite(half) else "none",
         f"{narrow} of {len(found)}",
-        f"{(max(values) - min(values)) / middle:.1%}",
-        f"{worst:.1%}",
+        "none" if math.isnan(middle) else f"{(max(values) - min(values)) / middle:.1%}",
+        "none" if math.isnan(worst) else f"{worst:.1%}",
         f"{wrong} of {len(compared)}",
     ]
     return f"| {' | '.join(cells)} |"
