@@ -72,7 +72,7 @@ def probed(
             if before + found.costs.of(cell) > until:
                 continue
             try:
-                told = ask(worker, PrepareCell(cell), CellPrepared, timeout)
+                told = ask(worker, PrepareCell(cell), CellPrepared, min(timeout, until - before))
             except WorkerTrouble:  # the sweep will say what is the matter with it
                 break
             if isinstance(told, CellPrepared):

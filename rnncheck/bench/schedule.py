@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import geometric_mean, median
 
 from rnncheck.results.cells import Cell, Phase
 from rnncheck.results.variant import Variant
@@ -36,20 +36,19 @@ class Costs:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, Phase], list[float]] = {}
-        self._guessed = self._took = 0.0
+        self._off: list[float] = []  # what was seen over what was guessed
 
     def of(self, cell: Cell) -> float:
         """To prepare ``cell``: as the same variant took in another group, else the guess, scaled by
-        how far all guesses were off."""
+        how far the guesses were off: one slow backend says little of the others."""
         if seen := self._seen.get((cell.variant.label, cell.phase)):
             return median(seen)
-        return guess(cell) * (self._took / self._guessed if self._guessed else 1.0)
+        return guess(cell) * (geometric_mean(self._off) if self._off else 1.0)
 
     def saw(self, cell: Cell, seconds: float) -> None:
         """It took so long."""
         self._seen.setdefault((cell.variant.label, cell.phase), []).append(seconds)
-        self._guessed += guess(cell)
-        self._took += seconds
+        self._off.append(max(seconds, 1e-3) / guess(cell))
 
     def least(self, cells: Sequence[Cell]) -> float:
         """Of a group from which each cell is measured as briefly as it may be."""
