@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
 FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all test-versions lint format docs-checks bench-self bench-peers bench-agree gate-power gate-levels seeds attack clean
+.PHONY: verify test test-all test-versions lint format docs-checks bench-self bench-peers bench-agree gpu gate-power gate-levels seeds attack clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -58,6 +58,10 @@ bench-self: $(VENV)/.installed
 # Beside pytest-benchmark, torch.utils.benchmark and TorchRL's own script; PEERS takes its options, e.g. PEERS=--small
 bench-peers: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/bench_peers.py $(PEERS)
+
+# All that waits for CUDA; GPU takes its options, e.g. GPU="--only sweep", GPU="--device cpu --list"
+gpu: $(VENV)/.installed-dev $(VENV)/.installed-peers
+	$(BIN)/python benchmarks/gpu.py $(GPU)
 
 # How far two runs of a sweep agree, quiet and with every core loaded.
 bench-agree: $(VENV)/.installed

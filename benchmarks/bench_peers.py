@@ -8,8 +8,14 @@ apart, and what a comparison of the workload with itself says: for the peers the
 successive answers, as people compare; for rnncheck the paired ratio of `auto`, which is `pad`
 there, over `pad`, in the same run. Then the same while other processes load every core.
 
+A last table gives each the same time, ``--equal`` seconds of its whole process, and one thread: the
+ways by hand call until they are over, pytest-benchmark and rnncheck are told what an answer before
+those that count left them. Each is asked how long the workload takes; the comparison with itself is
+for the peers that of two successive answers (so of twice the time), for rnncheck another answer of
+the same time.
+
     python benchmarks/bench_peers.py [--repeats 10] [--small] [--quiet-only | --loaded-only] [--json
-    PATH] [--device cuda]
+    PATH] [--device cuda] [--equal 8] [--equal-only]
 
 TorchRL's shape is one for a GPU: on two cores a single call takes most of a minute.
 """
@@ -26,8 +32,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from itertools import pairwise
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +71,14 @@ policy:
     - {{use: MLP, in_keys: [features], out_keys: [action_value], num_cells: [], out_features: auto}}
     - QValueModule
 bench:
-  backend: [pad, auto]
+  backend: [{backends}]
+  goal: times
   phases: [train]
   target: module
   shapes: [{{batch: {batch}, steps: {steps}}}]
   resets: [{resets}]
-  budget: 60
+  interval: {interval}
+  budget: {budget}
   timeout: 3600
 """
 
@@ -93,14 +101,20 @@ class Found:
         return (self.high - self.low) / 2 / self.value
 
 
-def run(command: list[str], folder: Path, **environment: str) -> tuple[str, float]:
-    """What the command printed, and its seconds."""
+Ask = Callable[[Shape, str, Path], Found]
+
+
+def run(
+    command: list[str], folder: Path, *, may_fail: bool = False, **environment: str
+) -> tuple[str, float]:
+    """What the command printed, and its seconds; one that ``may_fail`` may say that it measured
+    nothing."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])} | environment
     begin = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *command], env=env, capture_output=True, text=True, cwd=folder
     )
-    if done.returncode:
+    if done.returncode not in ((0, 4) if may_fail else (0,)):
         raise SystemExit(f"{' '.join(command)}: {done.stderr[-2000:] or done.stdout[-2000:]}")
     return done.stdout, time.perf_counter() - begin
 
@@ -125,10 +139,12 @@ def by_hand(way: str) -> Callable[[Shape, str, Path], Found]:
     return ask
 
 
-def by_pytest(shape: Shape, device: str, folder: Path) -> Found:
-    """pytest-benchmark with its default settings; its median."""
+def by_pytest(shape: Shape, device: str, folder: Path, *, max_time: float | None = None) -> Found:
+    """pytest-benchmark with its default settings, but for the seconds of its rounds where they are
+    given; its median."""
     out = folder / "benchmark.json"
     command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "peers_pytest.py")]
+    command += [] if max_time is None else [f"--benchmark-max-time={max_time}"]
     _, until = run(
         [*command, f"--benchmark-json={out}"], folder, PEERS_SHAPE=json.dumps([*shape, device])
     )
@@ -136,26 +152,102 @@ def by_pytest(shape: Shape, device: str, folder: Path) -> Found:
     return judged(stats["median"], stats["data"], until)
 
 
-def by_rnncheck(shape: Shape, device: str, folder: Path) -> Found:
-    """``rnncheck bench`` on the bare module: it measures the workload twice, and judges its numbers
-    too."""
+def swept(
+    shape: Shape, device: str, folder: Path, backends: str, budget: float, interval: float
+) -> tuple[dict[str, Any], float]:
+    """The cells of ``rnncheck bench`` on the bare module by variant, and its seconds."""
     batch, steps, features, hidden, resets = shape
     spec, out = folder / "rnncheck.yaml", folder / "run.json"
     text = SPEC.format(
-        batch=batch, steps=steps, features=features, hidden=hidden, resets=resets, device=device
-    )
-    spec.write_text(text, encoding="utf-8")
-    _, until = run(["-m", "rnncheck", "bench", str(spec), "-q", "--report", f"json={out}"], folder)
-    rows = json.loads(out.read_text(encoding="utf-8"))["cells"]
-    pad, auto = (next(row for row in rows if row["cell"]["variant"] == n) for n in ("pad", "auto"))
-    timing, ratio = pad["timing"], auto["ratio"]
-    return Found(
-        timing["median"], timing["low"], timing["high"], until, pad["samples"]["wall"],
-        (ratio["value"], ratio["low"], ratio["high"]),
+        batch=batch, steps=steps, features=features, hidden=hidden, resets=resets, device=device,
+        backends=backends, budget=budget, interval=interval,
     )  # fmt: skip
+    spec.write_text(text, encoding="utf-8")
+    command = ["-m", "rnncheck", "bench", str(spec), "-q", "--report", f"json={out}"]
+    _, until = run(command, folder, may_fail=True)
+    rows = json.loads(out.read_text(encoding="utf-8"))["cells"]
+    return {row["cell"]["variant"]: row for row in rows}, until
 
 
-PEERS: dict[str, Callable[[Shape, str, Path], Found]] = {
+def timing_of(row: dict[str, Any], until: float) -> Found:
+    """A cell's time; one for which the budget did not do has none."""
+    timing = row["timing"]
+    if timing is None:
+        return Found(math.nan, -math.inf, math.inf, until, [])
+    return Found(timing["median"], timing["low"], timing["high"], until, row["samples"]["wall"])
+
+
+def ratio_of(row: dict[str, Any]) -> tuple[float, float, float] | None:
+    """A cell's speed-up with its interval."""
+    ratio = row["ratio"]
+    return None if ratio is None else (ratio["value"], ratio["low"], ratio["high"])
+
+
+def by_rnncheck(shape: Shape, device: str, folder: Path) -> Found:
+    """``rnncheck bench`` on the bare module: it measures the workload twice, and judges its numbers
+    too."""
+    rows, until = swept(shape, device, folder, "pad, auto", 60, TARGET)
+    return replace(timing_of(rows["pad"], until), ratio=ratio_of(rows["auto"]))
+
+
+# --- the same time for all -----------------------------------------------------------------------
+
+NARROW = 0.0005  # an interval that is not reached: all of the time is used
+
+
+def equal_by_hand(way: str, seconds: float) -> Ask:
+    """One of the ways of peers.py, until the seconds of its process are over."""
+
+    def ask(shape: Shape, device: str, folder: Path) -> Found:
+        command = [str(HERE / "peers.py"), way, json.dumps([*shape, device])]
+        said, until = run(command, folder, PEERS_UNTIL=str(time.time() + seconds - EXIT))
+        found = json.loads(said.splitlines()[-1])
+        return judged(found["value"], found["samples"], until)
+
+    return ask
+
+
+def equal_by_pytest(seconds: float) -> Ask:
+    """pytest-benchmark, with so much time for its rounds as the first answer left."""
+    spare = [LEAST]
+
+    def ask(shape: Shape, device: str, folder: Path) -> Found:
+        found = by_pytest(shape, device, folder, max_time=spare[0])
+        spare[0] = max(LEAST, spare[0] + seconds - found.until)
+        return found
+
+    return ask
+
+
+def equal_by_rnncheck(seconds: float) -> Ask:
+    """``rnncheck bench``: the time of one cell, and in as much time again two that are compared."""
+    budget = [seconds - 1]
+
+    def ask(shape: Shape, device: str, folder: Path) -> Found:
+        one, until = swept(shape, device, folder, "pad", budget[0], NARROW)
+        two, _ = swept(shape, device, folder, "pad, auto", budget[0], NARROW)
+        budget[0] = max(LEAST, budget[0] + seconds - until)
+        return replace(timing_of(one["pad"], until), ratio=ratio_of(two["auto"]))
+
+    return ask
+
+
+LEAST = 0.5  # seconds that are always given
+EXIT = 0.3  # seconds in which a process of peers.py prints and ends
+
+
+def equal_ways(seconds: float) -> dict[str, Ask]:
+    """Each way, told to take so long."""
+    return {
+        "loop by hand": equal_by_hand("loop", seconds),
+        f"TorchRL's script, {WARM_UP} to warm up": equal_by_hand("torchrl", seconds),
+        "blocked_autorange": equal_by_hand("autorange", seconds),
+        "pytest-benchmark": equal_by_pytest(seconds),
+        "rnncheck bench": equal_by_rnncheck(seconds),
+    }
+
+
+PEERS: dict[str, Ask] = {
     f"loop by hand, {LOOP} calls": by_hand("loop"),
     f"TorchRL's script, {WARM_UP} + {CALLS} calls": by_hand("torchrl"),
     f"blocked_autorange, {SECONDS:g} s": by_hand("autorange"),
@@ -171,29 +263,37 @@ def comparisons(found: list[Found]) -> Iterator[tuple[float, bool]]:
         if one.ratio is not None:
             value, low, high = one.ratio
             yield abs(value - 1), not low <= 1 <= high
-    for one, other in pairwise(found):
+    for one, other in pairwise(one for one in found if math.isfinite(one.value)):
         if one.ratio is None:
             yield abs(other.value / one.value - 1), one.high < other.low or other.high < one.low
 
 
+def width(found: list[Found]) -> float:
+    """Half the interval over the answer, the median over the answers."""
+    return statistics.median(
+        one.relative if math.isfinite(one.value) else math.inf for one in found
+    )
+
+
 def row(name: str, found: list[Found]) -> str:
-    """One line of the table."""
-    values = [one.value for one in found]
+    """One line of the table; what gave no answer counts where intervals are, as one that has
+    none."""
+    values = [one.value for one in found if math.isfinite(one.value)] or [math.nan]
     middle = statistics.median(values)
     until = statistics.median(one.until for one in found)
-    half = statistics.median(one.relative for one in found)
+    half = width(found)
     narrow = sum(one.relative <= TARGET for one in found)
     compared = list(comparisons(found))
-    worst = max((off for off, _ in compared), default=0.0)
+    worst = max((off for off, _ in compared), default=math.nan)
     wrong = sum(differ for _, differ in compared)
     cells = [
         name,
-        f"{middle * 1e3:.2f} ms",
+        "none" if math.isnan(middle) else f"{middle * 1e3:.2f} ms",
         f"{until:.1f} s",
         f"±{half:.1%}" if math.isfinite(half) else "none",
         f"{narrow} of {len(found)}",
-        f"{(max(values) - min(values)) / middle:.1%}",
-        f"{worst:.1%}",
+        "none" if math.isnan(middle) else f"{(max(values) - min(values)) / middle:.1%}",
+        "none" if math.isnan(worst) else f"{worst:.1%}",
         f"{wrong} of {len(compared)}",
     ]
     return f"| {' | '.join(cells)} |"
@@ -212,21 +312,50 @@ COLUMNS = (
 HEAD = f"\n| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 
 
-def table(shape: str, busy: bool, wanted: argparse.Namespace) -> dict[str, Any]:
+def table(
+    shape: str, busy: bool, wanted: argparse.Namespace, ways: dict[str, Ask], about: str = ""
+) -> dict[str, Any]:
     """One condition: printed row by row, and returned with every sample."""
     state = "every core loaded" if busy else "as quiet as it is"
-    print(f"\n{shape} {SHAPES[shape]}, {wanted.device}, {state}, {wanted.repeats} answers each")
+    print(
+        f"\n{shape} {SHAPES[shape]}, {wanted.device}, {state}, {wanted.repeats} answers each{about}"
+    )
     print(HEAD, flush=True)
     kept: dict[str, Any] = {"shape": shape, "loaded": busy, "device": wanted.device, "peers": {}}
+    answers: dict[str, list[Found]] = {}
     with loaded(busy):
-        for name, ask in PEERS.items():
+        for name, ask in ways.items():
             with tempfile.TemporaryDirectory() as folder:
+                if about:  # the first one says what is left of the time, and does not count
+                    ask(SHAPES[shape], wanted.device, Path(folder))
                 found = [
                     ask(SHAPES[shape], wanted.device, Path(folder)) for _ in range(wanted.repeats)
                 ]
             print(row(name, found), flush=True)
+            answers[name] = found
             kept["peers"][name] = [asdict(one) for one in found]
+    if about:
+        print(f"\n{ranked(answers)}")
     return kept
+
+
+def ranked(answers: dict[str, list[Found]]) -> str:
+    """Who is first in what the answers are worth."""
+    worst = {
+        name: max((off for off, _ in comparisons(found)), default=math.inf)
+        for name, found in answers.items()
+    }
+    narrow = min(answers, key=lambda name: width(answers[name]))
+    return f"narrowest interval: {narrow}; least A/A error: {min(worst, key=lambda n: worst[n])}"
+
+
+def equal_tables(wanted: argparse.Namespace, states: list[bool]) -> Iterator[dict[str, Any]]:
+    """The small shape with the same time and one thread for all."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    about = f", {wanted.equal:g} s and one thread each"
+    for busy in states:
+        kept = table("small", busy, wanted, equal_ways(wanted.equal), about)
+        yield kept | {"equal": wanted.equal}
 
 
 def parsed() -> argparse.Namespace:
@@ -236,6 +365,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="the small shape only")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", type=Path, help="keep every figure and sample there")
+    parser.add_argument("--equal", type=float, default=8.0, help="seconds in the last table")
+    parser.add_argument("--equal-only", action="store_true", help="the last table alone")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--quiet-only", action="store_true")
     only.add_argument("--loaded-only", action="store_true")
@@ -250,12 +381,13 @@ def main() -> None:
         for busy in (False, True)
         if not (wanted.loaded_only if not busy else wanted.quiet_only)
     ]
+    shapes = [] if wanted.equal_only else shapes
+    usual = (table(shape, busy, wanted, PEERS) for shape in shapes for busy in states)
     kept = []
-    for shape in shapes:
-        for busy in states:
-            kept.append(table(shape, busy, wanted))
-            if wanted.json is not None:
-                wanted.json.write_text(json.dumps(kept) + "\n", encoding="utf-8")
+    for one in chain(usual, equal_tables(wanted, states)):
+        kept.append(one)
+        if wanted.json is not None:
+            wanted.json.write_text(json.dumps(kept) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

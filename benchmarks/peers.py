@@ -3,12 +3,14 @@ fresh process.
 
     python benchmarks/peers.py loop|torchrl|autorange '[256, 128, 32, 512, 0.03, "cpu"]'
 
-It prints what the way reports and its raw samples, in seconds, as JSON.
+With PEERS_UNTIL, a time.time(), each goes on with its calls until then instead of making its own
+number. It prints what the way reports and its raw samples, in seconds, as JSON.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import time
@@ -59,10 +61,24 @@ def timed(call: Call) -> float:
     return time.perf_counter() - begin
 
 
+def left() -> float:
+    """Seconds that may still be used, where all are to take equally long; else none."""
+    until = float(os.environ.get("PEERS_UNTIL", "0"))
+    return max(0.0, until - time.time())
+
+
+def calls(call: Call, count: int) -> list[float]:
+    """Seconds of so many calls, and of as many more as there is time for."""
+    samples = [timed(call) for _ in range(count)]
+    while left() > samples[-1]:
+        samples.append(timed(call))
+    return samples
+
+
 def loop(call: Call) -> tuple[float, list[float]]:
     """By hand: one call to warm up, and the mean of a few."""
     call()
-    samples = [timed(call) for _ in range(LOOP)]
+    samples = calls(call, LOOP)
     return statistics.mean(samples), samples
 
 
@@ -70,14 +86,14 @@ def torchrl(call: Call) -> tuple[float, list[float]]:
     """As TorchRL's script does it: a fixed warm-up, and the mean of a fixed number of calls."""
     for _ in range(WARM_UP):
         call()
-    samples = [timed(call) for _ in range(CALLS)]
+    samples = calls(call, CALLS)
     return statistics.mean(samples), samples
 
 
 def autorange(call: Call) -> tuple[float, list[float]]:
     """torch.utils.benchmark: blocks of calls for a while, and their median."""
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
-    found = timer.blocked_autorange(min_run_time=SECONDS)
+    found = timer.blocked_autorange(min_run_time=left() or SECONDS)
     return found.median, list(found.times)
 
 

@@ -98,6 +98,7 @@ class RayEngine:
                 " takes",
                 hint="set bench.threads to the number of cores that a worker shall compute with",
             )
+        self.slots = self._room
         self._seen: Counter[str] = Counter()
 
     def measure(

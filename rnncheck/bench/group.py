@@ -7,6 +7,7 @@ process and keep the samples that they have.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from rnncheck.bench.messages import (
     TimeRound,
     WorkerFailed,
 )
-from rnncheck.bench.pairs import paired
+from rnncheck.bench.pairs import paired, settled
 from rnncheck.bench.process import (
     AnyWorker,
     WorkerDied,
@@ -36,6 +37,7 @@ from rnncheck.bench.process import (
     ask,
     receive,
 )
+from rnncheck.bench.schedule import START, Turn
 from rnncheck.numerics.statistics import Interval, median_interval
 from rnncheck.results.cells import (
     Accuracy,
@@ -61,7 +63,11 @@ _ROUNDS_BETWEEN_LOOKS = 4
 # Where the budget is spent: the fewest rounds that say anything of each cell, as in a pair of
 # sides.
 FEWEST_ROUNDS = 4
-REACHED, SPENT = "interval reached", "budget spent"
+# Of the seconds that are set aside for them: rounds on a busy machine take longer than warming up.
+# Chosen.
+SLACK = 1.5
+UNMEASURED = "not measured: budget"
+REACHED, CLEAR, SPENT = "interval reached", "choice clear", "budget spent"
 
 OpenWorker = Callable[[], AnyWorker]
 Load = Callable[[], Usage | None]  # of the machine that the worker runs on
@@ -69,12 +75,12 @@ Load = Callable[[], Usage | None]  # of the machine that the worker runs on
 
 @dataclass(frozen=True)
 class Limits:
-    """``interval`` is relative; the others are seconds: for one answer of a worker, and for all
-    rounds of the group."""
+    """``interval`` is relative, ``timeout`` seconds for one answer of a worker. Where the group is
+    ``choosing`` it ends as soon as it is clear which of its variants is the fastest."""
 
     interval: float
     timeout: float
-    budget: float
+    choosing: bool = False
 
 
 @dataclass
@@ -88,10 +94,18 @@ class CellInProgress:
     cpu: list[float] = field(default_factory=list)
     workers: list[int] = field(default_factory=list)
     end: tuple[Status, str] | None = None  # it will not be measured (any more)
+    late: str = ""  # why there is no time for it (any more)
+    clear: bool = False  # whether it is the fastest, or is not, was clear at the last look
 
     @property
     def alive(self) -> bool:
-        return self.end is None
+        return self.end is None and not self.late
+
+    @property
+    def round_seconds(self) -> float:
+        """About what its part of a round takes."""
+        seconds = self.wall[-1] if self.wall else self.told.seconds if self.told else 0.0
+        return seconds * self.repetitions
 
     @property
     def repetitions(self) -> int:
@@ -123,7 +137,9 @@ class Group:
         seed: int,
         worker: AnyWorker | None = None,
         load: Load = usage,
+        turn: Turn | None = None,
     ) -> None:
+        self._turn = turn or Turn()
         self._cells = [CellInProgress(cell) for cell in cells]
         self._reference, self._limits, self._open = reference, limits, open_worker
         self._load = load
@@ -131,6 +147,7 @@ class Group:
         self._order = random.Random(seed)
         self._started = 0  # worker processes so far
         self._round = 0
+        self._allotted = 0.0  # seconds that rounds may take
         self._spent = 0.0  # seconds in rounds
         self._timed = 0.0  # seconds of them inside samples
         self._own_cpu = 0.0
@@ -146,10 +163,12 @@ class Group:
     def run(self) -> Iterator[str]:
         """What is being done, in words."""
         for one in self._cells:
-            yield f"{one.cell.label}: preparing"
-            self._prepare(one)
+            if self._in_time(one):
+                yield f"{one.cell.label}: preparing"
+                self._prepare(one)
         yield from self._measure()
-        self._forget()
+        if not self._turn.last:
+            self._forget()
 
     def _forget(self) -> None:
         """Free what the cells hold in the worker; the next group goes on with it."""
@@ -157,24 +176,66 @@ class Group:
             if not one.told or self.worker is None:
                 continue
             try:
-                ask(self.worker, DropCell(one.cell.key), CellDropped, self._limits.timeout)
+                ask(self.worker, DropCell(one.cell.key), CellDropped, self._patience)
             except WorkerTrouble:  # all is measured: nothing is lost
                 self.worker = None
+
+    # --- the time that there is ------------------------------------------------------------------
+
+    @property
+    def _fewest_rounds(self) -> float:
+        """Seconds that they take of all living cells."""
+        return FEWEST_ROUNDS * sum(one.round_seconds for one in self._cells if one.alive)
+
+    @property
+    def _patience(self) -> float:
+        """Seconds that an answer is waited for."""
+        return min(self._limits.timeout, self._turn.left(self._turn.end))
+
+    def _patience_with(self, one: CellInProgress) -> float:
+        """Seconds that a cell may take to be prepared: so many that the others can be brought into
+        a fresh process and measured if it does not end, at least twice those that are expected."""
+        turn = self._turn
+        others = [other for other in self._cells if other.alive and other.told]
+        again = START + sum(turn.costs.of(other.cell) for other in others)
+        rounds = SLACK * self._fewest_rounds
+        spare = turn.left(turn.ready) - (SLACK * again + rounds if others else 0.0)
+        return min(self._patience, max(spare, 2 * turn.costs.of(one.cell)))
+
+    def _in_time(self, one: CellInProgress) -> bool:
+        """Whether a cell can be prepared, and all those that are measured a few times; notes where
+        it cannot."""
+        turn = self._turn
+        needed = turn.costs.of(one.cell) + (START if self.worker is None else 0.0)
+        left = turn.left(turn.ready)
+        if needed + SLACK * self._fewest_rounds > left:
+            one.late = f"{left:.1f} s were left, and preparing it takes about {needed:.1f} s"
+        return not one.late
+
+    def _ending(self, trouble: WorkerTrouble) -> tuple[Status, str] | None:
+        """What became of the cell that the worker was at; None where the budget ended."""
+        if isinstance(trouble, WorkerHangs) and trouble.seconds < self._limits.timeout:
+            return None
+        return _ending(trouble)
 
     # --- one process after another -------------------------------------------------------------
 
     def _prepare(self, one: CellInProgress) -> None:
         """Bring a cell into the worker, or note why it cannot be."""
+        began = self._turn.clock()
         try:
             worker = self._alive_worker()
-            answer = ask(worker, PrepareCell(one.cell), CellPrepared, self._limits.timeout)
+            began = self._turn.clock()
+            answer = ask(worker, PrepareCell(one.cell), CellPrepared, self._patience_with(one))
         except WorkerTrouble as trouble:
-            one.end, self.worker = _ending(trouble), None
+            one.end, self.worker = self._ending(trouble), None
+            one.late = f"it was not ready after {self._turn.clock() - began:.1f} s"
             return
         if isinstance(answer, WorkerFailed):
             one.end = (answer.status, answer.reason)
         else:
             one.told = answer
+            self._turn.costs.saw(one.cell, self._turn.clock() - began)
 
     def _alive_worker(self) -> AnyWorker:
         """The present worker, or a fresh one into which all living cells are brought again."""
@@ -182,27 +243,59 @@ class Group:
             self.worker = self._open()
             self._started += 1
             for one in self._cells:
-                if one.alive and one.told:
+                if one.alive and one.told and self._in_time(one):
                     self._prepare(one)
         return self.worker
 
     # --- rounds ----------------------------------------------------------------------------------
 
     def _measure(self) -> Iterator[str]:
-        """Rounds until every interval is narrow; a cell whose own is leaves the rounds, the
-        reference stays to the last."""
+        """Rounds until every interval is narrow, or the choice is clear; a cell of which that can
+        be said leaves the rounds, the reference stays to the last."""
         self._before, self._cpu_before = self._load(), time.process_time()
+        self._turn.begin_rounds(SLACK * self._fewest_rounds)
+        self._allotted = self._turn.left(self._turn.until)
+        self._drop_the_dearest()
         wide = [one for one in self._cells if one.alive]
-        while wide:
-            if self._spent >= self._limits.budget and self._round >= FEWEST_ROUNDS:
-                break
+        while wide and self._another_round(wide):
             self._one_round([one for one in self._cells if one in wide or self._leads(one)])
             wide = [one for one in wide if one.alive]
             if self._round % _ROUNDS_BETWEEN_LOOKS == 0:
                 living = [one for one in self._cells if one.alive]
-                wide = [one for one in living if not self._narrow(one)]
-                yield f"{len(living) - len(wide)} of {len(living)} intervals are narrow enough"
+                wide = self._undecided(living)
+                yield f"{len(living) - len(wide)} of {len(living)} cells are measured"
         self._after = self._load()
+
+    def _drop_the_dearest(self) -> None:
+        """Of the cells whose fewest rounds do not fit, the dearest; the reference is the last that
+        goes."""
+        if not self._turn.whole:
+            return
+        left = self._turn.left(self._turn.until)
+        while living := [one for one in self._cells if one.alive]:
+            needed = self._fewest_rounds
+            if needed <= left:
+                return
+            others = [one for one in living if not self._leads(one)] or living
+            dearest = max(others, key=lambda one: one.round_seconds)
+            dearest.late = f"{left:.1f} s were left for {FEWEST_ROUNDS} rounds of {needed:.1f} s"
+
+    def _another_round(self, wide: list[CellInProgress]) -> bool:
+        """Whether there is time for one."""
+        turn = self._turn
+        timed = [one for one in self._cells if one.alive and (one in wide or self._leads(one))]
+        again = START + sum(turn.costs.of(one.cell) for one in timed) if not self.worker else 0.0
+        fits = again + sum(one.round_seconds for one in timed) <= turn.left(turn.until)
+        return fits or (not turn.whole and self._round < FEWEST_ROUNDS)
+
+    def _undecided(self, living: list[CellInProgress]) -> list[CellInProgress]:
+        """Those of which more rounds would say more."""
+        if self._limits.choosing and len(living) > 1:
+            told = settled([one.samples() for one in living])
+            for one, clear in zip(living, told, strict=True):
+                one.clear = clear
+            return [one for one in living if not one.clear]
+        return [one for one in living if not self._narrow(one)]
 
     def _leads(self, one: CellInProgress) -> bool:
         return one.alive and one.cell.variant == self._reference
@@ -210,16 +303,16 @@ class Group:
     def _narrow(self, one: CellInProgress) -> bool:
         slow = one.told is not None and one.told.seconds >= SLOW
         least = SLOW_ROUNDS if slow else MIN_ROUNDS
-        seen = len(one.wall) >= least and self._spent >= min(SETTLED, self._limits.budget)
+        seen = len(one.wall) >= least and self._spent >= min(SETTLED, self._allotted)
         return seen and one.interval().relative <= self._limits.interval
 
     def _one_round(self, living: list[CellInProgress]) -> None:
         order = list(living)
         self._order.shuffle(order)
         self._round += 1
-        begin = time.perf_counter()
+        begin = self._turn.clock()
         self._collect(order)
-        self._spent += time.perf_counter() - begin
+        self._spent += self._turn.clock() - begin
 
     def _collect(self, order: Sequence[CellInProgress]) -> None:
         """Keep the samples of one round; what goes wrong is the end of the cell that was timed."""
@@ -229,7 +322,7 @@ class Group:
             worker = self._alive_worker()
             worker.send(TimeRound(tuple(one.cell.key for one in order if one.alive)))
             while True:
-                match receive(worker, RoundAnswer, self._limits.timeout):
+                match receive(worker, RoundAnswer, self._patience):
                     case SampleBegun(key) if key in by_key:
                         current = by_key[key]
                     case SampleTaken() as sample if sample.key in by_key:
@@ -244,7 +337,7 @@ class Group:
                         worker.kill()
                         raise WorkerGarbled(f"{other} in a round without that cell")
         except WorkerTrouble as trouble:
-            current.end, self.worker = _ending(trouble), None
+            current.end, self.worker = self._ending(trouble), None
 
     def _keep(self, one: CellInProgress, sample: SampleTaken) -> None:
         one.rounds.append(self._round)
@@ -268,12 +361,12 @@ class Group:
     def _result(self, one: CellInProgress, others: float | None) -> CellResult:
         if one.end is not None:
             return CellResult(one.cell, *one.end, samples=one.samples())
-        if one.told is None or not one.wall:
-            return CellResult(
-                one.cell, Status.SKIPPED, "the budget was spent before it was measured"
-            )
+        if one.told is None or len(one.wall) < FEWEST_ROUNDS:
+            why = one.late or f"{len(one.wall)} of {FEWEST_ROUNDS} rounds were done"
+            return CellResult(one.cell, Status.SKIPPED, f"{UNMEASURED}: {why}")
         told, samples, found = one.told, one.samples(), one.interval()
-        stopped = REACHED if self._narrow(one) else SPENT
+        stopped = REACHED if self._narrow(one) else CLEAR if one.clear else SPENT
+        wanted = math.inf if one.clear else self._limits.interval
         cpu = median_interval(one.cpu).median
         timing = Timing(found.median, found.low, found.high, len(one.wall), stopped, cpu)
         accuracy = told.accuracy
@@ -288,7 +381,7 @@ class Group:
             memory=told.memory,
             first_call=told.first_call,
             compile=told.compile,
-            distrust=reasons(samples, timing, self._limits.interval, others, told.steady),
+            distrust=reasons(samples, timing, wanted, others, told.steady),
             engine=told.engine,
         )
 

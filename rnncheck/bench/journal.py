@@ -9,9 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rnncheck.bench.journal_lines import read_journal
 from rnncheck.errors import OutputError, Place, UserError
-from rnncheck.results.cells import CellResult, Status, cell_from_json, cell_to_json
+from rnncheck.results.cells import CellResult, Status, cell_to_json
 from rnncheck.results.model import Environment, SpecRef
+from rnncheck.results.stranger import short
 
 _JOURNAL_FORMAT = 1
 _UNMEASURED = (Status.SKIPPED,)  # such a cell was not measured: a resumed sweep takes it up
@@ -60,29 +62,21 @@ class Journal:
     def resume(self) -> dict[str, CellResult]:
         """The finished cells by key, of the same spec, environment and code.
 
-        A line that was cut off (a full disk, a power cut) is dropped, from the file too: what is
-        appended begins a line. Raises UserError where the file is missing or belongs to something
-        else.
+        A last line that was cut off (a full disk, a power cut) is dropped, from the file too: what
+        is appended begins a line. Raises UserError where the file is missing, belongs to something
+        else, or holds what no sweep writes; whoever wrote it, the file is then as it was.
         """
         self._refuse_link()
-        lines = self._lines()
-        head = _object(lines[0]) if lines else None
-        if head is None or "head" not in head:
-            raise UserError("this is no journal of a sweep", place=Place(str(self.path)))
-        self._check(head["head"])
-        self._drop_cut_off()
-        found = [cell_from_json(data) for line in lines[1:] if (data := _object(line)) is not None]
-        return {one.cell.key: one for one in found if one.status not in _UNMEASURED}
-
-    def _lines(self) -> list[str]:
-        try:
-            return self.path.read_text(encoding="utf-8").splitlines()
-        except OSError:
+        if not self.path.is_file():
             raise UserError(
                 "there is no sweep to resume",
                 place=Place(str(self.path)),
                 hint="start one with `rnncheck bench`",
-            ) from None
+            )
+        head, found = read_journal(self.path)
+        self._check(head)
+        self._drop_cut_off()
+        return {one.cell.key: one for one in found if one.status not in _UNMEASURED}
 
     def _drop_cut_off(self) -> None:
         try:
@@ -97,7 +91,7 @@ class Journal:
             name = differing[0]
             raise UserError(
                 f"the sweep cannot be resumed: its {name} is another "
-                f"({_short(other.get(name))} then, {_short(self._head[name])} now)",
+                f"({short(other.get(name))} then, {short(self._head[name])} now)",
                 place=Place(str(self.path)),
                 hint="start a new one with `rnncheck bench`",
             )
@@ -122,16 +116,3 @@ def code_hash(folder: Path) -> str:
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _object(line: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except json.JSONDecodeError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"

@@ -17,14 +17,11 @@ CELL_FIELDS = ("phase", "batch", "steps", "resets", "target")
 OVERRIDES = tuple(OverrideSpec.model_fields)
 RULE_FIELDS = (*VARIANT_FIELDS, *CELL_FIELDS, *OVERRIDES)
 _COMPILE_MODES: dict[bool, str] = {False: "eager", True: "default"}
-# Seconds, for the estimate that ``--plan`` shows; nothing else depends on them.
-START = 6.0  # of a worker: imports and the pipeline. Chosen, not measured
-COMPILE = 8.0  # of a compilation: 4 to 12 were measured for an LSTM on 2 cores
-MEASURE = 4.0  # of a cell's rounds: ``group.SETTLED`` and some warm-up
 
 
 def plan_cells(spec: Spec, *, quick: bool = False) -> list[Cell]:
-    """The cells of ``spec`` in order, each once. ``quick`` keeps the first shape and override.
+    """The cells of ``spec`` in order, each once. ``quick`` keeps the first shape and override,
+    and no forward pass where training is asked for.
 
     Raises a SpecError for a rule that names no field of a cell, for an unknown reference, and where
     the rules leave nothing.
@@ -49,7 +46,9 @@ def _unique(cells: Iterable[Cell]) -> list[Cell]:
 def _product(bench: BenchSpec, *, quick: bool) -> Iterator[Cell]:
     shapes = bench.shapes[:1] if quick else bench.shapes
     overrides = bench.overrides[:1] if quick else bench.overrides
-    for phase, shape, override in itertools.product(bench.phases, shapes, overrides):
+    left_out = {"forward"} if quick and "train" in bench.phases else set[str]()
+    phases = [phase for phase in bench.phases if phase not in left_out]
+    for phase, shape, override in itertools.product(phases, shapes, overrides):
         for resets in _resets(bench, shape, Phase(phase), quick=quick):
             for variant in swept_variants(bench):
                 yield Cell(
@@ -148,7 +147,7 @@ def fields_by_name(cell: Cell) -> dict[str, Any]:
     return {**own, **mine, "phase": str(cell.phase), **cell.overrides}
 
 
-# --- how long it takes -----------------------------------------------------------------------
+# --- groups -------------------------------------------------------------------------------------
 
 
 def groups(cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -158,12 +157,3 @@ def groups(cells: Sequence[Cell]) -> list[list[Cell]]:
     for cell in cells:
         found.setdefault(replace(cell, target="policy").group, []).append(cell)
     return list(found.values())
-
-
-def estimate(cells: Sequence[Cell], budget: float) -> float:
-    """Seconds that the sweep may take, roughly: starting, compiling, and measuring within the
-    budget."""
-    named = [cell.variant for cell in cells if isinstance(cell.variant, Variant)]
-    compiled = sum(variant.compile != "eager" for variant in named)
-    starting = START * len(groups(cells)) + COMPILE * compiled
-    return starting + min(budget, MEASURE * len(cells))

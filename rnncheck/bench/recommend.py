@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 
+from rnncheck.bench.group import REACHED
+from rnncheck.bench.pairs import paired
 from rnncheck.results.cells import MIB, CellResult, Phase
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.variant import Variant
@@ -46,6 +48,7 @@ def _recommended(purpose: str, rows: list[CellResult], bench: BenchSpec) -> Reco
     main = max(groups, key=lambda name: _size(rows, name))
     best = _best([row for row in rows if row.cell.group == main], bench)
     assert best is not None  # the group has a measured row
+    mine = [row for row in rows if row.cell.group == main]
     variant = best.cell.variant
     assert isinstance(variant, Variant)  # a sweep has no cell of the policy as it is
     return Recommendation(
@@ -53,11 +56,36 @@ def _recommended(purpose: str, rows: list[CellResult], bench: BenchSpec) -> Reco
         group=main,
         variant=variant.label,
         gain=best.ratio,
-        alone=len({row.cell.variant for row in rows if row.cell.group == main}) == 1,
+        alone=len({row.cell.variant for row in mine}) == 1,
         arguments=arguments_of(variant),
         compile=variant.compile,
         changes=tuple(_changes(rows, groups, main, best, bench)),
+        open=(*_rivals(best, mine, bench), *_more_time(best, mine, bench)),
     )
+
+
+def _rivals(best: CellResult, rows: Sequence[CellResult], bench: BenchSpec) -> Iterator[str]:
+    """Those in the group of ``best`` that may be as fast."""
+    for row in rows:
+        ratio = None if row is best or not _fits(row, bench) else paired(row, best)
+        if ratio is not None and ratio.verdict == "unclear":
+            said = f"{ratio.value:.2f} times as fast [{ratio.low:.2f}, {ratio.high:.2f}]"
+            yield f"{row.cell.variant.label} cannot be told from it: {said}"
+
+
+def _more_time(best: CellResult, rows: Sequence[CellResult], bench: BenchSpec) -> Iterator[str]:
+    """To what its time is known, and what a narrower interval would need: its half shrinks with the
+    square root of the rounds of ``best`` and its reference."""
+    timing = best.timing
+    if timing is None or timing.stopped == REACHED or not timing.relative:
+        return
+    known = timing.relative
+    wanted = bench.interval if known > bench.interval else known / 2
+    reference = best.ratio and best.ratio.reference
+    timed = [row for row in rows if row is best or row.cell.variant.label == reference]
+    spent = sum(sum(row.samples.wall) * row.samples.repetitions for row in timed)
+    more = spent * ((known / wanted) ** 2 - 1)
+    yield f"its time is known to ±{known:.1%}: ±{wanted:.1%} would need about {more:.0f} s more"
 
 
 def _size(rows: list[CellResult], group: str) -> float:

@@ -7,15 +7,16 @@ import datetime
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rnncheck import __version__
 from rnncheck.bench.claims import answers
 from rnncheck.bench.group import Limits
 from rnncheck.bench.journal import Journal
-from rnncheck.bench.plan import estimate, groups, reference_of, with_references
+from rnncheck.bench.plan import groups, reference_of, with_references
 from rnncheck.bench.recommend import recommendations
 from rnncheck.bench.scale import scalings
+from rnncheck.bench.schedule import Schedule, estimate, guess
 from rnncheck.bench.worker_slot import (
     Engine,
     GroupOrder,
@@ -24,7 +25,7 @@ from rnncheck.bench.worker_slot import (
     PipelineOpening,
 )
 from rnncheck.errors import OutputError
-from rnncheck.results.cells import Cell, CellResult
+from rnncheck.results.cells import Cell, CellResult, Phase
 from rnncheck.results.environment import current_environment
 from rnncheck.results.events import (
     CellFinished,
@@ -44,14 +45,18 @@ from rnncheck.spec.model import Spec
 # every core loaded (README, "How far its numbers hold").
 HEAVY = 0.02
 
+# What is measured first, since the budget may not do for all: training time is what users pay for,
+# and a forward pass alone is asked for where training cannot be measured.
+IMPORTANT = (Phase.TRAIN, Phase.ACT, Phase.FORWARD)
+
 
 @dataclass
 class Sweep:
     """The cells of one spec, measured. ``overrides`` are the ``--set`` texts that made the spec,
     for the workers.
 
-    Without a journal nothing can be resumed. ``seconds`` of measuring are the spec's
-    ``bench.budget`` where none are given.
+    Without a journal nothing can be resumed. The spec's ``bench.budget`` is the wall time of all of
+    it; where ``seconds`` are given they are those of rounds alone.
     """
 
     spec: Spec
@@ -65,7 +70,9 @@ class Sweep:
     ] = ()  # the cells behind the documentation's claims, where they are asked
     engine: Engine = field(default_factory=LocalEngine)
     seconds: float | None = None
+    first: str = ""  # what to say of an answer that is only a first one
     _begin: float = 0.0
+    _estimate: float = 0.0
     _finished: int = 0
     _overheads: list[float] = field(default_factory=list)
     _results: list[CellResult] = field(default_factory=list)
@@ -76,7 +83,8 @@ class Sweep:
         yield sweep_started(self.spec)
         yield from self.measured(with_references(self.cells, self.spec))
         for found in recommendations(self._results, self.spec.bench):
-            yield Recommended(found)
+            first = (self.first,) if self.first else ()
+            yield Recommended(replace(found, open=(*found.open, *first)))
         for axis in self.axes:
             yield from map(Scaled, scalings(self._results, axis))
         if self.claimed:
@@ -87,7 +95,8 @@ class Sweep:
         """The same of these cells alone, in their order: no reference is added, nothing
         concluded."""
         self._begin = time.perf_counter()
-        yield SweepPlanned(tuple(cells), estimate(cells, self._budget))
+        self._estimate = estimate(groups(cells), self._budget)
+        yield SweepPlanned(tuple(cells), self._estimate)
         for cell in cells:
             if cell.key in self.done:
                 yield self._finish(self.done[cell.key])
@@ -100,7 +109,11 @@ class Sweep:
         return self.spec.bench.budget if self.seconds is None else self.seconds
 
     def _measured(self, cells: Sequence[Cell]) -> Iterator[Event]:
-        orders = [order for group in groups(cells) if (order := self._order(group, len(cells)))]
+        waiting = [todo for group in groups(cells) if (todo := self._left_of(group))]
+        waiting.sort(key=lambda group: IMPORTANT.index(group[0].phase))
+        whole, slots = self.seconds is None, self.engine.slots
+        schedule = Schedule(self._budget, waiting, whole=whole, slots=slots)
+        orders = [self._order(group, schedule) for group in waiting]
         opening = PipelineOpening(self.spec, self.overrides)
         with closing(self.engine.measure(orders, opening)) as stream:
             for found in stream:
@@ -111,16 +124,25 @@ class Sweep:
                         found, self._finished, len(cells), self._remaining(len(cells))
                     )
 
-    def _order(self, cells: Sequence[Cell], total: int) -> GroupOrder | None:
-        """What is left of a group, with its reference; None where nothing is."""
+    def _left_of(self, cells: Sequence[Cell]) -> list[Cell]:
+        """What is left of a group, with its reference; nothing where that is all. The reference
+        goes first, and what is soon prepared before what is not: there may be no time for all."""
         todo = [cell for cell in cells if cell.key not in self.done]
-        if not todo:
-            return None
         reference = reference_of(self.spec)
         again = [cell for cell in cells if cell.variant == reference and cell not in todo]
-        return GroupOrder(
-            [*todo, *again], reference, self._limits(len(todo), total), self.spec.seed
-        )
+        in_turn = sorted([*again, *todo], key=lambda c: (c.variant != reference, guess(c)))
+        return in_turn if todo else []
+
+    def _order(self, cells: Sequence[Cell], schedule: Schedule) -> GroupOrder:
+        bench = self.spec.bench
+        limits = Limits(bench.interval, bench.timeout, self._choosing)
+        return GroupOrder(cells, reference_of(self.spec), limits, self.spec.seed, schedule)
+
+    @property
+    def _choosing(self) -> bool:
+        """Whether it is the choice that is asked for, and no time for itself."""
+        asked = self.spec.bench.goal == "choice" and self.seconds is None
+        return asked and not (self.axes or self.claimed)
 
     def _came(self, found: GroupOutcome) -> Iterator[Event]:
         """Each result on the disk, where that takes it, before it is told."""
@@ -146,15 +168,11 @@ class Sweep:
         self._results.append(result)
         return CellFinished(result)
 
-    def _limits(self, count: int, total: int) -> Limits:
-        bench = self.spec.bench
-        return Limits(bench.interval, bench.timeout, self._budget * count / total)
-
     def _remaining(self, total: int) -> float:
         measured = self._finished - len(self.done)
         left = total - self._finished
         if measured <= 0:
-            return estimate(self.cells, self._budget) * left / total
+            return self._estimate * left / total
         return (time.perf_counter() - self._begin) / measured * left
 
     def _last_words(self) -> Iterator[Event]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from rnncheck.errors import UserError, did_you_mean
 from rnncheck.numerics.statistics import CONFIDENCE
@@ -115,4 +115,4 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
     rest = y - base - slope * x
     free = len(x) - 2
     error = np.sqrt(float(rest @ rest) / free / power)
-    return slope, base, float(student.ppf((1 + CONFIDENCE) / 2, free) * error)
+    return slope, base, float(stdtrit(free, (1 + CONFIDENCE) / 2) * error)

@@ -79,6 +79,7 @@ class CellWorker:
         self._out.flush()
 
     def _open(self, command: OpenPipeline) -> None:
+        import gc
         from pathlib import Path
 
         from rnncheck.errors import SpecError
@@ -91,6 +92,7 @@ class CellWorker:
             raise SpecError("the spec file was changed while the sweep ran")
         self._scope.enter_context(calm(checking=False, threads=command.threads))
         self._pipeline = self._scope.enter_context(PreparedPipeline(loaded))
+        gc.freeze()  # a collection walks what cells hold, and not all that was imported
         if command.memory_limit is not None:
             _limit(command.memory_limit * MIB)
         self._say(PipelineOpened(self._pipeline.threads))

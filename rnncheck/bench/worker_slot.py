@@ -15,6 +15,7 @@ from rnncheck.bench.group import Group, Limits, Load
 from rnncheck.bench.load import usage
 from rnncheck.bench.messages import OpenPipeline, PipelineOpened, WorkerFailed
 from rnncheck.bench.process import START_UP, AnyWorker, WorkerProcess, ask
+from rnncheck.bench.schedule import Schedule
 from rnncheck.errors import UserError
 from rnncheck.results.cells import Cell, CellResult
 from rnncheck.results.variant import Variant
@@ -27,6 +28,12 @@ class PipelineOpening:
 
     spec: Spec
     overrides: Sequence[str]
+
+    def started(self) -> AnyWorker:
+        """A fresh process on this machine, opened. Raises UserError as ``open``."""
+        worker = WorkerProcess()
+        self.open(worker, self.spec.path)
+        return worker
 
     def open(self, worker: AnyWorker, path: str) -> None:
         """Build the pipeline in ``worker`` out of the spec at ``path``.
@@ -52,12 +59,14 @@ class PipelineOpening:
 
 @dataclass(frozen=True)
 class GroupOrder:
-    """A group to be measured; ``reference`` is what its speed-ups are over."""
+    """A group to be measured; ``reference`` is what its speed-ups are over, ``schedule`` gives it
+    its time when it begins."""
 
     cells: Sequence[Cell]
     reference: Variant
     limits: Limits
     seed: int
+    schedule: Schedule
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,7 @@ class Engine(Protocol):
     """Where a sweep's workers live."""
 
     name: str
+    slots: int  # groups that are measured at once
 
     def measure(
         self, orders: Sequence[GroupOrder], opening: PipelineOpening
@@ -104,6 +114,7 @@ class WorkerSlot:
             order.seed,
             self._alive,
             self._load,
+            order.schedule.turn(order.cells),
         )
         yield from group.run()
         self._alive = group.worker
@@ -123,18 +134,14 @@ class LocalEngine:
     """One process at a time, on this machine: what is timed has it for itself."""
 
     name = "local"
+    slots = 1
 
     def measure(
         self, orders: Sequence[GroupOrder], opening: PipelineOpening
     ) -> Generator[str | GroupOutcome, None, None]:
         """See ``Engine``. Raises UserError where the spec cannot be built."""
 
-        def start() -> AnyWorker:
-            worker = WorkerProcess()
-            opening.open(worker, opening.spec.path)
-            return worker
-
-        with closing(WorkerSlot(start)) as slot:
+        with closing(WorkerSlot(opening.started)) as slot:
             for order in orders:
                 yield from slot.measure(order)
 

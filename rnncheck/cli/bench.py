@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rnncheck.spec.model import Spec
 
 JOURNAL = "sweep.jsonl"
+QUICK = 18  # seconds of a quick sweep: with the command's own start and end it takes 20
+FIRST = "this is a first answer: `rnncheck bench` without --quick measures all"
 
 
 class EngineName(StrEnum):
@@ -39,13 +41,21 @@ class EngineName(StrEnum):
 
 
 PlanOption = Annotated[
-    bool, typer.Option("--plan", help="Print the cells and a time estimate; run nothing.")
+    bool,
+    typer.Option(
+        "--plan",
+        help="Print the cells and a time estimate, by a probe of seconds; measure nothing.",
+    ),
 ]
 ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Go on with the last sweep of this spec.")
 ]
 QuickOption = Annotated[
-    bool, typer.Option("--quick", help="The first shape only, and intervals of ±5 %.")
+    bool,
+    typer.Option(
+        "--quick",
+        help=f"A first answer within {QUICK + 2} s: training and acting, at the first shape only.",
+    ),
 ]
 ScaleOption = Annotated[
     list[str] | None,
@@ -113,16 +123,20 @@ def bench(
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
     overrides += ["bench.interval=0.05"] if quick else []
     loaded = open_spec(spec, overrides)
+    if quick and loaded.bench.budget > QUICK:
+        overrides.append(f"bench.budget={QUICK}")
+        loaded = open_spec(spec, overrides)
     cells, axes = _cells(loaded, scale or [], quick=quick)
     claimed = claim_cells(cells) if claims else []
     cells = claimed or cells
     if plan:
-        _print_plan(loaded, cells)
+        _print_plan(loaded, cells, overrides, choosing=not (axes or claimed))
         return
     outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
     place = _engine(engine, ray_address, loaded)
     journal, done = _journal(loaded, outputs.store.parent / JOURNAL, place.name, resume=resume)
     sweep = Sweep(loaded, cells, journal, overrides, done, axes, claimed, place)
+    sweep.first = FIRST if quick else ""
     blank = blank_run("bench", loaded)
     run = follow(sweep.events, outputs.targets, blank, quiet=quiet, verbose=verbose)
     outputs.conclude(run)
@@ -131,16 +145,27 @@ def bench(
     raise typer.Exit(run.exit_code)
 
 
-def _print_plan(spec: Spec, cells: Sequence[Cell]) -> None:
-    from rnncheck.bench.plan import estimate, groups, with_references
+def _print_plan(
+    spec: Spec, cells: Sequence[Cell], overrides: Sequence[str], *, choosing: bool
+) -> None:
+    from rnncheck.bench.plan import groups, with_references
+    from rnncheck.bench.probe import probed
+    from rnncheck.bench.worker_slot import PipelineOpening
 
-    everything = with_references(cells, spec)
-    for group in groups(everything):
+    everything = groups(with_references(cells, spec))
+    for group in everything:
         print(clean(group[0].group))
         for cell in group:
             print(f"  {cell.key}  {cell.variant.label}")
-    seconds = estimate(everything, spec.bench.budget)
-    print(f"{len(everything)} cells, about {seconds:.0f} s; nothing was run")
+    opening = PipelineOpening(spec, overrides)
+    found = probed(everything, opening.started, spec.bench.timeout)
+    choosing = choosing and spec.bench.goal == "choice"
+    seconds = found.estimate(everything, spec.bench.budget, choosing=choosing)
+    count = sum(map(len, everything))
+    print(
+        f"{count} cells, about {seconds:.0f} s of at most {spec.bench.budget:g}, by a probe on this"
+        " machine; nothing was measured"
+    )
 
 
 def _engine(name: EngineName, address: str | None, spec: Spec) -> Engine:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.special import bdtr, bdtrik
 
 from rnncheck.results.noise import NORMAL
 
@@ -60,17 +60,27 @@ def _ranks(count: int, independent: float, level: float) -> tuple[int, int]:
     if independent < FEW:
         return 0, count - 1
     whole = int(independent)
-    below = int(binom.ppf((1 - level) / 2, whole, 0.5)) - 1
+    below = _quantile((1 - level) / 2, whole) - 1
     share = max(below, 0) / (whole - 1)  # position within the sorted samples
     low = int(np.floor(share * (count - 1)))
     return low, count - 1 - low
 
 
-def effective_size(samples: Floats) -> float:
+def _quantile(share: float, count: int) -> int:
+    """Of the heads of ``count`` fair coins, as ``scipy.stats.binom.ppf``: importing that costs a
+    command most of a second."""
+    above = int(np.ceil(bdtrik(share, count, 0.5)))
+    return above - 1 if above > 0 and bdtr(above - 1, count, 0.5) >= share else above
+
+
+def effective_size(samples: Floats, *, cautious: bool = False) -> float:
     """How many independent samples are worth as much: n / (1 + 2 sum of autocorrelations).
 
     The sum runs over the initial positive correlations (Geyer 1992, "Practical Markov Chain Monte
-    Carlo"), taken on ranks, so that one outlier does not hide it.
+    Carlo"), taken on ranks, so that one outlier does not hide it. Those that independent samples
+    show by chance are left out; ``cautious`` counts them too, and what they are too small by in the
+    mean, 1 / n (Kendall 1954, "Note on bias in the estimation of autocorrelation"): of few samples
+    no other can be told.
     """
     count = samples.size
     if count < FEW or float(samples.max()) == float(samples.min()):
@@ -78,10 +88,11 @@ def effective_size(samples: Floats) -> float:
     ranks = np.argsort(np.argsort(samples, kind="stable"), kind="stable").astype(np.float64)
     centred = ranks - ranks.mean()
     power = float(centred @ centred)
-    total = 0.0
+    total, bias = 0.0, 1 / count if cautious else 0.0
+    by_chance = 0.0 if cautious else NORMAL / np.sqrt(count)
     for lag in range(1, min(LAGS, count // 3) + 1):
-        correlation = float(centred[:-lag] @ centred[lag:]) / power
-        if correlation <= NORMAL / np.sqrt(count):  # what independent samples show by chance
+        correlation = float(centred[:-lag] @ centred[lag:]) / power + bias
+        if correlation <= by_chance:
             break
         total += correlation
     return count / (1 + 2 * total)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from rnncheck.numerics.statistics import CONFIDENCE
 from rnncheck.results.noise import BETWEEN
@@ -81,7 +81,7 @@ def over_pairs(ratios: Sequence[float], level: float = _SHOWN_LEVEL) -> RatioOve
         raise ValueError("an interval over pairs needs at least two of them")
     freedom = KNOWN + values.size - 1
     variance = (KNOWN * BETWEEN**2 + (values.size - 1) * float(values.var(ddof=1))) / freedom
-    half = float(t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance / values.size)
+    half = float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(variance / values.size)
     middle = float(values.mean())
     return RatioOverPairs(
         math.exp(middle), math.exp(middle - half), math.exp(middle + half), values.size

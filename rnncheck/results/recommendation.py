@@ -29,11 +29,13 @@ class Recommendation:
     compile: str  # "eager", or how torch.compile is called
     changes: tuple[str, ...] = ()
     alone: bool = False  # no other variant was measured there and is right
+    open: tuple[str, ...] = ()  # what is not settled, and what more time would buy, in words
 
     @property
     def sentence(self) -> str:
         """In words."""
-        return f"for {self.purpose} ({self.group}): {self.variant}, {self._why()}"
+        found = f"for {self.purpose} ({self.group}): {self.variant}, {self._why()}"
+        return "; ".join([found, *self.open])
 
     @property
     def compiling(self) -> str:

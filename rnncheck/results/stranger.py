@@ -33,19 +33,23 @@ class _NoJson(ValueError):
 
 def read_json(path: Path) -> Any:
     """What the file at ``path`` holds. Raises UserError, one sentence, for whatever is wrong."""
-    place = Place(str(path))
-    text = _text(path, place)
+    return strict_json(read_text(path), Place(str(path)))
+
+
+def strict_json(text: str, place: Place, accepted: str = ACCEPTED) -> Any:
+    """What ``text`` from ``place`` holds. Raises UserError as ``read_json``."""
     try:
         data = json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        at = Place(str(path), error.lineno, error.colno)
-        raise UserError(f"this is not JSON: {error.msg}", place=at, accepted=ACCEPTED) from error
+        line = (place.line or 1) - 1 + error.lineno
+        at = Place(place.path, line, error.colno)
+        raise UserError(f"this is not JSON: {error.msg}", place=at, accepted=accepted) from error
     except _NoJson as error:
-        raise UserError(f"this is not JSON: {error}", place=place, accepted=ACCEPTED) from error
+        raise UserError(f"this is not JSON: {error}", place=place, accepted=accepted) from error
     except (ValueError, RecursionError) as error:  # a number of 5000 digits, 10^5 brackets
-        raise UserError("this JSON cannot be read", place=place, accepted=ACCEPTED) from error
+        raise UserError("this JSON cannot be read", place=place, accepted=accepted) from error
     if said := _excess(data):
-        raise UserError(said, place=place, accepted=ACCEPTED)
+        raise UserError(said, place=place, accepted=accepted)
     return data
 
 
@@ -53,7 +57,8 @@ def _refuse(word: str) -> NoReturn:
     raise _NoJson(f"it has no {word}")
 
 
-def _text(path: Path, place: Place) -> str:
+def read_text(path: Path, accepted: str = ACCEPTED) -> str:
+    """The text of the file at ``path``, of bounded size. Raises UserError as ``read_json``."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_SIZE + 1)
@@ -68,7 +73,7 @@ def _text(path: Path, place: Place) -> str:
         problem = "this is not a text file"
     except (OSError, ValueError) as error:
         problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-    raise UserError(problem, place=place, accepted=ACCEPTED)
+    raise UserError(problem, place=Place(str(path)), accepted=accepted)
 
 
 def _excess(data: Any) -> str:

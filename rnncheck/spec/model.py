@@ -250,9 +250,19 @@ class BenchSpec(Strict):
     interval: Number = Field(
         default=0.02, gt=0, lt=1, description="half the 95 % interval of a median, relative to it"
     )
-    # Chosen: a default sweep, with the start of its workers, is to end in about five minutes.
+    goal: Literal["choice", "times"] = Field(
+        default="choice",
+        description=(
+            "choice: a shape is done when it is clear which variant is fastest; times: when each"
+            " interval is as narrow as asked"
+        ),
+    )
+    # Chosen: a default sweep is to end in about five minutes.
     budget: Number = Field(
-        default=240.0, gt=0, le=WEEK, description="seconds of measuring, over all cells"
+        default=240.0,
+        gt=0,
+        le=WEEK,
+        description="seconds of the whole sweep: starting, compiling, judging and measuring",
     )
     # Chosen: several times what compiling one cell takes, so that only what hangs is cut off.
     timeout: Number = Field(

@@ -3,6 +3,7 @@ in."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,11 @@ def test_no_sweep_and_no_journal_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "sweep.jsonl"
     with pytest.raises(UserError, match="no sweep to resume"):
         Journal(path, HEAD).resume()
-    path.write_text("hello\n", encoding="utf-8")
-    with pytest.raises(UserError, match="no journal"):
-        Journal(path, HEAD).resume()
+    for text in ("", "[]\n", "{}\n", json.dumps({"head": HEAD})):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match="no journal"):
+            Journal(path, HEAD).resume()
+        assert path.read_text() == text
 
 
 def test_a_full_disk_says_how_to_go_on() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from rnncheck.bench.group import SPENT
 from rnncheck.bench.recommend import recommendations
 from rnncheck.results.cells import Phase, Status
 from rnncheck.spec.model import BenchSpec
@@ -55,3 +58,18 @@ def test_acting_and_training_have_answers_of_their_own_and_say_where_they_change
 
 def test_nothing_measured_recommends_nothing() -> None:
     assert recommendations([row("pad", 1.0, status=Status.CRASHED)], BENCH) == []
+
+
+def test_what_is_not_settled_and_what_more_time_would_buy_is_said() -> None:
+    (found,) = recommendations([row("pad", 1.0), row("scan", 0.995, against=1.0)], BENCH)
+    assert [said.partition(":")[0] for said in found.open] == ["scan cannot be told from it"]
+    best = row("scan", 0.5, against=1.0)
+    assert best.timing is not None
+    wide = replace(best, timing=replace(best.timing, low=0.48, high=0.52, stopped="choice clear"))
+    (found,) = recommendations([row("pad", 1.0), wide], BENCH)
+    # eight rounds of 1.5 s, and four times as many for half of it
+    assert found.open == ("its time is known to ±4.0%: ±2.0% would need about 36 s more",)
+    assert found.sentence.endswith(found.open[0])
+    narrow = replace(best, timing=replace(best.timing, low=0.495, high=0.505, stopped=SPENT))
+    (found,) = recommendations([row("pad", 1.0), narrow], BENCH)
+    assert found.open == ("its time is known to ±1.0%: ±0.5% would need about 36 s more",)

@@ -100,7 +100,7 @@ def test_an_answer_that_is_none_ends_the_cell_alone_and_the_process(
         return started[-1]
 
     cells = [Cell(Phase.ACT, OWN, size, 1, 0.0) for size in (2, 3)]
-    group = Group(cells, Variant(), Limits(0.1, timeout=100, budget=1), opened, seed=0)
+    group = Group(cells, Variant(), Limits(0.1, timeout=100), opened, seed=0)
     list(group.run())
     assert [result.status for result in group.results()] == [Status.FAILED, Status.FAILED]
     assert all(said in result.reason for result in group.results())

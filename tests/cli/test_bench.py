@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 SPEC = "fixtures/specs/cartpole_dqn.yaml"
 SMALL = [
     "--set", "bench.shapes=[{batch: 4, steps: 8}]", "--set", "bench.resets=[0.1]",
-    "--set", "bench.interval=0.5", "--set", "bench.budget=3",
+    "--set", "bench.interval=0.5", "--set", "bench.budget=240", "--set", "bench.goal=times",
 ]  # fmt: skip
 
 
@@ -37,7 +38,8 @@ def test_plan_prints_cells_and_runs_nothing(rnncheck: Runner) -> None:
     done = rnncheck("bench", SPEC, "--plan")
     assert done.returncode == 0
     assert "forward, 32 x 64, 0.03 resets" in done.stdout
-    assert "nothing was run" in done.stdout
+    assert "nothing was measured" in done.stdout
+    assert re.search(r"10 cells, about \d+ s of at most 240, by a probe", done.stdout)
 
 
 def test_a_sweep_measures_judges_and_recommends(rnncheck: Runner, tmp_path: Path) -> None:
@@ -60,6 +62,33 @@ def test_a_sweep_measures_judges_and_recommends(rnncheck: Runner, tmp_path: Path
     assert again.stdout.count("\n") == 7
     same = rnncheck("compare", str(out), str(out), "--json")
     assert {row["change"] for row in json.loads(same.stdout)} <= {"same", "unclear"}
+
+
+def test_a_budget_that_does_for_nothing_starts_nothing_and_says_so(
+    rnncheck: Runner, tmp_path: Path
+) -> None:
+    out = tmp_path / "run.json"
+    done = rnncheck("bench", SPEC, "--set", "bench.budget=2", "--report", f"json={out}")
+    assert done.returncode == 4, done.stderr
+    rows = cells(out)
+    assert len(rows) == 10
+    for row in rows.values():
+        assert row["status"] == "skipped"
+        assert re.match(r"not measured: budget: \d\.\d s were left, and preparing", row["reason"])
+
+
+def test_a_quick_sweep_says_that_its_answer_is_a_first_one(
+    rnncheck: Runner, tmp_path: Path
+) -> None:
+    out = tmp_path / "run.json"
+    done = rnncheck("bench", SPEC, *SMALL, "--quick", "--report", f"json={out}")
+    rows = cells(out).values()
+    assert {row["cell"]["phase"] for row in rows} == {"train", "act"}
+    for row in rows:  # on a loaded machine 18 seconds may do for none of them
+        assert row["status"] == "ok" or row["reason"].startswith("not measured: budget: ")
+    told = json.loads(out.read_text())["recommendations"]
+    assert bool(told) == any(row["status"] == "ok" for row in rows) == (done.returncode == 0)
+    assert all("this is a first answer" in one["open"][-1] for one in told)
 
 
 @pytest.mark.slow
@@ -140,6 +169,23 @@ def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> Non
     changed = sweep.again("--resume", "--seed", "5")
     assert changed.returncode == 2
     assert "its spec is another" in changed.stderr
+
+
+def test_a_journal_of_a_stranger_is_one_sentence_and_harmless(
+    rnncheck: Runner, tmp_path: Path
+) -> None:
+    shutil.copy(ROOT / SPEC, tmp_path / "spec.yaml")
+    journal = tmp_path / ".rnncheck" / "runs" / "sweep.jsonl"
+    journal.parent.mkdir(parents=True)
+    head = {"head": {"format": 1, "spec": "\x1b]0;owned\x07\x1b[31m", "code": "\r\n::error::x"}}
+    for text in (json.dumps(head) + "\n", '{"head": {}}\n{"key": "\x1b[2J"}\n', "\x1b[2J\n"):
+        journal.write_text(text, encoding="utf-8")
+        done = rnncheck("bench", str(tmp_path / "spec.yaml"), "--resume")
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert "error: " in done.stderr and "Traceback" not in done.stderr
+        assert "\x1b" not in done.stderr and "\n::" not in done.stderr
+        assert journal.read_text(encoding="utf-8") == text
 
 
 def test_a_full_disk_costs_no_report_and_resume_goes_on(tmp_path: Path) -> None:

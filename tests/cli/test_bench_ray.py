@@ -31,7 +31,7 @@ sys.stdin.read()
 MARK = "RNNCHECK_TEST_CLUSTER"  # in the environment of everything that the cluster starts
 SMALL = [
     "--set", "bench.shapes=[{batch: 4, steps: 8}]", "--set", "bench.resets=[0.1]",
-    "--set", "bench.interval=0.5", "--set", "bench.budget=3",
+    "--set", "bench.interval=0.5", "--set", "bench.budget=240", "--set", "bench.goal=times",
 ]  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def test_ctrl_c_leaves_no_worker(environment: dict[str, str], tmp_path: Path) ->
         shutil.copy(ROOT / "fixtures/bench" / name, tmp_path)
     more = [
         "--set", "bench.shapes=[{batch: 2, steps: 4}, {batch: 3, steps: 4}]",
-        "--set", "bench.timeout=200", "--set", "bench.budget=2",
+        "--set", "bench.timeout=200", "--set", "bench.budget=300",
     ]  # fmt: skip
     process = subprocess.Popen(
         [

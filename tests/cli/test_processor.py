@@ -17,7 +17,7 @@ name: narrow
 env: {use: GymEnv, env_name: CartPole-v1, transforms: [InitTracker]}
 policy: POLICY
 collect: {use: Collector, frames_per_batch: 32, batches: 1}
-bench: {shapes: [{batch: 4, steps: 8}], phases: [forward], backend: [pad, scan], budget: 1}
+bench: {shapes: [{batch: 4, steps: 8}], phases: [forward], backend: [pad, scan], budget: 100}
 """
 MODULES = """
   modules:
