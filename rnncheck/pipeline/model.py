@@ -12,6 +12,7 @@ from torchrl.envs import EnvBase
 
 from rnncheck.errors import StageError
 from rnncheck.pipeline.compat import runs_workers, takes_turns, with_policy_transforms
+from rnncheck.pipeline.recording.batch_changes import changed_between
 from rnncheck.pipeline.recording.batch_makers import Maker
 from rnncheck.pipeline.recording.overfilled import Overfilled
 from rnncheck.results.model import Source, Stage
@@ -53,6 +54,7 @@ class Pipeline:
     )  # collected batches after `on: collect`
     samples: list[TensorDictBase] = field(default_factory=list)  # what the loss is called on
     overfilled: Overfilled | None = None  # a second buffer of the user's own, beyond its capacity
+    batch_source: Source | None = None  # where the batch factory is written
     makers: list[Maker] = field(default_factory=list)  # what made the samples out of stored steps
     sources: dict[Stage, Source] = field(default_factory=dict)
     failures: dict[Stage, StageError] = field(default_factory=dict)
@@ -92,14 +94,14 @@ class Pipeline:
         stored = self.stored_random is not None and runs_workers(self.collector)
         return stored or takes_turns(self.collector)
 
-    def training_source(self) -> Source:
-        """Where the user wrote how training batches are made: the batch factory, else the
-        replay."""
-        batch = self.spec.batch
-        if batch is not None:
-            place = self.spec.locate(batch.at)
-            return self.sources.get(Stage.REPLAY) or Source(place.path, place.line, place.column)
-        return self.source(Stage.REPLAY)
+    def training_source(self, key: str = "") -> Source:
+        """Where the user wrote what made the training batches as they are: the batch factory, where
+        there is no other or it changed the order or the entry ``key``; else the replay."""
+        given = next((one.given for one in self.makers if one.name == "batch"), None)
+        if self.batch_source is None or given is None or not self.samples:
+            return self.source(Stage.REPLAY)
+        by_batch = self.replay is None or changed_between(given, self.samples[0], key)
+        return self.batch_source if by_batch else self.source(Stage.REPLAY)
 
     def source(self, stage: Stage) -> Source:
         """Where the user wrote this stage: the factory's ``def`` line, or the spec's line."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rnncheck.checks.engine.repairs.registry import repair_for
+from rnncheck.checks.engine.repairs.registry import repairs_for
 from rnncheck.checks.engine.repairs.repair import Repair
 from rnncheck.checks.engine.verification import Verification
 from rnncheck.checks.rule import Rule
@@ -41,12 +41,14 @@ class Proof:
         until = time.perf_counter() + max(self.least, took)
         for code in [one.code for one in causes]:
             cause = next((one for one in causes if one.code == code), None)
-            if cause is None or (repair := repair_for(code)) is None:
+            if cause is None:
                 continue
-            yield Repairing(f"trying {code} {repair.words}")
-            after = self._after(cause, repair, until)
-            if after.get(code) is Outcome.PASSED:
-                causes = settle(causes, cause, repair.words, after, weighs)
+            for repair in repairs_for(code):
+                yield Repairing(f"trying {code} {repair.words}")
+                after = self._after(cause, repair, until)
+                if after.get(code) is Outcome.PASSED:
+                    causes = settle(causes, cause, repair.words, after, weighs)
+                    break
         if causes:
             yield CausesFound(causes)
 

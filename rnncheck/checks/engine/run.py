@@ -225,16 +225,16 @@ def finding(rule: Rule, seen: Observation, pipeline: Pipeline) -> Finding:
         where=seen.where,
         cause=seen.cause,
         fix=seen.fix,
-        source=_source(seen.source or stage, pipeline),
+        source=_source(seen.source or stage, pipeline, seen.key),
         details=seen.details,
     )
 
 
-def _source(at: Source | Stage, pipeline: Pipeline) -> Source:
-    """The user's line; of the replay the one that makes the training batches."""
+def _source(at: Source | Stage, pipeline: Pipeline, key: str) -> Source:
+    """The user's line; of the replay the one that makes the training batches what they are."""
     if isinstance(at, Source):
         return at
-    return pipeline.training_source() if at is Stage.REPLAY else pipeline.source(at)
+    return pipeline.training_source(key) if at is Stage.REPLAY else pipeline.source(at)
 
 
 def _present(stage: Stage, pipeline: Pipeline) -> bool:

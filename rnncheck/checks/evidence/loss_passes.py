@@ -33,6 +33,7 @@ class Started:
     mask: Tensor
     scale: float
     collected: bool  # by the weights that the steps were collected with
+    from_zero: bool  # no state that it read holds anything but zeros
 
     @property
     def name(self) -> str:
@@ -209,4 +210,6 @@ def _compared(
     gaps = gap(seen, want).amax(-1) * mask
     following, scale = bool(steps.following[block]), max(float(want.abs().max()), 1e-6)
     collected = _known_weights(evidence, one.module)
-    return Started(".".join(one.output), following, gaps, mask, scale, collected)
+    read = [one.given.get(key, None) for key in state_keys(one.module)]
+    zero = not any(value is not None and bool(value.any()) for value in read)
+    return Started(".".join(one.output), following, gaps, mask, scale, collected, zero)

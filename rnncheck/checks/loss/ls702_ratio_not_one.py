@@ -3,7 +3,8 @@
 Checks
     Where the collected data holds the log-probability of the actions taken, the policy is run in
     recurrent mode on the training batch and asked for the log-probability of the same actions. With
-    unchanged weights the two must agree.
+    unchanged weights the two must agree. Where they do not, the batch's log-probabilities are held
+    against the collected ones, to tell whether they were computed anew.
 
 Why it matters
     PPO and every importance weight start from a ratio of 1. If it is not, the first update is
@@ -31,6 +32,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
+from rnncheck.numerics.difference import gap
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.instruments.log_probs import log_prob_key, log_prob_now
 from rnncheck.pipeline.keys import Key, dotted
@@ -51,7 +53,8 @@ def run(evidence: Evidence) -> Judgement:
         gaps, mask = log_ratio(evidence, sample, key)
         compared += int(mask.sum())
         if bool((gaps[mask] > _LIMIT).any()):
-            return Judgement((_observed(number, gaps * mask, key),), compared)
+            anew = _computed_anew(sample, key, mask)
+            return Judgement((_observed(number, gaps * mask, key, anew),), compared)
     if not compared:
         raise NotApplicable("no log-probability was recorded with the actions")
     return Judgement((), compared, f"{compared} ratios are 1")
@@ -78,9 +81,32 @@ def log_ratio(evidence: Evidence, sample: Sample, key: Key) -> tuple[Tensor, Ten
     )
 
 
-def _observed(number: int, gaps: Tensor, key: Key) -> Observation:
+def _computed_anew(sample: Sample, key: Key, mask: Tensor) -> bool:
+    """The batch holds other log-probabilities than were collected with the same steps."""
+    collected, held = sample.steps.column(key), sample.rows.get(key)
+    traced = mask & sample.known
+    if collected is None or collected.shape[1:] != held.shape[2:]:
+        return False
+    return bool((gap(held[traced], collected[sample.ids[traced]]) > _LIMIT).any())
+
+
+_BATCH = (
+    "the batch is not the sequence that was acted on: steps shuffled, state or marks lost, another"
+    " mode",
+    "replay slices in order, with the states and start flags that were collected, and train in"
+    " recurrent mode",
+)
+_ANEW = (
+    "the batch holds other log-probabilities than were collected with its steps",
+    "keep the log-probabilities that were collected, or compute them anew under"
+    " set_recurrent_mode(True) with the collected states and is_init",
+)
+
+
+def _observed(number: int, gaps: Tensor, key: Key, anew: bool) -> Observation:
     row, step = divmod(int(gaps.argmax()), gaps.shape[1])
     worst = float(gaps.max())
+    cause, fix = _ANEW if anew else _BATCH
     return Observation(
         message=(
             "with unchanged weights the policy gives the recorded actions another probability than"
@@ -93,11 +119,8 @@ def _observed(number: int, gaps: Tensor, key: Key) -> Observation:
         bound=_LIMIT,
         bound_formula="|log pi_now - log pi_recorded| with the same weights",
         where=Where((number, row), step, first_step=int((gaps > _LIMIT).any(0).nonzero()[0])),
-        cause=(
-            "the batch is not the sequence that was acted on: steps shuffled, state or marks lost,"
-            " another mode"
-        ),
-        fix="see the RP findings; replay slices in order, with their states and marks",
+        cause=cause,
+        fix=fix,
         source=Stage.REPLAY,
         details={"steps beyond the bound": f"{int((gaps > _LIMIT).sum())} of {gaps.numel()}"},
     )

@@ -134,8 +134,8 @@ def _unseen(evidence: Evidence, item: Joins, marked: Tensor) -> Observation:
         item,
         marked,
         message=(
-            f"{int(marked.sum())} slices run over an episode's end, which {keys} does not show to"
-            " the sampler; the next start is marked, so that the memory begins anew there"
+            f"the ends of {int(marked.sum())} episodes lie inside slices: {keys} does not show them"
+            " to the sampler; the next start is marked, so that the memory begins anew there"
         ),
         quantity="ends of episodes inside slices",
         cause=f"the slice sampler cuts by {keys}, and episodes end otherwise",

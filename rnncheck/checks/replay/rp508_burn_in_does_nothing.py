@@ -205,9 +205,10 @@ def _observed(
 
 
 def _source(evidence: Evidence, one: WarmUp) -> Source:
-    if one.maker.name == "batch":
-        return evidence.pipeline.training_source()
-    return evidence.pipeline.source(Stage.REPLAY)
+    pipeline = evidence.pipeline
+    if one.maker.name == "batch" and pipeline.batch_source is not None:
+        return pipeline.batch_source
+    return pipeline.source(Stage.REPLAY)
 
 
 RULE = Rule(

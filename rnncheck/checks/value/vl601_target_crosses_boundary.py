@@ -113,7 +113,8 @@ def _blame(evidence: Evidence, first: Leak) -> tuple[str, str]:
         "the next value runs on over a start, or the sum of rewards over an end",
         (
             "run the estimator in recurrent mode on a batch whose starts are marked and whose ends"
-            " are done"
+            " are done; a pass of your own over the next steps needs the root's start flags:"
+            ' batch["next", "is_init"] = batch["is_init"].clone()'
         ),
     )
 

@@ -245,7 +245,8 @@ def _looks_over(where: Where, kind: str) -> Observation:
             )
         ),
         fix=(
-            "pass terminated and done on to the estimator"
+            "target = reward + gamma * (~terminated).float() * next_value, with"
+            " ('next', 'terminated') of the batch"
             if over
             else (
                 "evaluate ('next', observation) at the ends, or shift the values inside episodes"

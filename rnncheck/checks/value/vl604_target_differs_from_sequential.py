@@ -37,6 +37,8 @@ Example
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -224,8 +226,8 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
             seen = one.gaps * counted
             worst = float(seen.max())
             if worst > _INSIDE * one.scale and worst > LASTING * float(one.gaps.max()):
-                name, scale = one.name, one.scale
-                return _observed(Stage.LOSS, sample, number, name, seen, scale), compared
+                found = _observed(Stage.LOSS, sample, number, one.name, seen, one.scale)
+                return _from_zero(found) if one.from_zero else found, compared
     if not compared:
         raise CouldNotLook("no pass over the next steps could be seen inside the loss")
     return None, compared
@@ -251,6 +253,18 @@ def _behind_burn_in(
         if worst > least and LASTING * worst > left[one.output]:
             return _observed(Stage.LOSS, sample, number, one.name, seen, one.scale), compared
     return None, compared
+
+
+def _from_zero(found: Observation) -> Observation:
+    """Of a pass that read nothing but zeros for its states."""
+    return replace(
+        found,
+        cause="every state that the pass starts from is zero",
+        fix=(
+            "let it start from the states that were collected, ('next', state) for a pass over the"
+            " next steps; or leave the first steps out of the loss (burn-in)"
+        ),
+    )
 
 
 def _own_step(evidence: Evidence) -> Observation | None:

@@ -229,7 +229,8 @@ class Training:
         component = self.spec.batch
         if component is None:
             return ""
-        pipeline.sources.setdefault(Stage.REPLAY, component_source(self.spec, component))
+        pipeline.batch_source = component_source(self.spec, component)
+        pipeline.sources.setdefault(Stage.REPLAY, pipeline.batch_source)
         given = pipeline.samples[0].clone()
         pipeline.makers.append(Maker("batch", given, lambda data: self._made(component, data)))
         made = [self._made(component, sample.clone()) for sample in pipeline.samples]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rnncheck.checks.engine.proving import Proof
-from rnncheck.checks.engine.repairs.registry import all_repairs, repair_for
+from rnncheck.checks.engine.repairs.registry import all_repairs, repairs_for
 from rnncheck.checks.engine.select import select_rules
 from rnncheck.checks.engine.session import verify_events
 from rnncheck.checks.engine.verification import Verification
@@ -108,11 +108,13 @@ def test_a_repair_that_raises_leaves_the_cause_as_it_was() -> None:
     assert [(one.code, one.proved) for one in found.causes] == [("WR103", "")]
 
 
-def test_every_repair_has_its_words_and_a_check_has_one() -> None:
-    codes = [code for repair in all_repairs() for code in repair.codes]
-    assert len(codes) == len(set(codes)) > 5
-    assert all(repair.words.startswith("with ") for repair in all_repairs())
-    assert repair_for("WR101") is None
+def test_every_repair_has_its_words_and_is_found_by_its_codes() -> None:
+    assert len(all_repairs()) > 10
+    assert len({repair.words for repair in all_repairs()}) == len(all_repairs())
+    for repair in all_repairs():
+        assert repair.words.startswith("with ")
+        assert all(repair in repairs_for(code) for code in repair.codes)
+    assert repairs_for("WR101") == ()
 
 
 @pytest.mark.slow

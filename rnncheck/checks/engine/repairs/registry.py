@@ -17,6 +17,6 @@ def all_repairs() -> tuple[Repair, ...]:
     return tuple(m.REPAIR for m in modules if isinstance(getattr(m, "REPAIR", None), Repair))
 
 
-def repair_for(code: str) -> Repair | None:
-    """The repair that does what this check's fix says; None where there is none."""
-    return next((one for one in all_repairs() if code in one.codes), None)
+def repairs_for(code: str) -> tuple[Repair, ...]:
+    """The repairs that do what this check's fix says, to be tried in turn."""
+    return tuple(one for one in all_repairs() if code in one.codes)

@@ -1,0 +1,52 @@
+"""One fault at a time: it is named first, what follows is folded under it, and its printed fix
+makes the run green."""
+
+from __future__ import annotations
+
+import pytest
+
+from rnncheck.results.causes import causes_of
+from tests.checks.engine.twenty import PPO, R2D2, ROWS, Row, is_green, printed_fix, verified
+from tests.invariants import assert_ends_with_its_cause
+
+CHEAP = (
+    "ppo-missing-tracker", "ppo-shared-state-key", "r2d2-missing-primer", "r2d2-unmarked-slices"
+)  # fmt: skip
+
+
+def test_each_pipeline_has_ten() -> None:
+    assert len(PPO) >= 10 and len(R2D2) >= 10
+    assert len({row.id for row in ROWS}) == len(ROWS)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.id in CHEAP], ids=lambda row: row.id)
+def test_the_check_names_the_fault_and_passes_once_it_is_fixed(row: Row) -> None:
+    run = verified(row.pipeline, row.fault, row.code, repair=False)
+    (cause,) = causes_of(run)
+    assert cause.code == row.code and row.says in printed_fix(run, cause)
+    fixed = verified(row.pipeline, row.fault + row.fixes[-1], row.code, repair=False)
+    assert causes_of(fixed) == ()
+    assert is_green(fixed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", ["ppo", "r2d2"])
+def test_without_a_fault_it_is_green(pipeline: str) -> None:
+    assert is_green(verified(pipeline, ()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_the_fault_is_the_one_cause_and_its_fix_is_proved(row: Row) -> None:
+    run = verified(row.pipeline, row.fault)
+    (cause,) = causes_of(run)
+    assert cause.code == row.code and row.says in printed_fix(run, cause)
+    assert bool(cause.proved) is row.repaired
+    assert_ends_with_its_cause(run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_the_printed_fix_makes_the_run_green(row: Row) -> None:
+    for fix in row.fixes:
+        assert is_green(verified(row.pipeline, row.fault + fix, repair=False)), fix
