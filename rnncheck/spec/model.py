@@ -391,6 +391,7 @@ class Spec(Strict):
     _hash: str = PrivateAttr(default="")  # sha256 of the effective spec
     _places: dict[KeyPath, Place] = PrivateAttr(default_factory=dict)
     _copies: Any = PrivateAttr(default=None)  # of the objects that Python handed over
+    _made: Any = PrivateAttr(default=None)  # the training batches that a script was seen to make
 
     @property
     def path(self) -> str:

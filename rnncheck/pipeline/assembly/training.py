@@ -40,6 +40,7 @@ from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.plant.hooks import Hooks
 from rnncheck.pipeline.recording.batch_makers import Maker, NotedInputs
+from rnncheck.pipeline.recording.made_batches import MadeBatches
 from rnncheck.pipeline.recording.overfilled import Overfilled, is_own
 from rnncheck.pipeline.recording.sampling import draw_samples
 from rnncheck.results.model import Stage
@@ -135,7 +136,7 @@ class Training:
         made = build_estimator(self.spec, section, self.offered, self.device)
         pipeline.estimator = self.hooks.estimator(made)
         before = runs_on(self.spec) == COLLECTED
-        batches = self.steps(pipeline) if before else pipeline.samples
+        batches = self._to_estimate(pipeline) if before else pipeline.samples
         done = [run_estimator(section, pipeline.estimator, batch) for batch in batches]
         if before:
             pipeline.estimated = done
@@ -143,9 +144,16 @@ class Training:
             pipeline.samples = done
         return f"{section.use or section.factory} on {_counted(len(done), 'batch')}"
 
+    def _to_estimate(self, pipeline: Pipeline) -> list[TensorDictBase]:
+        """The collected batches, or what a script was seen to give its estimator."""
+        made = self.spec._made
+        return self.steps(pipeline) if made is None else list(made.estimated)
+
     def replay(self, pipeline: Pipeline) -> str:
         """Fill and sample the replay buffer, let the ``batch`` factory work, or take the batches as
         they are."""
+        if self.spec._made is not None:
+            return self._seen(pipeline, self.spec._made)
         batches = pipeline.estimated or self.steps(pipeline)
         told = self._through_buffer(pipeline, batches)
         pipeline.samples = pipeline.samples if self.spec.replay is not None else list(batches)
@@ -155,6 +163,16 @@ class Training:
             with suppress(Exception):  # it ran as the spec has it; what more may break is not asked
                 self._overfill(pipeline, batches)
         return ", ".join(filter(None, (told, made)))
+
+    def _seen(self, pipeline: Pipeline, made: MadeBatches) -> str:
+        """The batches that a script was seen to train on."""
+        component = self.spec.batch
+        if component is None or not made.trained:
+            return ""
+        pipeline.sources[Stage.REPLAY] = component_source(self.spec, component)
+        pipeline.samples = [self.hooks.sample(one.clone()) for one in made.trained]
+        counted = _counted(len(made.trained), "training batch")
+        return f"{counted} of {list(pipeline.samples[0].shape)}, as the script made them"
 
     def _overfill(self, pipeline: Pipeline, batches: list[TensorDictBase]) -> None:
         """Fill a second buffer over its capacity: what runs over its write cursor shows there."""

@@ -1,0 +1,15 @@
+"""What a script was seen to estimate and to train on, in the place of what a spec would make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tensordict import TensorDictBase
+
+
+@dataclass(frozen=True)
+class MadeBatches:
+    """Copies: ``estimated`` are what the estimator was given, ``trained`` what the loss was."""
+
+    estimated: list[TensorDictBase] = field(default_factory=list)
+    trained: list[TensorDictBase] = field(default_factory=list)
