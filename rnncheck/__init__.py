@@ -12,8 +12,10 @@ _LAZY = {
     "Run": "rnncheck.results.model",
     "FindingsError": "rnncheck.errors",
     "UserError": "rnncheck.errors",
+    "batch": "rnncheck.roles",
+    "loss": "rnncheck.roles",
 }
-__all__ = ["FindingsError", "Run", "UserError", "__version__", "verify"]
+__all__ = ["FindingsError", "Run", "UserError", "__version__", "batch", "loss", "verify"]
 
 
 def __getattr__(name: str) -> _Any:

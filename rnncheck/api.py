@@ -49,7 +49,9 @@ def verify(
             function that makes it. A function gets what it declares by name, as a spec's factory
             does: ``make_policy(env)``, ``make_loss(policy, critic)``. Copies of these are run,
             which share what they share; the objects themselves stay as they are, an env object is
-            neither stepped nor closed. ``advantage`` as a function makes the estimator.
+            neither stepped nor closed. ``advantage`` as a function makes the estimator. A ``loss``
+            with one parameter more, ``loss(batch)`` or ``loss(policy, batch)``, or marked with
+            ``@rnncheck.loss``, is the loss itself: it returns losses, or calls ``backward``.
         collector: a TorchRL collector, which is run and used up, or a function
             ``(create_env_fn, policy)`` that makes one. Without it, and without ``batches``, a
             ``Collector`` takes two batches; ``False`` collects nothing.

@@ -23,11 +23,12 @@ FAMILIES = tuple(BY_FOLDER)
 MAY_IMPORT = {
     "printable": set[str](),
     "errors": set[str](),
+    "roles": set[str](),
     "results": {"errors"},
     "spec": {"errors"},
     "supervisor": {"results", "errors"},
     "numerics": {"results", "errors"},
-    "pipeline": {"spec", "numerics", "results", "supervisor", "errors"},
+    "pipeline": {"spec", "numerics", "results", "supervisor", "errors", "roles"},
     "checks": {"pipeline", "numerics", "results", "supervisor", "spec", "errors"},
     "faults": {"pipeline", "numerics", "results", "spec", "errors"},
     "bench": {"pipeline", "numerics", "results", "spec", "errors"},

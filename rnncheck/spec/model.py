@@ -129,8 +129,13 @@ class AdvantageSpec(Component):
 
 
 class LossSpec(Component):
-    """A loss module, its target updater and the arguments of its ``make_value_estimator``."""
+    """A loss module, its target updater and the arguments of its ``make_value_estimator``; or a
+    function of the user's that is the loss itself."""
 
+    # `factory` then holds the same name: it is found, imported and shown as a factory is.
+    function: str | None = Field(
+        default=None, description="package.module:function of your own that is called on batches"
+    )
     target_update: Component | None = None
     value_estimator: dict[str, Any] = Field(default_factory=dict)
     keys: dict[str, Any] = Field(default_factory=dict, description="arguments of its set_keys")

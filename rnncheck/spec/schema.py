@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from rnncheck.spec.model import Component, Spec
-from rnncheck.spec.shape import DEFAULT_USE, SECTIONS
+from rnncheck.spec.shape import DEFAULT_USE, FUNCTION, SECTIONS
 
 _IDENTIFIER = r"[^\W\d]\w*"
 _DOTTED = rf"{_IDENTIFIER}(\.{_IDENTIFIER})*"
@@ -82,6 +82,10 @@ def _component(definition: dict[str, Any], *, optional: bool) -> dict[str, Any]:
         _mapping(own | {"use": _USE, "factory": {"type": "null"}}, ["use"]),
         _made_by_factory(own),
     ]
+    if FUNCTION in own:
+        forms[2] = _made_by_factory(own | {FUNCTION: {"type": "null"}})
+        named = {"use": {"type": "null"}, "factory": {"type": "null"}, FUNCTION: _FACTORY}
+        forms.append(_mapping(own | named, [FUNCTION]))
     if optional:
         absent = {"use": {"type": "null"}, "factory": {"type": "null"}}
         forms.append(_mapping(own | absent, []))

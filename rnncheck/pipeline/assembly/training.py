@@ -34,6 +34,7 @@ from rnncheck.pipeline.assembly.steps import tag, tagged
 from rnncheck.pipeline.assembly.stored import contents
 from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
+from rnncheck.pipeline.copying.restoring import CannotUndo
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.instruments.call_loss import LossParts, form_loss
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
@@ -280,7 +281,8 @@ class Training:
         told = section.use or str(section.factory)
         try:
             return f"{told}, {self._value(pipeline)}" if pipeline.samples else told
-        except CannotCopy as error:  # no fault of the loss: what would call it says so
+        except (CannotCopy, CannotUndo) as error:  # no fault of the loss: the checks say so
+            pipeline.uncalled = str(error)
             return f"{told}, not called: {error}"
 
     def make_loss(self, pipeline: Pipeline, section: LossSpec, instead: Offered) -> Any:

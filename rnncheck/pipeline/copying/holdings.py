@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 from torchrl.envs import EnvBase
 
-from rnncheck.pipeline.copying.closures import content, state_names
+from rnncheck.pipeline.copying.closures import content, is_own_instance, state_names
 
 _DEEPEST = 6  # function in partial in object in function: what people write has three
 
@@ -52,7 +52,9 @@ def _parts(holder: Any) -> Iterator[tuple[str, Any]]:
         yield from _numbered(holder)
     elif isinstance(holder, dict):
         yield from ((str(key), item) for key, item in holder.items())
-    elif callable(holder) and not isinstance(holder, type):
+    elif hasattr(holder, "held_parts"):
+        yield from holder.held_parts()
+    elif (callable(holder) or is_own_instance(holder)) and not isinstance(holder, type):
         yield from getattr(holder, "__dict__", {}).items()
 
 
