@@ -8,7 +8,7 @@ from functools import cache
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path, is_user_file
 
-_is_theirs = cache(is_user_file)
+is_theirs = cache(is_user_file)  # a file is looked at once
 
 
 def calling_place(depth: int = 1) -> Place:
@@ -16,7 +16,7 @@ def calling_place(depth: int = 1) -> Place:
     there is none."""
     frame = sys._getframe(depth)
     while frame is not None:
-        if _is_theirs(frame.f_code.co_filename):
+        if is_theirs(frame.f_code.co_filename):
             return Place(display_path(frame.f_code.co_filename), frame.f_lineno)
         if frame.f_back is None:
             break

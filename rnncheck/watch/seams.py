@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from rnncheck.watch.acting import acting_seams
+from rnncheck.watch.own_training import own_training_seams
 from rnncheck.watch.training import training_seams
 from rnncheck.watch.watching import Watching
 
@@ -16,4 +17,5 @@ def opened(watching: Watching) -> Iterator[None]:
     with ExitStack() as scope:
         acting_seams(watching, scope)
         training_seams(watching, scope)
+        own_training_seams(watching, scope)
         yield

@@ -52,6 +52,7 @@ class Called:
     place: Place
     modes: Modes
     inputs: list[TensorDictBase] = field(default_factory=list)
+    own: Any = None  # the code of the user's that it is, where it is no module of TorchRL's
 
 
 @dataclass
