@@ -20,6 +20,7 @@ from rnncheck.watch.envs import kept
 from rnncheck.watch.patching import replace
 from rnncheck.watch.places import calling_place
 from rnncheck.watch.seen import Acting
+from rnncheck.watch.stored import read_back
 from rnncheck.watch.watching import Watching, modes_now
 
 # Batches that are taken behind the last update, with the weights before the first: the fewest that
@@ -34,13 +35,14 @@ def acting_seams(watching: Watching, scope: ExitStack) -> None:
             replace(scope, kind, "__init__", _Built(watching))
     replace(scope, BaseCollector, "__iter__", _Iterated(watching))
     replace(scope, EnvBase, "rollout", _RolledOut(watching))
-    watching.at_the_first_update.append(lambda: _keep_envs(watching))
+    watching.at_the_first_update.append(lambda: _keep(watching))
     watching.at_the_end.append(lambda: take_further(watching))
 
 
-def _keep_envs(watching: Watching) -> None:
+def _keep(watching: Watching) -> None:
     for one in watching.seen.acting:
         one.make_env = kept(one.make_env)
+        read_back(one)
 
 
 def _collectors() -> list[type]:
@@ -97,7 +99,6 @@ class _Iterated:
         return source if mine is None else self._followed(source, mine)
 
     def _followed(self, source: Iterator[Any], mine: Acting) -> Iterator[Any]:
-        mine.source = source
         mine.more = lambda: next(source, None)
         try:
             while True:

@@ -74,6 +74,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     whole._made = MadeBatches(
         estimated=[] if estimator is None else estimator.inputs,
         trained=[] if loss is None else loss.inputs,
+        random=acting.random,
     )
     whole._hash = asked.hash
     whole._places = {(): place, **_places(acting, loss, estimator)}

@@ -41,7 +41,7 @@ class Acting:
     batches: list[TensorDictBase] = field(default_factory=list)
     further: list[TensorDictBase] = field(default_factory=list)
     more: Callable[[], TensorDictBase | None] | None = None
-    source: Iterator[Any] | None = None
+    random: int | None = None  # leading random ``batches`` of those read back from a buffer
 
 
 @dataclass

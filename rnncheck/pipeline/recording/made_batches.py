@@ -9,7 +9,11 @@ from tensordict import TensorDictBase
 
 @dataclass(frozen=True)
 class MadeBatches:
-    """Copies: ``estimated`` are what the estimator was given, ``trained`` what the loss was."""
+    """Copies: ``estimated`` are what the estimator was given, ``trained`` what the loss was.
+
+    ``random`` of the collected ones are a random policy's, where they were read back from a buffer.
+    """
 
     estimated: list[TensorDictBase] = field(default_factory=list)
     trained: list[TensorDictBase] = field(default_factory=list)
+    random: int | None = None
