@@ -85,8 +85,8 @@ def run(
 
     def events() -> Iterator[Event]:
         from rnncheck.checks.engine.select import select_rules
-        from rnncheck.watch.events import RunLimits, watched_events
-        from rnncheck.watch.script import Script
+        from rnncheck.watching.events import RunLimits, watched_events
+        from rnncheck.watching.script import Script
 
         what = Script(script[0], tuple(script[1:]), module)
         limits = RunLimits(updates, seconds, keep_going)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from rnncheck.checks.engine.run import unasked_rules
@@ -15,11 +15,11 @@ from rnncheck.results.events import Event, GuaranteeJudged, Notice, RunStarted, 
 from rnncheck.results.guarantees import judge_guarantees
 from rnncheck.results.model import Outcome, Source, Stage, StageResult
 from rnncheck.spec.model import Spec
-from rnncheck.watch import weights
-from rnncheck.watch.assemble import NothingSeen, spec_from
-from rnncheck.watch.script import Script, ScriptEnd, main_kept, run_script
-from rnncheck.watch.seen import Sightings
-from rnncheck.watch.watching import Watching
+from rnncheck.watching import weights
+from rnncheck.watching.assemble import NothingSeen, spec_from
+from rnncheck.watching.observer import Watching
+from rnncheck.watching.script import Script, ScriptEnd, main_kept, run_script
+from rnncheck.watching.seen import Sightings
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def judged_events(
     *,
     thorough: bool = False,
     strict: bool = False,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """What the rules say of what was seen, without the first event."""
     try:
         spec = spec_from(seen, asked)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from rnncheck.watch.acting import acting_seams
-from rnncheck.watch.own_training import own_training_seams
-from rnncheck.watch.training import training_seams
-from rnncheck.watch.watching import Watching
+from rnncheck.watching.acting import acting_seams
+from rnncheck.watching.observer import Watching
+from rnncheck.watching.own_training import own_training_seams
+from rnncheck.watching.training import training_seams
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from rnncheck.pipeline.assembly.live import spec_of
 from rnncheck.pipeline.recording.made_batches import MadeBatches
 from rnncheck.pipeline.subject.modes import InMode
 from rnncheck.spec.model import AdvantageSpec, Component, Spec
-from rnncheck.watch.envs import env_maker, env_name
-from rnncheck.watch.seen import Acting, Called, Sightings
+from rnncheck.watching.envs import env_maker, env_name
+from rnncheck.watching.seen import Acting, Called, Sightings
 
 ACTOR = "actor_network"
 CRITICS = ("critic_network", "value_network", "qvalue_network")

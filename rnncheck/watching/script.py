@@ -12,10 +12,11 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from rnncheck.errors import StageTimeout, UserError
+from rnncheck.pipeline.guard.closing import ChildProcesses, close_all
 from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.guard.user_frames import Trouble, describe_trouble
-from rnncheck.watch.seams import opened
-from rnncheck.watch.watching import Enough, Watching
+from rnncheck.watching.observer import Enough, Watching
+from rnncheck.watching.seams import opened
 
 _MAIN = "__main__"
 
@@ -39,24 +40,32 @@ class ScriptEnd:
 
 
 def run_script(script: Script, watching: Watching, seconds: float) -> ScriptEnd:
-    """Run it under the watch, for ``seconds`` at most."""
+    """Run it under the watch, for ``seconds`` at most; what it left running is ended."""
     main, code, argv = _prepared(script)
     sys.argv[:] = argv
     sys.modules[_MAIN] = main  # stays: what the script made may be pickled by that name
+    children = ChildProcesses()
     with opened(watching):
         try:
-            with time_limit("script", seconds):
-                exec(code, main.__dict__)
-        except Enough:
-            return ScriptEnd()
-        except StageTimeout:
-            return ScriptEnd(timed_out=True)
-        except SystemExit as stop:
-            return ScriptEnd(stop.code)
-        except Exception as error:
-            return ScriptEnd(1, describe_trouble(error))
+            return _ran(code, main, seconds)
         finally:
             watching.settle()
+            close_all([getattr(one.collector, "shutdown", None) for one in watching.seen.acting])
+            children.reap()
+
+
+def _ran(code: CodeType, main: ModuleType, seconds: float) -> ScriptEnd:
+    try:
+        with time_limit("script", seconds):
+            exec(code, main.__dict__)
+    except Enough:
+        return ScriptEnd()
+    except StageTimeout:
+        return ScriptEnd(timed_out=True)
+    except SystemExit as stop:
+        return ScriptEnd(stop.code)
+    except Exception as error:
+        return ScriptEnd(1, describe_trouble(error))
     return ScriptEnd()
 
 

@@ -15,10 +15,10 @@ from torchrl.modules import GRUModule, LSTMModule
 from torchrl.objectives import LossModule
 from torchrl.objectives.value import ValueEstimatorBase
 
-from rnncheck.watch.patching import replace
-from rnncheck.watch.places import calling_place
-from rnncheck.watch.seen import KEPT, Called
-from rnncheck.watch.watching import Watching, modes_now
+from rnncheck.watching.observer import Watching, modes_now
+from rnncheck.watching.patching import replace
+from rnncheck.watching.places import calling_place
+from rnncheck.watching.seen import KEPT, Called
 
 
 def training_seams(watching: Watching, scope: ExitStack) -> None:

@@ -23,11 +23,11 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
-from rnncheck.watch.lines import lines_between
-from rnncheck.watch.patching import replace
-from rnncheck.watch.places import is_theirs
-from rnncheck.watch.seen import KEPT, Called, Modes
-from rnncheck.watch.watching import Watching, modes_now
+from rnncheck.watching.lines import lines_between
+from rnncheck.watching.observer import Watching, modes_now
+from rnncheck.watching.patching import replace
+from rnncheck.watching.places import is_theirs
+from rnncheck.watching.seen import KEPT, Called, Modes
 
 _MOST_FRAMES = 40  # of a stack that are looked at: a training loop is seldom deeper
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from torchrl.envs.utils import exploration_type
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
-from rnncheck.watch.seen import Modes, Sightings
-from rnncheck.watch.weights import taken
+from rnncheck.watching.seen import Modes, Sightings
+from rnncheck.watching.weights import taken
 
 
 class Enough(BaseException):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watch.scripts import SCRIPTS, failed, planted, run
+from tests.watching.scripts import SCRIPTS, failed, planted, run
 
 PPO, DQN = "ppo_cartpole.py", "dqn_cartpole.py"
 PRIMER = "    env.append_transform(make_lstm().make_tensordict_primer())\n"

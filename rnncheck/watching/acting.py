@@ -15,13 +15,13 @@ from torchrl.envs.utils import set_exploration_type
 from torchrl.modules import set_recurrent_mode
 
 from rnncheck.pipeline.guard.user_frames import is_user_file
-from rnncheck.watch import weights
-from rnncheck.watch.envs import kept
-from rnncheck.watch.patching import replace
-from rnncheck.watch.places import calling_place
-from rnncheck.watch.seen import Acting
-from rnncheck.watch.stored import read_back
-from rnncheck.watch.watching import Watching, modes_now
+from rnncheck.watching import weights
+from rnncheck.watching.envs import kept
+from rnncheck.watching.observer import Watching, modes_now
+from rnncheck.watching.patching import replace
+from rnncheck.watching.places import calling_place
+from rnncheck.watching.seen import Acting
+from rnncheck.watching.stored import read_back
 
 # Batches that are taken behind the last update, with the weights before the first: the fewest that
 # have a join between them.

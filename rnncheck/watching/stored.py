@@ -9,7 +9,7 @@ from rnncheck.pipeline.assembly.stored import contents
 from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import STEP_KEY
-from rnncheck.watch.seen import Acting
+from rnncheck.watching.seen import Acting
 
 
 def read_back(acting: Acting) -> None:
