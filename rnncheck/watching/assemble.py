@@ -82,8 +82,10 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
 
 
 def _nothing(seen: Sightings) -> str:
-    calls = ", ".join(f"{count} calls of {name}" for name, count in seen.recurrent.items())
-    return "nobody was seen to collect with a policy" + (f" ({calls})" if calls else "")
+    """What there was instead."""
+    calls = [f"{count} calls of {name}" for name, count in seen.recurrent.items()]
+    calls += [f"{seen.backwards} calls of backward", f"{seen.steps} optimiser steps"]
+    return f"no collector and no env.rollout with a policy was seen; {', '.join(calls)} were"
 
 
 def _places(acting: Acting, loss: Called | None, estimator: Called | None) -> dict[Any, Place]:

@@ -69,7 +69,7 @@ def judged_events(
         spec = spec_from(seen, asked)
     except NothingSeen as nothing:
         yield Notice(nothing.message)
-        yield from _unseen(rules, nothing.message, train, strict=strict)
+        yield from _unseen(rules, "nobody was seen to act", train, strict=strict)
         return
     yield from map(Notice, notices(seen))
     events = verify_events(spec, rules, command="run", thorough=thorough, strict=strict)
@@ -105,6 +105,8 @@ def _trained(seen: Sightings, ended: ScriptEnd, seconds: float) -> StageResult:
     told = f"{seen.updates} optimiser steps seen"
     if ended.timed_out:
         told += ", ended by the time limit"
+    elif ended.enough:
+        told = f"ended after {seen.updates} optimiser steps"
     if isinstance(ended.raised, Trouble):
         trouble = ended.raised
         said = "\n".join(filter(None, (f"{trouble.message}", trouble.frames)))

@@ -61,6 +61,7 @@ class Watching:
 
     def after_update(self) -> None:
         """Count it; end the script where it was the last one."""
+        self.seen.steps += not self.enough
         if os.getpid() != self._process or not self._trains():
             return
         if not self.enough:

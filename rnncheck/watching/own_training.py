@@ -89,6 +89,7 @@ class OwnTraining:
 
     def backward(self, original: Callable[..., None], loss: Any, *args: Any, **kwargs: Any) -> None:
         """``loss.backward()``: whose it is, then the call itself."""
+        self._watching.seen.backwards += self._watching.looks
         if self._held and self._watching.looks:
             self._note(sys._getframe(1))
         self.forget()

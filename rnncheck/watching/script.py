@@ -37,6 +37,7 @@ class ScriptEnd:
     code: int | str | None = None
     raised: Trouble | None = None
     timed_out: bool = False
+    enough: bool = False  # by the watch
 
 
 def run_script(script: Script, watching: Watching, seconds: float) -> ScriptEnd:
@@ -59,7 +60,7 @@ def _ran(code: CodeType, main: ModuleType, seconds: float) -> ScriptEnd:
         with time_limit("script", seconds):
             exec(code, main.__dict__)
     except Enough:
-        return ScriptEnd()
+        return ScriptEnd(enough=True)
     except StageTimeout:
         return ScriptEnd(timed_out=True)
     except SystemExit as stop:

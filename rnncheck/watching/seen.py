@@ -66,6 +66,8 @@ class Sightings:
     networks: list[tuple[Any, str, nn.Module]] = field(default_factory=list)
     recurrent: dict[str, int] = field(default_factory=dict)  # classes of modules and their calls
     updates: int = 0
+    steps: int = 0  # of any optimiser
+    backwards: int = 0
     frozen: bool = False  # the first update was reached: later data belongs to other weights
     moved_on: bool = False  # and something was collected after it
     weights: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
