@@ -49,23 +49,24 @@ def _tree(path: str) -> ast.Module | None:
 
 def _block(body: list[ast.stmt], line: int, names: set[str]) -> _Block | None:
     """The innermost block around the line in which one of ``names`` is bound."""
-    for number, statement in enumerate(body):
-        if not statement.lineno <= line <= (statement.end_lineno or statement.lineno):
-            continue
-        for inner in _bodies(statement):
-            if found := _block(inner, line, names):
-                return found
-        if isinstance(statement, ast.For):
-            first = statement.body[0].lineno
-            bound = [name for name in _bound(statement.target) if name in names]
-            if bound and line >= first:
-                return _Block(bound[0], _up_to(statement.body, line))
-        before = body[:number]
-        for index, one in enumerate(before):
-            bound = [name for name in _assigned(one) if name in names]
-            if bound:
-                return _Block(bound[0], body[index + 1 : number + 1])
+    around = [n for n, one in enumerate(body) if _holds(one, line)]  # several may share a line
+    if not around:
+        return None
+    statement = body[around[-1]]
+    for inner in _bodies(statement):
+        if found := _block(inner, line, names):
+            return found
+    if isinstance(statement, ast.For) and line >= statement.body[0].lineno:
+        if bound := [name for name in _bound(statement.target) if name in names]:
+            return _Block(bound[0], _up_to(statement.body, line))
+    for index, one in enumerate(body[: around[-1]]):
+        if bound := [name for name in _assigned(one) if name in names]:
+            return _Block(bound[0], body[index + 1 : around[-1] + 1])
     return None
+
+
+def _holds(statement: ast.stmt, line: int) -> bool:
+    return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
 
 
 def _up_to(body: list[ast.stmt], line: int) -> list[ast.stmt]:

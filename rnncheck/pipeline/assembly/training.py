@@ -17,7 +17,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.errors import ComponentError, Lacking, StageError
+from rnncheck.errors import ComponentError, Lacking, StageError, UnrepeatableError
 from rnncheck.pipeline.assembly import replay as replaying
 from rnncheck.pipeline.assembly.advantage import build_estimator
 from rnncheck.pipeline.assembly.factories import Offered, call_factory, component_source, wrong_type
@@ -279,11 +279,26 @@ class Training:
         if section.target_update is not None:
             pipeline.updater = build_updater(self.spec, section.target_update, pipeline.loss)
         told = section.use or str(section.factory)
+        if self.spec._made is not None:
+            self._repeated(pipeline)
         try:
             return f"{told}, {self._value(pipeline)}" if pipeline.samples else told
         except (CannotCopy, CannotUndo) as error:  # no fault of the loss: the checks say so
             pipeline.uncalled = str(error)
             return f"{told}, not called: {error}"
+
+    def _repeated(self, pipeline: Pipeline) -> None:
+        """Whether a script's loss can be called again: it did run there, so that what it raises
+        here is nothing that it does wrong."""
+        try:
+            self._formed(pipeline, 0)
+        except (StageError, CannotCopy) as error:
+            said = error.message if isinstance(error, StageError) else str(error)
+            pipeline.loss = None
+            raise UnrepeatableError(
+                f"what the script does with its batch cannot be done again: {said}; a function of"
+                " the batch that returns its loss, marked @rnncheck.loss, can"
+            ) from error
 
     def make_loss(self, pipeline: Pipeline, section: LossSpec, instead: Offered) -> Any:
         """The loss; ``instead`` offers other networks than the pipeline's."""
