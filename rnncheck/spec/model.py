@@ -141,6 +141,19 @@ class LossSpec(Component):
     keys: dict[str, Any] = Field(default_factory=dict, description="arguments of its set_keys")
 
 
+class PassSpec(Component):
+    """The pass over training sequences, where it is another function than the policy itself."""
+
+    # `factory` then holds the same name: it is found, imported and shown as a factory is.
+    function: str | None = Field(
+        default=None, description="package.module:function of your own that is called on batches"
+    )
+    out_keys: tuple[str | tuple[str, ...], ...] = Field(
+        default=(), description="names of what it returns, where that is a tensor or a tuple"
+    )
+    time_first: Bool = Field(default=False, description="it is given [T, B] instead of [B, T]")
+
+
 class AcceptSpec(Strict):
     """A known finding that no longer fails a run, or a guarantee that cannot be shown: which, why,
     and until when."""
@@ -379,6 +392,7 @@ class Spec(Strict):
     env: EnvSpec
     policy: NetworkSpec
     critic: NetworkSpec | None = None
+    training_pass: PassSpec | None = None
     collect: Component | None = None
     replay: ReplaySpec | None = None
     batch: Component | None = None

@@ -14,6 +14,7 @@ from rnncheck.spec.model import (
     GateSpec,
     KeyPath,
     LossSpec,
+    PassSpec,
     ReplaySpec,
     Spec,
     Strict,
@@ -32,6 +33,7 @@ from rnncheck.spec.read import Document
 
 SECTIONS: dict[str, type[Component]] = {
     "env": EnvSpec,
+    "training_pass": PassSpec,
     "collect": Component,
     "replay": ReplaySpec,
     "batch": Component,
@@ -44,7 +46,9 @@ VERSION = 1
 TOP_KEYS = tuple(field.alias or name for name, field in Spec.model_fields.items())
 NETWORK_KEYS = ("modules", "factory", "weights")
 NETWORK_FORMS = f"[ClassName, {USE_FORM}, ...], {{modules: [...], weights: file}} or {FACTORY_FORM}"
-FUNCTION = "function"  # of a loss: what a batch is handed to, instead of what makes the loss
+# Of a loss and a training pass: what a batch is handed to, instead of what makes the part.
+FUNCTION = "function"
+FUNCTION_FORM = '{function: "package.module:function"}'
 COMPONENT_LISTS = ("transforms",)  # reserved keys that hold a list of components
 COMPONENT_PARTS = ("storage", "sampler", "writer", "target_update")  # ... or one component
 DEFAULT_USE = {"replay": "TensorDictReplayBuffer"}
@@ -165,8 +169,10 @@ class _Shaper:
 
     def _choice(self, raw: dict[str, Any], at: KeyPath, model: type[Component]) -> Complaint | None:
         use, factory = raw.get("use"), raw.get("factory")
-        if model is LossSpec and raw.get(FUNCTION) is not None:
+        if FUNCTION in reserved(model) and raw.get(FUNCTION) is not None:
             return self._function(raw)
+        if model is PassSpec:
+            return Complaint("a training pass is a function of your own", FUNCTION_FORM)
         if use is not None and factory is not None:
             return Complaint("both `use` and `factory` are given", "one of the two")
         if at == ("batch",) and factory is None:

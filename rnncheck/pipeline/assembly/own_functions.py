@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.errors import ComponentError
@@ -14,8 +15,12 @@ from rnncheck.pipeline.assembly import components as c
 from rnncheck.pipeline.assembly.factories import Given, Offered, load_factory
 from rnncheck.pipeline.copying.copies import CannotCopy
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
+from rnncheck.pipeline.keys import as_key
+from rnncheck.pipeline.subject.training_pass import TwoPasses
 from rnncheck.roles import role_of
 from rnncheck.spec.model import Component, LossSpec, Spec
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,12 @@ class OwnCall:
     function: Callable[..., Any]
     given: dict[str, Any]
     batch: str
+
+    def __call__(self, td: TensorDictBase) -> Any:
+        """Call the function on a batch."""
+        if self.batch:
+            return self.function(**{self.batch: td}, **self.given)
+        return self.function(td, **self.given)
 
 
 def is_loss_itself(component: LossSpec, offered: Offered) -> bool:
@@ -42,20 +53,35 @@ def is_loss_itself(component: LossSpec, offered: Offered) -> bool:
 def build_own_loss(spec: Spec, component: LossSpec, offered: Offered) -> OwnLoss:
     """The loss that the function is."""
     call = own_call(spec, component, offered)
-    made = OwnLoss(call.function, call.given, call.batch)
+    return _own(spec, component, OwnLoss(call.function, call.given, call.batch))
+
+
+def with_training_pass(spec: Spec, policy: nn.Module, offered: Offered) -> nn.Module:
+    """The policy as it is judged: with the pass of its own that trains it, where it has one."""
+    component = spec.training_pass
+    if component is None:
+        return policy
+    call = _own(spec, component, own_call(spec, component, offered))
+    keys = tuple(as_key(key) for key in component.out_keys)
+    return TwoPasses(policy, call, keys, time_first=component.time_first)
+
+
+def _own(spec: Spec, component: Component, made: T) -> T:
+    """A copy of what the caller of ``verify`` holds as well."""
     if component._live is None or spec._copies is None:
         return made
     try:
-        copied: OwnLoss = spec._copies.whole(made, "the loss")
+        copied: T = spec._copies.whole(made, f"the {component.at[0]}")
         return copied
     except CannotCopy as error:
-        hint = "mark a function that holds less with @rnncheck.loss, and pass that one"
+        hint = "pass a function that holds less"
         raise ComponentError(str(error), place=spec.locate(component.at), hint=hint) from error
 
 
 def own_call(spec: Spec, component: Component, offered: Offered) -> OwnCall:
     """The function that ``component`` names, ready for batches."""
     function = load_factory(spec, component)
+    function = function() if isinstance(function, Given) else function
     taken = c.accepts(function)
     free = _open(function, component, offered)
     if len(free) > 1 or not (free or taken.names or taken.positional):
