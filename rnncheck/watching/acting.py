@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from tensordict import TensorDictBase
+from torch import nn
 from torchrl.collectors import BaseCollector
 from torchrl.envs import EnvBase
 from torchrl.envs.utils import set_exploration_type
@@ -22,6 +23,7 @@ from rnncheck.watching.patching import replace
 from rnncheck.watching.places import calling_place
 from rnncheck.watching.seen import Acting
 from rnncheck.watching.stored import read_back
+from rnncheck.watching.switches import switches_of
 
 # Batches that are taken behind the last update, with the weights before the first: the fewest that
 # have a join between them.
@@ -124,6 +126,7 @@ class _Iterated:
             seen.moved_on = True
         else:
             mine.batches.append(batch.detach().clone())
+            _note_switches(mine)
 
 
 class _RolledOut:
@@ -161,6 +164,12 @@ class _RolledOut:
             seen.moved_on = True
         else:
             acting.batches.append(data.detach().clone())
+            _note_switches(acting)
+
+
+def _note_switches(acting: Acting) -> None:
+    if isinstance(acting.policy, nn.Module) and not acting.switches:
+        acting.switches = switches_of(acting.policy)
 
 
 def take_further(watching: Watching) -> None:

@@ -19,6 +19,7 @@ from rnncheck.pipeline.subject.modes import InMode
 from rnncheck.spec.model import AdvantageSpec, Component, Spec
 from rnncheck.watching.envs import env_maker, env_name
 from rnncheck.watching.seen import Acting, Called, Sightings
+from rnncheck.watching.switches import SwitchedPass, starts_inside
 
 ACTOR = "actor_network"
 CRITICS = ("critic_network", "value_network", "qvalue_network")
@@ -51,13 +52,15 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         raise NothingSeen(_nothing(seen), place=place)
     loss, estimator = seen.loss(), seen.estimator()
     batches = [*acting.batches, *acting.further]
-    parts = {
+    parts: dict[str, Any] = {
         "env": env_maker(acting.make_env),
         "policy": acting.policy,
         "critic": _critic(seen, acting, [one for one in (estimator, loss) if one is not None]),
         "collect": Recorded(batches, acting.collector) if batches else False,
         "loss": None if loss is None else _in_its_mode(loss),
     }
+    if loss is not None and loss.switches and batches and starts_inside(loss):
+        parts["training_pass"] = SwitchedPass(loss.switches, loss.modes.recurrent)
     device = _device(acting.policy)
     made = spec_of(
         parts, name=asked.name, seed=asked.seed, device=device, verify=asked.verify, place=place

@@ -56,8 +56,9 @@ def _block(body: list[ast.stmt], line: int, names: set[str]) -> _Block | None:
     for inner in _bodies(statement):
         if found := _block(inner, line, names):
             return found
-    if isinstance(statement, ast.For) and line >= statement.body[0].lineno:
-        if bound := [name for name in _bound(statement.target) if name in names]:
+    if isinstance(statement, ast.For):
+        bound = [name for name in _bound(statement.target) if name in names]
+        if bound and line >= statement.body[0].lineno:
             return _Block(bound[0], _up_to(statement.body, line))
     for index, one in enumerate(body[: around[-1]]):
         if bound := [name for name in _assigned(one) if name in names]:

@@ -28,6 +28,7 @@ from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.patching import replace
 from rnncheck.watching.places import is_theirs
 from rnncheck.watching.seen import KEPT, Called, Modes
+from rnncheck.watching.switches import Switches, changed, switches_of
 
 _MOST_FRAMES = 40  # of a stack that are looked at: a training loop is seldom deeper
 
@@ -41,6 +42,7 @@ class Held:
     line: int
     modes: Modes
     arguments: dict[str, Any]
+    switches: Switches
     batches: dict[str, TensorDictBase] = field(default_factory=dict)  # copies, by name
 
 
@@ -71,9 +73,22 @@ class OwnTraining:
             for frame in _their_frames(sys._getframe(1)):
                 if frame not in self._held and (found := _batches_in(frame)):
                     arguments = _arguments_of(frame)
-                    held = Held(frame.f_code, frame, frame.f_lineno, modes_now(), arguments)
-                    held.batches = {name: td.detach().clone() for name, td in found.items()}
-                    self._held[frame] = held
+                    copies = {name: td.detach().clone() for name, td in found.items()}
+                    self._held[frame] = Held(
+                        frame.f_code,
+                        frame,
+                        frame.f_lineno,
+                        modes_now(),
+                        arguments,
+                        self._switches(),
+                        copies,
+                    )
+
+    def _switches(self) -> Switches:
+        acting = self._watching.seen.actor()
+        if acting is None or not isinstance(acting.policy, nn.Module):
+            return {}
+        return changed(acting.switches, switches_of(acting.policy))
 
     def _is_trained(self, module: nn.Module) -> bool:
         """Whether it has weights that act."""
@@ -109,7 +124,7 @@ class OwnTraining:
         known = next((one for one in losses if one.own == held.code), None)
         if known is None:
             place = Place(display_path(held.code.co_filename), held.line)
-            known = Called(loss, place, held.modes, own=held.code)
+            known = Called(loss, place, held.modes, switches=held.switches, own=held.code)
             losses.append(known)
         if len(known.inputs) < KEPT:
             known.inputs.append(batch)

@@ -41,6 +41,7 @@ class Acting:
     batches: list[TensorDictBase] = field(default_factory=list)
     further: list[TensorDictBase] = field(default_factory=list)
     more: Callable[[], TensorDictBase | None] | None = None
+    switches: dict[str, dict[str, Any]] = field(default_factory=dict)  # as it acts
     random: int | None = None  # leading random ``batches`` of those read back from a buffer
 
 
@@ -52,6 +53,7 @@ class Called:
     place: Place
     modes: Modes
     inputs: list[TensorDictBase] = field(default_factory=list)
+    switches: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the policy, then
     own: Any = None  # the code of the user's that it is, where it is no module of TorchRL's
 
 
