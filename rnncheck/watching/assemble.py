@@ -14,6 +14,7 @@ from torchrl.objectives import LossModule
 from rnncheck.errors import Place, UserError
 from rnncheck.pipeline.assembly.factories import Given
 from rnncheck.pipeline.assembly.live import spec_of
+from rnncheck.pipeline.recording.batch_makers import Maker
 from rnncheck.pipeline.recording.made_batches import MadeBatches
 from rnncheck.pipeline.subject.modes import InMode
 from rnncheck.spec.model import AdvantageSpec, Component, Spec
@@ -77,6 +78,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     whole._made = MadeBatches(
         estimated=[] if estimator is None else estimator.inputs,
         trained=[] if loss is None else loss.inputs,
+        makers=[_maker(made, one) for one in seen.transforms if one.inputs],
         random=acting.random,
     )
     whole._hash = asked.hash
@@ -147,6 +149,12 @@ def _critic(seen: Sightings, acting: Acting, owners: list[Called]) -> nn.Module 
             if network is not None and {id(one) for one in network.parameters()} - inside:
                 return network
     return None
+
+
+def _maker(spec: Spec, called: Called) -> Maker:
+    """The transform as it was run, with a copy of the networks."""
+    transform = spec._copies.whole(called.module, "the transform")
+    return Maker("batch", called.inputs[0], InMode(transform, called.modes.recurrent))
 
 
 def _device(policy: Any) -> str:

@@ -66,6 +66,7 @@ class Sightings:
     losses: list[Called] = field(default_factory=list)
     estimators: list[Called] = field(default_factory=list)
     networks: list[tuple[Any, str, nn.Module]] = field(default_factory=list)
+    transforms: list[Called] = field(default_factory=list)  # run on samples
     recurrent: dict[str, int] = field(default_factory=dict)  # classes of modules and their calls
     updates: int = 0
     steps: int = 0  # of any optimiser

@@ -11,6 +11,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torchrl.envs import BurnInTransform
 from torchrl.modules import GRUModule, LSTMModule
 from torchrl.objectives import LossModule
 from torchrl.objectives.value import ValueEstimatorBase
@@ -27,6 +28,7 @@ def training_seams(watching: Watching, scope: ExitStack) -> None:
     replace(scope, LossModule, "__call__", _Calls(watching, seen.losses))
     replace(scope, LossModule, "convert_to_functional", _Wired(watching))
     replace(scope, ValueEstimatorBase, "__call__", _Calls(watching, seen.estimators))
+    replace(scope, BurnInTransform, "forward", _Calls(watching, seen.transforms))
     replace(scope, ValueEstimatorBase, "__init__", _Made(watching))
     for kind in (LSTMModule, GRUModule):
         replace(scope, kind, "__call__", _Counted(watching))

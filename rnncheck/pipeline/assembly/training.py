@@ -172,6 +172,7 @@ class Training:
             return ""
         pipeline.sources[Stage.REPLAY] = component_source(self.spec, component)
         pipeline.samples = [self.hooks.sample(one.clone()) for one in made.trained]
+        pipeline.makers.extend(made.makers)
         counted = _counted(len(made.trained), "training batch")
         return f"{counted} of {list(pipeline.samples[0].shape)}, as the script made them"
 

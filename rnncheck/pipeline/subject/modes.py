@@ -65,7 +65,7 @@ def _has_accelerator() -> bool:
 class InMode(nn.Module):
     """A loss, or another module, that always runs in one mode."""
 
-    def __init__(self, module: nn.Module, recurrent: bool) -> None:
+    def __init__(self, module: nn.Module, recurrent: bool | None) -> None:
         super().__init__()
         self.module, self.recurrent = module, recurrent
 
