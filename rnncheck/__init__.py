@@ -9,11 +9,14 @@ __version__ = "0.1.0"
 # Imported when first used: `import rnncheck` and the command line start without torch.
 _LAZY = {
     "verify": "rnncheck.api",
+    "watch": "rnncheck.watching.session",
     "Run": "rnncheck.results.model",
     "FindingsError": "rnncheck.errors",
     "UserError": "rnncheck.errors",
+    "batch": "rnncheck.roles",
+    "loss": "rnncheck.roles",
 }
-__all__ = ["FindingsError", "Run", "UserError", "__version__", "verify"]
+__all__ = ["FindingsError", "Run", "UserError", "__version__", "batch", "loss", "verify", "watch"]
 
 
 def __getattr__(name: str) -> _Any:

@@ -3,5 +3,6 @@ from rnncheck.api import verify as verify
 from rnncheck.errors import FindingsError as FindingsError
 from rnncheck.errors import UserError as UserError
 from rnncheck.results.model import Run as Run
+from rnncheck.watching.session import watch as watch
 
 __version__: str

@@ -23,6 +23,7 @@ def verify(
     policy: Any = None,
     env: Any = None,
     critic: Any = None,
+    training_pass: Any = None,
     collector: Any = None,
     batches: Any = None,
     replay: Any = None,
@@ -49,7 +50,12 @@ def verify(
             function that makes it. A function gets what it declares by name, as a spec's factory
             does: ``make_policy(env)``, ``make_loss(policy, critic)``. Copies of these are run,
             which share what they share; the objects themselves stay as they are, an env object is
-            neither stepped nor closed. ``advantage`` as a function makes the estimator.
+            neither stepped nor closed. ``advantage`` as a function makes the estimator. A ``loss``
+            with one parameter more, ``loss(batch)`` or ``loss(policy, batch)``, or marked with
+            ``@rnncheck.loss``, is the loss itself: it returns losses, or calls ``backward``.
+        training_pass: what your loop calls on training sequences, where that is not the policy in
+            recurrent mode: a function ``(batch)`` or ``(policy, batch)`` that returns a tensordict
+            or a dict of what the policy writes.
         collector: a TorchRL collector, which is run and used up, or a function
             ``(create_env_fn, policy)`` that makes one. Without it, and without ``batches``, a
             ``Collector`` takes two batches; ``False`` collects nothing.
@@ -77,7 +83,8 @@ def verify(
     the command ``rnncheck verify`` can.
     """
     parts = {
-        "policy": policy, "env": env, "critic": critic, "collect": _collect(collector, batches),
+        "policy": policy, "env": env, "critic": critic,
+        "training_pass": training_pass, "collect": _collect(collector, batches),
         "replay": replay, "batch": batch, "advantage": advantage, "loss": loss,
     }  # fmt: skip
     if spec is not None:

@@ -98,6 +98,10 @@ class KernelError(ComponentError, Lacking):
     """This processor has no kernel for what a component computes."""
 
 
+class UnrepeatableError(UserError, Lacking):
+    """What a script was seen to do cannot be done again on other data."""
+
+
 class OutputError(UserError):
     """A report or a stored result cannot be written."""
 

@@ -21,6 +21,7 @@ from rnncheck.cli.init import init
 from rnncheck.cli.messages import print_internal, print_user_error
 from rnncheck.cli.report import report
 from rnncheck.cli.rule import rule
+from rnncheck.cli.run import run as run_command
 from rnncheck.cli.selftest import selftest
 from rnncheck.cli.standard_streams import StandardStreams
 from rnncheck.cli.verify import verify
@@ -96,6 +97,8 @@ _COMMANDS: list[Callable[..., None]] = [
 SPEC_COMMANDS = (spec_commands.validate, spec_commands.show, spec_commands.schema)
 for command in _COMMANDS:
     app.command()(_guarded(command))
+# What follows the script's name is the script's own.
+app.command("run", context_settings={"allow_interspersed_args": False})(_guarded(run_command))
 for command in SPEC_COMMANDS:
     spec_app.command()(_guarded(command))
 app.add_typer(spec_app, name="spec")

@@ -92,11 +92,12 @@ def follow(
     *,
     quiet: bool,
     verbose: bool,
+    prints: bool = False,
 ) -> Run:
     """Feed every event to the listeners until the run ends, breaks off or is interrupted.
 
     In a command's own process what makes the events runs in a supervised one; elsewhere it runs
-    here.
+    here. With ``prints`` its standard output is this one's.
     """
     from rnncheck.cli.streams import streamed_events
     from rnncheck.report.formats import live_writers
@@ -115,7 +116,7 @@ def follow(
             *live_writers(targets, sys.stdout),
         ]
         try:
-            with stopping(), streamed_events(events) as stream:
+            with stopping(), streamed_events(events, prints=prints) as stream:
                 for event in stream:
                     for listener in listeners:
                         listener(event)

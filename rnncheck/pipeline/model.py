@@ -48,6 +48,7 @@ class Pipeline:
     replay: Any = None  # the replay buffer
     estimator: Any = None  # the value estimator, called on a tensordict
     loss: Any = None  # the loss module, called on a tensordict
+    uncalled: str = ""  # why the loss could not be called, which is no fault of it
     updater: Any = None  # the target updater, built from the loss
     estimated: list[TensorDictBase] = field(
         default_factory=list

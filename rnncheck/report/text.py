@@ -247,14 +247,13 @@ def crashed(run: Run) -> list[str]:
 
 
 def unchecked(run: Run) -> str:
-    """Which stages the spec leaves out, and which were not looked into and why."""
+    """Which stages are not there, and which were not looked into and why."""
     reasons: dict[str, list[str]] = defaultdict(list)
+    without = "the script has none" if run.command == "run" else "the spec leaves them out"
     for stage in run.stages:
         if stage.outcome in UNANSWERED:
             absent = stage.detail in ("", NOT_IN_SPEC)
-            reasons["the spec leaves them out" if absent else clean(stage.detail)].append(
-                str(stage.stage)
-            )
+            reasons[without if absent else clean(stage.detail)].append(str(stage.stage))
     parts = [f"since {why}: {', '.join(stages)}" for why, stages in reasons.items()]
     return f"not checked, {'; '.join(parts)}" if parts else ""
 
@@ -347,7 +346,8 @@ def next_step(run: Run) -> str:
     if causes := causes_of(run):
         return f"rnncheck rule {clean(causes[0].code)}"
     if broken := [one for one in run.stages if one.outcome is Outcome.ERROR]:
-        return f"mend what the {broken[0].stage} stage raised, then rnncheck verify {run.spec.path}"
+        again = f"rnncheck {'run' if run.command == 'run' else 'verify'} {clean(run.spec.path)}"
+        return f"mend what the {broken[0].stage} stage raised, then {again}"
     if run.verdict is Verdict.NOT_SHOWN and (open_ := [g for g in run.guarantees if g.lacking]):
         code = clean(open_[0].because).partition(":")[0]
         known = code if code in {check.code for check in run.checks} else run.checks[0].code

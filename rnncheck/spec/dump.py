@@ -43,7 +43,9 @@ def _plain(value: Any) -> Any:
 
 def _component(component: Component) -> dict[str, Any]:
     kind = "use" if component.use is not None else "factory"
-    own = [name for name in type(component).model_fields if name not in Component.model_fields]
+    kind = kind if getattr(component, "function", None) is None else "function"
+    hidden = {*Component.model_fields, "function"}
+    own = [name for name in type(component).model_fields if name not in hidden]
     named = {kind: getattr(component, kind), **_plain(component.args)}
     return named | {name: _plain(getattr(component, name)) for name in own}
 

@@ -129,11 +129,29 @@ class AdvantageSpec(Component):
 
 
 class LossSpec(Component):
-    """A loss module, its target updater and the arguments of its ``make_value_estimator``."""
+    """A loss module, its target updater and the arguments of its ``make_value_estimator``; or a
+    function of the user's that is the loss itself."""
 
+    # `factory` then holds the same name: it is found, imported and shown as a factory is.
+    function: str | None = Field(
+        default=None, description="package.module:function of your own that is called on batches"
+    )
     target_update: Component | None = None
     value_estimator: dict[str, Any] = Field(default_factory=dict)
     keys: dict[str, Any] = Field(default_factory=dict, description="arguments of its set_keys")
+
+
+class PassSpec(Component):
+    """The pass over training sequences, where it is another function than the policy itself."""
+
+    # `factory` then holds the same name: it is found, imported and shown as a factory is.
+    function: str | None = Field(
+        default=None, description="package.module:function of your own that is called on batches"
+    )
+    out_keys: tuple[str | tuple[str, ...], ...] = Field(
+        default=(), description="names of what it returns, where that is a tensor or a tuple"
+    )
+    time_first: Bool = Field(default=False, description="it is given [T, B] instead of [B, T]")
 
 
 class AcceptSpec(Strict):
@@ -384,6 +402,7 @@ class Spec(Strict):
     env: EnvSpec
     policy: NetworkSpec
     critic: NetworkSpec | None = None
+    training_pass: PassSpec | None = None
     collect: Component | None = None
     replay: ReplaySpec | None = None
     batch: Component | None = None
@@ -401,6 +420,7 @@ class Spec(Strict):
     _hash: str = PrivateAttr(default="")  # sha256 of the effective spec
     _places: dict[KeyPath, Place] = PrivateAttr(default_factory=dict)
     _copies: Any = PrivateAttr(default=None)  # of the objects that Python handed over
+    _made: Any = PrivateAttr(default=None)  # the training batches that a script was seen to make
 
     @property
     def path(self) -> str:

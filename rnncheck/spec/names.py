@@ -45,19 +45,19 @@ def check_use(text: object, shown: str) -> Complaint | None:
     return Complaint(message, COMPONENT_FORMS)
 
 
-def check_factory(text: object, shown: str) -> Complaint | None:
-    """None when ``text`` is ``package.module:function``."""
+def check_factory(text: object, shown: str, key: str = "factory") -> Complaint | None:
+    """None when ``text`` is ``package.module:function``; ``key`` is the one that it stands at."""
     accepted = '"package.module:function"'
     if not isinstance(text, str):
-        return Complaint(f"`factory` must be text, not {shown}", accepted, key="factory")
-    message = f"{shown} does not name a factory"
+        return Complaint(f"`{key}` must be text, not {shown}", accepted, key=key)
+    message = f"{shown} does not name a {key}"
     module, colon, function = text.partition(":")
     if "/" in module or "\\" in module or module.endswith(".py"):
         hint = "name the module, not its file: dots instead of slashes, without .py"
-        return Complaint(message, accepted, hint, "factory")
+        return Complaint(message, accepted, hint, key)
     if not colon and is_dotted(text) and "." in text:
         head, _, tail = text.rpartition(".")
-        return Complaint(message, accepted, f'write "{head}:{tail}"', "factory")
+        return Complaint(message, accepted, f'write "{head}:{tail}"', key)
     if not (colon and is_dotted(module) and is_dotted(function)):
-        return Complaint(message, accepted, key="factory")
+        return Complaint(message, accepted, key=key)
     return None

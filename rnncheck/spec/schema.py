@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from rnncheck.spec.model import Component, Spec
-from rnncheck.spec.shape import DEFAULT_USE, SECTIONS
+from rnncheck.spec.shape import DEFAULT_USE, FUNCTION, SECTIONS
 
 _IDENTIFIER = r"[^\W\d]\w*"
 _DOTTED = rf"{_IDENTIFIER}(\.{_IDENTIFIER})*"
@@ -20,6 +20,7 @@ _FACTORY: dict[str, Any] = {
     "pattern": f"^{_DOTTED}:{_DOTTED}$",
     "description": "package.module:function of your own; the other keys are passed to it",
 }
+_NAMELESS: dict[str, Any] = {"use": {"type": "null"}, "factory": {"type": "null"}}
 _INTERNAL = {"args", "at"}  # how the models hold what the user writes as plain keys
 _COMPONENT = {"$ref": "#/$defs/Component"}
 
@@ -36,6 +37,7 @@ def json_schema() -> dict[str, Any]:
         definitions[name] = _component(definitions[name], optional=model in nameless)
     definitions["NetworkSpec"] = _network(definitions["NetworkSpec"])
     properties = {name: _nullable(name, part) for name, part in schema["properties"].items()}
+    definitions["PassSpec"]["anyOf"] = definitions["PassSpec"]["anyOf"][3:]
     properties["batch"] = {"anyOf": [_made_by_factory({}), {"type": "null"}]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -82,9 +84,11 @@ def _component(definition: dict[str, Any], *, optional: bool) -> dict[str, Any]:
         _mapping(own | {"use": _USE, "factory": {"type": "null"}}, ["use"]),
         _made_by_factory(own),
     ]
+    if FUNCTION in own:
+        forms[2] = _made_by_factory(own | {FUNCTION: {"type": "null"}})
+        forms.append(_mapping(own | _NAMELESS | {FUNCTION: _FACTORY}, [FUNCTION]))
     if optional:
-        absent = {"use": {"type": "null"}, "factory": {"type": "null"}}
-        forms.append(_mapping(own | absent, []))
+        forms.append(_mapping(own | _NAMELESS, []))
     return {"description": definition.get("description", ""), "anyOf": forms}
 
 

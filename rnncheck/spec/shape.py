@@ -14,6 +14,7 @@ from rnncheck.spec.model import (
     GateSpec,
     KeyPath,
     LossSpec,
+    PassSpec,
     ReplaySpec,
     Spec,
     Strict,
@@ -32,6 +33,7 @@ from rnncheck.spec.read import Document
 
 SECTIONS: dict[str, type[Component]] = {
     "env": EnvSpec,
+    "training_pass": PassSpec,
     "collect": Component,
     "replay": ReplaySpec,
     "batch": Component,
@@ -44,6 +46,9 @@ VERSION = 1
 TOP_KEYS = tuple(field.alias or name for name, field in Spec.model_fields.items())
 NETWORK_KEYS = ("modules", "factory", "weights")
 NETWORK_FORMS = f"[ClassName, {USE_FORM}, ...], {{modules: [...], weights: file}} or {FACTORY_FORM}"
+# Of a loss and a training pass: what a batch is handed to, instead of what makes the part.
+FUNCTION = "function"
+FUNCTION_FORM = '{function: "package.module:function"}'
 COMPONENT_LISTS = ("transforms",)  # reserved keys that hold a list of components
 COMPONENT_PARTS = ("storage", "sampler", "writer", "target_update")  # ... or one component
 DEFAULT_USE = {"replay": "TensorDictReplayBuffer"}
@@ -164,6 +169,10 @@ class _Shaper:
 
     def _choice(self, raw: dict[str, Any], at: KeyPath, model: type[Component]) -> Complaint | None:
         use, factory = raw.get("use"), raw.get("factory")
+        if FUNCTION in reserved(model) and raw.get(FUNCTION) is not None:
+            return self._function(raw)
+        if model is PassSpec:
+            return Complaint("a training pass is a function of your own", FUNCTION_FORM)
         if use is not None and factory is not None:
             return Complaint("both `use` and `factory` are given", "one of the two")
         if at == ("batch",) and factory is None:
@@ -173,6 +182,13 @@ class _Shaper:
         if factory is not None:
             return check_factory(factory, shown(factory))
         return self._nameless(raw, reserved(model))
+
+    def _function(self, raw: dict[str, Any]) -> Complaint | None:
+        """A function that is the loss itself."""
+        for other in ("use", "factory"):
+            if raw.get(other) is not None:
+                return Complaint(f"both `function` and `{other}` are given", "one of the two")
+        return check_factory(raw[FUNCTION], shown(raw[FUNCTION]), FUNCTION)
 
     def _nameless(self, raw: dict[str, Any], own: tuple[str, ...]) -> Complaint:
         """Neither `use` nor `factory`: guess which habit led there."""
@@ -211,6 +227,8 @@ class _Shaper:
         for key, value in raw.items():
             if key in ("use", "factory"):
                 result[key] = value
+            elif key == FUNCTION and key in own and value is not None:
+                result |= {key: value, "factory": value}
             elif key not in own:
                 result["args"][key] = value
             elif value is not None:

@@ -23,10 +23,18 @@ _AT_EXIT = 20.0  # seconds for the functions that the user's code registered; ch
 
 
 def run_child(
-    make: Callable[[], Iterable[Any]], deadlines: Deadlines, events: int, output: int
+    make: Callable[[], Iterable[Any]],
+    deadlines: Deadlines,
+    events: int,
+    output: int,
+    *,
+    prints: bool = False,
 ) -> NoReturn:
-    """Tell what ``make`` gives, run the functions that were registered for the exit, and end."""
-    _redirect(output)
+    """Tell what ``make`` gives, run the functions that were registered for the exit, and end.
+
+    With ``prints`` standard output stays the command's.
+    """
+    _redirect(output, prints=prints)
     publish(deadlines)
     sender, process = Sender(events), os.getpid()
     try:
@@ -39,11 +47,11 @@ def run_child(
     _end(sender, process, last)
 
 
-def _redirect(output: int) -> None:
-    """Nothing to read, and all that is written goes to the command: it may be drawing a line."""
+def _redirect(output: int, *, prints: bool) -> None:
+    """Nothing to read, and what is written goes to the command: it may be drawing a line."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    for one in (1, 2):
+    for one in (2,) if prints else (1, 2):
         os.dup2(output, one)
     sys.stdout, sys.stderr = _lines(1), _lines(2)
     faulthandler.enable(2)

@@ -38,10 +38,13 @@ class Death:
 
 
 class SupervisedProcess:
-    """A process that runs ``make()`` and tells every item of it, and its keeper."""
+    """A process that runs ``make()`` and tells every item of it, and its keeper.
 
-    def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
-        self._deadlines = Deadlines()
+    With ``prints`` its standard output is that of this process.
+    """
+
+    def __init__(self, make: Callable[[], Iterable[Any]], *, prints: bool = False) -> None:
+        self._deadlines, self._prints = Deadlines(), prints
         self._events, tells = os.pipe()
         self._output, prints = os.pipe()
         self._status, ends = os.pipe()
@@ -75,7 +78,7 @@ class SupervisedProcess:
             def body() -> None:
                 for one in (ends, obeys):
                     os.close(one)
-                run_child(make, self._deadlines, tells, prints)
+                run_child(make, self._deadlines, tells, prints, prints=self._prints)
 
             keep(body, obeys, ends, (tells, prints))
         finally:

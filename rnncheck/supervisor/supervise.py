@@ -37,15 +37,17 @@ class Broken:
     after: Any = None  # the last item before it
 
 
-def supervised(make: Callable[[], Iterator[Any]]) -> Generator[Any, None, None]:
+def supervised(
+    make: Callable[[], Iterator[Any]], *, prints: bool = False
+) -> Generator[Any, None, None]:
     """The items of ``make()``, which runs in a process of its own; Broken as the last one where it
-    did not end.
+    did not end. With ``prints`` its standard output is this one's.
 
     Closing the generator ends the process and all that it started. Raises the UserError that
     ``make()`` raises.
     """
     ended = False
-    with closing(SupervisedProcess(make)) as process:
+    with closing(SupervisedProcess(make, prints=prints)) as process:
         try:
             for message in process.messages():  # to the end: a copy of it may speak last
                 if isinstance(message, Told):
@@ -73,10 +75,12 @@ def _last(message: Message) -> Broken | None:
     return None
 
 
-def supervised_events(make: Callable[[], Iterator[Event]]) -> Generator[Event, None, None]:
+def supervised_events(
+    make: Callable[[], Iterator[Event]], *, prints: bool = False
+) -> Generator[Event, None, None]:
     """The events of ``make()``, and where they break off those that a reader of them waits for."""
     ledger = Ledger()
-    with closing(supervised(make)) as items:
+    with closing(supervised(make, prints=prints)) as items:
         for item in items:
             if isinstance(item, Broken):
                 yield from ledger.broken(item)

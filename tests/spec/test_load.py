@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rnncheck.errors import Place, SpecError
+from rnncheck.spec.dump import to_yaml
 from rnncheck.spec.load import load_spec, spec_from_text
 from rnncheck.spec.model import Component
 
@@ -192,3 +193,28 @@ def test_a_folder_points_to_the_spec_in_it(tmp_path: Path, base: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_spec(tmp_path)
     assert caught.value.hint == f"did you mean {tmp_path / 'rnncheck.yml'}?"
+
+
+def test_a_function_that_is_the_loss(base: str) -> None:
+    spec = spec_from_text(base + 'loss: {function: "mine:update", clip: 0.2}\n', "s.yaml")
+    assert spec.loss is not None
+    assert (spec.loss.function, spec.loss.factory) == ("mine:update", "mine:update")
+    assert spec.loss.args == {"clip": 0.2}
+    again = spec_from_text(to_yaml(spec), "s.yaml")
+    assert (again.loss, again.hash) == (spec.loss, spec.hash)
+    made = spec_from_text(base + 'loss: {factory: "mine:update", clip: 0.2}\n', "s.yaml")
+    assert made.hash != spec.hash
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ('loss: {function: "mine:f", use: DQNLoss}', "both `function` and `use` are given"),
+        ('loss: {function: "mine:f", factory: "mine:g"}', "both `function` and `factory`"),
+        ("loss: {function: mine.f}", "does not name a function"),
+        ("loss: {function: 3}", "`function` must be text"),
+    ],
+)
+def test_a_function_named_wrongly(base: str, section: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        spec_from_text(f"{base}{section}\n", "s.yaml")

@@ -60,7 +60,10 @@ def test_all_of_the_spec_is_valid() -> None:
     assert accepts(FULL)
 
 
-@pytest.mark.parametrize("line", ["critic: null", "replay: {sampler: X}", "env: Mine", "verify:"])
+@pytest.mark.parametrize(
+    "line",
+    ["critic: null", "replay: {sampler: X}", "env: Mine", "verify:", 'loss: {function: "a:b"}'],
+)
 def test_short_forms_are_valid(base: str, line: str) -> None:
     lines = base.splitlines()
     text = "\n".join([*lines[:2], line, *lines[3:]] if "env" in line else [*lines, line])

@@ -53,7 +53,8 @@ class Evidence(Memo):
         """
         failures = self.pipeline.failures
         if not self.written(stage):
-            return NotApplicable(f"the spec has no {stage} stage")
+            what = "spec" if self.pipeline.spec._made is None else "script"
+            return NotApplicable(f"the {what} has no {stage} stage")
         if stage in self.pipeline.lacking:
             return CouldNotLook(self.pipeline.lacking[stage])
         failed = next((one for one in failures if one is not stage), stage)

@@ -18,6 +18,7 @@ from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import changeable, perturbed
 from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.copying.holdings import trained_parameters
+from rnncheck.pipeline.copying.restoring import CannotUndo
 from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.instruments.module_calls import ModuleCalls
 from rnncheck.pipeline.instruments.value_targets import Targets, unreduced
@@ -98,6 +99,8 @@ def run_loss(
     try:
         with ambient(seed), Targets(network) as targets, unreduced(network, per_element) as parted:
             total, parts = total_of(network(batch))
+    except CannotUndo as error:
+        raise CouldNotLook(str(error)) from error
     except Exception as error:
         if per_element:  # our own way of asking for its terms may be what raises
             return run_loss(evidence, sample, td, loss=loss, per_element=False, seed=seed)

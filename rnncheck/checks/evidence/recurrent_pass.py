@@ -8,9 +8,11 @@ from torch import Tensor, nn
 
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.random_outputs import random_outputs
+from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.rule import CouldNotLook, NotApplicable
+from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.kernels import reason_of
+from rnncheck.numerics.perturb import perturbed
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.modes import ModeQueries
@@ -74,7 +76,8 @@ def recurrent_rows(
 
 
 def steps_only(evidence: Evidence, subject: Subject) -> bool:
-    """The module never asks for the recurrent mode and treats time as one more batch dimension."""
+    """The module never asks for the recurrent mode and treats time as one more batch dimension:
+    every step alone, from the state stored beside it, whatever was observed before."""
     return evidence.once(
         "recurrent mode of the", lambda: _steps_only(evidence, subject), subject.stage
     )
@@ -91,7 +94,28 @@ def _steps_only(evidence: Evidence, subject: Subject) -> bool:
     first = whole.reshape(-1)[: len(alone)]
     together: TensorDictBase = torch.cat(alone)
     keys = set(tensor_keys(first)) & set(tensor_keys(together)) - random_outputs(evidence, subject)
-    return all(_close(first.get(key), together.get(key)) for key in keys)
+    alone_too = all(_close(first.get(key), together.get(key)) for key in keys)
+    return alone_too and not _hands_on(evidence, subject, made)
+
+
+def _hands_on(evidence: Evidence, subject: Subject, made: Constructed) -> bool:
+    """What is observed in the first half of a batch changes what comes in the second, and not the
+    other way round (as statistics of the batch would)."""
+    early = torch.arange(made.steps).expand(made.rows, -1) < made.steps // 2
+    whole = recurrent_outputs(evidence, subject, made)
+    keys = comparable_outputs(evidence, subject, whole)
+
+    def moved(touched: Tensor) -> bool:
+        inputs = made.inputs.clone()
+        for key in subject.changeable_inputs(inputs):
+            draw = torch.Generator().manual_seed(5)
+            limits = evidence.env.limits.get(key)
+            inputs.set(key, perturbed(inputs.get(key), touched, draw, limits))
+        out = recurrent_rows(evidence, subject, made.batch(subject, inputs))
+        differ = (bits_differ(out.get(key), whole.get(key)) for key in keys)
+        return any(bool(one[~touched].any()) for one in differ)
+
+    return moved(early) and not moved(~early)
 
 
 def needs_recurrence(evidence: Evidence, subject: Subject) -> None:

@@ -8,7 +8,7 @@ Checks
     step each are taken together. Where no module can be watched, the gradient of the loss at the
     batch must change with what is observed later. The same is asked of policy and critic alone, in
     recurrent mode over the head of an episode, where a nudge of the earlier inputs does move the
-    later outputs.
+    later outputs; where no module can be watched there, of their outputs at what is observed.
 
 Why it matters
     With the graph cut at every step the recurrent weights learn from one step only: the policy

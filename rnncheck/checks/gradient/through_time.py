@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from tensordict import TensorDictBase
+from torch import Tensor, nn
 
 from rnncheck.checks.evidence.constructed_batches import longest_head
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.recurrent_pass import as_collected, needs_recurrence
+from rnncheck.checks.evidence.random_mix import mixed
+from rnncheck.checks.evidence.random_outputs import comparable_outputs
+from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import CouldNotLook
+from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.kernels import reason_of
+from rnncheck.numerics.perturb import perturbed
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls, main_input
-from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
 from rnncheck.pipeline.subject.subject import Subject
@@ -32,9 +37,7 @@ def reaches_back(evidence: Evidence, subject: Subject) -> tuple[bool, bool]:
     passes = [one for one in _passes(evidence, subject) if _has_steps(one)]
     told = [(one, back) for one in passes if (back := _goes_back(one)) is not None]
     if not told:
-        raise CouldNotLook(
-            f"no recurrent module of the {subject.stage} could be watched, or none has a gradient"
-        )
+        return _from_outside(evidence, subject)
     if any(back for _, back in told):
         return True, False
     smooth = [one for one, _ in told if _remembers(one)]
@@ -58,6 +61,44 @@ def _passes(evidence: Evidence, subject: Subject) -> list[ModuleCall]:
             f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
         ) from error
     return inside.passes
+
+
+def _from_outside(evidence: Evidence, subject: Subject) -> tuple[bool, bool]:
+    """The same where no module inside can be watched (a pass that calls cells by hand): by the
+    gradient of the outputs at what is observed."""
+    made, network = longest_head(evidence, subject), subject.copy()
+    batch = made.batch(subject)
+    keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
+    leaves = {key: batch.get(key).clone().requires_grad_() for key in keys}
+    late = (torch.arange(made.steps) >= made.steps // 2).expand(batch.shape)
+    draw = torch.Generator().manual_seed(7)
+    early = {key: perturbed(batch.get(key), ~late, draw) for key in keys}
+    whole, other = (_outputs(subject, network, batch, given) for given in (leaves, early))
+    told = comparable_outputs(evidence, subject, whole)
+    total = mixed(whole, told, late)
+    wanted = list(leaves.values())
+    found: tuple[Tensor | None, ...] = ()
+    if total is not None and wanted:
+        found = torch.autograd.grad(total, wanted, allow_unused=True)
+    grads = [grad.flatten(2).abs().amax(-1) != 0 for grad in found if grad is not None]
+    if any(bool(grad[~late].any()) for grad in grads):
+        return True, False
+    moved = any(bool(bits_differ(other.get(key), whole.get(key))[late].any()) for key in told)
+    if not moved or not any(bool(grad.any()) for grad in grads):
+        raise CouldNotLook(
+            f"no recurrent module of the {subject.stage} could be watched, and its outputs have no"
+            " gradient at what is observed, or do not change with what came before"
+        )
+    return False, any(parameter.requires_grad for parameter in network.parameters())
+
+
+def _outputs(
+    subject: Subject, network: nn.Module, batch: TensorDictBase, given: dict[Key, Tensor]
+) -> TensorDictBase:
+    """``[rows, steps]``, with the graph."""
+    td = as_collected(subject, batch.copy().update(given))
+    out = run_recurrent(subject, td, module=network, settings=RunSettings(grad=True))
+    return as_rows(out, batch.shape)
 
 
 def _has_steps(one: ModuleCall) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.known_errors import stage_raises
-from rnncheck.checks.rule import Judgement, Rule
+from rnncheck.checks.rule import CouldNotLook, Judgement, Rule
 from rnncheck.results.model import Severity, Stage
 
 
@@ -32,6 +32,8 @@ def run(evidence: Evidence) -> Judgement:
     if failure is None:
         if pipeline.loss is None:
             raise evidence.absent(Stage.LOSS)
+        if pipeline.uncalled:
+            raise CouldNotLook(pipeline.uncalled)
         return Judgement((), 1, "the loss runs")
     return Judgement((stage_raises(pipeline, Stage.LOSS, failure),), 1)
 

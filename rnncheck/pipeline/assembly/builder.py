@@ -37,6 +37,7 @@ from rnncheck.pipeline.assembly.factories import importable
 from rnncheck.pipeline.assembly.materialise import pristine_copy
 from rnncheck.pipeline.assembly.network_stages import NetworkStages
 from rnncheck.pipeline.assembly.notes import BuildNotes
+from rnncheck.pipeline.assembly.own_functions import with_training_pass
 from rnncheck.pipeline.assembly.training import Training, order_of
 from rnncheck.pipeline.compat import weight_senders
 from rnncheck.pipeline.guard.calling import release, stage_error
@@ -234,7 +235,8 @@ class Builder:
 
     def _whole(self) -> Pipeline:
         policy, critic = self._networks.policy, self._networks.judged_critic
-        copied = pristine_copy(policy, "policy", self.notices)
+        judged = with_training_pass(self.spec, policy, self._networks.offered)
+        copied = pristine_copy(judged, "policy", self.notices)
         judging = None if critic is None else pristine_copy(critic, "critic", self.notices)
         return Pipeline(
             self.spec,

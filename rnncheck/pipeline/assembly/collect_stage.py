@@ -59,6 +59,8 @@ class CollectStage:
         self._collector = self._open(component, buffered)
         pipeline.collector = self._collector
         pipeline.acting_env = collectors.acting_env(self._collector)
+        if self._spec._made is not None:
+            pipeline.stored_random = self._spec._made.random
         with writing(pipeline.random_frames if buffered else 0):
             self._take(component, pipeline, buffered)
         if buffered:

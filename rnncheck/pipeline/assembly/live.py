@@ -21,6 +21,7 @@ from rnncheck.spec.model import (
     EnvSpec,
     LossSpec,
     NetworkSpec,
+    PassSpec,
     ReplaySpec,
     Spec,
     VerifySpec,
@@ -28,6 +29,7 @@ from rnncheck.spec.model import (
 
 _SECTION_TYPES: dict[str, type[Component]] = {
     "env": EnvSpec,
+    "training_pass": PassSpec,
     "collect": Component,
     "replay": ReplaySpec,
     "batch": Component,

@@ -14,8 +14,14 @@ from rnncheck.pipeline.assembly import components as c
 from rnncheck.pipeline.assembly import sizes
 from rnncheck.pipeline.assembly.factories import Offered, call_factory, wrong_type
 from rnncheck.pipeline.assembly.nested import build_nested, offered_critic, reads_action
+from rnncheck.pipeline.assembly.own_functions import (
+    build_own_loss,
+    is_loss_itself,
+    is_plain_function,
+)
 from rnncheck.pipeline.assembly.values import convert_arguments
 from rnncheck.pipeline.compat import unbatched_action_spec
+from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.spec.model import Component, KeyPath, LossSpec, NetworkSpec, Spec
 
 MakeNetwork = Callable[[NetworkSpec], nn.Module]
@@ -41,7 +47,9 @@ class Kit:
 
 def build_loss(spec: Spec, component: LossSpec, kit: Kit) -> Any:
     """The loss with its value estimator."""
-    if component.factory is not None:
+    if is_loss_itself(component, kit.offered):
+        loss = build_own_loss(spec, component, kit.offered)
+    elif component.factory is not None:
         loss = call_factory(spec, component, kit.offered)
         if not callable(loss) or isinstance(loss, type):
             raise wrong_type(spec, component, loss, _LOSS_LIKE)
@@ -51,7 +59,7 @@ def build_loss(spec: Spec, component: LossSpec, kit: Kit) -> Any:
         loss = loss.to(kit.device)
     c.set_keys(spec, component, component.keys, loss)
     _make_value_estimator(spec, component, loss)
-    return loss
+    return OwnLoss(loss, {}) if is_plain_function(loss) else loss
 
 
 def _from_class(spec: Spec, component: LossSpec, kit: Kit) -> Any:

@@ -17,7 +17,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.errors import ComponentError, Lacking, StageError
+from rnncheck.errors import ComponentError, Lacking, StageError, UnrepeatableError
 from rnncheck.pipeline.assembly import replay as replaying
 from rnncheck.pipeline.assembly.advantage import build_estimator
 from rnncheck.pipeline.assembly.factories import Offered, call_factory, component_source, wrong_type
@@ -34,12 +34,14 @@ from rnncheck.pipeline.assembly.steps import tag, tagged
 from rnncheck.pipeline.assembly.stored import contents
 from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
+from rnncheck.pipeline.copying.restoring import CannotUndo
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.instruments.call_loss import LossParts, form_loss
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.plant.hooks import Hooks
 from rnncheck.pipeline.recording.batch_makers import Maker, NotedInputs
+from rnncheck.pipeline.recording.made_batches import MadeBatches
 from rnncheck.pipeline.recording.overfilled import Overfilled, is_own
 from rnncheck.pipeline.recording.sampling import draw_samples
 from rnncheck.results.model import Stage
@@ -135,7 +137,7 @@ class Training:
         made = build_estimator(self.spec, section, self.offered, self.device)
         pipeline.estimator = self.hooks.estimator(made)
         before = runs_on(self.spec) == COLLECTED
-        batches = self.steps(pipeline) if before else pipeline.samples
+        batches = self._to_estimate(pipeline) if before else pipeline.samples
         done = [run_estimator(section, pipeline.estimator, batch) for batch in batches]
         if before:
             pipeline.estimated = done
@@ -143,9 +145,16 @@ class Training:
             pipeline.samples = done
         return f"{section.use or section.factory} on {_counted(len(done), 'batch')}"
 
+    def _to_estimate(self, pipeline: Pipeline) -> list[TensorDictBase]:
+        """The collected batches, or what a script was seen to give its estimator."""
+        made = self.spec._made
+        return self.steps(pipeline) if made is None else list(made.estimated)
+
     def replay(self, pipeline: Pipeline) -> str:
         """Fill and sample the replay buffer, let the ``batch`` factory work, or take the batches as
         they are."""
+        if self.spec._made is not None:
+            return self._seen(pipeline, self.spec._made)
         batches = pipeline.estimated or self.steps(pipeline)
         told = self._through_buffer(pipeline, batches)
         pipeline.samples = pipeline.samples if self.spec.replay is not None else list(batches)
@@ -155,6 +164,17 @@ class Training:
             with suppress(Exception):  # it ran as the spec has it; what more may break is not asked
                 self._overfill(pipeline, batches)
         return ", ".join(filter(None, (told, made)))
+
+    def _seen(self, pipeline: Pipeline, made: MadeBatches) -> str:
+        """The batches that a script was seen to train on."""
+        component = self.spec.batch
+        if component is None or not made.trained:
+            return ""
+        pipeline.sources[Stage.REPLAY] = component_source(self.spec, component)
+        pipeline.samples = [self.hooks.sample(one.clone()) for one in made.trained]
+        pipeline.makers.extend(made.makers)
+        counted = _counted(len(made.trained), "training batch")
+        return f"{counted} of {list(pipeline.samples[0].shape)}, as the script made them"
 
     def _overfill(self, pipeline: Pipeline, batches: list[TensorDictBase]) -> None:
         """Fill a second buffer over its capacity: what runs over its write cursor shows there."""
@@ -261,10 +281,26 @@ class Training:
         if section.target_update is not None:
             pipeline.updater = build_updater(self.spec, section.target_update, pipeline.loss)
         told = section.use or str(section.factory)
+        if self.spec._made is not None:
+            self._repeated(pipeline)
         try:
             return f"{told}, {self._value(pipeline)}" if pipeline.samples else told
-        except CannotCopy as error:  # no fault of the loss: what would call it says so
+        except (CannotCopy, CannotUndo) as error:  # no fault of the loss: the checks say so
+            pipeline.uncalled = str(error)
             return f"{told}, not called: {error}"
+
+    def _repeated(self, pipeline: Pipeline) -> None:
+        """Whether a script's loss can be called again: it did run there, so that what it raises
+        here is nothing that it does wrong."""
+        try:
+            self._formed(pipeline, 0)
+        except (StageError, CannotCopy) as error:
+            said = error.message if isinstance(error, StageError) else str(error)
+            pipeline.loss = None
+            raise UnrepeatableError(
+                f"what the script does with its batch cannot be done again: {said}; a function of"
+                " the batch that returns its loss, marked @rnncheck.loss, can"
+            ) from error
 
     def make_loss(self, pipeline: Pipeline, section: LossSpec, instead: Offered) -> Any:
         """The loss; ``instead`` offers other networks than the pipeline's."""

@@ -3,16 +3,21 @@ is a network or a tensor, under a global name."""
 
 from __future__ import annotations
 
+import argparse
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rnncheck.pipeline.guard.user_frames import is_user_file
 
-_STATE = (nn.Module, Tensor, Optimizer)
+_STATE = (nn.Module, Tensor, TensorDictBase, Optimizer)
+_BAGS = (types.SimpleNamespace, argparse.Namespace)
+_NESTED = 2  # lists in dicts: what people keep their networks in
 EMPTY = object()
 
 
@@ -39,7 +44,7 @@ def copied_function(copier: Copying, function: types.FunctionType) -> types.Func
 
     So is one of a library whose cells cannot be copied: a decorator's locks and caches.
     """
-    if _is_users(function):
+    if is_users_function(function):
         return _rebuilt(copier, function)
     try:
         with copier.undone():
@@ -106,9 +111,10 @@ def _globals(copier: Copying, function: types.FunctionType) -> dict[str, Any]:
 
 
 def state_names(function: types.FunctionType) -> set[str]:
-    """The global names of networks and tensors that a function of the user's reads, itself or by
-    way of other functions of its module, with the names of these functions."""
-    return _state_names(function, set()) if _is_users(function) else set()
+    """The global names of networks, tensors and the user's own objects that a function of the
+    user's reads, itself or by way of other functions of its module, with the names of these
+    functions."""
+    return _state_names(function, set()) if is_users_function(function) else set()
 
 
 def _state_names(function: types.FunctionType, seen: set[int]) -> set[str]:
@@ -116,7 +122,7 @@ def _state_names(function: types.FunctionType, seen: set[int]) -> set[str]:
     found: set[str] = set()
     for name in set(_names(function.__code__)) & set(function.__globals__):
         value = function.__globals__[name]
-        if isinstance(value, _STATE):
+        if holds_state(value):
             found.add(name)
         elif _is_neighbour(value, function) and id(value) not in seen:
             behind = _state_names(value, seen)
@@ -128,10 +134,41 @@ def _is_neighbour(value: Any, function: types.FunctionType) -> bool:
     return isinstance(value, types.FunctionType) and value.__globals__ is function.__globals__
 
 
-def _is_users(function: types.FunctionType) -> bool:
+def holds_state(value: Any, depth: int = 0) -> bool:
+    """A network, a tensor, an optimiser; an object of a class of the user's, which may hold them;
+    a list or dict of those."""
+    if isinstance(value, _STATE) or is_own_instance(value):
+        return True
+    if depth < _NESTED and isinstance(value, (list, tuple, dict)):
+        inner = value.values() if isinstance(value, dict) else value
+        return any(holds_state(item, depth + 1) for item in inner)
+    return False
+
+
+def is_own_instance(value: Any) -> bool:
+    """An object of a class that the user wrote, or a plain bag of what they name; no function and
+    no class."""
+    if isinstance(value, (type, types.FunctionType)):
+        return False
+    return isinstance(value, _BAGS) or is_users_type(type(value))
+
+
+def is_users_type(kind: type) -> bool:
+    """A class of a file of the user's, or typed in."""
+    if kind.__module__ == "__main__":
+        return True
+    return is_user_file(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+
+
+def is_users_function(function: types.FunctionType) -> bool:
     """Of a file of the user's, or typed in."""
     file = function.__code__.co_filename
     return file.startswith("<") or is_user_file(file)
+
+
+def global_names(function: types.FunctionType) -> set[str]:
+    """The names that the function, or one inside of it, may look up among its module's."""
+    return set(_names(function.__code__))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

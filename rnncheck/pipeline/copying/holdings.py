@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 from torchrl.envs import EnvBase
 
-from rnncheck.pipeline.copying.closures import content, state_names
+from rnncheck.pipeline.copying.closures import content, is_own_instance, state_names
 
 _DEEPEST = 6  # function in partial in object in function: what people write has three
 
@@ -19,21 +19,22 @@ _DEEPEST = 6  # function in partial in object in function: what people write has
 def trained_parameters(holder: Any) -> dict[str, nn.Parameter]:
     """The parameters that are trained, each once, under the name of where they are."""
     found: dict[int, tuple[str, nn.Parameter]] = {}
-    for name, module in _modules(holder, "", 0):
+    for name, module in held_modules(holder):
         for path, parameter in module.named_parameters(prefix=name):
             if parameter.requires_grad:
                 found.setdefault(id(parameter), (path, parameter))
     return dict(found.values())
 
 
-def _modules(holder: Any, name: str, depth: int) -> Iterator[tuple[str, nn.Module]]:
+def held_modules(holder: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, nn.Module]]:
+    """The outermost modules that a call of ``holder`` can reach, by where they are."""
     if isinstance(holder, EnvBase) or depth > _DEEPEST:
         return
     if isinstance(holder, nn.Module):
         yield name, holder
         return
     for key, part in _parts(holder):
-        yield from _modules(part, f"{name}.{key}" if name else key, depth + 1)
+        yield from held_modules(part, f"{name}.{key}" if name else key, depth + 1)
 
 
 def _parts(holder: Any) -> Iterator[tuple[str, Any]]:
@@ -52,7 +53,9 @@ def _parts(holder: Any) -> Iterator[tuple[str, Any]]:
         yield from _numbered(holder)
     elif isinstance(holder, dict):
         yield from ((str(key), item) for key, item in holder.items())
-    elif callable(holder) and not isinstance(holder, type):
+    elif hasattr(holder, "held_parts"):
+        yield from holder.held_parts()
+    elif (callable(holder) or is_own_instance(holder)) and not isinstance(holder, type):
         yield from getattr(holder, "__dict__", {}).items()
 
 

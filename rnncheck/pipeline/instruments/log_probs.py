@@ -8,9 +8,10 @@ from tensordict import TensorDictBase
 from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDictSequential
 from torch import Tensor
 
-from rnncheck.pipeline.keys import Key, as_key, tensor_keys
+from rnncheck.pipeline.keys import Key, as_key, declared, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.pipeline.subject.training_pass import TwoPasses
 
 _USUAL_NAMES = ("action_log_prob", "sample_log_prob")
 
@@ -34,6 +35,8 @@ def log_prob_now(subject: Subject, td: TensorDictBase, recorded: Tensor) -> Tens
     """The log-probability of the batch's actions in recurrent mode; None where the policy has no
     distribution."""
     policy = subject.copy()
+    if isinstance(policy, TwoPasses):
+        return _by_its_pass(policy, td)
     if not isinstance(policy, ProbabilisticTensorDictSequential):
         return None
     batch = td.select(*[key for key in tensor_keys(td) if key[0] != "next"]).copy()
@@ -44,3 +47,18 @@ def log_prob_now(subject: Subject, td: TensorDictBase, recorded: Tensor) -> Tens
         found = [result.get(key) for key in tensor_keys(result) if key[-1].endswith("log_prob")]
         value = found[0] if found else None
     return value if value is not None and value.numel() == recorded.numel() else None
+
+
+def _by_its_pass(policy: TwoPasses, td: TensorDictBase) -> Tensor | None:
+    """The same by the distribution's parameters that the training pass gives."""
+    acting = policy.acting
+    if not isinstance(acting, ProbabilisticTensorDictSequential):
+        return None
+    batch = td.select(*[key for key in tensor_keys(td) if key[0] != "next"]).copy()
+    with measuring(recurrent=True):
+        given = policy(batch)
+    if not all(key in tensor_keys(given) for key in declared(acting[-1], "in_keys")):
+        return None
+    with measuring(recurrent=False):
+        value = acting.build_dist_from_params(given).log_prob(batch.get(acting[-1].out_keys[0]))
+    return value if isinstance(value, Tensor) else None

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import torch
 from tensordict import TensorDictBase
@@ -59,6 +60,19 @@ def _has_accelerator() -> bool:
     say."""
     accelerator = getattr(torch, "accelerator", None)
     return accelerator is None or bool(accelerator.is_available())
+
+
+class InMode(nn.Module):
+    """A loss, or another module, that always runs in one mode."""
+
+    def __init__(self, module: nn.Module, recurrent: bool | None) -> None:
+        super().__init__()
+        self.module, self.recurrent = module, recurrent
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it."""
+        with set_recurrent_mode(self.recurrent):
+            return self.module(*args, **kwargs)
 
 
 class InRecurrentMode(TensorDictModuleBase):

@@ -1,0 +1,107 @@
+"""``rnncheck run``: watch a training script as it is, and judge what it built and trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rnncheck.cli.options import (
+    BackendsOption,
+    IgnoreOption,
+    QuietOption,
+    ReportOption,
+    SeedOption,
+    SelectOption,
+    StageOption,
+    StrictOption,
+    ThoroughOption,
+    VerboseOption,
+)
+
+if TYPE_CHECKING:
+    from rnncheck.results.events import Event
+
+ScriptArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SCRIPT [ARGS]...",
+        help="The script, or with -m the module, and its own arguments.",
+        show_default=False,
+    ),
+]
+ModuleOption = Annotated[
+    bool, typer.Option("-m", "--module", help="SCRIPT is the name of a module, as in python -m.")
+]
+UpdatesOption = Annotated[
+    int,
+    typer.Option(
+        "--updates",
+        min=1,
+        metavar="N",
+        help="So many optimiser steps are enough; the script is then ended.",
+    ),
+]
+SecondsOption = Annotated[
+    float,
+    typer.Option("--seconds", min=1.0, metavar="S", help="The script is ended after that time."),
+]
+KeepGoingOption = Annotated[
+    bool, typer.Option("--keep-going", help="Let the script train on to its end.")
+]
+
+
+def run(
+    script: ScriptArgument,
+    module: ModuleOption = False,
+    updates: UpdatesOption = 3,
+    seconds: SecondsOption = 600.0,
+    keep_going: KeepGoingOption = False,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    stage: StageOption = None,
+    backends: BackendsOption = None,
+    report: ReportOption = None,
+    thorough: ThoroughOption = False,
+    seed: SeedOption = None,
+    strict: StrictOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Watch a training script as it is, and judge what it built, collected and trained on.
+
+    It runs your script. Nothing in it need be changed: envs, collectors, buffers, estimators and
+    losses are watched where it calls them, and findings name its lines.
+    """
+    from rnncheck.cli.outputs import Outputs
+    from rnncheck.cli.verify import blank_run, follow
+    from rnncheck.spec.model import VerifySpec
+    from rnncheck.spec.watched import unseen
+
+    proven = () if backends is None else tuple(part.strip() for part in backends.split(","))
+    asked = unseen(script[0], seed or 0, VerifySpec(backends=proven, strict=strict), script[1:])
+    outputs = Outputs.prepared(asked, report, quiet=quiet, verbose=verbose)
+
+    def events() -> Iterator[Event]:
+        from rnncheck.checks.engine.select import select_rules
+        from rnncheck.watching.events import RunLimits, watched_events
+        from rnncheck.watching.script import Script
+
+        what = Script(script[0], tuple(script[1:]), module)
+        limits = RunLimits(updates, seconds, keep_going)
+        rules = select_rules(asked, select or [], ignore or [], stage or ())
+        return watched_events(what, asked, rules, limits, thorough=thorough, strict=strict)
+
+    # what a machine reads on standard output has it to itself
+    piped = any(one.path is None and one.format != "console" for one in outputs.targets)
+    made = follow(
+        events,
+        outputs.targets,
+        blank_run("run", asked),
+        quiet=quiet,
+        verbose=verbose,
+        prints=not piped,
+    )
+    outputs.conclude(made)
+    raise typer.Exit(made.exit_code)

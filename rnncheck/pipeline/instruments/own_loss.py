@@ -1,0 +1,148 @@
+"""A loss that is a function of the user's: it returns what it computed, or trains on it itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from rnncheck.errors import StageError
+from rnncheck.pipeline.copying.restoring import Restored
+
+LossCall = Callable[..., Any]
+
+
+class OwnLoss:
+    """``function`` as a loss: called on a batch, it gives a dict of losses and leaves no trace.
+
+    ``given`` are its other arguments by name, ``batch`` is the name of the one that gets the batch
+    (empty: the first positional one). Where the function calls ``backward`` itself, the loss is
+    what that was called on; optimisers take no step meanwhile, so that the graph stays what it
+    was.
+    """
+
+    def __init__(self, function: LossCall, given: Mapping[str, Any], batch: str = "") -> None:
+        self.function, self.given, self.batch = function, dict(given), batch
+
+    def __call__(self, td: TensorDictBase) -> dict[str, Tensor]:
+        """The losses of the batch ``td``."""
+        with Restored(self.function, self.given), TrainStep() as step:
+            result = self._called(td)
+        if step.losses:
+            return {"loss": torch.stack(step.losses).sum()}
+        return losses_in(result)
+
+    def held_parts(self) -> Iterator[tuple[str, Any]]:
+        """What it can reach, under the names that the user knows."""
+        yield "", self.function
+        yield from self.given.items()
+
+    def _called(self, td: TensorDictBase) -> Any:
+        if self.batch:
+            return self.function(**{self.batch: td}, **self.given)
+        return self.function(td, **self.given)
+
+
+class TrainStep:
+    """While the context is open, ``backward`` is noted and keeps its graph, and no optimiser
+    steps."""
+
+    def __init__(self) -> None:
+        self.losses: list[Tensor] = []
+        self._held: list[tuple[Tensor, Tensor]] = []
+
+    def __enter__(self) -> TrainStep:
+        self._backward = torch.autograd.backward
+        torch.autograd.backward = self._noting
+        self._handles = [
+            register_optimizer_step_pre_hook(self._hold),
+            register_optimizer_step_post_hook(self._give_back),
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        torch.autograd.backward = self._backward
+        for handle in self._handles:
+            handle.remove()
+
+    def _noting(self, tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
+        listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        weights = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or ())
+        weights += [None] * (len(listed) - len(weights))
+        for one, weight in zip(listed, weights, strict=True):
+            self.losses.append((one if weight is None else one * weight).sum())
+        names = ("retain_graph", "create_graph", "grad_variables", "inputs")
+        kwargs |= dict(zip(names, args, strict=False)) | {"retain_graph": True}
+        self._backward(tensors, grad_tensors, **kwargs)
+
+    def _hold(self, optimiser: Optimizer, *_: Any) -> None:
+        """A parameter without a gradient is left alone by every optimiser of torch."""
+        parameters = [p for group in optimiser.param_groups for p in group["params"]]
+        self._held = [(p, p.grad) for p in parameters if p.grad is not None]
+        for parameter, _grad in self._held:
+            parameter.grad = None
+
+    def _give_back(self, *_: Any) -> None:
+        for parameter, grad in self._held:
+            parameter.grad = grad
+        self._held.clear()
+
+
+def losses_in(result: Any) -> dict[str, Tensor]:
+    """The losses in what a function returned, under names that begin with ``loss``.
+
+    A tensor is one. Of a mapping those are losses whose name begins with ``loss``, or else ends
+    with it; of a tuple its members, where all are numbers with a gradient, else the first. One that
+    another is made of is not counted twice.
+    """
+    if isinstance(result, Tensor):
+        return {"loss": result}
+    if isinstance(result, (TensorDictBase, Mapping)):
+        found = {str(k): v for k, v in result.items() if isinstance(v, Tensor)}
+        named = {k: v for k, v in found.items() if k.startswith("loss")}
+        named = named or {f"loss {k}": v for k, v in found.items() if k.lower().endswith("loss")}
+        if named:
+            return _outermost(named)
+    if isinstance(result, (tuple, list)) and result:
+        if all(map(_is_number_with_graph, result)):
+            return _outermost({f"loss {n}": value for n, value in enumerate(result)})
+        return losses_in(result[0])
+    raise StageError("loss", f"the loss gave {_said(result)}, and no backward was called in it")
+
+
+def _outermost(named: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Without those that another one is made of, and those that only tell a number."""
+    live = {k: v for k, v in named.items() if v.requires_grad}
+    inside = {
+        name
+        for name, value in live.items()
+        for other, whole in live.items()
+        if other != name and _is_made_of(whole, value)
+    }
+    return {k: v for k, v in (live or named).items() if k not in inside}
+
+
+def _is_made_of(whole: Tensor, part: Tensor) -> bool:
+    if whole is part or part.grad_fn is None:
+        return False
+    (grad,) = torch.autograd.grad(whole.sum(), [part], retain_graph=True, allow_unused=True)
+    return grad is not None
+
+
+def _is_number_with_graph(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.numel() == 1 and value.requires_grad
+
+
+def _said(result: Any) -> str:
+    if isinstance(result, (TensorDictBase, Mapping)):
+        names: Iterable[str] = [str(key) for key, _ in result.items()]
+        return "the entries " + (", ".join(names) or "(none)")
+    return "None" if result is None else f"an object of type {type(result).__name__}"

@@ -1,0 +1,163 @@
+"""From what was seen to a spec of live parts, which is verified like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import nn
+from torchrl.objectives import LossModule
+
+from rnncheck.errors import Place, UserError
+from rnncheck.pipeline.assembly.factories import Given
+from rnncheck.pipeline.assembly.live import spec_of
+from rnncheck.pipeline.recording.batch_makers import Maker
+from rnncheck.pipeline.recording.made_batches import MadeBatches
+from rnncheck.pipeline.subject.modes import InMode
+from rnncheck.spec.model import AdvantageSpec, Component, Spec
+from rnncheck.watching.envs import env_maker, env_name
+from rnncheck.watching.seen import Acting, Called, Sightings
+from rnncheck.watching.switches import SwitchedPass, starts_inside
+
+ACTOR = "actor_network"
+CRITICS = ("critic_network", "value_network", "qvalue_network")
+
+
+class NothingSeen(UserError):
+    """The script did nothing that could be judged."""
+
+
+@dataclass
+class Recorded:
+    """Collected batches one after the other; who collected them can be asked what it is."""
+
+    batches: list[TensorDictBase]
+    collector: Any
+
+    def __iter__(self) -> Iterator[TensorDictBase]:
+        self._rest = iter(self.batches)
+        return self
+
+    def __next__(self) -> TensorDictBase:
+        return next(self._rest)
+
+
+def spec_from(seen: Sightings, asked: Spec) -> Spec:
+    """The spec of what was seen, with the settings of ``asked``. Raises NothingSeen where nobody
+    acted."""
+    acting, place = seen.actor(), asked.locate(())
+    if acting is None:
+        raise NothingSeen(_nothing(seen), place=place)
+    loss, estimator = seen.loss(), seen.estimator()
+    batches = [*acting.batches, *acting.further]
+    parts: dict[str, Any] = {
+        "env": env_maker(acting.make_env),
+        "policy": acting.policy,
+        "critic": _critic(seen, acting, [one for one in (estimator, loss) if one is not None]),
+        "collect": Recorded(batches, acting.collector) if batches else False,
+        "loss": None if loss is None else _in_its_mode(loss),
+    }
+    if loss is not None and loss.switches and batches and starts_inside(loss):
+        parts["training_pass"] = SwitchedPass(loss.switches, loss.modes.recurrent)
+    device = _device(acting.policy)
+    made = spec_of(
+        parts, name=asked.name, seed=asked.seed, device=device, verify=asked.verify, place=place
+    )
+    sections: dict[str, Any] = {
+        "env": made.env.model_copy(update={"factory": env_name(acting.make_env)}),
+        "collect": _all_of(made, len(batches), acting),
+    }
+    if estimator is not None and batches:
+        sections["advantage"] = _advantage(estimator)
+    if loss is not None and batches:
+        sections["batch"] = _making()
+    whole = made.model_copy(update=sections)
+    whole._made = MadeBatches(
+        estimated=[] if estimator is None else estimator.inputs,
+        trained=[] if loss is None else loss.inputs,
+        makers=[_maker(made, one) for one in seen.transforms if one.inputs],
+        random=acting.random,
+    )
+    whole._hash = asked.hash
+    whole._places = {(): place, **_places(acting, loss, estimator)}
+    return whole
+
+
+def _nothing(seen: Sightings) -> str:
+    """What there was instead."""
+    calls = [f"{count} calls of {name}" for name, count in seen.recurrent.items()]
+    calls += [f"{seen.backwards} calls of backward", f"{seen.steps} optimiser steps"]
+    return f"no collector and no env.rollout with a policy was seen; {', '.join(calls)} were"
+
+
+def _places(acting: Acting, loss: Called | None, estimator: Called | None) -> dict[Any, Place]:
+    found: dict[Any, Place] = {("env",): acting.place, ("policy",): acting.place}
+    found["collect",] = acting.place
+    if loss is not None:
+        found["loss",] = found["batch",] = loss.place
+    if estimator is not None:
+        found["advantage",] = estimator.place
+    return found
+
+
+def _all_of(spec: Spec, count: int, acting: Acting) -> Component | None:
+    """As many batches as there are."""
+    if spec.collect is None:
+        return None
+    name = "env.rollout" if acting.collector is None else type(acting.collector).__name__
+    return spec.collect.model_copy(update={"factory": name, "args": {"batches": count}})
+
+
+def _advantage(called: Called) -> AdvantageSpec:
+    """The estimator as the script calls it: where it was, and in which mode."""
+    name = type(called.module).__name__
+    made = AdvantageSpec(
+        use=name, factory=name, recurrent_mode=bool(called.modes.recurrent), at=("advantage",)
+    )
+    made._live = Given(lambda: called.module)
+    return made
+
+
+def _making() -> Component:
+    made = Component(factory="the script", at=("batch",))
+    made._live = Given(lambda: None)
+    return made
+
+
+def _in_its_mode(called: Called) -> Any:
+    """TorchRL's losses set the mode by themselves; another is called as the script calls it."""
+    module = called.module
+    if called.modes.recurrent is None or not isinstance(module, nn.Module):
+        return module
+    return module if type(module).__module__.startswith("torchrl.") else InMode(module, True)
+
+
+def _critic(seen: Sightings, acting: Acting, owners: list[Called]) -> nn.Module | None:
+    """The network that judges what the policy does: of a loss one beside its actor, and one with
+    weights that the policy lacks."""
+    acts = isinstance(acting.policy, nn.Module)
+    inside = {id(one) for one in acting.policy.parameters()} if acts else set()
+    for owner in owners:
+        given = seen.networks_of(owner.module)
+        if isinstance(owner.module, LossModule) and ACTOR not in given:
+            continue
+        for name in CRITICS:
+            network = given.get(name)
+            if network is not None and {id(one) for one in network.parameters()} - inside:
+                return network
+    return None
+
+
+def _maker(spec: Spec, called: Called) -> Maker:
+    """The transform as it was run, with a copy of the networks."""
+    transform = spec._copies.whole(called.module, "the transform")
+    return Maker("batch", called.inputs[0], InMode(transform, called.modes.recurrent))
+
+
+def _device(policy: Any) -> str:
+    first = next(policy.parameters(), None) if isinstance(policy, nn.Module) else None
+    device = torch.device("cpu") if first is None else first.device
+    return str(device) if device.type == "cuda" else "cpu"

@@ -1,0 +1,90 @@
+"""The watch over one script: what passes the open seams is noted.
+
+Nothing is drawn, nothing is computed anew and nothing is written into what passes: data is cloned
+and handed on. Whatever runs in a fork of the process is let through unseen.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from torchrl.envs.utils import exploration_type
+from torchrl.modules.tensordict_module.rnn import recurrent_mode
+
+from rnncheck.watching.seen import Modes, Sightings
+from rnncheck.watching.weights import taken
+
+
+class Enough(BaseException):
+    """The script has done as many updates as were asked for; no ``except Exception`` of a user's
+    catches it."""
+
+
+class Watching:
+    """Notes what a script does. ``updates`` optimiser steps are enough; with ``ends`` the script is
+    then ended, from inside the optimiser's step."""
+
+    def __init__(self, updates: int, *, ends: bool) -> None:
+        self.seen = Sightings()
+        self.enough = False
+        self.at_the_first_update: list[Callable[[], None]] = []
+        self.at_the_end: list[Callable[[], None]] = []  # done while the script is still alive
+        self._updates, self._ends = updates, ends
+        self._process = os.getpid()
+        self._inside = threading.local()
+
+    @property
+    def looks(self) -> bool:
+        """Whether what happens now is the script's own doing, and still wanted."""
+        depth = getattr(self._inside, "depth", 0)
+        return depth == 0 and not self.enough and os.getpid() == self._process
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """What is called here is called by a library, not by the script."""
+        self._inside.depth = getattr(self._inside, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._inside.depth -= 1
+
+    def before_update(self) -> None:
+        """The weights are still those that collected and trained on everything so far."""
+        if not self.seen.frozen and self.looks and self._trains():
+            self.seen.frozen = True
+            self.seen.weights = taken(self.seen.modules())
+            for step in self.at_the_first_update:
+                step()
+
+    def after_update(self) -> None:
+        """Count it; end the script where it was the last one."""
+        self.seen.steps += not self.enough
+        if os.getpid() != self._process or not self._trains():
+            return
+        if not self.enough:
+            self.seen.updates += 1
+            if self.seen.updates < self._updates:
+                return
+            self.settle()
+        if self._ends:  # a script that swallows it hears it again at its next update
+            raise Enough
+
+    def settle(self) -> None:
+        """Nothing more is noted; what must be done while the script is alive is done now."""
+        if self.enough:
+            return
+        self.enough = True
+        for step in self.at_the_end if self._ends else ():  # one that goes on is not disturbed
+            step()
+
+    def _trains(self) -> bool:
+        """Whether anything was trained on so far."""
+        return bool(self.seen.losses or self.seen.estimators)
+
+
+def modes_now() -> Modes:
+    """What the code that runs now has set."""
+    return Modes(recurrent_mode(), exploration_type())

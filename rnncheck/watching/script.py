@@ -1,0 +1,121 @@
+"""Running a script or a module as ``python`` would: its own ``__main__``, arguments and path."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from rnncheck.errors import StageTimeout, UserError
+from rnncheck.pipeline.guard.closing import ChildProcesses, close_all
+from rnncheck.pipeline.guard.timeout import time_limit
+from rnncheck.pipeline.guard.user_frames import Trouble, describe_trouble
+from rnncheck.watching.observer import Enough, Watching
+from rnncheck.watching.seams import opened
+
+_MAIN = "__main__"
+
+
+@dataclass(frozen=True)
+class Script:
+    """What is run: a file, or with ``module`` a module by its name, and its arguments."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    module: bool = False
+
+
+@dataclass(frozen=True)
+class ScriptEnd:
+    """How it ended: ``raised`` where by an exception of its own, ``code`` is its exit code."""
+
+    code: int | str | None = None
+    raised: Trouble | None = None
+    timed_out: bool = False
+    enough: bool = False  # by the watch
+
+
+def run_script(script: Script, watching: Watching, seconds: float) -> ScriptEnd:
+    """Run it under the watch, for ``seconds`` at most; what it left running is ended."""
+    main, code, argv = _prepared(script)
+    sys.argv[:] = argv
+    sys.modules[_MAIN] = main  # stays: what the script made may be pickled by that name
+    children = ChildProcesses()
+    with opened(watching):
+        try:
+            return _ran(code, main, seconds)
+        finally:
+            watching.settle()
+            close_all([getattr(one.collector, "shutdown", None) for one in watching.seen.acting])
+            children.reap()
+
+
+def _ran(code: CodeType, main: ModuleType, seconds: float) -> ScriptEnd:
+    try:
+        with time_limit("script", seconds):
+            exec(code, main.__dict__)
+    except Enough:
+        return ScriptEnd(enough=True)
+    except StageTimeout:
+        return ScriptEnd(timed_out=True)
+    except SystemExit as stop:
+        return ScriptEnd(stop.code)
+    except Exception as error:
+        return ScriptEnd(1, describe_trouble(error))
+    return ScriptEnd()
+
+
+@contextmanager
+def main_kept() -> Iterator[None]:
+    """Put back what a script gets of its own: arguments, path, main module, working folder."""
+    argv, path, main, folder = list(sys.argv), list(sys.path), sys.modules[_MAIN], Path.cwd()
+    try:
+        yield
+    finally:
+        sys.argv[:], sys.path[:] = argv, path
+        sys.modules[_MAIN] = main
+        os.chdir(folder)
+
+
+def _prepared(script: Script) -> tuple[ModuleType, CodeType, list[str]]:
+    main = ModuleType(_MAIN)
+    main.__dict__["__builtins__"] = __builtins__
+    if script.module:
+        return _module(script, main)
+    path = Path(script.name)
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{script.name} cannot be read: {error.strerror}") from error
+    try:
+        code = compile(source, str(path.resolve()), "exec")
+    except (SyntaxError, ValueError) as error:
+        raise UserError(f"{script.name} cannot be compiled: {error}") from error
+    main.__file__ = str(path.resolve())
+    sys.path[0] = str(path.resolve().parent)
+    return main, code, [script.name, *script.arguments]
+
+
+def _module(script: Script, main: ModuleType) -> tuple[ModuleType, CodeType, list[str]]:
+    sys.path[0] = str(Path.cwd())
+    name = script.name
+    try:
+        found = importlib.util.find_spec(name)
+        if found is not None and found.submodule_search_locations is not None:
+            name = f"{name}.{_MAIN}"
+            found = importlib.util.find_spec(name)
+    except (ImportError, ValueError) as error:
+        raise UserError(f"the module {script.name} cannot be found: {error}") from error
+    loader = None if found is None else found.loader
+    get = getattr(loader, "get_code", None)
+    code = None if get is None or found is None else get(found.name)
+    if found is None or not isinstance(code, CodeType):
+        raise UserError(f"there is no module {name} that can be run")
+    main.__file__, main.__spec__ = found.origin, found
+    main.__package__, main.__loader__ = found.parent, loader
+    return main, code, [str(found.origin), *script.arguments]

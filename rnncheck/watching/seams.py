@@ -1,0 +1,21 @@
+"""All seams at once: open while a script runs, and closed as if they had never been."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from rnncheck.watching.acting import acting_seams
+from rnncheck.watching.observer import Watching
+from rnncheck.watching.own_training import own_training_seams
+from rnncheck.watching.training import training_seams
+
+
+@contextmanager
+def opened(watching: Watching) -> Iterator[None]:
+    """Inside, the watch notes what passes."""
+    with ExitStack() as scope:
+        acting_seams(watching, scope)
+        training_seams(watching, scope)
+        own_training_seams(watching, scope)
+        yield

@@ -1,0 +1,105 @@
+"""What was seen of a script: who acted, what was collected, estimated and trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.errors import Place
+
+# Training batches that are kept of each loss, as many as verify draws of a buffer.
+KEPT = 3
+
+
+@dataclass(frozen=True)
+class Modes:
+    """What the code around a call had set."""
+
+    recurrent: bool | None
+    explore: Any  # torchrl's ExplorationType
+
+
+@dataclass
+class Acting:
+    """Someone who acts: a collector, or calls of ``env.rollout``.
+
+    ``batches`` are copies of what was collected before the first update. ``more`` gives one more
+    batch of the same, while the script is still alive.
+    """
+
+    kind: str  # "collector" or "rollout"
+    policy: Any
+    make_env: Any  # a function, a list of them, or an env
+    place: Place
+    collector: Any = None
+    env: Any = None  # whose ``rollout`` was called
+    modes: Modes | None = None
+    batches: list[TensorDictBase] = field(default_factory=list)
+    further: list[TensorDictBase] = field(default_factory=list)
+    more: Callable[[], TensorDictBase | None] | None = None
+    switches: dict[str, dict[str, Any]] = field(default_factory=dict)  # as it acts
+    random: int | None = None  # leading random ``batches`` of those read back from a buffer
+
+
+@dataclass
+class Called:
+    """A loss or an estimator that was called on tensordicts; ``inputs`` are copies of these."""
+
+    module: Any
+    place: Place
+    modes: Modes
+    inputs: list[TensorDictBase] = field(default_factory=list)
+    switches: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the policy, then
+    own: Any = None  # the code of the user's that it is, where it is no module of TorchRL's
+
+
+@dataclass
+class Sightings:
+    """All of it. ``networks`` are the live networks that a loss or an estimator was given: whose,
+    and the name that its class gives them."""
+
+    acting: list[Acting] = field(default_factory=list)
+    losses: list[Called] = field(default_factory=list)
+    estimators: list[Called] = field(default_factory=list)
+    networks: list[tuple[Any, str, nn.Module]] = field(default_factory=list)
+    transforms: list[Called] = field(default_factory=list)  # run on samples
+    recurrent: dict[str, int] = field(default_factory=dict)  # classes of modules and their calls
+    updates: int = 0
+    steps: int = 0  # of any optimiser
+    backwards: int = 0
+    frozen: bool = False  # the first update was reached: later data belongs to other weights
+    moved_on: bool = False  # and something was collected after it
+    weights: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def actor(self) -> Acting | None:
+        """Who collected most with a policy; None where nobody was to."""
+        found = [one for one in self.acting if one.policy is not None]
+        return max(found, key=lambda one: sum(b.numel() for b in one.batches), default=None)
+
+    def loss(self) -> Called | None:
+        """The loss that was called on the most data."""
+        found = [one for one in self.losses if one.inputs]
+        return max(found, key=lambda one: len(one.inputs), default=None)
+
+    def estimator(self) -> Called | None:
+        """The estimator that the script itself called."""
+        found = [one for one in self.estimators if one.inputs]
+        return max(found, key=lambda one: len(one.inputs), default=None)
+
+    def modules(self) -> Iterator[nn.Module]:
+        """Every module that acts, judges or is trained."""
+        for one in self.acting:
+            if isinstance(one.policy, nn.Module):
+                yield one.policy
+        for called in (*self.losses, *self.estimators):
+            if isinstance(called.module, nn.Module):
+                yield called.module
+        yield from (network for _, _, network in self.networks)
+
+    def networks_of(self, owner: Any) -> dict[str, nn.Module]:
+        """The networks that a loss or an estimator was given."""
+        return {name: network for one, name, network in self.networks if one is owner}

@@ -1,0 +1,106 @@
+"""The seams at which a script trains: estimators, losses, optimisers, recurrent modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from tensordict import TensorDictBase
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torchrl.envs import BurnInTransform
+from torchrl.modules import GRUModule, LSTMModule
+from torchrl.objectives import LossModule
+from torchrl.objectives.value import ValueEstimatorBase
+
+from rnncheck.watching.observer import Watching, modes_now
+from rnncheck.watching.patching import replace
+from rnncheck.watching.places import calling_place
+from rnncheck.watching.seen import KEPT, Called
+
+
+def training_seams(watching: Watching, scope: ExitStack) -> None:
+    """Open the seams until ``scope`` ends."""
+    seen = watching.seen
+    replace(scope, LossModule, "__call__", _Calls(watching, seen.losses))
+    replace(scope, LossModule, "convert_to_functional", _Wired(watching))
+    replace(scope, ValueEstimatorBase, "__call__", _Calls(watching, seen.estimators))
+    replace(scope, BurnInTransform, "forward", _Calls(watching, seen.transforms))
+    replace(scope, ValueEstimatorBase, "__init__", _Made(watching))
+    for kind in (LSTMModule, GRUModule):
+        replace(scope, kind, "__call__", _Counted(watching))
+    before = register_optimizer_step_pre_hook(lambda *_: watching.before_update())
+    scope.callback(before.remove)
+    after = register_optimizer_step_post_hook(lambda *_: watching.after_update())
+    scope.callback(after.remove)
+
+
+class _Calls:
+    """Calls of a module on a tensordict, by the script itself."""
+
+    def __init__(self, watching: Watching, into: list[Called]) -> None:
+        self._watching, self._into = watching, into
+
+    def __call__(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._watching.looks and args and isinstance(args[0], TensorDictBase):
+            self._note(module, args[0])
+        with self._watching.inside():
+            return original(module, *args, **kwargs)
+
+    def _note(self, module: Any, data: TensorDictBase) -> None:
+        if self._watching.seen.moved_on:
+            return
+        known = next((one for one in self._into if one.module is module), None)
+        if known is None:
+            known = Called(module, calling_place(4), modes_now())
+            self._into.append(known)
+        if len(known.inputs) < KEPT:
+            known.inputs.append(data.detach().clone())
+
+
+class _Wired:
+    """The networks that a loss is made of, before it takes their parameters."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+
+    def __call__(
+        self,
+        original: Callable[..., Any],
+        loss: Any,
+        module: Any,
+        module_name: str,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        self._watching.seen.networks.append((loss, module_name, module))
+        return original(loss, module, module_name, *args, **kwargs)
+
+
+class _Made:
+    """The value network that an estimator is made of."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+
+    def __call__(self, original: Callable[..., None], made: Any, *args: Any, **kwargs: Any) -> None:
+        original(made, *args, **kwargs)
+        network = kwargs.get("value_network")
+        if network is not None and self._watching.looks:
+            self._watching.seen.networks.append((made, "value_network", network))
+
+
+class _Counted:
+    """Calls of a recurrent module, by class and mode."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._counts = watching.seen.recurrent
+
+    def __call__(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+        mode = "sequence" if modes_now().recurrent else "step"
+        name = f"{type(module).__name__} ({mode})"
+        self._counts[name] = self._counts.get(name, 0) + 1
+        return original(module, *args, **kwargs)

@@ -1,0 +1,124 @@
+"""``rnncheck run``: scripts as they are, and with a fault planted into them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching.scripts import SCRIPTS, failed, planted, run
+
+PPO, DQN = "ppo_cartpole.py", "dqn_cartpole.py"
+PRIMER = "    env.append_transform(make_lstm().make_tensordict_primer())\n"
+FLAGS = '        sample["next", "is_init"] = sample["is_init"]'
+ROWS = "loss_module(data[rows])"
+SHUFFLED = "loss_module(data.reshape(-1)[torch.randperm(data.numel())[:128]])"
+FAULTS = [
+    pytest.param(PPO, (PRIMER, ""), "WR103", id="ppo-without-a-primer"),
+    pytest.param(PPO, (ROWS, SHUFFLED), "RP502", id="ppo-steps-shuffled"),
+    pytest.param(PPO, ("            InitTracker(),\n", ""), "WR102", id="ppo-without-init-tracker"),
+    pytest.param(DQN, (FLAGS, "        #"), "LS701", id="dqn-targets-leak"),
+    pytest.param(DQN, ("KeepsNext(*net)", "net"), "VL604", id="dqn-next-state-overwritten"),
+    pytest.param(DQN, ("SliceSampler(slice_len=8, ", "Steps("), "RP502", id="dqn-single-steps"),
+]
+STEPS = """
+from torchrl.data import RandomSampler
+
+
+def Steps(**_):
+    return RandomSampler()
+
+
+torch.manual_seed(0)
+"""
+
+
+def source(folder: Path, name: str, change: tuple[str, str]) -> Path:
+    changes = [change, ("\ntorch.manual_seed(0)\n", STEPS)] if "Steps(" in change[1] else [change]
+    return planted(folder, name, *changes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.glob("*.py")))
+def test_a_healthy_script_is_verified(rnncheck: Any, name: str) -> None:
+    code, found, _ = run(rnncheck, SCRIPTS / name)
+    assert (code, failed(found)) == (ExitCode.VERIFIED, [])
+    assert {one["standing"] for one in found["guarantees"]} == {"shown"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "change", "code"), FAULTS)
+def test_a_planted_fault_is_named(
+    rnncheck: Any, tmp_path: Path, name: str, change: tuple[str, str], code: str
+) -> None:
+    path = source(tmp_path, name, change)
+    ended, found, _ = run(rnncheck, "--select", code, path)
+    assert (ended, failed(found)) == (ExitCode.FAILED, [code])
+
+
+def test_a_finding_names_the_line_of_the_script(rnncheck: Any, tmp_path: Path) -> None:
+    path = source(tmp_path, PPO, (ROWS, SHUFFLED))
+    ended, found, _ = run(rnncheck, "--select", "RP502", path, "--frames-per-batch", "128")
+    assert ended == ExitCode.FAILED
+    (check,) = found["checks"]
+    line = path.read_text().splitlines().index("                losses = " + SHUFFLED) + 1
+    source_of = check["findings"][0]["source"]
+    assert (source_of["path"], source_of["line"]) == (str(path), line)
+    (train,) = [one for one in found["stages"] if one["stage"] == "train"]
+    assert (train["outcome"], train["detail"]) == ("passed", "ended after 3 optimiser steps")
+
+
+def test_watching_changes_no_number(tmp_path: Path) -> None:
+    """The script's own prints, every digit of its losses, go where they went."""
+    args = [str(SCRIPTS / PPO), "--total-frames", "384", "--frames-per-batch", "128"]
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def told(*command: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, *command], env=env, cwd=tmp_path, capture_output=True, text=True
+        )
+        return [line for line in done.stdout.splitlines() if line.startswith("batch ")]
+
+    alone = told(*args)
+    watched = told("-m", "rnncheck", "run", "--keep-going", "--select", "WR103", *args)
+    assert len(alone) == 3
+    assert watched == alone
+
+
+def test_a_script_that_raises_is_judged_as_far_as_it_came(rnncheck: Any, tmp_path: Path) -> None:
+    """The collector itself raises without InitTracker; policy and env were seen by then."""
+    path = source(tmp_path, PPO, ("            InitTracker(),\n", ""))
+    ended, found, _ = run(rnncheck, "--select", "WR", path)
+    assert (ended, failed(found)[:1]) == (ExitCode.FAILED, ["WR102"])
+    (train,) = [one for one in found["stages"] if one["stage"] == "train"]
+    assert train["outcome"] == "error"
+    assert "is_init" in train["detail"]
+
+
+def test_a_script_in_which_nothing_acts_shows_nothing(rnncheck: Any, tmp_path: Path) -> None:
+    path = tmp_path / "nothing.py"
+    path.write_text("import sys\nassert sys.argv[1:] == ['--select', 'x'], sys.argv\n")
+    ended, found, _ = run(rnncheck, path, "--select", "x")
+    assert (ended, found["verdict"]) == (ExitCode.NOT_SHOWN, "nothing-verified")
+    (notice,) = found["notices"]
+    assert notice.startswith("no collector and no env.rollout with a policy was seen")
+    assert notice.endswith("0 calls of backward, 0 optimiser steps were")
+
+
+def test_a_module_runs_with_its_own_name_and_arguments(rnncheck: Any, tmp_path: Path) -> None:
+    package = tmp_path / "training"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text(
+        "import sys\nfrom . import rest\nprint(__name__, __package__, sys.argv[1:])\nsys.exit(3)\n"
+    )
+    (package / "rest.py").write_text("")
+    done = rnncheck("run", "-m", "training", "-m", "3", cwd=tmp_path)
+    assert "__main__ training ['-m', '3']" in done.stdout
+    assert done.returncode == ExitCode.INTERNAL
+    assert "exit code 3" in done.stderr
