@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
 FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all test-versions lint format docs-checks bench-self bench-peers bench-agree gate-power gate-levels seeds attack clean
+.PHONY: verify test test-all test-versions lint format docs docs-checks bench-self bench-peers bench-agree gate-power gate-levels seeds attack clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -36,6 +36,11 @@ lint: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The site, in build/docs/html. A warning is an error, and nothing in it asks the network when it is read.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m website build/docs/source
+	$(BIN)/sphinx-build -q -W --keep-going -b html -c website build/docs/source build/docs/html
 
 # The list of checks in docs/checks.md, from the catalogue; a test holds the two equal.
 docs-checks: $(VENV)/.installed
@@ -90,6 +95,10 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 $(VENV)/.installed-ray: $(VENV)/.installed-dev
 	$(INSTALL) --editable '.[ray]'
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(INSTALL) --editable '.[docs]'
 	touch $@
 
 $(VENV)/.installed-peers: $(VENV)/.installed
