@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
 FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all test-versions lint format docs docs-checks bench-self bench-peers bench-agree gate-power gate-levels seeds attack clean
+.PHONY: verify test test-all test-versions lint format dist docs docs-checks bench-self bench-peers bench-agree gate-power gate-levels seeds attack clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -77,6 +77,19 @@ gate-power: $(VENV)/.installed-dev $(VENV)/.installed-peers
 gate-levels: $(VENV)/.installed
 	$(BIN)/python benchmarks/gate_levels.py --gates 20000 fixtures/runs/gate_pairs_loaded.jsonl
 
+# The sdist and the wheel, checked; the wheel then works in an empty environment outside of the checkout.
+dist: $(VENV)/.installed-dist
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	$(PYTHON) -m venv --without-pip "$$folder/venv" && \
+	$(PYTHON) -m pip --python "$$folder/venv/bin/python" install --quiet --constraint constraints.txt torch && \
+	$(PYTHON) -m pip --python "$$folder/venv/bin/python" install --quiet --constraint constraints.txt dist/*.whl && \
+	cd "$$folder" && PATH="$$folder/venv/bin:$$PATH" && unset PYTHONPATH && \
+	rnncheck init && rnncheck verify --quiet && rnncheck rule BD301 && \
+	rnncheck report .rnncheck/runs/latest.json --report markdown=report.md && test -s report.md
+
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -95,6 +108,10 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 $(VENV)/.installed-ray: $(VENV)/.installed-dev
 	$(INSTALL) --editable '.[ray]'
+	touch $@
+
+$(VENV)/.installed-dist: $(VENV)/.installed
+	$(INSTALL) --editable '.[dist]'
 	touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed
