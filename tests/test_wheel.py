@@ -1,4 +1,4 @@
-"""The wheel: what a command needs beside the modules travels in it. `make dist` also installs it."""
+"""The wheel: what the commands need beside modules travels in it. `make dist` installs it too."""
 
 from __future__ import annotations
 
