@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rnncheck.cli.options import complete_codes
+
 if TYPE_CHECKING:
     from rnncheck.checks.catalogue import Catalogue, Entry
 
@@ -30,7 +32,12 @@ class Format(StrEnum):
 
 def rule(
     code: Annotated[
-        str, typer.Argument(metavar="[CODE|NAME|PREFIX]", help="BD301, state-crosses-reset or BD.")
+        str,
+        typer.Argument(
+            metavar="[CODE|NAME|PREFIX]",
+            help="BD301, state-crosses-reset or BD.",
+            autocompletion=complete_codes,
+        ),
     ] = "",
     as_format: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
     spec: Annotated[
