@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
 FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all test-versions lint format docs-checks bench-self bench-peers bench-agree gpu gate-power gate-levels seeds attack clean
+.PHONY: verify test test-all test-versions lint format dist docs docs-checks bench-self bench-peers bench-agree gpu gate-power gate-levels seeds attack clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -36,6 +36,11 @@ lint: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The site, in build/docs/html. A warning is an error, and nothing in it asks the network when it is read.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m website build/docs/source
+	$(BIN)/sphinx-build -q -W --keep-going -b html -c website build/docs/source build/docs/html
 
 # The list of checks in docs/checks.md, from the catalogue; a test holds the two equal.
 docs-checks: $(VENV)/.installed
@@ -76,6 +81,19 @@ gate-power: $(VENV)/.installed-dev $(VENV)/.installed-peers
 gate-levels: $(VENV)/.installed
 	$(BIN)/python benchmarks/gate_levels.py --gates 20000 fixtures/runs/gate_pairs_loaded.jsonl
 
+# The sdist and the wheel, checked; the wheel then works in an empty environment outside of the checkout.
+dist: $(VENV)/.installed-dist
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	$(PYTHON) -m venv --without-pip "$$folder/venv" && \
+	$(PYTHON) -m pip --python "$$folder/venv/bin/python" install --quiet --constraint constraints.txt torch && \
+	$(PYTHON) -m pip --python "$$folder/venv/bin/python" install --quiet --constraint constraints.txt dist/*.whl && \
+	cd "$$folder" && PATH="$$folder/venv/bin:$$PATH" && unset PYTHONPATH && \
+	rnncheck init && rnncheck verify --quiet && rnncheck rule BD301 && \
+	rnncheck report .rnncheck/runs/latest.json --report markdown=report.md && test -s report.md
+
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -94,6 +112,14 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 $(VENV)/.installed-ray: $(VENV)/.installed-dev
 	$(INSTALL) --editable '.[ray]'
+	touch $@
+
+$(VENV)/.installed-dist: $(VENV)/.installed
+	$(INSTALL) --editable '.[dist]'
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(INSTALL) --editable '.[docs]'
 	touch $@
 
 $(VENV)/.installed-peers: $(VENV)/.installed

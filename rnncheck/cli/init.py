@@ -9,6 +9,9 @@ import typer
 
 from rnncheck.spec.scaffold import Template
 
+SCHEMA = Path(".rnncheck") / "spec.schema.json"
+MODELINE = f"# yaml-language-server: $schema={SCHEMA.as_posix()}"
+
 
 def init(
     path: Annotated[
@@ -26,19 +29,33 @@ def init(
     ] = Template.DQN,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write a commented spec from a template."""
+    """Write a commented spec from a template, with a schema beside it for your editor."""
     from rnncheck.results.files import write_atomic
     from rnncheck.spec.scaffold import template_files
 
     spec = path / "rnncheck.yaml" if path.is_dir() else path
     texts = template_files(template, spec.name)
+    texts[spec.name] = f"{MODELINE}\n{texts[spec.name]}"
     targets = {spec.parent / name: text for name, text in texts.items()}
     for target in targets:
         _refuse(target, force)  # before anything is written: a refusal leaves nothing half done
     for target, text in targets.items():
         write_atomic(target, text)
         typer.echo(f"wrote {target}")
+    _write_schema(spec.parent / SCHEMA)
     typer.echo(f"next: {_next_command(spec)}")
+
+
+def _write_schema(file: Path) -> None:
+    """What the first line of the spec names, for editors; made anew each time."""
+    import json
+
+    from rnncheck.cli.spec import schema_for_editors
+    from rnncheck.results.files import write_atomic
+
+    file.parent.mkdir(exist_ok=True)
+    write_atomic(file, json.dumps(schema_for_editors(), indent=2) + "\n")
+    typer.echo(f"wrote {file}")
 
 
 def _refuse(target: Path, force: bool) -> None:

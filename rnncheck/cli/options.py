@@ -1,13 +1,81 @@
-"""The arguments and options that several commands share, declared once."""
+"""The arguments and options that several commands share, declared once, and what a shell completes
+behind them.
+
+A shell asks at each press of the tab key, so that nothing here imports torch; what cannot be read
+completes to nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rnncheck.results.model import Stage
+
+
+def complete_codes(incomplete: str) -> list[tuple[str, str]]:
+    """Families and checks, with what each finds."""
+    from rnncheck.checks.catalogue import entries
+    from rnncheck.results.families import FAMILIES
+
+    known = [(family.prefix, family.about) for family in FAMILIES]
+    known += [(entry.code, entry.name) for entry in entries()]
+    return [(code, told) for code, told in known if code.startswith(incomplete.upper())]
+
+
+def complete_faults(incomplete: str) -> list[str]:
+    """Planted faults by their files."""
+    import rnncheck
+
+    folder = Path(rnncheck.__file__).parent / "faults"
+    files = [file for file in folder.glob("*.py") if "\nFAULT = " in file.read_text("utf-8")]
+    names = sorted(file.stem.replace("_", "-") for file in files)
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_formats(incomplete: str) -> list[str]:
+    """Report formats."""
+    from rnncheck.report.formats import FORMATS
+
+    return [name for name in FORMATS if name.startswith(incomplete)]
+
+
+def complete_set_keys(incomplete: str) -> list[str]:
+    """Keys of the spec that is found here, and of its settings."""
+    from rnncheck.spec.shape import SETTINGS
+
+    settings = [f"{name}.{key}" for name, model in SETTINGS.items() for key in model.model_fields]
+    known = dict.fromkeys([*_keys_here(), "name", "seed", "device", *settings])
+    return [f"{key}=" for key in known if key.startswith(incomplete)]
+
+
+def _keys_here() -> list[str]:
+    from rnncheck.errors import UserError
+    from rnncheck.spec.discover import discover
+    from rnncheck.spec.read import parse
+
+    try:
+        file = discover(Path())
+        return list(_leaves(parse(file.read_text("utf-8"), str(file))[0].data, ""))
+    except (UserError, OSError, ValueError):
+        return []
+
+
+def _leaves(value: Any, path: str) -> Iterator[str]:
+    """The dotted paths of all values that are no mapping and no list."""
+    items: Any = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    else:
+        yield path
+    for key, inner in items:
+        yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+
 
 SpecPath = Annotated[
     Path | None,
@@ -22,6 +90,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
+        autocompletion=complete_set_keys,
         help="Change one value of the spec, e.g. policy.modules.1.hidden_size=32. Repeatable.",
         show_default=False,
     ),
@@ -31,6 +100,7 @@ ReportOption = Annotated[
     typer.Option(
         "--report",
         metavar="FORMAT[=PATH]",
+        autocompletion=complete_formats,
         help=(
             "Write a report: console, json, jsonl, junit, github, sarif, markdown, csv, html or"
             " benchmark. Repeatable."
@@ -43,6 +113,7 @@ SelectOption = Annotated[
     typer.Option(
         "--select",
         metavar="CODE-PREFIX",
+        autocompletion=complete_codes,
         help="Run only these checks, e.g. BD or EQ201. Repeatable.",
         show_default=False,
     ),
@@ -52,6 +123,7 @@ IgnoreOption = Annotated[
     typer.Option(
         "--ignore",
         metavar="CODE-PREFIX",
+        autocompletion=complete_codes,
         help="Leave these checks out. Repeatable.",
         show_default=False,
     ),

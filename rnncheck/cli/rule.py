@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rnncheck.cli.options import complete_codes
+
 if TYPE_CHECKING:
     from rnncheck.checks.catalogue import Catalogue, Entry
 
@@ -30,7 +32,12 @@ class Format(StrEnum):
 
 def rule(
     code: Annotated[
-        str, typer.Argument(metavar="[CODE|NAME|PREFIX]", help="BD301, state-crosses-reset or BD.")
+        str,
+        typer.Argument(
+            metavar="[CODE|NAME|PREFIX]",
+            help="BD301, state-crosses-reset or BD.",
+            autocompletion=complete_codes,
+        ),
     ] = "",
     as_format: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
     spec: Annotated[
@@ -110,7 +117,7 @@ def _text_page(entry: Entry) -> str:
     for title, body in entry.sections.items():
         text = body if title == "Example" else _styled(_wrap(prose(body)))
         parts += ["", title, textwrap.indent(text, " " * INDENT)]
-    return "\n".join(parts)
+    return "\n".join([*parts, *_address(entry)])
 
 
 def _styled(text: str) -> str:
@@ -131,6 +138,14 @@ def _wrap(text: str) -> str:
         line if line[:1].isspace() else textwrap.fill(line, WIDTH - INDENT)
         for line in text.splitlines()
     )
+
+
+def _address(entry: Entry) -> list[str]:
+    """Where its page is, if anywhere."""
+    from rnncheck.results.addresses import check_address
+
+    address = check_address(entry.code)
+    return ["", f"page: {address}"] if address else []
 
 
 def _title(entry: Entry) -> str:

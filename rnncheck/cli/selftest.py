@@ -19,6 +19,7 @@ from rnncheck.cli.options import (
     SetOption,
     SpecPath,
     VerboseOption,
+    complete_faults,
 )
 from rnncheck.cli.planting import Attempt, Ending
 from rnncheck.errors import OutputError
@@ -97,6 +98,7 @@ def selftest(
         typer.Option(
             "--fault",
             metavar="NAME",
+            autocompletion=complete_faults,
             help="Plant only the faults whose name begins with this. Repeatable.",
             show_default=False,
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -63,10 +63,29 @@ def show(spec: SpecPath = None, overrides: SetOption = None, as_json: JsonOption
     typer.echo(spec_to_json(loaded) if as_json else to_yaml(loaded).rstrip("\n"))
 
 
-def schema() -> None:
+def schema(
+    torchrl: Annotated[
+        bool,
+        typer.Option(
+            "--torchrl", help="Know the installed TorchRL's classes and arguments; imports it."
+        ),
+    ] = False,
+) -> None:
     """Print the JSON Schema of spec files, for editors."""
     import json
 
+    typer.echo(json.dumps(schema_for_editors(torchrl), indent=2))
+
+
+def schema_for_editors(torchrl: bool = False) -> dict[str, Any]:
+    """The schema with the check codes, and with the classes of the installed TorchRL if wanted."""
+    from rnncheck.checks.catalogue import entries
+    from rnncheck.spec.editor import Vocabulary
     from rnncheck.spec.schema import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=2))
+    codes = {entry.code: f"{entry.name}: {entry.summary}" for entry in entries()}
+    if not torchrl:
+        return json_schema(Vocabulary(codes))
+    from rnncheck.pipeline.assembly.vocabulary import installed_classes
+
+    return json_schema(Vocabulary(codes, installed_classes()))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rnncheck.report import text
+from rnncheck.results.addresses import check_address
 from rnncheck.results.causes import causes_of
 from rnncheck.results.model import Basis, Cause, CheckResult, Finding, Run
 
@@ -104,8 +105,14 @@ def findings_in_order(run: Run) -> Iterator[tuple[CheckResult, int, Finding]]:
 
 
 def facts_of(run: Run, check: CheckResult, finding: Finding) -> list[tuple[str, str]]:
-    """The finding's labelled facts; a cause's own say also whether its fix is proved and what
-    follows, and a follower's guess at the fault is not among its own."""
+    """The finding's labelled facts, and the address of its check's page where there is one."""
+    address = check_address(check.code)
+    return [*_facts_of(run, check, finding), *([("page", address)] if address else [])]
+
+
+def _facts_of(run: Run, check: CheckResult, finding: Finding) -> list[tuple[str, str]]:
+    """A cause's own facts say also whether its fix is proved and what follows; a follower's guess
+    at the fault is not among its own."""
     facts = text.facts(finding)
     if root := _root_in_words(run, check):
         kept = [pair for pair in facts if pair[0] not in _CONTRADICTING]

@@ -18,6 +18,7 @@ from rnncheck.printable import json_text
 from rnncheck.report import gate, text
 from rnncheck.report.causes import facts_of
 from rnncheck.report.places import in_a_file, relative, working_folder
+from rnncheck.results.addresses import check_address
 from rnncheck.results.gate import GateItem, Part
 from rnncheck.results.model import (
     CheckResult,
@@ -78,12 +79,14 @@ def _driver(run: Run, rules: list[Json]) -> Json:
 
 def _rule(check: CheckResult, info: RuleInfo | None) -> Json:
     fault = text.clean(check.name).replace("-", " ")
+    address = check_address(check.code)
     return {
         "id": check.code,
         "name": check.name,
         "shortDescription": {"text": f"{fault[:1].upper()}{fault[1:]}."},
         **({"fullDescription": {"text": text.clean(info.summary)}} if info else {}),
         "help": _help(check, info),
+        **({"helpUri": address} if address else {}),
         "defaultConfiguration": {"level": _level(check.severity is Severity.ERROR)},
         "properties": {"tags": list(dict.fromkeys([text.family(check.code), str(check.stage)]))},
     }

@@ -92,7 +92,9 @@ class NetworkSpec(Strict):
     file."""
 
     modules: tuple[Component, ...] = Field(default=(), description="run in this order")
-    factory: Component | None = None
+    factory: Component | None = Field(
+        default=None, description="package.module:function of your own, instead of modules"
+    )
     weights: str | None = Field(
         default=None, min_length=1, description="a state_dict file, read with weights_only"
     )
@@ -102,11 +104,13 @@ class NetworkSpec(Strict):
 class ReplaySpec(Component):
     """The replay buffer: the parts of ``use`` (TensorDictReplayBuffer), or a factory."""
 
-    storage: Component | None = None
-    sampler: Component | None = None
-    writer: Component | None = None
-    batch_size: Int | None = Field(default=None, ge=1)
-    transforms: tuple[Component, ...] = ()
+    storage: Component | None = Field(default=None, description="the buffer's storage")
+    sampler: Component | None = Field(default=None, description="the buffer's sampler")
+    writer: Component | None = Field(default=None, description="the buffer's writer")
+    batch_size: Int | None = Field(default=None, ge=1, description="items of a sampled batch")
+    transforms: tuple[Component, ...] = Field(
+        default=(), description="appended to the buffer in this order"
+    )
     flatten: Literal["auto", "rows", "none"] = Field(
         default="auto",
         description=(
@@ -136,8 +140,12 @@ class LossSpec(Component):
     function: str | None = Field(
         default=None, description="package.module:function of your own that is called on batches"
     )
-    target_update: Component | None = None
-    value_estimator: dict[str, Any] = Field(default_factory=dict)
+    target_update: Component | None = Field(
+        default=None, description="the target updater, such as SoftUpdate"
+    )
+    value_estimator: dict[str, Any] = Field(
+        default_factory=dict, description="arguments of its make_value_estimator"
+    )
     keys: dict[str, Any] = Field(default_factory=dict, description="arguments of its set_keys")
 
 
@@ -228,9 +236,15 @@ class ShapeSpec(Strict):
 class OverrideSpec(Strict):
     """A change of the recurrent modules that the spec names by ``use``."""
 
-    hidden_size: Int | None = Field(default=None, ge=1, le=2**16)
-    num_layers: Int | None = Field(default=None, ge=1, le=2**10)
-    kind: Literal["LSTM", "GRU"] | None = None
+    hidden_size: Int | None = Field(
+        default=None, ge=1, le=2**16, description="instead of the spec's"
+    )
+    num_layers: Int | None = Field(
+        default=None, ge=1, le=2**10, description="instead of the spec's"
+    )
+    kind: Literal["LSTM", "GRU"] | None = Field(
+        default=None, description="LSTMModule or GRUModule, whatever the spec names"
+    )
 
 
 Compiling = Literal[False, True, "eager", "default", "reduce-overhead", "fullgraph"]
@@ -240,20 +254,43 @@ CellFilter = dict[str, Any]  # field of a cell -> the value, or the list of valu
 class BenchSpec(Strict):
     """Settings of ``rnncheck bench``: the cells are the product of the lists."""
 
-    backend: tuple[Literal["pad", "scan", "triton", "auto"], ...] = ("pad", "scan")
-    recompute: tuple[Literal["none", "full"], ...] = ("none",)
-    compute_dtype: tuple[Literal["float32", "bfloat16"], ...] = ("float32",)
-    matmul_precision: tuple[Literal["auto", "ieee", "tf32", "tf32x3", "fast", "high-prec"], ...] = (
-        "auto",
+    backend: tuple[Literal["pad", "scan", "triton", "auto"], ...] = Field(
+        default=("pad", "scan"), description="recurrent_backend of LSTMModule and GRUModule"
     )
-    dtype: tuple[Literal["float64", "float32", "bfloat16", "float16"], ...] = ("float32",)
-    python_based: tuple[Bool, ...] = (False,)
-    compile: tuple[Compiling, ...] = (False,)
+    recompute: tuple[Literal["none", "full"], ...] = Field(
+        default=("none",), description="recurrent_recompute: what the backward pass computes again"
+    )
+    compute_dtype: tuple[Literal["float32", "bfloat16"], ...] = Field(
+        default=("float32",), description="recurrent_compute_dtype, of Triton's kernels"
+    )
+    matmul_precision: tuple[Literal["auto", "ieee", "tf32", "tf32x3", "fast", "high-prec"], ...] = (
+        Field(
+            default=("auto",), description="recurrent_matmul_precision, of Triton's kernels on CUDA"
+        )
+    )
+    dtype: tuple[Literal["float64", "float32", "bfloat16", "float16"], ...] = Field(
+        default=("float32",), description="of parameters and inputs"
+    )
+    python_based: tuple[Bool, ...] = Field(
+        default=(False,), description="TorchRL's cells in Python instead of torch's own kernels"
+    )
+    compile: tuple[Compiling, ...] = Field(
+        default=(False,), description="policy.compile(), and its mode"
+    )
     # Chosen: a small recurrent minibatch, without resets and with episodes of 33 steps (1 / 0.03).
-    shapes: tuple[ShapeSpec, ...] = (ShapeSpec(batch=32, steps=64),)
-    resets: tuple[Annotated[Number, Field(ge=0, le=1)], ...] = (0.0, 0.03)
-    overrides: tuple[OverrideSpec, ...] = (OverrideSpec(),)
-    phases: tuple[Literal["forward", "train", "act"], ...] = ("forward", "train", "act")
+    shapes: tuple[ShapeSpec, ...] = Field(
+        default=(ShapeSpec(batch=32, steps=64),), description="rows and steps of a call"
+    )
+    resets: tuple[Annotated[Number, Field(ge=0, le=1)], ...] = Field(
+        default=(0.0, 0.03), description="probabilities that a step starts a trajectory"
+    )
+    overrides: tuple[OverrideSpec, ...] = Field(
+        default=(OverrideSpec(),), description="changes of the recurrent modules, one at a time"
+    )
+    phases: tuple[Literal["forward", "train", "act"], ...] = Field(
+        default=("forward", "train", "act"),
+        description="a recurrent pass; the same with gradients; one sequential step",
+    )
     target: Literal["policy", "module"] = Field(
         default="policy", description="the user's own policy, or its bare recurrent module"
     )
@@ -304,7 +341,9 @@ class BenchSpec(Strict):
 class GateCellSpec(Strict):
     """A cell that a gate measures; what is not said comes from ``bench``."""
 
-    phase: Literal["forward", "train", "act"] = "train"
+    phase: Literal["forward", "train", "act"] = Field(
+        default="train", description="what a call does, as in bench.phases"
+    )
     variant: str = Field(
         default="own", description="own: the policy as it is; or a variant, e.g. scan-compiled"
     )
@@ -316,24 +355,26 @@ class GateCellSpec(Strict):
 class TimeLimit(Strict):
     """The most that a call of the phase may take, in milliseconds; on this machine alone."""
 
-    max: Number = Field(gt=0)
-    variant: str = "own"
-    batch: Int | None = Field(default=None, ge=1, le=2**20)
-    steps: Int | None = Field(default=None, ge=1, le=2**20)
-    resets: Number | None = Field(default=None, ge=0, le=1)
+    max: Number = Field(gt=0, description="milliseconds")
+    variant: str = Field(
+        default="own", description="own: the policy as it is; or a variant, e.g. scan-compiled"
+    )
+    batch: Int | None = Field(default=None, ge=1, le=2**20, description="the first shape's")
+    steps: Int | None = Field(default=None, ge=1, le=2**20, description="the first shape's")
+    resets: Number | None = Field(default=None, ge=0, le=1, description="the last of bench.resets")
 
 
 class Limit(GateCellSpec):
     """The most that a number of a cell may be."""
 
-    max: Number = Field(gt=0)
+    max: Number = Field(gt=0, description="the most that it may be")
 
 
 class SpeedupLimit(GateCellSpec):
     """How many times faster a cell must be than another variant in the same rounds."""
 
     over: str = Field(default="pad", description="the other variant")
-    min: Number = Field(gt=0)
+    min: Number = Field(gt=0, description="times faster, at least")
 
 
 class BudgetSpec(Strict):
@@ -341,10 +382,18 @@ class BudgetSpec(Strict):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
-    train_ms: TimeLimit | None = None
-    forward_ms: TimeLimit | None = None
-    act_ms: TimeLimit | None = None
-    speedup: SpeedupLimit | None = None
+    train_ms: TimeLimit | None = Field(
+        default=None, description="time of a pass with gradients, on one machine"
+    )
+    forward_ms: TimeLimit | None = Field(
+        default=None, description="time of a recurrent pass, on one machine"
+    )
+    act_ms: TimeLimit | None = Field(
+        default=None, description="time of a sequential step, on one machine"
+    )
+    speedup: SpeedupLimit | None = Field(
+        default=None, description="over another variant in the same rounds; holds on any machine"
+    )
     overhead: Limit | None = Field(
         default=None, description="times the bare recurrent module's time in the same phase"
     )
@@ -370,7 +419,9 @@ class GateSpec(Strict):
             "measured and compared with the baseline or the other side, beside those of the budgets"
         ),
     )
-    budgets: tuple[BudgetSpec, ...] = ()
+    budgets: tuple[BudgetSpec, ...] = Field(
+        default=(), description="what cells may take; a broken one is exit 5"
+    )
     # Chosen: the README's tables of the gate say how often a slowdown of that size is told.
     max_slowdown: Number = Field(
         default=0.03, ge=0, lt=1, description="how much slower than the other side is allowed"
@@ -393,27 +444,31 @@ class Spec(Strict):
     schema_: Literal[1] = Field(alias="schema", description="version of the spec's format")
     name: str = Field(min_length=1, max_length=200, description="shown in reports")
     # A seed that every library takes: a signed 32-bit integer.
-    seed: Int = Field(default=0, ge=0, lt=2**31)
+    seed: Int = Field(default=0, ge=0, lt=2**31, description="of every random number of a run")
     device: str = Field(
         default="cpu",
         pattern=r"^(cpu|auto|cuda(:[0-9]{1,3})?)$",
         description="cpu, cuda, cuda:N or auto",
     )
-    env: EnvSpec
-    policy: NetworkSpec
-    critic: NetworkSpec | None = None
-    training_pass: PassSpec | None = None
-    collect: Component | None = None
-    replay: ReplaySpec | None = None
-    batch: Component | None = None
-    advantage: AdvantageSpec | None = None
-    loss: LossSpec | None = None
+    env: EnvSpec = Field(description="the environment and its transforms")
+    policy: NetworkSpec = Field(description="what acts, and what a loss trains")
+    critic: NetworkSpec | None = Field(default=None, description="what estimates values")
+    training_pass: PassSpec | None = Field(
+        default=None, description="what a loop calls on its sequences, where that is not the policy"
+    )
+    collect: Component | None = Field(default=None, description="the collector")
+    replay: ReplaySpec | None = Field(default=None, description="the replay buffer")
+    batch: Component | None = Field(
+        default=None, description="your function between the data and the loss"
+    )
+    advantage: AdvantageSpec | None = Field(default=None, description="the value estimator")
+    loss: LossSpec | None = Field(default=None, description="the loss module")
     checks: tuple[Annotated[str, Field(pattern=_MODULE)], ...] = Field(
         default=(), description="modules or packages of your own whose checks are added"
     )
-    verify: VerifySpec = VerifySpec()
-    bench: BenchSpec = BenchSpec()
-    gate: GateSpec = GateSpec()
+    verify: VerifySpec = Field(default=VerifySpec(), description="settings of `rnncheck verify`")
+    bench: BenchSpec = Field(default=BenchSpec(), description="settings of `rnncheck bench`")
+    gate: GateSpec = Field(default=GateSpec(), description="settings of `rnncheck gate`")
 
     _path: str = PrivateAttr(default="")  # as the user gave it
     _folder: pathlib.Path | None = PrivateAttr(default=None)  # when it was loaded: code may chdir

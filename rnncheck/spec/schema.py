@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from rnncheck.spec.editor import Vocabulary, with_vocabulary
 from rnncheck.spec.model import Component, Spec
 from rnncheck.spec.shape import DEFAULT_USE, FUNCTION, SECTIONS
 
@@ -25,8 +26,8 @@ _INTERNAL = {"args", "at"}  # how the models hold what the user writes as plain 
 _COMPONENT = {"$ref": "#/$defs/Component"}
 
 
-def json_schema() -> dict[str, Any]:
-    """JSON Schema 2020-12 of a spec file."""
+def json_schema(words: Vocabulary | None = None) -> dict[str, Any]:
+    """JSON Schema 2020-12 of a spec file; with ``words`` it knows their codes and classes."""
     told = json.dumps(Spec.model_json_schema(by_alias=True))
     schema = json.loads(told.replace("``", "`"))  # descriptions: editors read them as Markdown
     definitions: dict[str, Any] = schema.pop("$defs")
@@ -39,7 +40,7 @@ def json_schema() -> dict[str, Any]:
     properties = {name: _nullable(name, part) for name, part in schema["properties"].items()}
     definitions["PassSpec"]["anyOf"] = definitions["PassSpec"]["anyOf"][3:]
     properties["batch"] = {"anyOf": [_made_by_factory({}), {"type": "null"}]}
-    return {
+    made = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "rnncheck spec",
         "description": "A recurrent TorchRL pipeline and how rnncheck verifies it.",
@@ -49,6 +50,7 @@ def json_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": {name: _with_nulls(part) for name, part in sorted(definitions.items())},
     }
+    return with_vocabulary(made, words or Vocabulary())
 
 
 def _nullable(name: str, part: dict[str, Any]) -> dict[str, Any]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner, Result
 
 from rnncheck.cli.app import app
 from rnncheck.spec.load import load_spec
+from rnncheck.spec.read import parse
 from rnncheck.spec.scaffold import Template
 
 
@@ -26,8 +29,21 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_it_writes_a_spec_and_names_the_next_command() -> None:
     done = run("init")
-    assert (done.exit_code, done.stdout) == (0, "wrote rnncheck.yaml\nnext: rnncheck verify\n")
+    told = "wrote rnncheck.yaml\nwrote .rnncheck/spec.schema.json\nnext: rnncheck verify\n"
+    assert (done.exit_code, done.stdout) == (0, told)
     assert load_spec("rnncheck.yaml").name == "cartpole-drqn"
+
+
+@pytest.mark.parametrize("template", Template)
+def test_the_first_line_leads_an_editor_to_the_schema(here: Path, template: str) -> None:
+    run("init", "--template", template)
+    first, *rest = Path("rnncheck.yaml").read_text().splitlines()
+    named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", first)
+    assert named
+    schema = json.loads((here / named[1]).read_text())
+    data = parse("\n".join(rest), "rnncheck.yaml")[0].data
+    assert Draft202012Validator(schema).is_valid(data)
+    assert "BD301" in str(schema)
 
 
 @pytest.mark.parametrize("template", Template)

@@ -138,12 +138,10 @@ def listed_names(names: Iterable[str]) -> str:
 
 def find_class(spec: Spec, name: str, kind: ComponentKind, at: KeyPath) -> type:
     """The public TorchRL class of that name, or a ComponentError with the nearest one."""
-    modules = [importlib.import_module(path) for path in kind.namespaces]
     for candidate in filter(None, (name, other_name(name))):
-        for module in modules:
-            found = getattr(module, candidate, None)
-            if isinstance(found, type):
-                return _of_kind(spec, found, kind, at)
+        found = public_class(candidate, kind)
+        if found is not None:
+            return _of_kind(spec, found, kind, at)
     if newer := lacks_class(name):
         raise VersionError(newer, place=spec.locate(at))
     known = class_names(kind)
@@ -153,6 +151,15 @@ def find_class(spec: Spec, name: str, kind: ComponentKind, at: KeyPath) -> type:
         hint=did_you_mean(name.rpartition(".")[2], known)
         or "your own class or function is named with `factory: module:function`",
     )
+
+
+def public_class(name: str, kind: ComponentKind) -> type | None:
+    """The first class of that name in the kind's namespaces, of whatever base."""
+    for path in kind.namespaces:
+        found = getattr(importlib.import_module(path), name, None)
+        if isinstance(found, type):
+            return found
+    return None
 
 
 def _of_kind(spec: Spec, found: type, kind: ComponentKind, at: KeyPath) -> type:

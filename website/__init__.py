@@ -1,0 +1,2 @@
+"""The documentation site: stages the documents, generates what the code knows, and leaves both to
+Sphinx."""
