@@ -134,7 +134,8 @@ def _wrap(text: str) -> str:
 
 
 def _title(entry: Entry) -> str:
-    return f"{entry.code} {entry.name} · {entry.severity} · looks at {entry.stage}"
+    dear = " · not with --fast" if entry.dear else ""
+    return f"{entry.code} {entry.name} · {entry.severity} · looks at {entry.stage}{dear}"
 
 
 def _markdown_page(entry: Entry) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,11 +12,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def streamed_events(make: Callable[[], Iterator[Event]]) -> Iterator[Iterator[Event]]:
-    """The events of ``make()``; a process that ends in the middle of them ends the run."""
+def streamed_events(
+    make: Callable[[], Iterator[Event]], waiting: Callable[[], None] = lambda: None
+) -> Iterator[Iterator[Event]]:
+    """The events of ``make()``; a process that ends in the middle of them ends the run. Where it is
+    supervised, ``waiting`` is called at least once a second."""
     from rnncheck.supervisor.supervise import supervised_events
 
-    with _open(make, supervised_events) as stream:
+    with _open(make, partial(supervised_events, waiting=waiting)) as stream:
         yield _telling(stream)
 
 

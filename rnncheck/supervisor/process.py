@@ -40,7 +40,11 @@ class Death:
 class SupervisedProcess:
     """A process that runs ``make()`` and tells every item of it, and its keeper."""
 
-    def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
+    def __init__(
+        self, make: Callable[[], Iterable[Any]], waiting: Callable[[], None] = lambda: None
+    ) -> None:
+        """``waiting`` is called at least once a second while messages are waited for."""
+        self._waiting = waiting
         self._deadlines = Deadlines()
         self._events, tells = os.pipe()
         self._output, prints = os.pipe()
@@ -98,6 +102,7 @@ class SupervisedProcess:
                 elif not self._hung:  # what it says now comes too late
                     yield from self._receiver.feed(data)
             self._end_what_hangs()
+            self._waiting()
 
     @staticmethod
     def _readable(ends: set[int], patience: float | None) -> set[int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rnncheck.results.events import (
     CheckFinished,
+    ChecksLeftOut,
     CheckStarted,
     Event,
     GuaranteeJudged,
@@ -19,7 +20,7 @@ from rnncheck.results.events import (
     StageFinished,
     StageStarted,
 )
-from rnncheck.results.guarantees import judge_guarantees
+from rnncheck.results.left_out import judge_asked
 from rnncheck.results.model import CheckResult, Outcome, RuleInfo, StageResult
 from rnncheck.supervisor.channel import BadInput, Copied, Crashed, Ended, Message, Told
 from rnncheck.supervisor.last_words import ending_of
@@ -37,15 +38,17 @@ class Broken:
     after: Any = None  # the item at whose end that was noticed
 
 
-def supervised(make: Callable[[], Iterator[Any]]) -> Generator[Any, None, None]:
+def supervised(
+    make: Callable[[], Iterator[Any]], waiting: Callable[[], None] = lambda: None
+) -> Generator[Any, None, None]:
     """The items of ``make()``, which runs in a process of its own; Broken as the last one where it
-    did not end.
+    did not end. ``waiting`` is called at least once a second until then.
 
     Closing the generator ends the process and all that it started. Raises the UserError that
     ``make()`` raises.
     """
     ended = False
-    with closing(SupervisedProcess(make)) as process:
+    with closing(SupervisedProcess(make, waiting)) as process:
         try:
             for message in process.messages():  # to the end: a copy of it may speak last
                 if isinstance(message, Told):
@@ -73,10 +76,12 @@ def _last(message: Message) -> Broken | None:
     return None
 
 
-def supervised_events(make: Callable[[], Iterator[Event]]) -> Generator[Event, None, None]:
+def supervised_events(
+    make: Callable[[], Iterator[Event]], waiting: Callable[[], None] = lambda: None
+) -> Generator[Event, None, None]:
     """The events of ``make()``, and where they break off those that a reader of them waits for."""
     ledger = Ledger()
-    with closing(supervised(make)) as items:
+    with closing(supervised(make, waiting)) as items:
         for item in items:
             if isinstance(item, Broken):
                 yield from ledger.broken(item)
@@ -93,6 +98,7 @@ class Ledger:
     open: StageStarted | CheckStarted | None = None
     stages: list[StageResult] = field(default_factory=list)
     checks: list[CheckResult] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     judged: bool = False
 
     def note(self, event: Event) -> None:
@@ -107,6 +113,9 @@ class Ledger:
                 self.open = None
             case CheckFinished():
                 self.checks.append(event.result)
+                self.open = None
+            case ChecksLeftOut():
+                self.left_out += event.codes
                 self.open = None
             case GuaranteeJudged():
                 self.judged = True
@@ -150,7 +159,7 @@ class Ledger:
 
     def _rules(self) -> dict[str, RuleInfo]:
         """The checks without a result."""
-        done = {check.code for check in self.checks}
+        done = {*(check.code for check in self.checks), *self.left_out}
         asked = self.start.rules if self.start else ()
         return {rule.code: rule for rule in asked if rule.code not in done}
 
@@ -161,5 +170,5 @@ class Ledger:
 
     def _guarantees(self) -> Iterator[Event]:
         if self.start is not None and self.start.rules:
-            judged = judge_guarantees(self.checks, self.stages, strict=self.start.strict)
+            judged = judge_asked(self.checks, self.stages, self.left_out, strict=self.start.strict)
             yield from map(GuaranteeJudged, judged)
