@@ -2,14 +2,16 @@
 
 Runs `rnncheck verify SPEC -q` and a bare process that does the same once without rnncheck in turn,
 round by round, and prints the medians, the ratio of each pair, peak memory, and the start times of
-the commands that import no torch. Three pairs are measured: acting alone (bare_cartpole.py), the
-training path with GAE, replay and ClipPPOLoss (bare_ppo.py), and `verify` with the process that it
-supervises beside `verify` in one process.
+the commands that import no torch. Measured are acting alone (bare_cartpole.py), the training path
+with GAE, replay and ClipPPOLoss (bare_ppo.py), the shapes of shapes.py (bare_shapes.py), each with
+the CPU seconds of its dearest checks, and `verify` with the process that it supervises beside
+`verify` in one process.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -26,6 +28,26 @@ HERE = Path(__file__).parent
 START = "import sys; from rnncheck.cli.app import main; sys.exit(main())"
 IN_ONE = "from rnncheck.cli.app import app; app(prog_name='rnncheck')"  # nobody supervises
 START_TARGET = 0.35  # seconds
+TIMES, ON_TOP = 4.0, 5.0  # what a shape may take: times the bare process's CPU, and seconds on top
+DEAREST = 5  # checks that are named
+# CPU seconds from one event to the next: what a check asks another one counts as its own.
+PER_CHECK = """
+import json, sys, time
+from rnncheck.checks.engine.select import select_rules
+from rnncheck.checks.engine.session import verify_events
+from rnncheck.results.events import CheckFinished
+from rnncheck.spec.load import load_spec
+
+if __name__ == "__main__":
+    spec, seconds = load_spec(sys.argv[1]), {}
+    before = time.process_time()
+    for event in verify_events(spec, select_rules(spec)):
+        now = time.process_time()
+        if isinstance(event, CheckFinished):
+            seconds[event.result.code] = now - before
+        before = now
+    print(json.dumps(seconds))
+"""
 
 
 @dataclass(frozen=True)
@@ -36,8 +58,9 @@ class Pair:
     name: str
     spec: Path
     bare: Path | None
-    wall: float
+    wall: float | None
     memory: float
+    shape: str = ""  # of shapes.py: its target is TIMES and ON_TOP, in CPU seconds
 
 
 ACTING = Pair(
@@ -61,6 +84,11 @@ TRAINING = Pair(
     wall=3.0,
     memory=1.3,
 )
+SHAPES = tuple(
+    Pair(shape, HERE / f"shape_{shape}.yaml", HERE / "bare_shapes.py", None, 1.3, shape)
+    for shape in ("scan", "pixels", "sac", "agents")
+)
+ALL = (ACTING, TRAINING, *SHAPES, SUPERVISED)
 
 
 @dataclass(frozen=True)
@@ -109,7 +137,7 @@ def without(pair: Pair) -> list[str]:
     """The command that does the same without rnncheck."""
     collect = YAML(typ="safe").load(pair.spec.read_text())["collect"]
     size = [str(collect["frames_per_batch"]), str(collect.get("batches", 1))]
-    return [sys.executable, str(pair.bare), *size]
+    return [sys.executable, str(pair.bare), *([pair.shape] if pair.shape else []), *size]
 
 
 def ratio_line(title: str, ratios: Sequence[float], target: float | None = None) -> str:
@@ -118,6 +146,25 @@ def ratio_line(title: str, ratios: Sequence[float], target: float | None = None)
     spread = f"{min(ratios):.2f} .. {max(ratios):.2f} over {len(ratios)} pairs"
     verdict = "" if target is None else f", target {target}: {_met(middle <= target)}"
     return f"{title:<8}{middle:5.2f} x bare ({spread}){verdict}"
+
+
+def budget_line(found: Sequence[tuple[Cost, Cost]]) -> str:
+    """Whether `verify` stays within TIMES the bare process's CPU and ON_TOP seconds."""
+    over = statistics.median(a.cpu - TIMES * b.cpu - ON_TOP for a, b in found)
+    limit = statistics.median(TIMES * b.cpu + ON_TOP for _, b in found)
+    said = f"{TIMES:g} x bare + {ON_TOP:g} s = {limit:.1f} s cpu"
+    return f"{'budget':<8}{said}: {_met(over <= 0)}"
+
+
+def dearest_line(pair: Pair) -> str:
+    """The checks that take most, in CPU seconds of one run in one process."""
+    command = [sys.executable, "-c", PER_CHECK, str(pair.spec.resolve())]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    dear = sorted(seconds, key=lambda code: -seconds[code])[:DEAREST]
+    told = ", ".join(f"{code} {seconds[code]:.1f} s" for code in dear)
+    return f"{'checks':<8}{sum(seconds.values()):.1f} s cpu, of these {told}"
 
 
 def start_line(words: Sequence[str], rounds: int) -> str:
@@ -158,6 +205,10 @@ def report(pair: Pair, rounds: int) -> None:
     print(ratio_line("wall", [a.seconds / b.seconds for a, b in found], pair.wall))
     print(ratio_line("cpu", [a.cpu / b.cpu for a, b in found]))
     print(ratio_line("memory", [a.peak_mib / b.peak_mib for a, b in found], pair.memory))
+    if pair.shape:
+        print(budget_line(found))
+    if pair.bare is not None:
+        print(dearest_line(pair))
 
 
 def main() -> None:
@@ -165,13 +216,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("spec", type=Path, nargs="?", help="measured in place of the acting pair")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", choices=(ACTING.name, TRAINING.name, SUPERVISED.name))
+    parser.add_argument("--only", choices=[pair.name for pair in ALL])
     args = parser.parse_args()
-    acting = ACTING if args.spec is None else replace(ACTING, spec=args.spec)
     print(f"medians of {args.rounds} rounds, {os.cpu_count()} cores{_distrust()}")
-    for pair in (acting, TRAINING, SUPERVISED):
+    for pair in ALL:
         if args.only in (None, pair.name):
-            report(pair, args.rounds)
+            given = pair is ACTING and args.spec is not None
+            report(replace(pair, spec=args.spec) if given else pair, args.rounds)
     for words in (["--help"], ["rule"]):
         print(start_line(words, args.rounds))
 

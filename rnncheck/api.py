@@ -34,6 +34,7 @@ def verify(
     ignore: Sequence[str] = (),
     strict: bool = False,
     thorough: bool = False,
+    fast: bool = False,
     seed: int | None = None,
     device: str = "cpu",
     steps: int = 32,
@@ -63,6 +64,7 @@ def verify(
         batch: a function ``(data)`` that makes the training batch out of collected data.
         select, ignore: beginnings of check codes.
         strict, thorough: warnings fail too; more cases, more time.
+        fast: leave the dear checks out and give the others 10 s; ``run.left_out`` says which.
         seed: of the run; the process's own random numbers stay as they were.
         device: where the parts run, as in a spec.
         steps, timeout: length of the batches that the checks build; seconds that one stage may
@@ -92,7 +94,7 @@ def verify(
     else:
         settings = {"steps": steps, "timeout": float(timeout), "backends": tuple(backends)}
         loaded = _from_parts(parts, settings, _caller(), seed or 0, device, name or "pipeline")
-    return _run(loaded, select, ignore, strict=strict, thorough=thorough)
+    return _run(loaded, select, ignore, strict=strict, thorough=thorough, fast=fast)
 
 
 def _asked(backends: Sequence[str]) -> list[str]:
@@ -142,7 +144,13 @@ def _caller() -> Place:
 
 
 def _run(
-    spec: Spec, select: Sequence[str], ignore: Sequence[str], *, strict: bool, thorough: bool
+    spec: Spec,
+    select: Sequence[str],
+    ignore: Sequence[str],
+    *,
+    strict: bool,
+    thorough: bool,
+    fast: bool,
 ) -> Run:
     from rnncheck.checks.engine.select import select_rules
     from rnncheck.checks.engine.session import verify_events
@@ -151,7 +159,9 @@ def _run(
     wanted, begin = spec.verify, time.perf_counter()
     rules = select_rules(spec, list(select) or wanted.select, [*wanted.ignore, *ignore])
     listener = RunCollector()
-    events = verify_events(spec, rules, thorough=thorough, strict=strict or wanted.strict)
+    events = verify_events(
+        spec, rules, thorough=thorough, strict=strict or wanted.strict, fast=fast
+    )
     with closing(events):
         for event in events:
             listener(event)

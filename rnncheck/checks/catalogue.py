@@ -38,6 +38,7 @@ class Entry:
     module: str
     file: Path
     holds: str = ""  # what is true where it passes
+    dear: bool = False  # `--fast` leaves it out
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ def read(file: Path, module: str, family: str) -> Entry:
         module=module,
         file=file,
         holds=_literal(rule, "holds") if "holds" in rule else "",
+        dear=_flag(rule, "dear"),
     )
 
 
@@ -158,6 +160,13 @@ def _literal(rule: dict[str, ast.expr], field: str) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     raise LookupError(f"RULE: {field} is written as a text")
+
+
+def _flag(rule: dict[str, ast.expr], field: str) -> bool:
+    node = rule.get(field, ast.Constant(False))
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        return node.value
+    raise LookupError(f"RULE: {field} is written as True or False")
 
 
 def _member(rule: dict[str, ast.expr], field: str, kind: type[StrEnum]) -> str:

@@ -155,6 +155,16 @@ SeedOption = Annotated[
 ThoroughOption = Annotated[
     bool, typer.Option("--thorough", help="Check more cases; takes longer and says how long.")
 ]
+FastOption = Annotated[
+    bool,
+    typer.Option(
+        "--fast",
+        help=(
+            "Leave the dear checks out, give the others 10 s, and repair nothing. Says what it left"
+            " out; no guarantee that rests on it is shown."
+        ),
+    ),
+]
 RepairOption = Annotated[
     bool,
     typer.Option(

@@ -149,7 +149,8 @@ def _address(entry: Entry) -> list[str]:
 
 
 def _title(entry: Entry) -> str:
-    return f"{entry.code} {entry.name} · {entry.severity} · looks at {entry.stage}"
+    dear = " · not with --fast" if entry.dear else ""
+    return f"{entry.code} {entry.name} · {entry.severity} · looks at {entry.stage}{dear}"
 
 
 def _markdown_page(entry: Entry) -> str:

@@ -13,13 +13,18 @@ if TYPE_CHECKING:
 
 @contextmanager
 def streamed_events(
-    make: Callable[[], Iterator[Event]], *, prints: bool = False
+    make: Callable[[], Iterator[Event]],
+    waiting: Callable[[], None] = lambda: None,
+    *,
+    prints: bool = False,
 ) -> Iterator[Iterator[Event]]:
-    """The events of ``make()``; a process that ends in the middle of them ends the run. With
-    ``prints`` its standard output is this one's."""
+    """The events of ``make()``; a process that ends in the middle of them ends the run. Where it is
+    supervised, ``waiting`` is called at least once a second, and with ``prints`` its standard
+    output is this one's."""
     from rnncheck.supervisor.supervise import supervised_events
 
-    with _open(make, partial(supervised_events, prints=prints)) as stream:
+    events = partial(supervised_events, waiting=waiting, prints=prints)
+    with _open(make, events) as stream:
         yield _telling(stream)
 
 

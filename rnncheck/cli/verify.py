@@ -11,6 +11,7 @@ import typer
 
 from rnncheck.cli.options import (
     BackendsOption,
+    FastOption,
     IgnoreOption,
     QuietOption,
     RepairOption,
@@ -41,6 +42,7 @@ def verify(
     backends: BackendsOption = None,
     set_: SetOption = None,
     report: ReportOption = None,
+    fast: FastOption = False,
     thorough: ThoroughOption = False,
     repair: RepairOption = True,
     seed: SeedOption = None,
@@ -69,7 +71,9 @@ def verify(
             loaded, select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
         )
         failing = strict or wanted.strict
-        return verify_events(loaded, rules, thorough=thorough, strict=failing, repair=repair)
+        return verify_events(
+            loaded, rules, thorough=thorough, strict=failing, repair=repair, fast=fast
+        )
 
     blank = blank_run("verify", loaded)
     run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose)
@@ -116,7 +120,8 @@ def follow(
             *live_writers(targets, sys.stdout),
         ]
         try:
-            with stopping(), streamed_events(events, prints=prints) as stream:
+            made = streamed_events(events, progress.tick, prints=prints)
+            with stopping(), made as stream:
                 for event in stream:
                     for listener in listeners:
                         listener(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 from typing import Self
 
@@ -33,8 +34,8 @@ class ConsoleProgress:
     """Listens to events. On a terminal one line that is rewritten, elsewhere plain lines; nothing
     with ``quiet``.
 
-    The line is drawn when an event comes, by no thread: the user's pipeline may fork while it is
-    shown.
+    The line is drawn when an event comes and at every ``tick``, by no thread: the user's pipeline
+    may fork while it is shown.
     """
 
     def __init__(self, console: Console, quiet: bool = False, verbose: bool = False) -> None:
@@ -42,6 +43,8 @@ class ConsoleProgress:
         self._quiet = quiet
         self._verbose = verbose
         self._live: Live | None = None
+        self._sentence, self._since = "", 0.0  # what runs, and from when on
+        self._drawn = 0
         self._total = 0
         self._done = 0
         self._failed = 0
@@ -74,6 +77,7 @@ class ConsoleProgress:
             case StageStarted():
                 self._now(f"{event.stage} ...")
             case StageFinished():
+                self._sentence = ""
                 self._line(_stage(event.result))
             case CheckStarted():
                 self._now(f"{self._count()} {event.code} {event.name} ...")
@@ -98,6 +102,7 @@ class ConsoleProgress:
                 self._line(f"note: {event.text}")
 
     def _finished(self, check: CheckResult) -> None:
+        self._sentence = ""
         self._done += 1
         self._failed += check.outcome is Outcome.FAILED
         loud = check.outcome in (Outcome.FAILED, Outcome.ERROR)
@@ -109,7 +114,18 @@ class ConsoleProgress:
         return f"checks {self._done}/{self._total}{failed}:"
 
     def _now(self, sentence: str) -> None:
-        """Show what runs at this moment, on a terminal only."""
+        """Show what runs from this moment on, on a terminal only."""
+        self._sentence, self._since, self._drawn = sentence, time.monotonic(), 0
+        self._draw(sentence)
+
+    def tick(self) -> None:
+        """Show how long it has been running, each full second anew."""
+        seconds = int(time.monotonic() - self._since)
+        if self._sentence and seconds > self._drawn:
+            self._drawn = seconds
+            self._draw(f"{self._sentence} {seconds} s")
+
+    def _draw(self, sentence: str) -> None:
         if self._live is not None:
             line = Text(text.clean(sentence), style="dim", no_wrap=True, overflow="ellipsis")
             self._live.update(line, refresh=True)

@@ -295,6 +295,8 @@ def rulings(run: Run) -> str:
 
 def verdict_word(run: Run) -> str:
     """The run in a few words."""
+    if run.verdict is Verdict.VERIFIED and run.left_out:
+        return f"verified what --fast asks, {len(run.left_out)} checks left out"
     if run.verdict is Verdict.VERIFIED and acting_alone(run):
         return "acting verified, training not checked"
     if run.verdict is not Verdict.SLOWER:

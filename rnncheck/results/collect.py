@@ -13,6 +13,7 @@ from rnncheck.results.events import (
     CausesFound,
     CellFinished,
     CheckFinished,
+    ChecksLeftOut,
     CheckStarted,
     Claimed,
     Event,
@@ -61,6 +62,7 @@ class RunCollector:
         self._broken = ""
         self._stages: dict[Stage, StageResult] = {}
         self._checks: dict[str, CheckResult] = {}  # of two results the later one counts
+        self._left_out: list[str] = []
         self._guarantees: list[GuaranteeResult] = []
         self._causes: tuple[Cause, ...] = ()
         self._planned: tuple[Cell, ...] = ()
@@ -86,6 +88,9 @@ class RunCollector:
             case CheckFinished():
                 self._checks[event.result.code] = event.result
                 self._open = ""
+            case ChecksLeftOut():
+                self._left_out += event.codes
+                self._notices.append(event.because)
             case GuaranteeJudged():
                 self._guarantees.append(event.result)
             case Repairing():
@@ -141,6 +146,7 @@ class RunCollector:
             notices=(*self._notices, *last_words),
             rules=start.rules,
             strict=start.strict,
+            left_out=tuple(self._left_out),
             cells=tuple(cell_to_json(row) for row in cells),
             recommendations=tuple(self._recommended),
             scalings=tuple(self._scaled),
@@ -178,7 +184,7 @@ class RunCollector:
 
     def _interruption(self, start: RunStarted) -> list[str]:
         """What the interruption hit, and what it left undone."""
-        done = set(self._checks)
+        done = {*self._checks, *self._left_out}
         left = [code for code in start.checks if code not in done]
         if self._planned and (count := len(self._planned) - len(self._cells)):
             resumed = " (go on with `rnncheck bench --resume`)" if start.command == "bench" else ""

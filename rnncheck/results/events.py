@@ -82,6 +82,14 @@ class CheckFinished(Timed):
 
 
 @dataclass(frozen=True)
+class ChecksLeftOut(Timed):
+    """Checks that ``--fast`` does not ask, and why."""
+
+    codes: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True)
 class GuaranteeJudged(Timed):
     """All checks that a guarantee rests on have ended."""
 
@@ -192,6 +200,7 @@ Event = (
     | StageFinished
     | CheckStarted
     | CheckFinished
+    | ChecksLeftOut
     | GuaranteeJudged
     | Repairing
     | CausesFound

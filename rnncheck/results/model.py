@@ -284,6 +284,7 @@ class Run:
     causes: tuple[Cause, ...] = ()  # none where nothing failed, and in older results
     rules: tuple[RuleInfo, ...] = ()  # of the checks that were asked
     strict: bool = False
+    left_out: tuple[str, ...] = ()  # checks that ``--fast`` did not ask
     format: int = FORMAT
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 
 from rnncheck.results.events import (
     CheckFinished,
+    ChecksLeftOut,
     CheckStarted,
     Event,
     GuaranteeJudged,
@@ -19,7 +20,7 @@ from rnncheck.results.events import (
     StageFinished,
     StageStarted,
 )
-from rnncheck.results.guarantees import judge_guarantees
+from rnncheck.results.left_out import judge_asked
 from rnncheck.results.model import CheckResult, Outcome, RuleInfo, StageResult
 from rnncheck.supervisor.channel import BadInput, Copied, Crashed, Ended, Message, Told
 from rnncheck.supervisor.last_words import ending_of
@@ -38,16 +39,20 @@ class Broken:
 
 
 def supervised(
-    make: Callable[[], Iterator[Any]], *, prints: bool = False
+    make: Callable[[], Iterator[Any]],
+    waiting: Callable[[], None] = lambda: None,
+    *,
+    prints: bool = False,
 ) -> Generator[Any, None, None]:
     """The items of ``make()``, which runs in a process of its own; Broken as the last one where it
-    did not end. With ``prints`` its standard output is this one's.
+    did not end. ``waiting`` is called at least once a second until then; with ``prints`` its
+    standard output is this one's.
 
     Closing the generator ends the process and all that it started. Raises the UserError that
     ``make()`` raises.
     """
     ended = False
-    with closing(SupervisedProcess(make, prints=prints)) as process:
+    with closing(SupervisedProcess(make, waiting, prints=prints)) as process:
         try:
             for message in process.messages():  # to the end: a copy of it may speak last
                 if isinstance(message, Told):
@@ -76,11 +81,14 @@ def _last(message: Message) -> Broken | None:
 
 
 def supervised_events(
-    make: Callable[[], Iterator[Event]], *, prints: bool = False
+    make: Callable[[], Iterator[Event]],
+    waiting: Callable[[], None] = lambda: None,
+    *,
+    prints: bool = False,
 ) -> Generator[Event, None, None]:
     """The events of ``make()``, and where they break off those that a reader of them waits for."""
     ledger = Ledger()
-    with closing(supervised(make, prints=prints)) as items:
+    with closing(supervised(make, waiting, prints=prints)) as items:
         for item in items:
             if isinstance(item, Broken):
                 yield from ledger.broken(item)
@@ -97,6 +105,7 @@ class Ledger:
     open: StageStarted | CheckStarted | None = None
     stages: list[StageResult] = field(default_factory=list)
     checks: list[CheckResult] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     judged: bool = False
 
     def note(self, event: Event) -> None:
@@ -111,6 +120,9 @@ class Ledger:
                 self.open = None
             case CheckFinished():
                 self.checks.append(event.result)
+                self.open = None
+            case ChecksLeftOut():
+                self.left_out += event.codes
                 self.open = None
             case GuaranteeJudged():
                 self.judged = True
@@ -153,7 +165,7 @@ class Ledger:
 
     def _rules(self) -> dict[str, RuleInfo]:
         """The checks without a result."""
-        done = {check.code for check in self.checks}
+        done = {*(check.code for check in self.checks), *self.left_out}
         asked = self.start.rules if self.start else ()
         return {rule.code: rule for rule in asked if rule.code not in done}
 
@@ -164,5 +176,5 @@ class Ledger:
 
     def _guarantees(self) -> Iterator[Event]:
         if self.start is not None and self.start.rules:
-            judged = judge_guarantees(self.checks, self.stages, strict=self.start.strict)
+            judged = judge_asked(self.checks, self.stages, self.left_out, strict=self.start.strict)
             yield from map(GuaranteeJudged, judged)

@@ -312,6 +312,21 @@ def test_stage_limits_the_checks() -> None:
     assert set(outcomes(latest())) == {one.code for one in entries() if one.stage == "env"}
 
 
+def test_fast_leaves_the_dear_checks_out_and_says_so() -> None:
+    done = run("--fast")
+    assert done.exit_code == ExitCode.VERIFIED, done.output
+    stored = latest()
+    dear = {one.code for one in entries() if one.dear}
+    assert dear <= set(stored["left_out"])
+    assert set(outcomes(stored)) == {one.code for one in entries()} - set(stored["left_out"])
+    standing = {one["name"]: (one["standing"], one["because"]) for one in stored["guarantees"]}
+    assert standing["precision"][0] == "not-asked" and "PR902" in standing["precision"][1]
+    assert set(stored["left_out"]) == dear or "s of --fast were over" in " ".join(stored["notices"])
+    shown = " ".join(done.stdout.split())
+    assert f"verified what --fast asks, {len(stored['left_out'])} checks left out" in shown
+    assert "--fast does not ask " in shown
+
+
 def test_the_specs_own_selection_holds_and_the_command_line_adds_to_it() -> None:
     Path("rnncheck.yaml").write_text(SPEC + "verify: {select: [WR10], ignore: [WR108]}\n")
     run("--ignore", "WR109")

@@ -23,7 +23,7 @@ from rnncheck.results.events import (
     StageFinished,
     StageStarted,
 )
-from rnncheck.results.model import Run
+from rnncheck.results.model import Run, Stage
 from tests.report.canned import BROKEN, CRASHED, HEALTHY, HOLDS, HOSTILE, HOSTILE_RUN, RUNS, SPREAD
 
 WIDTHS = [40, 60, 80, 120]
@@ -227,6 +227,21 @@ def test_progress_on_a_terminal_rewrites_one_line(monkeypatch: pytest.MonkeyPatc
     out = replay(BROKEN, Terminal())
     assert "checks 10/11, 4 failed: GR805 short-horizon ..." in out
     assert out.rstrip().endswith("\x1b[2K")  # the line is gone at the end
+
+
+def test_progress_says_how_long_a_check_has_been_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    stream, plain = Terminal(), io.StringIO()
+    for one in (stream, plain):
+        with ConsoleProgress(console_for(one)) as progress:
+            progress.tick()
+            progress(CheckStarted("GR804", "does-not-learn", Stage.LOSS))
+            now[0] += 12.7
+            progress.tick()
+    assert "GR804 does-not-learn ... 12 s" in stream.getvalue()
+    assert "GR804" not in plain.getvalue()
 
 
 def test_progress_shows_hostile_strings_as_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,6 +214,17 @@ def test_bad_input_is_raised_here(error: UserError) -> None:
     assert str(raised.value) == str(error)
 
 
+def test_who_waits_is_called_while_nothing_is_told(tmp_path: Path) -> None:
+    called = tmp_path / "called"
+
+    def stream() -> Iterator[int]:
+        while not called.exists():
+            time.sleep(0.01)
+        yield 1
+
+    assert list(supervised(stream, called.touch)) == [1]
+
+
 def test_prints_go_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
     def stream() -> Iterator[int]:
         print("from python")

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from rnncheck.checks.engine.haste import Clock
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import (
     CouldNotLook,
@@ -38,23 +39,40 @@ class Inquiry:
     to it."""
 
     def __init__(
-        self, pipeline: Pipeline, rules: Iterable[Rule], *, thorough: bool = False
+        self,
+        pipeline: Pipeline,
+        rules: Iterable[Rule],
+        *,
+        thorough: bool = False,
+        clock: Clock | None = None,
     ) -> None:
-        """``rules`` are all that may be asked about, by a run or by another rule."""
+        """``rules`` are all that may be asked about, by a run or by another rule. What has not
+        ended when the ``clock`` is over is left out."""
         self._rules = {rule.code: rule for rule in rules}
         self._results: dict[str, CheckResult] = {}
         self._asking: list[str] = []  # the rule under way, behind those that wait for it
         self._listed: set[str] = set()
+        self._clock = clock or Clock()
+        self._cut: set[str] = set()  # what was under way when the clock was over
         self.evidence = Evidence(pipeline, self.finds, thorough=thorough)
 
     def ask(self, rules: Iterable[Rule]) -> Iterator[Event]:
         """Events of these rules in order; one that crashes is an error outcome and the next one
         runs."""
-        asked = tuple(rules)
+        asked, late = tuple(rules), list[str]()
         self.expect(asked)
+        self._clock.start()
         for rule in asked:
+            if self._clock.over and rule.code not in self._results:
+                late.append(rule.code)
+                continue
             yield CheckStarted(rule.code, rule.name, rule.stage)
-            yield CheckFinished(self.result(rule.code))
+            result = self.result(rule.code)
+            if rule.code in self._cut:
+                late.append(rule.code)
+            else:
+                yield CheckFinished(result)
+        yield from self._clock.too_late(late)
 
     def expect(self, rules: Iterable[Rule]) -> None:
         """These rules belong to the run, though they may be asked later."""
@@ -106,6 +124,8 @@ class Inquiry:
         except Lacking as error:
             raise CouldNotLook(error.reason) from error
         except StageTimeout as error:
+            if self._clock.over:
+                self._cut.add(rule.code)
             raise CouldNotLook(_said(error.message, error.place, error.frames)) from error
         except StageError as error:
             said = _said(error.message, error.place, error.frames)
@@ -123,7 +143,7 @@ class Inquiry:
         for stage in rule.needs:
             if not _present(stage, pipeline):
                 raise self.evidence.absent(stage)
-        limit = pipeline.spec.verify.timeout
+        limit = self._clock.within(pipeline.spec.verify.timeout)
         with torch.enable_grad(), time_limit(rule.stage, limit):  # a user may leave it off
             return _valid(rule, rule.run(self.evidence))
 

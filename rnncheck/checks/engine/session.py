@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from rnncheck import __version__
 from rnncheck.checks.catalogue import Entry, prose
 from rnncheck.checks.engine.accept import Acceptances
+from rnncheck.checks.engine.haste import FAST, affordable, dear_left_out
 from rnncheck.checks.engine.own_checks import catalogue_of
 from rnncheck.checks.engine.proving import Proof
 from rnncheck.checks.engine.verification import Verification
@@ -17,13 +18,14 @@ from rnncheck.checks.rule import Rule
 from rnncheck.results.environment import current_environment
 from rnncheck.results.events import (
     CheckFinished,
+    ChecksLeftOut,
     Event,
     GuaranteeJudged,
     Notice,
     RunStarted,
     StageFinished,
 )
-from rnncheck.results.guarantees import judge_guarantees
+from rnncheck.results.left_out import judge_asked
 from rnncheck.results.model import CheckResult, RuleInfo, SpecRef, StageResult, Tool
 from rnncheck.spec.model import Spec
 
@@ -36,15 +38,20 @@ def verify_events(
     thorough: bool = False,
     strict: bool = False,
     repair: bool = False,
+    fast: bool = False,
     accepting: Acceptances | None = None,
 ) -> Generator[Event, None, None]:
     """Everything that happens while ``spec`` is verified with ``rules``.
 
     With ``repair`` the causes of what failed are repaired in a second build, to see what follows
-    from them. Who brings ``accepting`` tells itself what is left of the acceptances. Raises
-    UserError where the spec or a factory is at fault. Closing the generator closes the pipeline.
+    from them. ``fast`` asks what is not dear, and repairs nothing. Who brings ``accepting`` tells
+    itself what is left of the acceptances. Raises UserError where the spec or a factory is at
+    fault. Closing the generator closes the pipeline.
     """
-    verification = Verification(spec, thorough=thorough, accepting=accepting)
+    rules, dear = affordable(rules) if fast else (rules, ())
+    verification = Verification(
+        spec, thorough=thorough, accepting=accepting, seconds=FAST if fast else None
+    )
     begin = run_started(spec, rules, command, strict=strict)
     started = time.perf_counter()
     with verification:
@@ -52,12 +59,13 @@ def verify_events(
         seen = Seen()
         yield from seen.hearing(verification.build())
         yield from seen.hearing(verification.ask(rules))
-    for one in judge_guarantees(seen.checks, seen.stages, strict=strict):
+    yield from seen.hearing(dear_left_out(dear))
+    for one in judge_asked(seen.checks, seen.stages, seen.left_out, strict=strict):
         yield GuaranteeJudged(verification.accepting.standing(one))
     if accepting is None:
         for left in verification.accepting.leftovers():
             yield Notice(f"{left.place}: the {left.name} {left.problem}")
-    if repair:
+    if repair and not fast:
         proof = Proof(spec, rules, seen.checks, strict=strict)
         yield from proof.events(time.perf_counter() - started)
 
@@ -68,6 +76,7 @@ class Seen:
 
     checks: list[CheckResult] = field(default_factory=list)
     stages: list[StageResult] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     def hearing(self, events: Iterable[Event]) -> Iterator[Event]:
         """The events, noted on their way."""
@@ -76,6 +85,8 @@ class Seen:
                 self.checks.append(event.result)
             elif isinstance(event, StageFinished):
                 self.stages.append(event.result)
+            elif isinstance(event, ChecksLeftOut):
+                self.left_out += event.codes
             yield event
 
 

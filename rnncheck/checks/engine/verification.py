@@ -13,6 +13,7 @@ from types import TracebackType
 
 from rnncheck.checks.engine import registry
 from rnncheck.checks.engine.accept import Acceptances
+from rnncheck.checks.engine.haste import Clock
 from rnncheck.checks.engine.run import Inquiry, unasked_rules
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Lacking, StageError
@@ -31,10 +32,11 @@ class Verification:
     """Inside the context the pipeline of ``spec`` lives; the process's settings and random numbers
     end with it.
 
-    ``plant`` changes the parts before anything runs. ``lacking`` says why nothing can be verified
-    where the installed TorchRL is too old for env, policy or critic, or this processor has no
-    kernel for them. Every step may raise a UserError where the spec or a factory is at fault. The
-    user's prints go to standard error, and warnings are kept down, only while a step is under way.
+    ``plant`` changes the parts before anything runs. ``seconds`` are for all checks together.
+    ``lacking`` says why nothing can be verified where the installed TorchRL is too old for env,
+    policy or critic, or this processor has no kernel for them. Every step may raise a UserError
+    where the spec or a factory is at fault. The user's prints go to standard error, and warnings
+    are kept down, only while a step is under way.
     """
 
     def __init__(
@@ -44,12 +46,14 @@ class Verification:
         thorough: bool = False,
         accepting: Acceptances | None = None,
         plant: Plant | None = None,
+        seconds: float | None = None,
     ) -> None:
         check_asked(spec)
         self.spec = spec
         self.accepting = accepting or Acceptances(spec)
         self.lacking = ""
         self._thorough, self._plant = thorough, plant
+        self._clock = Clock(seconds)
         self._inquiry: Inquiry | None = None
         self._scope = ExitStack()
 
@@ -133,5 +137,7 @@ class Verification:
         """Who asks the rules; None where there is no pipeline."""
         if self._inquiry is None and self._builder.pipeline is not None:
             rules = registry.rules()
-            self._inquiry = Inquiry(self._builder.pipeline, rules, thorough=self._thorough)
+            self._inquiry = Inquiry(
+                self._builder.pipeline, rules, thorough=self._thorough, clock=self._clock
+            )
         return self._inquiry

@@ -120,4 +120,5 @@ RULE = Rule(
     stage=Stage.POLICY,
     run=run,
     needs=(Stage.POLICY,),
+    dear=True,
 )

@@ -227,4 +227,5 @@ RULE = Rule(
     stage=Stage.LOSS,
     run=run,
     needs=(Stage.POLICY, Stage.LOSS),
+    dear=True,
 )

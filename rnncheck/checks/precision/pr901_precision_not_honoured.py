@@ -224,4 +224,5 @@ RULE = Rule(
     stage=Stage.POLICY,
     run=run,
     needs=(Stage.POLICY,),
+    dear=True,
 )

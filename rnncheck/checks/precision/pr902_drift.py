@@ -202,4 +202,5 @@ RULE = Rule(
     stage=Stage.POLICY,
     run=run,
     needs=(Stage.POLICY,),
+    dear=True,
 )

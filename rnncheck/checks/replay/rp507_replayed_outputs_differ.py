@@ -158,4 +158,5 @@ RULE = Rule(
     stage=Stage.REPLAY,
     run=run,
     needs=(Stage.POLICY, Stage.REPLAY),
+    dear=True,
 )

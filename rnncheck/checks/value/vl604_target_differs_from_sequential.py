@@ -392,4 +392,5 @@ RULE = Rule(
     stage=Stage.ADVANTAGE,
     run=run,
     needs=(Stage.POLICY, Stage.COLLECT),
+    dear=True,
 )

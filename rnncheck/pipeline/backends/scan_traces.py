@@ -5,6 +5,9 @@ of times what the call itself does; a verification makes hundreds of such calls,
 same modules. The trace is a function of the step's graph and of what the tensors are like, not of
 their values, so that one is as good as the next. Whatever else a trace might depend on is not kept:
 a graph that holds tensors or other graphs, tensors of other kinds, any mode that sees operations.
+
+The schema that says what the step writes is traced at every differentiated call too, and is kept in
+the same way.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -22,6 +26,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 _SCAN = "torch._higher_order_ops.scan"
 _PARTITIONER = "HopGraphMinCutPartitioner"
 _MAKES = "create_partitioned_graph"
+_OPERATOR = "ScanOp"
+_DESCRIBES = "gen_schema"
 _GRAPHS = ("fw_gm", "bw_gm")  # of what is made: the caller rewrites them
 _SELF_CONTAINED = {"placeholder", "call_function", "call_method", "output"}
 
@@ -32,26 +38,35 @@ Trace = Callable[..., Any]
 def scan_traces_kept() -> Iterator[None]:
     """Inside the context no trace of a scan is made twice; a torch without this trace is left as it
     is."""
-    partitioner = _partitioner()
-    if partitioner is None:
+    with ExitStack() as scope:
+        partitioner, made = _found(_PARTITIONER, _MAKES)
+        if isinstance(made, staticmethod):
+            kept = staticmethod(_kept(made.__func__))
+            scope.enter_context(_replaced(partitioner, _MAKES, made, kept))
+        operator, described = _found(_OPERATOR, _DESCRIBES)
+        if isinstance(described, FunctionType):
+            schemas = _schemas_kept(described)
+            scope.enter_context(_replaced(operator, _DESCRIBES, described, schemas))
         yield
-        return
-    original = partitioner.__dict__[_MAKES]
-    setattr(partitioner, _MAKES, staticmethod(_kept(original.__func__)))
+
+
+def _found(owner: str, name: str) -> tuple[Any, Any]:
+    """A class of scan's and what it has under ``name``; private, so that a torch without one gives
+    None."""
+    try:
+        found = getattr(importlib.import_module(_SCAN), owner, None)
+    except ImportError:
+        return None, None
+    return found, getattr(found, "__dict__", {}).get(name)
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, original: Any, other: Any) -> Iterator[None]:
+    setattr(owner, name, other)
     try:
         yield
     finally:
-        setattr(partitioner, _MAKES, original)
-
-
-def _partitioner() -> Any:
-    """The class that traces; private, so that a torch without it gives None."""
-    try:
-        found = getattr(importlib.import_module(_SCAN), _PARTITIONER, None)
-    except ImportError:
-        return None
-    made = getattr(found, "__dict__", {}).get(_MAKES)
-    return found if isinstance(made, staticmethod) else None
+        setattr(owner, name, original)
 
 
 def _kept(make: Trace) -> Trace:
@@ -69,6 +84,21 @@ def _kept(make: Trace) -> Trace:
         return _copied(known[key])
 
     return partitioned
+
+
+def _schemas_kept(describe: Trace) -> Trace:
+    known: dict[Hashable, Any] = {}
+
+    def described(op: Any, step: Any, init: Any, xs: Any, additional: Any) -> Any:
+        given = (*init, *xs, *additional)
+        key = _key(step, given, {"init": len(init), "xs": len(xs)})
+        if key is None:
+            return describe(op, step, init, xs, additional)
+        if key not in known:
+            known[key] = describe(op, step, init, xs, additional)
+        return known[key]
+
+    return described
 
 
 def _copied(trace: Any) -> Any:

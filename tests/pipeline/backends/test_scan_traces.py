@@ -106,10 +106,39 @@ def test_another_step_or_frozen_inputs_are_not_taken_for_the_same() -> None:
         assert torch.equal(found[4][0], found[1][1])
 
 
-def test_what_was_there_is_there_again() -> None:
-    owner = importlib.import_module("torch._higher_order_ops.scan").HopGraphMinCutPartitioner
-    before = owner.__dict__["create_partitioned_graph"]
+PATCHED = [("HopGraphMinCutPartitioner", "create_partitioned_graph"), ("ScanOp", "gen_schema")]
+
+
+@pytest.mark.parametrize(("owner", "name"), PATCHED)
+def test_what_was_there_is_there_again(owner: str, name: str) -> None:
+    found = getattr(importlib.import_module("torch._higher_order_ops.scan"), owner)
+    before = found.__dict__[name]
     with pytest.raises(KeyError), scan_traces_kept():
-        assert owner.__dict__["create_partitioned_graph"] is not before
+        assert found.__dict__[name] is not before
         raise KeyError
-    assert owner.__dict__["create_partitioned_graph"] is before
+    assert found.__dict__[name] is before
+
+
+def adds_in_place(carry: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    x.add_(1.0)
+    new = carry * x
+    return new, new.clone()
+
+
+def test_a_step_that_writes_its_inputs_is_refused_as_without() -> None:
+    scan = importlib.import_module("torch._higher_order_ops.scan").scan
+    start = torch.tensor([2.0], requires_grad=True)
+
+    def message(step: Any) -> str:
+        try:
+            scan(step, start, torch.tensor([[3.0], [5.0]]))
+        except Exception as error:
+            return str(error).splitlines()[0]
+        return ""
+
+    asked = (squares, adds_in_place, squares, adds_in_place)
+    plainly = [message(step) for step in asked]
+    with scan_traces_kept():
+        kept = [message(step) for step in asked]
+    assert kept == plainly
+    assert [bool(one) for one in kept] == [False, True, False, True]
