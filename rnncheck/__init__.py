@@ -9,11 +9,12 @@ __version__ = "0.1.0"
 # Imported when first used: `import rnncheck` and the command line start without torch.
 _LAZY = {
     "verify": "rnncheck.api",
+    "memory": "rnncheck.api",
     "Run": "rnncheck.results.model",
     "FindingsError": "rnncheck.errors",
     "UserError": "rnncheck.errors",
 }
-__all__ = ["FindingsError", "Run", "UserError", "__version__", "verify"]
+__all__ = ["FindingsError", "Run", "UserError", "__version__", "memory", "verify"]
 
 
 def __getattr__(name: str) -> _Any:

@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "checks": {"pipeline", "numerics", "results", "supervisor", "spec", "errors"},
     "faults": {"pipeline", "numerics", "results", "spec", "errors"},
     "bench": {"pipeline", "numerics", "results", "spec", "errors"},
+    "recall": {"pipeline", "numerics", "results", "spec", "errors"},
     "gate": {
         "checks",
         "bench",

@@ -19,6 +19,7 @@ from rnncheck.results.events import (
     Event,
     GateDecided,
     GateProgress,
+    MemoryProgress,
     Notice,
     Repairing,
     RunStarted,
@@ -81,7 +82,7 @@ class ConsoleProgress:
                 self._finished(event.result)
             case Repairing():
                 self._now(f"{event.doing} ...")
-            case GateProgress():
+            case GateProgress() | MemoryProgress():
                 self._now(event.doing)
             case GateDecided():
                 self._line(f"{text.word(event.item)}: {item_sentence(event.item)}")

@@ -19,6 +19,8 @@ from rnncheck.results.events import (
     GateDecided,
     GateProgress,
     GuaranteeJudged,
+    MemoryMeasured,
+    MemoryProgress,
     Notice,
     Recommended,
     Repairing,
@@ -32,6 +34,7 @@ from rnncheck.results.events import (
 )
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.gate import GateItem
+from rnncheck.results.memory import MemoryResult
 from rnncheck.results.model import (
     Cause,
     CheckResult,
@@ -45,7 +48,7 @@ from rnncheck.results.model import (
 )
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.scaling import Scaling
-from rnncheck.results.verdict import judge, judge_gate, judge_sweep
+from rnncheck.results.verdict import judge, judge_gate, judge_memory, judge_sweep
 
 
 class RunCollector:
@@ -69,6 +72,7 @@ class RunCollector:
         self._scaled: list[Scaling] = []
         self._claims: list[Claim] = []
         self._gate: list[GateItem] = []
+        self._memory: MemoryResult | None = None
         self._notices: list[str] = []
         self._open = ""  # what is running now, in words
 
@@ -110,6 +114,11 @@ class RunCollector:
                 self._open = event.doing
             case GateDecided():
                 self._gate.append(event.item)
+            case MemoryProgress():
+                self._open = event.doing
+            case MemoryMeasured():
+                self._memory = event.result
+                self._open = ""
             case Notice():
                 self._notices.append(event.text)
             case RunBroken():
@@ -146,6 +155,7 @@ class RunCollector:
             scalings=tuple(self._scaled),
             claims=tuple(self._claims),
             gate=tuple(self._gate),
+            memory=self._memory,
             guarantees=tuple(self._guarantees),
             causes=self._causes or judge_causes(self._checks.values(), strict=start.strict),
         )
@@ -160,6 +170,9 @@ class RunCollector:
             stages=self._stages.values(),
             guarantees=self._guarantees,
         )
+        if start.command == "memory":
+            stages = self._stages.values()
+            return judge_memory(self._memory, stages, strict=start.strict, interrupted=interrupted)
         if start.command == "gate":
             asked = bool(start.checks or self._stages or interrupted)
             return judge_gate(checks if asked else None, self._gate, strict=start.strict)

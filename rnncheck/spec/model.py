@@ -359,6 +359,30 @@ class GateSpec(Strict):
     )
 
 
+class MemorySpec(Strict):
+    """Settings of ``rnncheck memory``."""
+
+    # Chosen: with two, one can lend the other its state; sixteen of different lengths show a curve.
+    recorded: Int = Field(
+        default=16, ge=2, le=4096, description="episodes in which influence and states are measured"
+    )
+    # Chosen: the doublings 8, 16, ..., 128, after each of which it is looked whether all is clear.
+    episodes: Int = Field(
+        default=128, ge=2, le=65_536, description="the most episodes for the return of a treatment"
+    )
+    steps: Int = Field(default=200, ge=2, le=65_536, description="the most steps of an episode")
+    lags: Int = Field(
+        default=64, ge=1, le=4096, description="how many steps back influence is measured"
+    )
+    # Chosen: one part in twenty.
+    share: Number = Field(
+        default=0.05,
+        gt=0,
+        lt=1,
+        description="of a start from zero's error, below which burn-in must bring it",
+    )
+
+
 class Spec(Strict):
     """A whole spec file, validated. ``locate`` gives the line and column of any path in it."""
 
@@ -384,6 +408,7 @@ class Spec(Strict):
     )
     verify: VerifySpec = VerifySpec()
     bench: BenchSpec = BenchSpec()
+    memory: MemorySpec = MemorySpec()
     gate: GateSpec = GateSpec()
 
     _path: str = PrivateAttr(default="")  # as the user gave it
