@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "gate": {
         "checks",
         "bench",
+        "recall",
         "pipeline",
         "numerics",
         "results",

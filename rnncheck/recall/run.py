@@ -63,7 +63,7 @@ class MemoryStudy:
         closes the env."""
         yield self._started()
         if self.answers is not None:
-            self.result = self.answers.found
+            self.result = replace(self.answers.found, untold=())
         with ExitStack() as scope:
             builder = scope.enter_context(Builder(self.spec))
             for stage in _STAGES:

@@ -308,6 +308,22 @@ class SpeedupLimit(GateCellSpec):
     min: Number = Field(gt=0)
 
 
+class MemoryLimits(Strict):
+    """The least that a policy must remember; each is judged by the interval of what is measured."""
+
+    half_life_min: Number | None = Field(default=None, gt=0, description="steps")
+    reach_min: Number | None = Field(default=None, gt=0, description="steps")
+    return_gain_min: Number | None = Field(
+        default=None, description="by how much the return exceeds that with the state reset"
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError(f"a memory budget names one of {', '.join(type(self).model_fields)}")
+        return self
+
+
 class BudgetSpec(Strict):
     """One budget: exactly one of these."""
 
@@ -322,6 +338,7 @@ class BudgetSpec(Strict):
     )
     memory_mib: Limit | None = Field(default=None, description="peak above what was held before")
     error: Limit | None = Field(default=None, description="against the float64 oracle, relative")
+    memory: MemoryLimits | None = Field(default=None, description="what `rnncheck memory` measures")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
