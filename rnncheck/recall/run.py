@@ -13,7 +13,7 @@ from rnncheck.errors import OutputError, UserError, first_line
 from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.subject.env_facts import Env, close_env, look_at
-from rnncheck.pipeline.subject.introspect import CannotStep, make_subject
+from rnncheck.pipeline.subject.introspect import make_subject
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.recall.horizon import (
     CannotTell,
@@ -66,29 +66,24 @@ class MemoryStudy:
             self.result = replace(self.answers.found, untold=())
         with ExitStack() as scope:
             builder = scope.enter_context(Builder(self.spec))
-            for stage in _STAGES:
-                yield StageStarted(stage)
-                told = builder.run(stage)
-                yield StageFinished(told)
-                if told.outcome in (Outcome.ERROR, Outcome.NOT_LOOKED):
-                    return
-            pipeline = builder.pipeline
+            pipeline = yield from _building(builder)
             if pipeline is None:
-                raise RuntimeError("env, policy and critic ran, and there is no pipeline")
-            yield from map(Notice, dict.fromkeys(builder.notices))
-            env = pipeline.make_acting_env()
-            scope.callback(close_env, env)
+                return
             try:
+                env = pipeline.make_acting_env()
+                scope.callback(close_env, env)
                 older = None if self.older is None else _built_policy(self.older, scope)
                 players = _Players.of(pipeline, env, older)
                 episodes = yield from self._recorded(players)
-            except (CannotStep, CannotTell) as error:
-                yield from self._untold_policy(str(error))
+            except UserError:
+                raise
+            except CannotTell as error:
+                yield _policy_ended(Outcome.NOT_LOOKED, str(error))
+                return
+            except Exception as error:  # the user's env or policy may raise anything
+                yield _policy_ended(Outcome.ERROR, first_line(error))
                 return
             yield from self._asked(players, episodes)
-
-    def _untold_policy(self, why: str) -> Iterator[Event]:
-        yield StageFinished(StageResult(Stage.POLICY, Outcome.ERROR, why))
 
     def _started(self) -> RunStarted:
         spec = self.spec
@@ -194,6 +189,22 @@ class MemoryStudy:
             self.result = replace(self.result, returns=found)
             yield MemoryProgress(f"asking: {_WORDS[Question.RETURNS]} {_so_far(found)}")
             yield from self._told()
+
+
+def _building(builder: Builder) -> Generator[Event, None, Pipeline | None]:
+    """Env, policy and critic; None where one of them failed."""
+    for stage in _STAGES:
+        yield StageStarted(stage)
+        told = builder.run(stage)
+        yield StageFinished(told)
+        if told.outcome in (Outcome.ERROR, Outcome.NOT_LOOKED):
+            return None
+    yield from map(Notice, dict.fromkeys(builder.notices))
+    return builder.pipeline
+
+
+def _policy_ended(outcome: Outcome, why: str) -> StageFinished:
+    return StageFinished(StageResult(Stage.POLICY, outcome, why))
 
 
 _WORDS = {

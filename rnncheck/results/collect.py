@@ -34,7 +34,7 @@ from rnncheck.results.events import (
 )
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.gate import GateItem
-from rnncheck.results.memory import MemoryResult
+from rnncheck.results.memory import MemoryResult, Question
 from rnncheck.results.model import (
     Cause,
     CheckResult,
@@ -196,6 +196,10 @@ class RunCollector:
         if self._planned and (count := len(self._planned) - len(self._cells)):
             resumed = " (go on with `rnncheck bench --resume`)" if start.command == "bench" else ""
             left.append(f"{count} cells{resumed}")
+        if start.command == "memory":
+            answered = self._memory.answered if self._memory is not None else ()
+            questions = [str(one) for one in Question if one not in answered]
+            left.append(f"{', '.join(questions)} (go on with `rnncheck memory --resume`)")
         hit = f"interrupted during {self._open}" if self._open else "interrupted"
         return [f"{hit}; not run: {', '.join(left)}" if left else hit]
 
