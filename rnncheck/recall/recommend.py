@@ -70,11 +70,13 @@ def _unused(result: MemoryResult, trained: TrainedOn) -> Iterator[MemoryFinding]
         or under.lost is None
     ):
         return
-    how = "as well" if under.effect is ReturnEffect.SAME else "better"
+    same, lost = under.effect is ReturnEffect.SAME, under.lost
+    how, falls = ("as well", "falls") if same else ("better", "rises")
+    by = lost if same else Estimated(-lost.value, -lost.high, -lost.low)
     yield MemoryFinding(
         "memory-unused",
-        f"does {how} without memory: with the state reset at every step the return falls by"
-        f" {_interval(under.lost)} in {len(under.returns)} episodes",
+        f"does {how} without memory: with the state reset at every step the return {falls} by"
+        f" {_interval(by)} in {len(under.returns)} episodes",
         _why_unused(result, trained),
         _how_to_use(result, trained),
     )
@@ -85,7 +87,10 @@ def _why_unused(result: MemoryResult, trained: TrainedOn) -> str:
     curve = result.main_curve
     if curve is None:
         return ""
-    moves = [one for one in result.curves if one.of_state and one.lags[0].largest > one.noise]
+    states = [one for one in result.curves if one.of_state]
+    moves = [one for one in states if one.lags[0].largest > one.noise]
+    if curve.horizon == 0 and not states:
+        return f"no earlier observation changes {curve.output}"
     if curve.horizon == 0 and not moves:
         return "no observation changes the state: the memory is dead (`rnncheck verify`: BD306)"
     if curve.horizon == 0:

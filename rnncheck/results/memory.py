@@ -176,10 +176,14 @@ class MemoryResult:
     @property
     def main_curve(self) -> InfluenceCurve | None:
         """The curve that the conclusions rest on: by replacement, through the whole state, the
-        output with the farthest horizon."""
+        output (and agent) with the farthest horizon and reach."""
         whole = [
             one
             for one in self.curves
             if one.method == "replaced" and not one.through and not one.of_state
         ]
-        return max(whole, key=lambda one: one.horizon, default=None)
+        return max(whole, key=_farness, default=None)
+
+
+def _farness(curve: InfluenceCurve) -> tuple[int, float]:
+    return curve.horizon, curve.reach.value if curve.reach is not None else 0.0

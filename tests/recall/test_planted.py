@@ -80,3 +80,14 @@ def test_nothing_crosses_the_end_of_an_episode() -> None:
     assert all(value == 0 for row in matrix.values[second:] for value in row[:second])
     moved = [t - s for s, row in enumerate(matrix.values) for t, v in enumerate(row) if v > 0]
     assert set(moved) == {4}
+
+
+def test_each_agent_has_its_own_half_life() -> None:
+    run = rnncheck.memory(SPEC.with_name("two_agents.yaml"))
+    assert run.memory is not None
+    curves = [c for c in run.memory.curves if c.method == "replaced" and not c.of_state]
+    half_lives = {c.agent: c.half_life.value for c in curves if c.half_life is not None}
+    truth = {agent: math.log(0.5) / math.log(rate) for agent, rate in enumerate((0.5, 0.8))}
+    assert half_lives == pytest.approx(truth, rel=0.05)
+    assert run.memory.main_curve is not None
+    assert run.memory.main_curve.agent == 1  # who remembers longest decides
