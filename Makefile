@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
 FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all test-versions lint format dist docs docs-checks bench-self bench-peers bench-agree gpu gate-power gate-levels seeds attack clean
+.PHONY: verify test test-all test-versions lint format dist docs docs-checks bench-self bench-peers bench-agree gpu memory-demo gate-power gate-levels seeds attack clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -71,6 +71,13 @@ gpu: $(VENV)/.installed-dev $(VENV)/.installed-peers
 # How far two runs of a sweep agree, quiet and with every core loaded.
 bench-agree: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_agree.py
+
+# The T-maze's agents, trained again, and what they remember: the figures of README and docs/memory.md.
+memory-demo: $(VENV)/.installed
+	cd fixtures/memory && ../../$(BIN)/python train_tmaze.py 9 tmaze.pt
+	cd fixtures/memory && ../../$(BIN)/python train_tmaze.py 4 tmaze_short.pt
+	$(BIN)/rnncheck memory fixtures/memory/tmaze.yaml
+	$(BIN)/rnncheck memory fixtures/memory/tmaze_short_slices.yaml
 
 # What a gate's verdict on speed is worth, beside what people use today: 3 N gates of A against A, 2 N and N with
 # planted slow-downs of 5 % and 20 %, with every core loaded.

@@ -10,13 +10,24 @@ __version__ = "0.1.0"
 _LAZY = {
     "verify": "rnncheck.api",
     "watch": "rnncheck.watching.session",
+    "memory": "rnncheck.api",
     "Run": "rnncheck.results.model",
     "FindingsError": "rnncheck.errors",
     "UserError": "rnncheck.errors",
     "batch": "rnncheck.roles",
     "loss": "rnncheck.roles",
 }
-__all__ = ["FindingsError", "Run", "UserError", "__version__", "batch", "loss", "verify", "watch"]
+__all__ = [
+    "FindingsError",
+    "Run",
+    "UserError",
+    "__version__",
+    "batch",
+    "loss",
+    "memory",
+    "verify",
+    "watch",
+]
 
 
 def __getattr__(name: str) -> _Any:

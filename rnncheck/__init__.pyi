@@ -1,4 +1,5 @@
 # What the lazy names of __init__.py are, for type checkers and editors.
+from rnncheck.api import memory as memory
 from rnncheck.api import verify as verify
 from rnncheck.errors import FindingsError as FindingsError
 from rnncheck.errors import UserError as UserError

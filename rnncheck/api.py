@@ -1,7 +1,9 @@
-"""``rnncheck.verify``: the checks from a notebook or a test, on live objects or on a spec file."""
+"""``rnncheck.verify`` and ``rnncheck.memory``: the checks, and what a policy remembers, from a
+notebook or a test, on live objects or on a spec file."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -13,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from rnncheck.errors import Place, UserError
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
     from rnncheck.results.model import Run
     from rnncheck.spec.model import Spec
 
@@ -97,6 +101,86 @@ def verify(
     return _run(loaded, select, ignore, strict=strict, thorough=thorough, fast=fast)
 
 
+def memory(
+    spec: str | PathLike[str] | None = None,
+    *,
+    policy: Any = None,
+    env: Any = None,
+    weights: str | PathLike[str] | None = None,
+    older: str | PathLike[str] | None = None,
+    seed: int | None = None,
+    device: str = "cpu",
+    overrides: Sequence[str] = (),
+    name: str = "",
+    **settings: float,
+) -> Run:
+    """Measure what a policy remembers and return the Run; the answers are in ``run.memory``.
+
+    Args:
+        spec: a spec file. It stands alone: give either a spec or policy and env.
+        policy, env: the object itself, of which a copy is played, or a function that makes it, as
+            for ``verify``.
+        weights, older: of a spec, as ``--weights`` and ``--older``.
+        seed, device, overrides, name: as for ``verify``.
+        settings: of the spec's ``memory`` section: ``recorded``, ``episodes``, ``steps``, ``lags``
+            and ``share``.
+
+    Raises:
+        UserError: a part is missing, of a wrong type, or a function raised.
+    """
+    from rnncheck.recall.run import MemoryStudy
+    from rnncheck.results.collect import RunCollector
+
+    begin, listener = time.perf_counter(), RunCollector()
+    if spec is None:
+        parts = {"policy": policy, "env": env, "collect": False}
+        loaded = _players(parts, settings, _caller(), seed or 0, device, name or "policy")
+        study = MemoryStudy(loaded)
+    else:
+        given = {"policy": policy, "env": env}
+        texts = [*overrides, *(f"memory.{key}={value}" for key, value in settings.items())]
+        before = None if older is None else _from_file(spec, {}, [*texts, _weights(older)], seed)
+        with_ = [] if weights is None else [_weights(weights)]
+        study = MemoryStudy(_from_file(spec, given, [*texts, *with_], seed), before)
+    with closing(study.events()) as events:
+        for event in events:
+            listener(event)
+    return listener.finish(interrupted=False, seconds=time.perf_counter() - begin)
+
+
+def _weights(path: str | PathLike[str]) -> str:
+    """The override that names a file of weights."""
+    return f"policy.weights={json.dumps(str(Path(path).absolute()))}"
+
+
+def _players(
+    parts: dict[str, Any],
+    settings: dict[str, float],
+    place: Place,
+    seed: int,
+    device: str,
+    name: str,
+) -> Spec:
+    from pydantic import ValidationError
+
+    from rnncheck.spec.model import MemorySpec
+
+    if missing := [section for section in ("policy", "env") if parts[section] is None]:
+        raise UserError(f"memory() needs a spec, or {missing[0]}=...", place=place)
+    try:
+        asked = MemorySpec.model_validate(settings)
+    except ValidationError as error:
+        raise _not_settings("memory", error, place) from None
+    spec = _from_parts(parts, {}, place, seed, device, name)
+    return spec.model_copy(update={"memory": asked})
+
+
+def _not_settings(function: str, error: ValidationError, place: Place) -> UserError:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return UserError(f"{function}(): {where}: {first['msg']}", place=place)
+
+
 def _asked(backends: Sequence[str]) -> list[str]:
     return [f"verify.backends=[{', '.join(backends)}]"] if backends else []
 
@@ -115,7 +199,7 @@ def _from_file(
     given = [name for name, part in parts.items() if part is not None]
     if given:
         hint = "leave spec out, or name them in it as factories"
-        raise UserError(f"verify() takes a spec or {given[0]}=..., not both", hint=hint)
+        raise UserError(f"give a spec or {given[0]}=..., not both", hint=hint)
     return load_spec(Path(path), [*overrides, *([] if seed is None else [f"seed={seed}"])])
 
 
@@ -132,9 +216,7 @@ def _from_parts(
             parts, name=name, seed=seed, device=device, verify=VerifySpec(**settings), place=place
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"verify(): {where}: {first['msg']}", place=place) from None
+        raise _not_settings("verify", error, place) from None
 
 
 def _caller() -> Place:

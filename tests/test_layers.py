@@ -32,9 +32,11 @@ MAY_IMPORT = {
     "checks": {"pipeline", "numerics", "results", "supervisor", "spec", "errors"},
     "faults": {"pipeline", "numerics", "results", "spec", "errors"},
     "bench": {"pipeline", "numerics", "results", "spec", "errors"},
+    "recall": {"pipeline", "numerics", "results", "spec", "errors"},
     "gate": {
         "checks",
         "bench",
+        "recall",
         "pipeline",
         "numerics",
         "results",
@@ -109,7 +111,7 @@ LEAF = "printable"  # may be imported by everything; it imports nothing of ours
 TOP = {"api", "cli", "pytest_plugin", "__main__"}  # may import everything; nothing imports them
 HEAVY = {"torch", "tensordict", "torchrl", "gymnasium", "hoptorch", "triton"}
 TORCH_FREE = {"printable", "errors", "results", "spec", "report", "supervisor"}
-TORCHRL = {"torchrl", "gymnasium", "hoptorch", "triton"}  # known to the pipeline and to what watches
+TORCHRL = {"torchrl", "gymnasium", "hoptorch", "triton"}  # for the pipeline and what watches
 
 RULE_FILE = r"rnncheck\.checks\.\w+\.[a-z]{2}\d{3}_\w+"
 

@@ -18,7 +18,8 @@ ALLOWED = {
     "plant",
     "render",  # a report format
     "main",  # a process
-    "verify",  # the command, and the same from Python
+    "verify",  # the commands, and the same from Python
+    "memory",
 }
 
 

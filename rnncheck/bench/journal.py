@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -109,10 +108,3 @@ def head_of(spec: SpecRef, environment: Environment, code: str, engine: str) -> 
     }
 
 
-def code_hash(folder: Path) -> str:
-    """A hash over the Python files in the spec's folder: what its factories are imported from."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 from typing import Any
-
-from ruamel.yaml import YAML
 
 from rnncheck.errors import UserError
 from rnncheck.results.files import write_atomic
 from rnncheck.results.recommendation import Recommendation
+from rnncheck.spec.edit import edited
 from rnncheck.spec.model import Spec
 
 _STOCK_MODULES = ("LSTMModule", "GRUModule")
@@ -31,20 +28,20 @@ def write_recommendation(spec: Spec, found: Recommendation) -> list[str]:
     Raises UserError where the spec names none: then the change belongs into the user's factory.
     """
     path = Path(spec.path)
-    text = path.read_text(encoding="utf-8")
-    yaml = _yaml_like(text)
-    document = yaml.load(text)
-    changed = [line for module in _modules(document) for line in _set(module, found.arguments)]
-    named = list(_modules(document))
+    named = list[Any]()
+
+    def change(document: Any) -> list[str]:
+        named.extend(_modules(document))
+        return [line for module in named for line in _set(module, found.arguments)]
+
+    text, changed = edited(path.read_text(encoding="utf-8"), change)
     if not named:
         raise UserError(
             "the spec names no LSTMModule or GRUModule by `use`: nothing can be written into it",
             hint=f"pass {found.arguments} where your factory builds them",
         )
     if changed:
-        out = StringIO()
-        yaml.dump(document, out)
-        write_atomic(path, out.getvalue())
+        write_atomic(path, text)
     told = changed or ["the spec says so already"]
     more = (
         []
@@ -52,16 +49,6 @@ def write_recommendation(spec: Spec, found: Recommendation) -> list[str]:
         else [f"`{found.compiling}` belongs into your training script"]
     )
     return [f"{path}: {line}" for line in (*told, *more)]
-
-
-def _yaml_like(text: str) -> YAML:
-    """A writer that indents lists as ``text`` does and leaves its lines as long as they are."""
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 10_000
-    if re.search(r"^\w+:[^\n]*\n(?:\s*#[^\n]*\n)*  +- |^  \w+:[^\n]*\n    - ", text, re.MULTILINE):
-        yaml.indent(mapping=2, sequence=4, offset=2)
-    return yaml
 
 
 def _modules(document: Any) -> Iterator[Any]:

@@ -18,6 +18,7 @@ from rnncheck.cli.compare import compare
 from rnncheck.cli.doctor import doctor
 from rnncheck.cli.gate import gate
 from rnncheck.cli.init import init
+from rnncheck.cli.memory import memory
 from rnncheck.cli.messages import print_internal, print_user_error
 from rnncheck.cli.report import report
 from rnncheck.cli.rule import rule
@@ -86,6 +87,7 @@ def options(
 _COMMANDS: list[Callable[..., None]] = [
     verify,
     bench,
+    memory,
     gate,
     selftest,
     report,

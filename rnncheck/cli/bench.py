@@ -186,8 +186,9 @@ def _journal(
     spec: Spec, path: Path, engine: str, *, resume: bool
 ) -> tuple[Journal, dict[str, CellResult]]:
     """The sweep's journal, and the cells that an earlier run of the same sweep finished."""
-    from rnncheck.bench.journal import Journal, code_hash, head_of
+    from rnncheck.bench.journal import Journal, head_of
     from rnncheck.results.environment import current_environment
+    from rnncheck.results.files import code_hash
     from rnncheck.results.model import SpecRef
 
     folder = Path(spec.path).resolve().parent

@@ -68,8 +68,13 @@ class BudgetedNumber:
 
 
 def budgets_of(spec: Spec) -> list[Budget]:
-    """The budgets of ``spec``. Raises SpecError for a variant that does not exist."""
-    return [_budget(one, spec, ("gate", "budgets", i)) for i, one in enumerate(spec.gate.budgets)]
+    """The budgets of ``spec`` that cells decide. Raises SpecError for a variant that does not
+    exist."""
+    return [
+        _budget(one, spec, ("gate", "budgets", i))
+        for i, one in enumerate(spec.gate.budgets)
+        if one.memory is None
+    ]
 
 
 def _budget(one: BudgetSpec, spec: Spec, at: KeyPath) -> Budget:

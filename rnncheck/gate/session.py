@@ -16,6 +16,7 @@ from rnncheck.errors import UserError
 from rnncheck.gate.baseline import Baseline, Present, compared, unmeasured
 from rnncheck.gate.budgets import Budget, budget_item, budgets_of
 from rnncheck.gate.cells import asked_cells, unique, with_reference
+from rnncheck.gate.remembered import memory_budgets, memory_items, studied
 from rnncheck.results.cells import Cell, CellResult, Status
 from rnncheck.results.environment import current_environment
 from rnncheck.results.events import (
@@ -86,6 +87,7 @@ class Gate:
     def __post_init__(self) -> None:
         self._accepting = Acceptances(self.spec)
         self._budgets: list[Budget] = budgets_of(self.spec)
+        self._limits = memory_budgets(self.spec)
         mine = asked_cells(self.spec)
         self._compared = unique([*mine, *(budget.cell for budget in self._budgets)])
 
@@ -104,6 +106,7 @@ class Gate:
             yield from map(Notice, self._not_run())
             yield from self._kept(self._sweep())
             yield from map(GateDecided, self._decided())
+            yield from self._remembered()
             if against is not None:
                 yield from against.speed(self._compared)
             yield from map(GateDecided, self._left_over())
@@ -189,6 +192,13 @@ class Gate:
             for cell in cells:  # what was verified is not lost with it
                 if cell.key not in self._rows:
                     yield CellFinished(CellResult(cell, Status.FAILED, error.message))
+
+    def _remembered(self) -> Iterator[Event]:
+        """What the policy remembers, where the spec has a budget for it."""
+        if not self._limits:
+            return
+        found = yield from studied(self.spec)
+        yield from map(GateDecided, memory_items(self._limits, found))
 
     # --- what is decided -------------------------------------------------------------------------
 

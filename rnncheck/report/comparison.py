@@ -12,7 +12,8 @@ from rnncheck.printable import json_text
 from rnncheck.report import text
 from rnncheck.report.layout import hanging, paragraph
 from rnncheck.report.printed import printed
-from rnncheck.results.compare import Change, RowChange, environment_differences
+from rnncheck.results.changes import Change, RowChange
+from rnncheck.results.compare import environment_differences
 from rnncheck.results.model import Run
 from rnncheck.results.plain import plain_value
 

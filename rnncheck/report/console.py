@@ -14,8 +14,10 @@ from rnncheck.report import gate_console, sweep_console, text
 from rnncheck.report.causes import facts_of, findings_in_order, root_of, row_title, told_causes
 from rnncheck.report.ending import cause_lines, last_lines, verdict_lines
 from rnncheck.report.layout import ellipsis_for, frame, hanging, paragraph, shorten
+from rnncheck.report.memory import memory_sections
 from rnncheck.report.printed import printed
 from rnncheck.report.terminal import text_console
+from rnncheck.results.memory import MemoryResult
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Severity, Source
 from rnncheck.results.verdict import fails
 
@@ -72,6 +74,8 @@ def _report(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
     if run.cells:
         yield from sweep_console.sweep_lines(run, console, verbose)
     yield from gate_console.gate_lines(run, console, verbose)
+    if run.memory is not None:
+        yield from _memory(run.memory, console, verbose)
     if verbose:
         yield from _table(run, console)
         yield from _findings(run, console)
@@ -81,6 +85,17 @@ def _report(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
     yield from _untold(run, console, verbose)
     yield Text()
     yield from last_lines(run, console, verbose)
+
+
+def _memory(found: MemoryResult, console: Console, verbose: bool) -> Iterator[Text]:
+    """The answers of a study; its lines have columns, and are wrapped only where they must be."""
+    for heading, lines in memory_sections(found, verbose=verbose):
+        yield Text()
+        yield Text(heading, style="bold")
+        for line in lines:
+            style = WARNING if line.startswith("warning") else ""
+            inner = len(line) - len(line.lstrip())
+            yield from paragraph(console, Text(line.lstrip(), style=style), OUTCOME_AT + inner)
 
 
 def _quiet(run: Run, console: Console) -> Iterator[Text]:

@@ -16,6 +16,7 @@ from rnncheck.report.printed import printed
 from rnncheck.report.sweep import results_of
 from rnncheck.results.cells import CellResult
 from rnncheck.results.gate import GateItem
+from rnncheck.results.memory import AtLag, MemoryResult
 from rnncheck.results.model import CheckResult, Finding, Run
 
 COLUMNS = (
@@ -82,11 +83,31 @@ CHECKED = (
 )
 
 
+MEASURED = (
+    "what",
+    "name",
+    "method",
+    "through",
+    "agent",
+    "at",
+    "count",
+    "mean",
+    "low",
+    "median",
+    "high",
+    "largest",
+    "unit",
+)
+
+
 def render(run: Run) -> str:
-    """The gate's items where there are any, else the cells, else the checks; with a head line."""
+    """The gate's items where there are any, else what a study of the memory measured, else the
+    cells, else the checks; with a head line."""
     run = printed(run)
     if run.gate:
         return _table(DECIDED, map(_item, run.gate))
+    if run.memory is not None:
+        return _table(MEASURED, _measures(run.memory))
     rows = [_row(result) for result in results_of(run)]
     if rows:
         return _table(COLUMNS, rows)
@@ -99,6 +120,42 @@ def _table(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows({name: _inert(value) for name, value in row.items()} for row in rows)
     return out.getvalue()
+
+
+def _measures(found: MemoryResult) -> Iterator[dict[str, Any]]:
+    """A line for each lag of each curve, each position of a slice, each treatment of the state."""
+    for curve in found.curves:
+        head = {"what": "influence", "name": curve.output, "method": curve.method}
+        more = {"through": curve.through, "agent": curve.agent, "unit": curve.unit}
+        yield from ({**head, **more, **_at_lag(one)} for one in curve.lags)
+    for replay in found.replay:
+        head = {"what": "replay", "name": replay.output, "method": replay.start}
+        yield from ({**head, "unit": replay.unit, **_at_lag(one)} for one in replay.errors)
+    for state in found.states:
+        for step, norm in enumerate(state.norms):
+            yield {"what": "norm", "name": state.key, "at": step, "median": norm}
+    for under in found.returns:
+        yield {
+            "what": "return lost",
+            "name": under.treatment,
+            "method": str(under.effect or ""),
+            "count": len(under.returns),
+            "mean": under.lost and under.lost.value,
+            "low": under.lost and under.lost.low,
+            "high": under.lost and under.lost.high,
+        }
+
+
+def _at_lag(one: AtLag) -> dict[str, Any]:
+    return {
+        "at": one.lag,
+        "count": one.pairs,
+        "mean": one.mean,
+        "low": one.low,
+        "median": one.median,
+        "high": one.high,
+        "largest": one.largest,
+    }
 
 
 def _inert(value: Any) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 
 from rnncheck.report import gate, sweep, text
 from rnncheck.report.causes import facts_of, findings_in_order, row_title
+from rnncheck.report.memory import memory_sections
+from rnncheck.report.memory_plots import memory_plots
 from rnncheck.report.plots import all_plots
 from rnncheck.report.printed import printed
 from rnncheck.results.model import Outcome, Run, Source
@@ -23,21 +25,23 @@ def render(run: Run) -> str:
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
         source
     )
-    plots = [(title, Markup(svg)) for title, svg in all_plots(sweep.results_of(run))]
+    drawn = [*all_plots(sweep.results_of(run)), *memory_plots(run.memory)]
+    plots = [(title, Markup(svg)) for title, svg in drawn]
     return template.render(_content(run), plots=plots)
 
 
 def _content(run: Run) -> dict[str, Any]:
     return {
         "title": f"rnncheck: {text.verdict_word(run)}"
-        if run.command != "bench"
-        else "rnncheck bench",
+        if run.command not in ("bench", "memory")
+        else f"rnncheck {run.command}",
         "header": text.header(run),
         "verdict": text.verdict_sentence(run),
         "failed": run.exit_code != 0,
         "guarantees": text.standings(run),
         "step": text.next_step(run),
         "advice": [sweep.advice(found) for found in run.recommendations],
+        "memory": memory_sections(run.memory) if run.memory is not None else [],
         "growth": [scaling.sentence for scaling in run.scalings],
         "claims": run.claims,
         "headings": sweep.HEADINGS,

@@ -6,6 +6,7 @@ import re
 
 from rnncheck.report import gate, sweep, text
 from rnncheck.report.causes import facts_of, findings_in_order, row_title
+from rnncheck.report.memory import memory_sections
 from rnncheck.report.printed import printed
 from rnncheck.results.gate import GateItem
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source
@@ -23,6 +24,7 @@ def render(run: Run) -> str:
         _guarantees(run),
         _gate(run),
         *_sweep(run),
+        *_memory(run),
         *_findings(run),
         *_raised(run),
         _table(run),
@@ -80,6 +82,15 @@ def _sweep(run: Run) -> list[str]:
         head = [f"| {' | '.join(sweep.HEADINGS)} |", "|" + "---|" * len(sweep.HEADINGS)]
         lines = [f"| {' | '.join(escape(cell) for cell in row.texts)} |" for row in rows]
         sections.append("\n".join([f"## {escape(name)}", "", *head, *lines]))
+    return sections
+
+
+def _memory(run: Run) -> list[str]:
+    """The answers of a study, each in a fence that its lines cannot close."""
+    sections = []
+    for heading, lines in memory_sections(run.memory, verbose=True) if run.memory else ():
+        fence = "`" * max(3, _longest_run("".join(lines)) + 1)
+        sections.append("\n".join([f"## {heading.capitalize()}", "", fence, *lines, fence]))
     return sections
 
 

@@ -36,7 +36,8 @@ def all_plots(results: Sequence[CellResult]) -> Iterator[tuple[str, str]]:
             yield f"{phase}: memory against speed", _scatter(mine, _memory, "peak memory (MiB)")
 
 
-def _drawn(draw: Callable[[Axes], None]) -> str:
+def drawn_svg(draw: Callable[[Axes], None]) -> str:
+    """What ``draw`` draws, as an SVG element."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=SIZE, layout="constrained")
@@ -73,7 +74,7 @@ def _against(results: list[CellResult], axis: str) -> str:
         axes.legend(fontsize="small")
         axes.grid(alpha=0.3)
 
-    return _drawn(draw)
+    return drawn_svg(draw)
 
 
 def _times(row: CellResult) -> tuple[float, float, float]:
@@ -126,4 +127,4 @@ def _scatter(
         axes.legend(fontsize="small")
         axes.grid(alpha=0.3)
 
-    return _drawn(draw)
+    return drawn_svg(draw)

@@ -20,6 +20,7 @@ from rnncheck.results.events import (
     Event,
     GateDecided,
     GateProgress,
+    MemoryProgress,
     Notice,
     Repairing,
     RunStarted,
@@ -85,7 +86,7 @@ class ConsoleProgress:
                 self._finished(event.result)
             case Repairing():
                 self._now(f"{event.doing} ...")
-            case GateProgress():
+            case GateProgress() | MemoryProgress():
                 self._now(event.doing)
             case GateDecided():
                 self._line(f"{text.word(event.item)}: {item_sentence(event.item)}")

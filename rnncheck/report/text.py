@@ -15,6 +15,7 @@ from rnncheck.results.causes import causes_of
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.families import BY_PREFIX, FAMILIES, prefix_of
 from rnncheck.results.gate import GateItem, Ruling
+from rnncheck.results.memory import Question
 from rnncheck.results.model import (
     NOT_IN_SPEC,
     CheckResult,
@@ -49,6 +50,7 @@ EXITS = {
     ExitCode.INTERRUPTED: "interrupted",
     ExitCode.TERMINATED: "terminated",
 }
+_OF_STUDIES = {ExitCode.VERIFIED: "measured", ExitCode.FAILED: "something was found"}
 # How a check or stage ended without an answer; the last two in old results alone.
 UNANSWERED = (
     Outcome.NOT_LOOKED,
@@ -317,6 +319,8 @@ def exit_meaning(run: Run) -> str:
     """What the exit code of this run means."""
     if run.exit_code in (ExitCode.SLOWER, ExitCode.NOT_SHOWN):
         return verdict_word(run)
+    if run.command == "memory" and run.memory is not None and run.exit_code in _OF_STUDIES:
+        return _OF_STUDIES[run.exit_code]
     broken = any(fails(check, strict=run.strict) for check in run.checks)
     if run.exit_code is ExitCode.FAILED and run.gate and not broken:
         return "the gate failed"
@@ -328,8 +332,16 @@ def verdict_sentence(run: Run) -> str:
     ending = f"{run.seconds:.1f} s; exit {int(run.exit_code)} ({exit_meaning(run)})"
     if run.command == "bench":
         return f"{_measured(run)}; {ending}"
+    if run.command == "memory":
+        return f"{_remembered(run)}; {ending}"
     told = [counts(run), _measured(run) if run.cells else "", _gate(run), ending]
     return f"{verdict_word(run)}: {_join('; ', *told)}"
+
+
+def _remembered(run: Run) -> str:
+    """What a study came to."""
+    answered = len(run.memory.answered) if run.memory is not None else 0
+    return f"{answered} of {len(Question)} questions answered"
 
 
 def _gate(run: Run) -> str:
@@ -354,7 +366,7 @@ def next_step(run: Run) -> str:
         code = clean(open_[0].because).partition(":")[0]
         known = code if code in {check.code for check in run.checks} else run.checks[0].code
         return f"rnncheck rule {known}, or accept it: `guarantee: {open_[0].name}` in verify.accept"
-    if run.verdict is Verdict.NOTHING_VERIFIED and run.command != "bench":
+    if run.verdict is Verdict.NOTHING_VERIFIED and run.command not in ("bench", "memory"):
         return f"rnncheck rule {clean(run.checks[0].code)}" if run.checks else "rnncheck rule"
     return ""
 

@@ -20,6 +20,8 @@ from rnncheck.results.events import (
     GateDecided,
     GateProgress,
     GuaranteeJudged,
+    MemoryMeasured,
+    MemoryProgress,
     Notice,
     Recommended,
     Repairing,
@@ -33,6 +35,7 @@ from rnncheck.results.events import (
 )
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.gate import GateItem
+from rnncheck.results.memory import MemoryResult, Question
 from rnncheck.results.model import (
     Cause,
     CheckResult,
@@ -46,7 +49,7 @@ from rnncheck.results.model import (
 )
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.scaling import Scaling
-from rnncheck.results.verdict import judge, judge_gate, judge_sweep
+from rnncheck.results.verdict import judge, judge_gate, judge_memory, judge_sweep
 
 
 class RunCollector:
@@ -71,6 +74,7 @@ class RunCollector:
         self._scaled: list[Scaling] = []
         self._claims: list[Claim] = []
         self._gate: list[GateItem] = []
+        self._memory: MemoryResult | None = None
         self._notices: list[str] = []
         self._open = ""  # what is running now, in words
 
@@ -115,6 +119,11 @@ class RunCollector:
                 self._open = event.doing
             case GateDecided():
                 self._gate.append(event.item)
+            case MemoryProgress():
+                self._open = event.doing
+            case MemoryMeasured():
+                self._memory = event.result
+                self._open = ""
             case Notice():
                 self._notices.append(event.text)
             case RunBroken():
@@ -152,6 +161,7 @@ class RunCollector:
             scalings=tuple(self._scaled),
             claims=tuple(self._claims),
             gate=tuple(self._gate),
+            memory=self._memory,
             guarantees=tuple(self._guarantees),
             causes=self._causes or judge_causes(self._checks.values(), strict=start.strict),
         )
@@ -166,6 +176,9 @@ class RunCollector:
             stages=self._stages.values(),
             guarantees=self._guarantees,
         )
+        if start.command == "memory":
+            stages = self._stages.values()
+            return judge_memory(self._memory, stages, strict=start.strict, interrupted=interrupted)
         if start.command == "gate":
             asked = bool(start.checks or self._stages or interrupted)
             return judge_gate(checks if asked else None, self._gate, strict=start.strict)
@@ -189,6 +202,10 @@ class RunCollector:
         if self._planned and (count := len(self._planned) - len(self._cells)):
             resumed = " (go on with `rnncheck bench --resume`)" if start.command == "bench" else ""
             left.append(f"{count} cells{resumed}")
+        if start.command == "memory":
+            answered = self._memory.answered if self._memory is not None else ()
+            questions = [str(one) for one in Question if one not in answered]
+            left.append(f"{', '.join(questions)} (go on with `rnncheck memory --resume`)")
         hit = f"interrupted during {self._open}" if self._open else "interrupted"
         return [f"{hit}; not run: {', '.join(left)}" if left else hit]
 

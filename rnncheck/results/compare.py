@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 
 from rnncheck.results.cells import CellResult, Status, cells_from_json
+from rnncheck.results.changes import Change, RowChange
+from rnncheck.results.memory_changes import compared_memories
 from rnncheck.results.model import CheckResult, Environment, Outcome, Run
 from rnncheck.results.noise import widened
 
@@ -22,36 +22,6 @@ ALLOWED = 0.03
 # Half the logarithmic interval beyond which nothing is called the same. Chosen: three times ALLOWED
 # would still lie inside such an interval.
 WIDE = 0.1
-
-
-class Change(StrEnum):
-    """What became of a row."""
-
-    FASTER = "faster"
-    SLOWER = "slower"
-    SAME = "same"
-    UNCLEAR = "unclear"
-    INCOMPARABLE = "not comparable"
-    NEW = "new"
-    GONE = "gone"
-    BROKEN = "broken"  # it counted, and no longer does
-    FIXED = "fixed"  # the reverse
-    FAILS = "newly fails"  # a check
-    PASSES = "no longer fails"  # a check
-
-
-@dataclass(frozen=True)
-class RowChange:
-    """One row of the comparison. ``value`` above 1: the second is faster; ``basis`` says what was
-    compared."""
-
-    label: str
-    change: Change
-    reason: str = ""
-    basis: str = ""
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
 
 
 def machine_fingerprint(environment: Environment) -> dict[str, str]:
@@ -77,8 +47,10 @@ def environment_differences(first: Environment, second: Environment) -> list[str
 
 
 def compare_runs(first: Run, second: Run, allowed: float = ALLOWED) -> list[RowChange]:
-    """All rows of both runs: the checks, then the cells in the order of the second run."""
-    return [*_checks(first, second), *_cells(first, second, allowed)]
+    """All rows of both runs: the checks, the cells in the order of the second run, and what two
+    studies of the memory measured."""
+    checks, cells = _checks(first, second), _cells(first, second, allowed)
+    return [*checks, *cells, *compared_memories(first.memory, second.memory)]
 
 
 def _checks(first: Run, second: Run) -> Iterator[RowChange]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from rnncheck.results.cells import Cell, CellResult
 from rnncheck.results.claims import Claim
 from rnncheck.results.gate import GateItem
+from rnncheck.results.memory import MemoryResult
 from rnncheck.results.model import (
     Cause,
     CheckResult,
@@ -172,6 +173,20 @@ class GateDecided(Timed):
 
 
 @dataclass(frozen=True)
+class MemoryProgress(Timed):
+    """What a study of the memory is doing."""
+
+    doing: str
+
+
+@dataclass(frozen=True)
+class MemoryMeasured(Timed):
+    """A question is answered, or its answer grew: all that is known by now."""
+
+    result: MemoryResult
+
+
+@dataclass(frozen=True)
 class Notice(Timed):
     """Something the user should know that is no check's finding."""
 
@@ -212,6 +227,8 @@ Event = (
     | Claimed
     | GateProgress
     | GateDecided
+    | MemoryProgress
+    | MemoryMeasured
     | Notice
     | RunBroken
     | RunFinished

@@ -1,7 +1,9 @@
-"""Writing files so that a reader sees the old one or the new one, never half of one."""
+"""Writing files so that a reader sees the old one or the new one, never half of one; hashing the
+user's code."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from pathlib import Path
@@ -86,3 +88,12 @@ def _beside(target: Path) -> Path:
 def _refused(path: Path, error: OSError) -> OutputError:
     reason = error.strerror or type(error).__name__
     return OutputError(f"cannot be written: {reason}", place=Place(str(path)))
+
+
+def code_hash(folder: Path) -> str:
+    """A hash over the Python files in the spec's folder: what its factories are imported from."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

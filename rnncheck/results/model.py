@@ -14,6 +14,7 @@ from rnncheck.errors import FindingsError
 from rnncheck.results.claims import Claim
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.gate import GateItem
+from rnncheck.results.memory import MemoryResult
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.scaling import Scaling
 
@@ -280,6 +281,7 @@ class Run:
     scalings: tuple[Scaling, ...] = ()
     claims: tuple[Claim, ...] = ()
     gate: tuple[GateItem, ...] = ()
+    memory: MemoryResult | None = None  # of `rnncheck memory` alone
     guarantees: tuple[GuaranteeResult, ...] = ()
     causes: tuple[Cause, ...] = ()  # none where nothing failed, and in older results
     rules: tuple[RuleInfo, ...] = ()  # of the checks that were asked

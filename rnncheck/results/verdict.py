@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from rnncheck.results.cells import CellResult
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.gate import GateItem, Ruling
+from rnncheck.results.memory import MemoryResult, Question
 from rnncheck.results.model import CheckResult, GuaranteeResult, Outcome, StageResult, Verdict
 
 NO_STATE = "WR101"  # this failure alone means that there was nothing to verify
@@ -58,6 +59,27 @@ def judge_sweep(cells: Iterable[CellResult], *, interrupted: bool) -> tuple[Verd
     if any(cell.counts for cell in cells):
         return Verdict.VERIFIED, ExitCode.VERIFIED
     return Verdict.NOTHING_VERIFIED, ExitCode.NOT_SHOWN
+
+
+def judge_memory(
+    found: MemoryResult | None,
+    stages: Iterable[StageResult],
+    *,
+    strict: bool,
+    interrupted: bool,
+) -> tuple[Verdict, ExitCode]:
+    """Verdict and exit code of a study: what it finds fails under ``strict`` alone."""
+    if interrupted:
+        return Verdict.INTERRUPTED, ExitCode.INTERRUPTED
+    if any(stage.outcome is Outcome.ERROR for stage in stages):
+        return Verdict.ERROR, ExitCode.INTERNAL
+    if found is None or not found.answered:
+        return Verdict.NOTHING_VERIFIED, ExitCode.NOT_SHOWN
+    if strict and found.findings:
+        return Verdict.FAILED, ExitCode.FAILED
+    if len(found.answered) < len(Question):
+        return Verdict.NOT_SHOWN, ExitCode.NOT_SHOWN
+    return Verdict.VERIFIED, ExitCode.VERIFIED
 
 
 def judge_gate(

@@ -377,6 +377,22 @@ class SpeedupLimit(GateCellSpec):
     min: Number = Field(gt=0, description="times faster, at least")
 
 
+class MemoryLimits(Strict):
+    """The least that a policy must remember; each is judged by the interval of what is measured."""
+
+    half_life_min: Number | None = Field(default=None, gt=0, description="steps")
+    reach_min: Number | None = Field(default=None, gt=0, description="steps")
+    return_gain_min: Number | None = Field(
+        default=None, description="by how much the return exceeds that with the state reset"
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError(f"a memory budget names one of {', '.join(type(self).model_fields)}")
+        return self
+
+
 class BudgetSpec(Strict):
     """One budget: exactly one of these."""
 
@@ -399,6 +415,7 @@ class BudgetSpec(Strict):
     )
     memory_mib: Limit | None = Field(default=None, description="peak above what was held before")
     error: Limit | None = Field(default=None, description="against the float64 oracle, relative")
+    memory: MemoryLimits | None = Field(default=None, description="what `rnncheck memory` measures")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -438,6 +455,30 @@ class GateSpec(Strict):
     )
 
 
+class MemorySpec(Strict):
+    """Settings of ``rnncheck memory``."""
+
+    # Chosen: with two, one can lend the other its state; sixteen of different lengths show a curve.
+    recorded: Int = Field(
+        default=16, ge=2, le=4096, description="episodes in which influence and states are measured"
+    )
+    # Chosen: the doublings 8, 16, ..., 128, after each of which it is looked whether all is clear.
+    episodes: Int = Field(
+        default=128, ge=2, le=65_536, description="the most episodes for the return of a treatment"
+    )
+    steps: Int = Field(default=200, ge=2, le=65_536, description="the most steps of an episode")
+    lags: Int = Field(
+        default=64, ge=1, le=4096, description="how many steps back influence is measured"
+    )
+    # Chosen: one part in twenty.
+    share: Number = Field(
+        default=0.05,
+        gt=0,
+        lt=1,
+        description="of a start from zero's error, below which burn-in must bring it",
+    )
+
+
 class Spec(Strict):
     """A whole spec file, validated. ``locate`` gives the line and column of any path in it."""
 
@@ -468,6 +509,9 @@ class Spec(Strict):
     )
     verify: VerifySpec = Field(default=VerifySpec(), description="settings of `rnncheck verify`")
     bench: BenchSpec = Field(default=BenchSpec(), description="settings of `rnncheck bench`")
+    memory: MemorySpec = Field(
+        default=MemorySpec(), description="settings of `rnncheck memory`"
+    )
     gate: GateSpec = Field(default=GateSpec(), description="settings of `rnncheck gate`")
 
     _path: str = PrivateAttr(default="")  # as the user gave it

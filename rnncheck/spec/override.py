@@ -13,6 +13,7 @@ from rnncheck.spec.shape import (
     COMPONENT_PARTS,
     NETWORKS,
     SECTIONS,
+    SETTINGS,
     TOP_KEYS,
     component_model,
     name_network_lists,
@@ -78,7 +79,7 @@ def _enter(holder: Any, key: str, at: KeyPath, place: Place) -> tuple[Any, KeyPa
 def _can_be_made(at: KeyPath) -> bool:
     """Whether the section or part at ``at`` may be absent and still be written into."""
     if len(at) == 1:
-        return at[0] in {*SECTIONS, *NETWORKS, "verify", "bench", "gate"}
+        return at[0] in {*SECTIONS, *NETWORKS, *SETTINGS}
     model = SECTIONS.get(str(at[0]))
     parts = {*COMPONENT_PARTS, "value_estimator"}
     return len(at) == 2 and model is not None and at[1] in parts and at[1] in reserved(model)

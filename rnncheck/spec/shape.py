@@ -14,6 +14,7 @@ from rnncheck.spec.model import (
     GateSpec,
     KeyPath,
     LossSpec,
+    MemorySpec,
     PassSpec,
     ReplaySpec,
     Spec,
@@ -41,7 +42,12 @@ SECTIONS: dict[str, type[Component]] = {
     "loss": LossSpec,
 }
 NETWORKS = ("policy", "critic")
-SETTINGS: dict[str, type[Strict]] = {"verify": VerifySpec, "bench": BenchSpec, "gate": GateSpec}
+SETTINGS: dict[str, type[Strict]] = {
+    "verify": VerifySpec,
+    "bench": BenchSpec,
+    "memory": MemorySpec,
+    "gate": GateSpec,
+}
 VERSION = 1
 TOP_KEYS = tuple(field.alias or name for name, field in Spec.model_fields.items())
 NETWORK_KEYS = ("modules", "factory", "weights")

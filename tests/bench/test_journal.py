@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rnncheck.bench.journal import Journal, code_hash
+from rnncheck.bench.journal import Journal
 from rnncheck.errors import OutputError, UserError
 from rnncheck.results.cells import Cell, CellResult, Phase, Status
+from rnncheck.results.files import code_hash
 from rnncheck.results.variant import Variant
 
 HEAD = {"format": 1, "spec": "abc", "code": "def", "environment": {"cpu": "x"}}

@@ -8,7 +8,7 @@ import pytest
 
 from rnncheck.report.comparison import show_comparison
 from rnncheck.report.terminal import console_for
-from rnncheck.results.compare import Change, RowChange
+from rnncheck.results.changes import Change, RowChange
 from tests.report.canned import HEALTHY
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from rnncheck.results.cells import Cell, CellResult, Phase, Ratio, Status, Timing, cell_to_json
+from rnncheck.results.changes import Change
 from rnncheck.results.collect import RunCollector
-from rnncheck.results.compare import Change, compare_runs
+from rnncheck.results.compare import compare_runs
 from rnncheck.results.model import CheckResult, Outcome, Run, Severity, Stage
 from rnncheck.results.variant import Variant
 

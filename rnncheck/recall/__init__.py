@@ -1,0 +1,1 @@
+"""What a trained policy remembers, how far back, and what replay must give it back."""

@@ -1,0 +1,243 @@
+"""What follows from the measures: findings to act on, and what slices and burn-in should be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rnncheck.results.memory import (
+    Estimated,
+    MemoryAdvice,
+    MemoryFinding,
+    MemoryResult,
+    Question,
+    ReplayCurve,
+    ReturnEffect,
+)
+from rnncheck.spec.model import Spec
+
+_DRIFTS = 1.25  # a norm that grows or falls by more than a quarter: chosen
+_MANY = 0.5  # of the units, saturated or dead: chosen
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """What the spec trains on: how long a slice is, and how many of its steps are burn-in; None
+    where the spec does not say."""
+
+    slice_len: int | None
+    burn_in: int
+    what: str  # where the length is from, in words
+
+    @property
+    def learning(self) -> int | None:
+        """The steps that gradients run through."""
+        return None if self.slice_len is None else max(0, self.slice_len - self.burn_in)
+
+
+def trained_on(spec: Spec) -> TrainedOn:
+    """The length of what a training batch's rows hold, as the spec writes it."""
+    replay, collect = spec.replay, spec.collect
+    burn_in = 0
+    if replay is not None:
+        for one in replay.transforms:
+            if one.use == "BurnInTransform" and isinstance(one.args.get("burn_in"), int):
+                burn_in = one.args["burn_in"]
+    sampler = replay.sampler.args if replay is not None and replay.sampler is not None else {}
+    if isinstance(length := sampler.get("slice_len"), int):
+        return TrainedOn(length, burn_in, "slice_len")
+    slices, size = sampler.get("num_slices"), replay.batch_size if replay is not None else None
+    if isinstance(slices, int) and slices > 0 and size:
+        return TrainedOn(size // slices, burn_in, "batch_size / num_slices")
+    frames = collect.args.get("frames_per_batch") if collect is not None else None
+    if replay is None and isinstance(frames, int) and frames > 0:
+        return TrainedOn(max(1, frames // spec.env.workers), burn_in, "steps of a batch of an env")
+    return TrainedOn(None, burn_in, "")
+
+
+def findings_of(result: MemoryResult, trained: TrainedOn) -> tuple[MemoryFinding, ...]:
+    """What was found that the user should act on."""
+    found = [*_unused(result, trained), *_short(result, trained)]
+    return (*found, *_states(result), *_burned(result, trained))
+
+
+def _unused(result: MemoryResult, trained: TrainedOn) -> Iterator[MemoryFinding]:
+    under = next((one for one in result.returns if one.treatment == "reset every step"), None)
+    if (
+        under is None
+        or under.effect not in (ReturnEffect.SAME, ReturnEffect.BETTER)
+        or under.lost is None
+    ):
+        return
+    same, lost = under.effect is ReturnEffect.SAME, under.lost
+    how, falls = ("as well", "falls") if same else ("better", "rises")
+    by = lost if same else Estimated(-lost.value, -lost.high, -lost.low)
+    yield MemoryFinding(
+        "memory-unused",
+        f"does {how} without memory: with the state reset at every step the return {falls} by"
+        f" {_interval(by)} in {len(under.returns)} episodes",
+        _why_unused(result, trained),
+        _how_to_use(result, trained),
+    )
+
+
+def _why_unused(result: MemoryResult, trained: TrainedOn) -> str:
+    """What was seen that would explain it."""
+    curve = result.main_curve
+    if curve is None:
+        return ""
+    states = [one for one in result.curves if one.of_state]
+    moves = [one for one in states if one.lags[0].largest > one.noise]
+    if curve.horizon == 0 and not states:
+        return f"no earlier observation changes {curve.output}"
+    if curve.horizon == 0 and not moves:
+        return "no observation changes the state: the memory is dead (`rnncheck verify`: BD306)"
+    if curve.horizon == 0:
+        return "observations change the state, and no later output reads it: the head ignores it"
+    told = (
+        f"earlier observations do change {curve.output}, up to {curve.horizon} steps later; the"
+        " return does not need it: each observation shows what the task takes, or the task's use"
+        " of the past is not learned"
+    )
+    return f"{told}; {_cut_short(result, trained)}" if _cut_short(result, trained) else told
+
+
+def _cut_short(result: MemoryResult, trained: TrainedOn) -> str:
+    longest, learning = max(result.lengths, default=0), trained.learning
+    if learning is None or learning >= longest:
+        return ""
+    return (
+        f"gradients run through {learning} steps ({trained.what}), and episodes last up to"
+        f" {longest}: what has to be remembered for {learning} steps or more cannot be learned"
+        " from them"
+    )
+
+
+def _how_to_use(result: MemoryResult, trained: TrainedOn) -> str:
+    if _cut_short(result, trained):
+        longest = max(result.lengths)
+        return f"train on slices of up to {longest} steps, or drop the recurrent module"
+    return "if the task needs no memory, drop the recurrent module: it costs time"
+
+
+def _short(result: MemoryResult, trained: TrainedOn) -> Iterator[MemoryFinding]:
+    curve, learning = result.main_curve, trained.learning
+    if curve is None or curve.reach is None or learning is None:
+        return
+    if curve.reach.low + 1 > learning:
+        yield MemoryFinding(
+            "slices-short",
+            f"{curve.output} depends on observations {_steps(curve.reach)} back, and gradients run"
+            f" through {learning} steps ({trained.what})",
+            "no gradient tells the state what to keep for longer than that",
+            f"slices of {math.ceil(curve.reach.value) + 1 + trained.burn_in} steps or more",
+        )
+
+
+def _burned(result: MemoryResult, trained: TrainedOn) -> Iterator[MemoryFinding]:
+    curve = _zero_start(result)
+    if curve is None or curve.burn_in is None or trained.what not in ("slice_len",):
+        return
+    if 0 < trained.burn_in < curve.burn_in.low:
+        yield MemoryFinding(
+            "burn-in-short",
+            f"from zero the outputs need {_steps(curve.burn_in)} to come within"
+            f" {curve.share:.0%} of the first step's error, and burn_in is {trained.burn_in}",
+            "",
+            f"burn_in: {math.ceil(curve.burn_in.value)}",
+        )
+
+
+def _states(result: MemoryResult) -> Iterator[MemoryFinding]:
+    for one in result.states:
+        if one.saturated is not None and one.saturated > _MANY * one.units:
+            yield MemoryFinding(
+                "state-saturated",
+                f"{one.saturated} of {one.units} units of {one.key} are at their bound nearly"
+                " always: they pass no gradient",
+            )
+        if one.dead == one.units or one.dead > _MANY * one.units:
+            yield MemoryFinding(
+                "state-dead", f"{one.dead} of {one.units} units of {one.key} never move"
+            )
+        drift = one.drift
+        if drift is not None and (drift.low > _DRIFTS or drift.high < 1 / _DRIFTS):
+            yield MemoryFinding(
+                "state-drifts",
+                f"behind the {one.trained} steps that are trained on the norm of {one.key} is"
+                f" {_interval(drift)} times that within them",
+                "the network acts on states that training never showed it",
+            )
+
+
+def advice_of(result: MemoryResult, trained: TrainedOn) -> tuple[MemoryAdvice, ...]:
+    """What the settings should be, as far as the questions are answered."""
+    if not {Question.HORIZON, Question.REPLAY} <= set(result.answered):
+        return ()
+    zero, curve = _zero_start(result), result.main_curve
+    stored = _stored_start(result)
+    if zero is None or curve is None or zero.burn_in is None:
+        return ()
+    start, burn = _start(zero, stored)
+    needed = 0 if curve.reach is None else math.ceil(curve.reach.value)
+    now = "unknown" if trained.slice_len is None else str(trained.slice_len)
+    length = needed + 1 + burn
+    return (
+        MemoryAdvice(
+            "slice_len", now, str(length), curve.reach,
+            f"burn-in {burn}, the {needed} steps that {curve.output} reaches back, and the step"
+            " itself",
+        ),
+        MemoryAdvice(
+            "burn_in", str(trained.burn_in), str(burn), zero.burn_in if start == "zero" else
+            (stored.burn_in if stored is not None else None),
+            f"behind it nine of ten slices are within {zero.share:.0%} of the error of a start from"
+            " zero",
+        ),
+        MemoryAdvice("start", "", start, None, _why_start(zero, stored)),
+    )  # fmt: skip
+
+
+def _start(zero: ReplayCurve, stored: ReplayCurve | None) -> tuple[str, int]:
+    """Where slices should start from, and the burn-in behind that."""
+    without = math.ceil(zero.burn_in.value) if zero.burn_in is not None else 0
+    if stored is None or stored.burn_in is None or zero.burn_in is None or without == 0:
+        return "zero", without
+    kept = math.ceil(stored.burn_in.value)
+    return ("stored", kept) if kept < without else ("zero", without)
+
+
+def _why_start(zero: ReplayCurve, stored: ReplayCurve | None) -> str:
+    if stored is None or stored.burn_in is None or zero.burn_in is None:
+        return ""
+    stale = (
+        "" if "older" in stored.start else " (of these very weights; --older tells of stale ones)"
+    )
+    return (
+        f"a start from zero needs {_steps(zero.burn_in)} of burn-in, the stored state"
+        f" {_steps(stored.burn_in)}{stale}"
+    )
+
+
+def _zero_start(result: MemoryResult) -> ReplayCurve | None:
+    """Of the outputs the one that needs most."""
+    found = [one for one in result.replay if one.start == "zero" and one.burn_in is not None]
+    return max(found, key=lambda one: one.burn_in.value if one.burn_in else 0.0, default=None)
+
+
+def _stored_start(result: MemoryResult) -> ReplayCurve | None:
+    """The same of the stored state, of older weights where they were given."""
+    found = [one for one in result.replay if one.start != "zero" and one.burn_in is not None]
+    older = [one for one in found if "older" in one.start]
+    chosen = older or found
+    return max(chosen, key=lambda one: one.burn_in.value if one.burn_in else 0.0, default=None)
+
+
+def _interval(found: Estimated) -> str:
+    return f"{found.value:.3g} [{found.low:.3g}, {found.high:.3g}]"
+
+
+def _steps(found: Estimated) -> str:
+    least = "at least " if found.beyond else ""
+    return f"{least}{found.value:.0f} [{found.low:.0f}, {found.high:.0f}] steps"

@@ -1,0 +1,120 @@
+"""``rnncheck memory`` as it is typed: its plan, its exit codes, Ctrl-C, and going on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.small import START
+
+Runner = Callable[..., subprocess.CompletedProcess[str]]
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "fixtures" / "memory"
+QUICK = ("--set", "memory.recorded=2", "--set", "memory.episodes=8", "--set", "env.steps=8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A delay line of its own, as ``rnncheck.yaml``."""
+    shutil.copy(FIXTURES / "planted.py", tmp_path)
+    shutil.copy(FIXTURES / "delay_line.yaml", tmp_path / "rnncheck.yaml")
+    return tmp_path
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    run: dict[str, Any] = json.loads((folder / ".rnncheck" / "runs" / "latest.json").read_text())
+    return run
+
+
+def test_the_plan_states_the_cost_and_runs_nothing(rnncheck: Runner, folder: Path) -> None:
+    done = rnncheck("memory", "--plan", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    # 6 treatments of 16 episodes of at most 40 steps
+    assert "returns: does it matter? at most 3840 calls of the policy" in done.stdout
+    assert "nothing was run" in done.stdout
+    assert not (folder / ".rnncheck").exists()
+
+
+def test_a_memory_that_nothing_needs_fails_under_strict_alone(
+    rnncheck: Runner, folder: Path
+) -> None:
+    deaf = (*QUICK, "--set", "policy.kind=deaf", "--set", "env.size=1", "--set", "env.delay=0")
+    done = rnncheck("memory", "--strict", *deaf, cwd=folder)
+    assert done.returncode == 1, done.stderr
+    assert "warning: memory-unused" in done.stdout
+    assert "exit 1 (something was found)" in done.stdout
+    again = rnncheck("report", str(folder), "--report", "markdown")
+    assert "does as well without memory" in again.stdout
+
+
+def test_a_policy_without_state_has_no_memory_to_measure(rnncheck: Runner, folder: Path) -> None:
+    text = (folder / "planted.py").read_text()
+    plain = text.replace('["observation", "h", "is_init"]', '["observation"]').replace(
+        ', ("next", "h")]', "]"
+    )
+    stateless = plain.replace(
+        'td["action"], td["next", "h"] = self.step(td["observation"], td["h"])',
+        'td["action"] = td["observation"] * self.scale',
+    )
+    (folder / "planted.py").write_text(stateless)
+    done = rnncheck("memory", *QUICK, cwd=folder)
+    assert done.returncode == 4
+    assert "the policy carries no state" in done.stdout
+
+
+def test_what_was_found_before_an_interruption_is_kept_and_gone_on_with(
+    rnncheck: Runner, folder: Path
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, "memory", *QUICK, "--report", "jsonl"],
+        cwd=folder,
+        env=os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if '"memory-measured"' in line:
+                os.killpg(process.pid, signal.SIGINT)
+                break
+        process.communicate(timeout=120)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130
+    run = stored(folder)
+    first = run["memory"]
+    assert "horizon" in first["answered"]
+    assert "returns" not in first["answered"]
+    assert "rnncheck memory --resume" in run["notices"][-1]
+
+    done = rnncheck("memory", "--resume", *QUICK, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    whole = stored(folder)["memory"]
+    assert whole["answered"] == ["horizon", "state", "replay", "returns"]
+    assert whole["curves"] == first["curves"]
+
+    other = rnncheck("memory", "--resume", *QUICK, "--seed", "3", cwd=folder)
+    assert other.returncode == 2
+    assert "its spec is another" in other.stderr
+
+
+@pytest.mark.slow
+def test_a_gate_holds_a_budget_of_memory(rnncheck: Runner, folder: Path) -> None:
+    for least, code in ((3, 0), (9, 1)):
+        budget = f"gate.budgets=[{{memory: {{reach_min: {least}}}}}]"
+        done = rnncheck("gate", "--no-verify", *QUICK, "--set", budget, cwd=folder)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "reach of the memory" in done.stdout

@@ -1,0 +1,93 @@
+"""Policies of which is known what they remember: it comes out, whatever it is."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+import rnncheck
+from rnncheck.results.memory import MemoryResult, ReturnEffect
+
+SPEC = Path(__file__).parents[2] / "fixtures" / "memory" / "delay_line.yaml"
+QUICK = ("memory.recorded=4", "memory.episodes=8")
+
+
+def studied(*overrides: str) -> MemoryResult:
+    run = rnncheck.memory(SPEC, overrides=[*QUICK, *overrides])
+    assert run.memory is not None
+    assert run.memory.untold == ()
+    return run.memory
+
+
+def found(result: MemoryResult) -> dict[str, str]:
+    return {one.name: one.explained for one in result.findings}
+
+
+@pytest.mark.parametrize("delay", [1, 4, 16])
+def test_a_delay_line_has_its_length_as_horizon(delay: int) -> None:
+    result = studied(f"env.delay={delay}", f"env.size={delay}", f"policy.size={delay}")
+    for method in ("replaced", "gradient"):
+        (curve,) = [c for c in result.curves if c.method == method and not c.of_state]
+        assert curve.horizon == delay
+        assert curve.reach is not None
+        assert (curve.reach.low, curve.reach.value, curve.reach.high) == (delay,) * 3
+    # What it has forgotten after so many steps needs as many of burn-in; what was stored none.
+    needs = {one.start: one.burn_in.value for one in result.replay if one.burn_in is not None}
+    assert needs == {"zero": delay, "stored": 0}
+    effects = {one.treatment: one.effect for one in result.returns}
+    assert effects["reset every step"] is ReturnEffect.WORSE
+    assert result.findings == ()
+    assert {one.setting: one.advised for one in result.advice} == {
+        "slice_len": str(delay + 1), "burn_in": "0", "start": "stored",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.8])
+def test_a_leaky_integrator_has_its_half_life(rate: float) -> None:
+    result = studied("policy.kind=leaky", f"policy.rate={rate}", "env.size=1", "env.delay=0")
+    truth = math.log(0.5) / math.log(rate)
+    curves = [one for one in result.curves if not one.of_state]
+    assert {one.method for one in curves} == {"replaced", "gradient"}
+    for curve in curves:
+        assert curve.half_life is not None
+        assert curve.half_life.value == pytest.approx(truth, rel=0.05)
+
+
+def test_a_state_that_never_moves_is_told() -> None:
+    result = studied("policy.kind=shell", "env.size=1")
+    assert result.main_curve is not None
+    assert result.main_curve.horizon == 0
+    assert "memory is dead" in found(result)["memory-unused"]
+    assert "state-dead" in found(result)
+
+
+def test_a_head_that_ignores_the_state_is_told() -> None:
+    result = studied("policy.kind=deaf", "env.size=1", "env.delay=0")
+    assert result.main_curve is not None
+    assert result.main_curve.horizon == 0
+    assert found(result).keys() == {"memory-unused"}
+    assert "the head ignores it" in found(result)["memory-unused"]
+
+
+def test_nothing_crosses_the_end_of_an_episode() -> None:
+    matrix = studied().matrix
+    assert matrix is not None
+    second = matrix.second
+    assert 0 < second < len(matrix.values)
+    assert all(value == 0 for row in matrix.values[:second] for value in row[second:])
+    assert all(value == 0 for row in matrix.values[second:] for value in row[:second])
+    moved = [t - s for s, row in enumerate(matrix.values) for t, v in enumerate(row) if v > 0]
+    assert set(moved) == {4}
+
+
+def test_each_agent_has_its_own_half_life() -> None:
+    run = rnncheck.memory(SPEC.with_name("two_agents.yaml"))
+    assert run.memory is not None
+    curves = [c for c in run.memory.curves if c.method == "replaced" and not c.of_state]
+    half_lives = {c.agent: c.half_life.value for c in curves if c.half_life is not None}
+    truth = {agent: math.log(0.5) / math.log(rate) for agent, rate in enumerate((0.5, 0.8))}
+    assert half_lives == pytest.approx(truth, rel=0.05)
+    assert run.memory.main_curve is not None
+    assert run.memory.main_curve.agent == 1  # who remembers longest decides
