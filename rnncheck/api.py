@@ -163,7 +163,7 @@ def _players(
 ) -> Spec:
     from pydantic import ValidationError
 
-    from rnncheck.spec.model import MemorySpec
+    from rnncheck.spec.settings import MemorySpec
 
     if missing := [section for section in ("policy", "env") if parts[section] is None]:
         raise UserError(f"memory() needs a spec, or {missing[0]}=...", place=place)
@@ -209,7 +209,7 @@ def _from_parts(
     from pydantic import ValidationError
 
     from rnncheck.pipeline.assembly.live import spec_of
-    from rnncheck.spec.model import VerifySpec
+    from rnncheck.spec.settings import VerifySpec
 
     try:
         return spec_of(

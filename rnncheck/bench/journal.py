@@ -106,5 +106,3 @@ def head_of(spec: SpecRef, environment: Environment, code: str, engine: str) -> 
         "engine": engine,
         "environment": json.loads(json.dumps(asdict(environment))),
     }
-
-

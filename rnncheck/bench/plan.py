@@ -10,7 +10,8 @@ from typing import Any
 from rnncheck.errors import SpecError, UserError, did_you_mean
 from rnncheck.results.cells import Cell, Phase
 from rnncheck.results.variant import Own, Variant, parse_variant
-from rnncheck.spec.model import BenchSpec, CellFilter, OverrideSpec, ShapeSpec, Spec
+from rnncheck.spec.model import Spec
+from rnncheck.spec.settings import BenchSpec, CellFilter, OverrideSpec, ShapeSpec
 
 VARIANT_FIELDS = tuple(field.name for field in fields(Variant))
 CELL_FIELDS = ("phase", "batch", "steps", "resets", "target")

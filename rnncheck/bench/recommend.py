@@ -11,7 +11,7 @@ from rnncheck.bench.pairs import paired
 from rnncheck.results.cells import MIB, CellResult, Phase
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.variant import Variant
-from rnncheck.spec.model import BenchSpec
+from rnncheck.spec.settings import BenchSpec
 
 _MODULE_ARGUMENTS = {  # field of a variant: argument of LSTMModule and GRUModule
     "backend": "recurrent_backend",

@@ -76,7 +76,7 @@ def run(
     """
     from rnncheck.cli.outputs import Outputs
     from rnncheck.cli.verify import blank_run, follow
-    from rnncheck.spec.model import VerifySpec
+    from rnncheck.spec.settings import VerifySpec
     from rnncheck.spec.watched import unseen
 
     proven = () if backends is None else tuple(part.strip() for part in backends.split(","))

@@ -16,7 +16,8 @@ from rnncheck.gate.cells import cell_of, variant_at
 from rnncheck.results.cells import MIB, Accuracy, Cell, CellResult, Memory, Phase, Ratio, Timing
 from rnncheck.results.gate import GateItem, Part, Ruling
 from rnncheck.results.noise import widened
-from rnncheck.spec.model import BudgetSpec, KeyPath, Spec, SpeedupLimit
+from rnncheck.spec.model import KeyPath, Spec
+from rnncheck.spec.settings import BudgetSpec, SpeedupLimit
 
 RowsByKey = Mapping[str, CellResult]  # by the key of their cell
 _UNITS = {"speedup": "x", "overhead": "x", "memory_mib": "MiB", "error": ""}

@@ -10,7 +10,8 @@ from rnncheck.bench.plan import reference_of
 from rnncheck.errors import SpecError
 from rnncheck.results.cells import Cell, Phase
 from rnncheck.results.variant import Own, Variant, parse_variant_or_own
-from rnncheck.spec.model import GateCellSpec, KeyPath, Spec, TimeLimit
+from rnncheck.spec.model import KeyPath, Spec
+from rnncheck.spec.settings import GateCellSpec, TimeLimit
 
 
 def asked_cells(spec: Spec) -> list[Cell]:

@@ -10,7 +10,9 @@ import re
 from typing import Any
 
 from rnncheck.printable import json_text
-from rnncheck.spec.model import BudgetSpec, Component, NetworkSpec, Spec, Strict
+from rnncheck.spec.fields import Strict
+from rnncheck.spec.model import Component, NetworkSpec, Spec
+from rnncheck.spec.settings import BudgetSpec
 
 # What a terminal hides or turns around, and a CI takes for the beginning of a command.
 _HARMFUL = re.compile("[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f]|::|##")

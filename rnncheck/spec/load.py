@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from rnncheck.errors import Place, SpecError
 from rnncheck.spec import dump, override
 from rnncheck.spec.discover import discover
-from rnncheck.spec.model import KeyPath, Spec, Strict
+from rnncheck.spec.fields import Strict
+from rnncheck.spec.model import KeyPath, Spec
 from rnncheck.spec.problems import Problems, shown, translate
 from rnncheck.spec.read import Document, parse, read_text
 from rnncheck.spec.shape import SETTINGS, TOP_KEYS, name_network_lists, shape

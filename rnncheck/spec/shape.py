@@ -6,20 +6,16 @@ import difflib
 from typing import Any
 
 from rnncheck.errors import did_you_mean
+from rnncheck.spec.fields import Strict
 from rnncheck.spec.model import (
     AdvantageSpec,
-    BenchSpec,
     Component,
     EnvSpec,
-    GateSpec,
     KeyPath,
     LossSpec,
-    MemorySpec,
     PassSpec,
     ReplaySpec,
     Spec,
-    Strict,
-    VerifySpec,
 )
 from rnncheck.spec.names import (
     COMPONENT_FORMS,
@@ -31,6 +27,7 @@ from rnncheck.spec.names import (
 )
 from rnncheck.spec.problems import Problems, dotted_path, listing, shown
 from rnncheck.spec.read import Document
+from rnncheck.spec.settings import BenchSpec, GateSpec, MemorySpec, VerifySpec
 
 SECTIONS: dict[str, type[Component]] = {
     "env": EnvSpec,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rnncheck.errors import Place
-from rnncheck.spec.model import EnvSpec, NetworkSpec, Spec, VerifySpec
+from rnncheck.spec.model import EnvSpec, NetworkSpec, Spec
+from rnncheck.spec.settings import VerifySpec
 
 _LONGEST = 200  # characters of a name
 

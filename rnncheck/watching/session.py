@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rnncheck.results.model import Outcome, Stage, StageResult
-from rnncheck.spec.model import VerifySpec
+from rnncheck.spec.settings import VerifySpec
 from rnncheck.spec.watched import unseen
 from rnncheck.watching import weights
 from rnncheck.watching.observer import Watching

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rnncheck.bench.group import SPENT
 from rnncheck.bench.recommend import recommendations
 from rnncheck.results.cells import Phase, Status
-from rnncheck.spec.model import BenchSpec
+from rnncheck.spec.settings import BenchSpec
 from tests.bench.rows import row
 
 BENCH = BenchSpec()

@@ -12,7 +12,8 @@ from rnncheck.errors import Place, SpecError, did_you_mean
 from rnncheck.results.events import CheckFinished, Event
 from rnncheck.results.guarantees import names
 from rnncheck.results.model import CheckResult, Finding, GuaranteeResult, Outcome, Source, Standing
-from rnncheck.spec.model import AcceptSpec, Spec
+from rnncheck.spec.model import Spec
+from rnncheck.spec.settings import AcceptSpec
 
 
 @dataclass(frozen=True)

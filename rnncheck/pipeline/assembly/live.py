@@ -24,8 +24,8 @@ from rnncheck.spec.model import (
     PassSpec,
     ReplaySpec,
     Spec,
-    VerifySpec,
 )
+from rnncheck.spec.settings import VerifySpec
 
 _SECTION_TYPES: dict[str, type[Component]] = {
     "env": EnvSpec,
