@@ -59,10 +59,14 @@ def steps(out: Path, device: str, card: Properties | None, more: Sequence[str] =
     tool = ("-m", "rnncheck")
     found = [Step("tests", ("-m", "pytest", "-q", "-m", "gpu", "tests"))]
     for name in VERIFIED:
-        told = ("--backends", "all", "--set", f"device={device}", *report(out, f"verify_{name}"))
+        told = ("--backends", "all", "--set", f"device={device}", "--set", "verify.timeout=600")
         spec = f"fixtures/specs/{name}.yaml"
         found.append(
-            Step(f"verify_{name}", (*tool, "verify", spec, *told), f"gpu_verify_{name}.json")
+            Step(
+                f"verify_{name}",
+                (*tool, "verify", spec, *told, *report(out, f"verify_{name}")),
+                f"gpu_verify_{name}.json",
+            )
         )
     narrowed = (*more, "--set", f"device={device}", *narrowed_to(card))
     for name, asked in (("sweep", ()), ("claims", ("--claims",))):

@@ -15,7 +15,7 @@ from typing import Any
 from rnncheck.errors import Place, UserError
 from rnncheck.results.cells import CellResult, Samples, Timing, cell_to_json, cells_from_json
 from rnncheck.results.encode import restore_cells
-from rnncheck.results.stranger import difference, read_text, strict_json
+from rnncheck.results.stranger import bounded_text, difference, strict_json
 
 # Chosen: many times the cells of the largest sweep that anyone waits for.
 MAX_LINES = 100_000
@@ -29,7 +29,7 @@ ACCEPTED = "a journal as `rnncheck bench` wrote it; start a new sweep without --
 def read_journal(path: Path) -> tuple[dict[str, Any], list[CellResult]]:
     """The head and the finished cells; a last line that has no end is left out. Raises UserError,
     one sentence with the line, for whatever no sweep writes."""
-    lines = read_text(path, ACCEPTED).split("\n")[:-1]
+    lines = bounded_text(path, ACCEPTED).split("\n")[:-1]
     if len(lines) > MAX_LINES:
         raise _wrong(f"this holds more than {MAX_LINES} lines", path)
     head = _object(lines[0], path, 1) if lines else {}

@@ -17,18 +17,18 @@ from rnncheck.results.variant import Variant
 
 Clock = Callable[[], float]  # seconds, of which only differences count
 
-# Seconds on 2 cores (torch 2.13.0, TorchRL 0.14.1), medians over the cells of
-# fixtures/bench/cartpole_lstm.yaml and fixtures/specs/cartpole_dqn.yaml; docs/measurements.md says
-# how they were taken. They are the first guess: what a sweep sees takes their place.
+# Seconds on 2 cores (torch 2.13.0, TorchRL 0.14.1), the first guess: what a sweep sees takes their
+# place. START and PREPARE are rounded up from one run of the cells of
+# fixtures/specs/cartpole_dqn.yaml on a nearly idle machine (4.2 s; 1 to 1.6 s for eager pad).
 START = 4.5  # of a worker: imports and the pipeline
 PREPARE = 1.0  # of an eager cell: first calls, warm-up, memory, accuracy
 TRAINED = 0.5  # more where it is trained: the loss, and the gradients of the oracle
-COMPILE = 14.0  # of a compilation: 8 to 20 were measured for an LSTM
+COMPILE = 14.0  # of a compilation. Chosen above the 4 to 12 that were measured for an LSTM
 # Of a cell's rounds: ``group.SETTLED`` and some more.
 MEASURE = 4.0
 # Of the fewest rounds of a cell whose calls were not timed yet. Chosen: ten samples of 0.03 s.
 FEWEST = 0.3
-ENDING = 0.3  # of the worker's end; measured as START
+ENDING = 0.3  # of the worker's end. Chosen
 
 
 class Costs:

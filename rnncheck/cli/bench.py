@@ -160,10 +160,11 @@ def _print_plan(
     opening = PipelineOpening(spec, overrides)
     found = probed(everything, opening.started, spec.bench.timeout)
     choosing = choosing and spec.bench.goal == "choice"
-    seconds = found.estimate(everything, spec.bench.budget, choosing=choosing)
+    bench = spec.bench
+    seconds = found.estimate(everything, bench.budget, bench.interval, choosing=choosing)
     count = sum(map(len, everything))
     print(
-        f"{count} cells, about {seconds:.0f} s of at most {spec.bench.budget:g}, by a probe on this"
+        f"{count} cells, about {seconds:.0f} s of at most {bench.budget:g}, by a probe on this"
         " machine; nothing was measured"
     )
 

@@ -33,7 +33,7 @@ class _NoJson(ValueError):
 
 def read_json(path: Path) -> Any:
     """What the file at ``path`` holds. Raises UserError, one sentence, for whatever is wrong."""
-    return strict_json(read_text(path), Place(str(path)))
+    return strict_json(bounded_text(path), Place(str(path)))
 
 
 def strict_json(text: str, place: Place, accepted: str = ACCEPTED) -> Any:
@@ -57,7 +57,7 @@ def _refuse(word: str) -> NoReturn:
     raise _NoJson(f"it has no {word}")
 
 
-def read_text(path: Path, accepted: str = ACCEPTED) -> str:
+def bounded_text(path: Path, accepted: str = ACCEPTED) -> str:
     """The text of the file at ``path``, of bounded size. Raises UserError as ``read_json``."""
     try:
         with path.open("rb") as file:
