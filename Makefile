@@ -40,7 +40,7 @@ format: $(VENV)/.installed-dev
 # The site, in build/docs/html. A warning is an error, and nothing in it asks the network when it is read.
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m website build/docs/source
-	$(BIN)/sphinx-build -q -W --keep-going -b html -c website build/docs/source build/docs/html
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c website build/docs/source build/docs/html
 
 # The list of checks in docs/checks.md, from the catalogue; a test holds the two equal.
 docs-checks: $(VENV)/.installed

@@ -4,14 +4,14 @@ Checks
     The observations, rewards and advantages of every other segment of the training batch are
     changed; each row of a [B, T] batch begins one. For the segments that were not touched every
     per-step entry that the loss writes, its terms before reduction, the next values and targets
-    that it asks of its value estimator must stay the same to the last bit, and so must the gradient
-    of the total loss at their observations (up to rounding). A statistic of the batch (a mean, a
-    deviation, a sum over samples) is the nature of the loss and is not blamed: it couples segments
+    that it asks of its value estimator must stay the same to the last bit. So must the gradient of
+    the total loss at their observations, up to rounding. A statistic of the batch (a mean, a
+    deviation, a sum over samples) is the nature of the loss and is not blamed. It couples segments
     in both directions in the memoryless twin as well (every step marked as a start), and moves and
     scales all of them alike, or does not ask in which order they stand. What runs from one to the
     next does. Where a loss tells nothing per step and has no gradient at the batch (tokens), the
-    outputs of the recurrent modules inside it are held to the same, and the change of its total
-    with all segments must be the sum of the changes with every other one.
+    outputs of the recurrent modules inside it are held to the same. The change of its total with
+    all segments must then be the sum of the changes with every other one.
 
 Why it matters
     DQNLoss and every loss that evaluates the next state through ``step_mdp`` call the target

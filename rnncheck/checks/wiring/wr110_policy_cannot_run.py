@@ -9,8 +9,8 @@ Why it matters
 
 Says nothing when
     the collector acts with it all the same, this processor has no kernel for what it computes, or
-    another finding of the wiring names the reason (a state or a start flag that the env does not
-    give, or not in the shape that is read).
+    another finding of the wiring names the reason. Such a reason is a state or a start flag that
+    the env does not give, or not in the shape that is read.
 
 Fix
     Follow the way out that is named with the finding.

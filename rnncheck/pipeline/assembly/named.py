@@ -93,7 +93,7 @@ def _of_class(spec: Spec, component: Component, kind: c.ComponentKind) -> list[U
     except ComponentError as error:
         return [error]
     found: list[UserError] = []
-    mine, free = arguments_of(component, target, kind)
+    mine, free = class_arguments(component, target, kind)
     for argument, value in component.args.items():
         if argument not in mine and not free(argument):
             known = [name for name in mine if name not in IMPLIED or name in component.args]
@@ -118,7 +118,7 @@ def _class_argument(spec: Spec, component: Component, argument: str, name: str) 
     return []
 
 
-def arguments_of(component: Component, target: type, kind: c.ComponentKind) -> Any:
+def class_arguments(component: Component, target: type, kind: c.ComponentKind) -> Any:
     """The names that are taken, and which others are swallowed."""
     if target.__name__ == "ProbabilisticActor":
         return actor_arguments(), lambda name: False

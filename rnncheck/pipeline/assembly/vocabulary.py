@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rnncheck.pipeline.assembly import components as c
-from rnncheck.pipeline.assembly.named import arguments_of
+from rnncheck.pipeline.assembly.named import class_arguments
 from rnncheck.spec.editor import KnownClass
 from rnncheck.spec.model import Component
 
@@ -36,7 +36,7 @@ def _classes(kind: c.ComponentKind) -> Iterator[tuple[str, KnownClass]]:
     for name in dict.fromkeys(c.class_names(kind)):
         found = c.public_class(name, kind)
         if found is not None:
-            mine, free = arguments_of(Component(use=name), found, kind)
+            mine, free = class_arguments(Component(use=name), found, kind)
             told = {argument: _told(found, argument) for argument in mine}
             yield name, KnownClass(_first_sentence(found), told, free("an argument of no class"))
 
