@@ -43,6 +43,8 @@ class Press:
 
 def interrupts(count: int) -> Iterator[str]:
     """Ctrl-C, every fifth of them pressed twice."""
+    # A shell starts what runs behind its back with Ctrl-C ignored, and a command inherits that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     draw = random.Random(0)
     for number in range(count):
         yield answered(_press(draw, number, signal.SIGINT, twice=number % 5 == 4))
