@@ -2,7 +2,10 @@
 between."""
 
 from importlib import import_module as _import_module
-from typing import Any as _Any
+
+TYPE_CHECKING = False  # typing.TYPE_CHECKING, without typing: Ctrl-C has no meaning before `main`
+if TYPE_CHECKING:
+    from typing import Any as _Any
 
 __version__ = "0.1.0"
 
@@ -30,7 +33,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> _Any:
+def __getattr__(name: str) -> "_Any":
     if name not in _LAZY:
         raise AttributeError(f"module 'rnncheck' has no attribute {name!r}")
     return getattr(_import_module(_LAZY[name]), name)
