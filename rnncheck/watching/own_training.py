@@ -23,6 +23,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
+from rnncheck.roles import role_of
 from rnncheck.watching.lines import lines_between
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.patching import replace
@@ -130,11 +131,15 @@ class OwnTraining:
             known.inputs.append(batch)
 
     def _function(self) -> tuple[Any, Held, TensorDictBase] | None:
-        """The outermost function that was given a batch."""
+        """The function that is marked as the loss, else the outermost that was given a batch."""
+        found = []
         for held in reversed(self._held.values()):
             name = next((one for one in held.arguments if one in held.batches), None)
             if name is not None and (function := _function_of(held)) is not None:
-                return _with_the_rest(function, held, name), held, held.batches[name]
+                found.append((function, held, name))
+        marked = [one for one in found if role_of(one[0]) == "loss"]
+        for function, held, name in [*marked, *found][:1]:
+            return _with_the_rest(function, held, name), held, held.batches[name]
         return None
 
     def _lines(self, stack: list[FrameType]) -> tuple[Any, Held, TensorDictBase] | None:
