@@ -83,6 +83,7 @@ SEEN_ELSEWHERE: dict[str, set[str]] = {
     "eq204_layout_changes_result": {"BD305"},
     "eq206_not_repeatable": {"CL406"},
     "bd301_state_crosses_reset": {"BD303", "EQ201", "CL406"},
+    "bd301_absent_state_runs_on": {"BD303", "EQ201", "CL406"},
     "bd301_training_pass_runs_on": {"BD303", "EQ201", "CL406"},
     "bd302_state_survives_reset": {"WR103", "CL403"},
     "bd304_future_reaches_past": {"EQ201", "CL406"},

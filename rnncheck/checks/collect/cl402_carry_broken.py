@@ -24,8 +24,14 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.comparison import Mismatch
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.state_handover import SAMPLED, Break, joints, overwritten
-from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
+from rnncheck.checks.evidence.state_handover import (
+    NO_STATE_KEPT,
+    SAMPLED,
+    Break,
+    joints,
+    overwritten,
+)
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -33,6 +39,8 @@ from rnncheck.results.model import Severity, Stage, Where
 def run(evidence: Evidence) -> Judgement:
     """Neighbouring steps of every batch, then what is written from single steps."""
     breaks, count = joints(evidence)
+    if not count and evidence.policy.by_absence:
+        raise NotApplicable(NO_STATE_KEPT)
     if not count:
         raise CouldNotLook("the data holds no state beside its next state in neighbouring steps")
     if breaks:

@@ -24,8 +24,9 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.state_handover import NO_STATE_KEPT
 from rnncheck.checks.evidence.trajectory_replay import Unreset, unreset
-from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -34,6 +35,8 @@ def run(evidence: Evidence) -> Judgement:
     """All carry keys at all recorded starts."""
     items = unreset(evidence)
     starts = sum(item.starts for item in items)
+    if not starts and evidence.policy.by_absence:
+        raise NotApplicable(NO_STATE_KEPT)
     if not starts:
         raise CouldNotLook("the data holds no state at any recorded start")
     stale = [item for item in items if item.stale]

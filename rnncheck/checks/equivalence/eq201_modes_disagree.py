@@ -11,7 +11,7 @@ Why it matters
 
 Says nothing when
     the module has no recurrent mode, or recurrent mode raises. Outputs that draw random numbers are
-    left out.
+    left out. A module whose sequences hold no state is asked from the start alone.
 
 Fix
     Make one function of the cell and call it in both modes; in recurrent mode start from the state

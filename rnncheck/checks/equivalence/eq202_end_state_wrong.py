@@ -38,7 +38,7 @@ from rnncheck.checks.evidence.recurrent_pass import (
     recurrent_outputs,
     row_states,
 )
-from rnncheck.checks.rule import Deferred, Judgement, Observation, Rule
+from rnncheck.checks.rule import Deferred, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.compat import installed, loses_end_states
 from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
@@ -50,12 +50,14 @@ from rnncheck.results.model import Severity, Stage
 def run(evidence: Evidence) -> Judgement:
     """End states of all segments, for policy and critic."""
     findings: list[Observation] = []
-    compared, severity = 0, Severity.WARNING
+    compared, writes, severity = 0, False, Severity.WARNING
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
         for made, _ in beginnings(evidence, subject):
             if disagreement(evidence, subject, made)[0] is not None:
                 raise Deferred("the outputs differ already", "EQ201")
+            out = recurrent_outputs(evidence, subject, made)
+            writes = writes or not set(map(next_key, subject.carry)).isdisjoint(tensor_keys(out))
             found, count = _wrong(evidence, subject, made, made.ends)
             compared += count
             if found is None:
@@ -67,7 +69,9 @@ def run(evidence: Evidence) -> Judgement:
             ):
                 severity = Severity.ERROR
             break
-    note = f"{compared} end states agree" if compared else "recurrent mode writes no state"
+    if not writes:
+        raise NotApplicable("recurrent mode writes no state: there is none that could be wrong")
+    note = f"{compared} end states agree" if compared else "the states draw random numbers"
     return Judgement(tuple(findings), compared, note, severity if findings else None)
 
 

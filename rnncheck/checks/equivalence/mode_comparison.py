@@ -15,11 +15,11 @@ MOST_SKIPPED = 3  # steps cut off the front to begin in the middle of a trajecto
 
 
 def beginnings(evidence: Evidence, subject: Subject) -> list[tuple[Constructed, str]]:
-    """The constructed batch as it is, and without its first steps."""
+    """The constructed batch as it is, and without its first steps, where a state can be given."""
     made = constructed(evidence, subject)
     found = [(made, "from a trajectory's start")]
     skip = min(first_lengths(made)) - 1
-    if skip > 0:
+    if skip > 0 and not subject.by_absence:
         cut = evidence.once(
             "batch from mid-trajectory of the",
             lambda: made.window(min(skip, MOST_SKIPPED)),

@@ -17,6 +17,7 @@ from rnncheck.pipeline.recording.recording import Joint, Rows
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import next_key
 
+NO_STATE_KEPT = "sequences are run without a state, and the data holds none"
 SAMPLED = 32  # steps per batch whose next state is computed again
 
 

@@ -39,7 +39,7 @@ def run(evidence: Evidence) -> Judgement:
     others = 0.0
     for _, sample in each_sample(evidence):
         loss = copied(loss_of(evidence))
-        recurrent, rest = recurrent_parameters(loss, evidence.pipeline)
+        recurrent, rest = recurrent_parameters(loss, evidence.pipeline, evidence.subjects)
         total = run_loss(evidence, sample, loss=loss, per_element=False).total
         if not total.requires_grad or not recurrent:
             continue

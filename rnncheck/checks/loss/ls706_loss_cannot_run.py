@@ -8,7 +8,8 @@ Why it matters
     vmap, the scan backend with dropout, a batch without the keys that the loss reads.
 
 Says nothing when
-    the spec has no loss.
+    the spec has no loss. A loss that cannot be copied, or does what cannot be undone, is not
+    called: that could not be looked at.
 
 Fix
     Follow the way out that is named with the finding.

@@ -110,7 +110,9 @@ def _streams(evidence: Evidence) -> list[Stream]:
 def _of_subject(evidence: Evidence, subject: Subject) -> list[Stream]:
     inputs = _inputs(evidence, subject)
     steps = _sequential(subject, inputs)
-    whole = {} if steps_only(evidence, subject) else _recurrent(evidence, subject, inputs)
+    # a batch without a state is a sequence to some: nothing of it could be run step by step
+    alone = subject.by_absence or steps_only(evidence, subject)
+    whole = {} if alone else _recurrent(evidence, subject, inputs)
     noisy = random_outputs(evidence, subject)
     found = []
     for carrier in subject.carriers:

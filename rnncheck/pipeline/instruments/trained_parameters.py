@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import Tensor, nn
 
 from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.pipeline.model import Pipeline
-from rnncheck.pipeline.subject.subject import Carrier, carriers
+from rnncheck.pipeline.subject.subject import Carrier, Subject, carriers
+from rnncheck.pipeline.subject.training_pass import TwoPasses
+from rnncheck.results.model import Stage
 
 
-def recurrent_parameters(loss: Any, pipeline: Pipeline) -> tuple[dict[str, Tensor], list[Tensor]]:
+def recurrent_parameters(
+    loss: Any, pipeline: Pipeline, subjects: Iterable[Subject] = ()
+) -> tuple[dict[str, Tensor], list[Tensor]]:
     """Trained parameters of the recurrent modules inside ``loss``, by name, and all other trained
     ones.
 
     A TorchRL loss holds its networks' parameters by name; a loss of the user's holds the modules
     themselves, a function in its closure. What is only a part of the policy (without its
-    exploration) is known by the parameters that the pipeline's own loss shares.
+    exploration) is known by the parameters that the pipeline's own loss shares. ``subjects`` know
+    the modules whose state only a step shows.
     """
-    trained, shared = trained_parameters(loss), _shared_names(pipeline)
+    found = [*_carriers(pipeline), *_undeclared(pipeline, subjects)]
+    trained, shared = trained_parameters(loss), _shared_names(pipeline, found)
     # what a function holds under a like name may be its target network
-    paths = _recurrent_paths(pipeline) if isinstance(loss, nn.Module) else set()
+    paths = _recurrent_paths(found) if isinstance(loss, nn.Module) else set()
     recurrent: dict[str, Tensor] = {
         name: parameter
         for name, parameter in trained.items()
@@ -36,16 +43,31 @@ def _carriers(pipeline: Pipeline) -> list[Carrier]:
     return [carrier for network in networks for carrier in carriers(network)]
 
 
-def _shared_names(pipeline: Pipeline) -> set[str]:
+def _undeclared(pipeline: Pipeline, subjects: Iterable[Subject]) -> Iterator[Carrier]:
+    """Those of the pipeline's own networks that the subjects, which are copies, have found."""
+    networks = {Stage.POLICY: pipeline.policy, Stage.CRITIC: pipeline.critic}
+    for subject in subjects:
+        network = networks[subject.stage]
+        for one in subject.undeclared:
+            path = (
+                one.path.removeprefix("acting.")
+                if isinstance(subject.module, TwoPasses)
+                else one.path
+            )
+            if network is not None:
+                yield Carrier(path, network.get_submodule(path), one.keys)
+
+
+def _shared_names(pipeline: Pipeline, found: list[Carrier]) -> set[str]:
     """Parameters of the pipeline's loss that are, as objects, those of a recurrent module."""
-    own = {id(p) for carrier in _carriers(pipeline) for p in carrier.module.parameters()}
+    own = {id(p) for carrier in found for p in carrier.module.parameters()}
     return {name for name, p in trained_parameters(pipeline.loss).items() if id(p) in own}
 
 
-def _recurrent_paths(pipeline: Pipeline) -> set[str]:
+def _recurrent_paths(carrying: list[Carrier]) -> set[str]:
     """Where recurrent parameters sit in policy and critic, as ``module.0.lstm.weight_ih_l0``."""
     found = set()
-    for carrier in _carriers(pipeline):
+    for carrier in carrying:
         prefix = f"{carrier.path}." if carrier.path else ""
         found |= {prefix + name for name, _ in carrier.module.named_parameters()}
     return found

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.pipeline.subject.absence import switched_by_absence
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.passes import call, unroll_subject
@@ -79,6 +80,7 @@ def make_subject(
     subject.fresh.update(_fresh(subject, base, env, recorded or {}))
     if env.rows > 1 and not _takes_one_row(subject, base):
         subject.tile = env.rows
+    subject.by_absence = switched_by_absence(subject, base)
     return subject
 
 

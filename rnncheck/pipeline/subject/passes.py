@@ -180,6 +180,7 @@ def run_recurrent(
     """
     dtype = settings.dtype
     network = module if module is not None else subject.copy(dtype)
+    batch = batch.exclude(*subject.carry) if subject.by_absence else batch
 
     def run(wide: AbstractContextManager[object]) -> TensorDictBase:
         modes = measuring(

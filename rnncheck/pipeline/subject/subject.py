@@ -90,6 +90,7 @@ class Subject:
     primed: frozenset[Key] = frozenset()  # carry keys that the env's own reset provides
     tile: int = 1  # copies of a row that are run together where the module refuses a single row
     undeclared: tuple[Carrier, ...] = ()  # of carry that a module writes without declaring it
+    by_absence: bool = False  # sequences are told from steps by a batch that holds no state
 
     @cached_property
     def carriers(self) -> list[Carrier]:
