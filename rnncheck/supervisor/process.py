@@ -46,7 +46,7 @@ class SupervisedProcess:
     def __init__(self, make: Callable[[], Iterable[Any]], *, prints: bool = False) -> None:
         self._deadlines, self._prints = Deadlines(), prints
         self._events, tells = os.pipe()
-        self._output, prints = os.pipe()
+        self._output, written = os.pipe()
         self._status, ends = os.pipe()
         obeys, self._commands = os.pipe()
         sys.stdout.flush()
@@ -54,8 +54,8 @@ class SupervisedProcess:
         mine = (self._events, self._output, self._status, self._commands)
         self._keeper = os.fork()
         if not self._keeper:
-            self._be_keeper(make, tells, prints, ends, obeys, mine)
-        for theirs in (tells, prints, ends, obeys):
+            self._be_keeper(make, tells, written, ends, obeys, mine)
+        for theirs in (tells, written, ends, obeys):
             os.close(theirs)
         self._receiver = Receiver()
         self._words = bytearray()
@@ -66,7 +66,7 @@ class SupervisedProcess:
         self,
         make: Callable[[], Iterable[Any]],
         tells: int,
-        prints: int,
+        written: int,
         ends: int,
         obeys: int,
         others: tuple[int, ...],
@@ -78,9 +78,9 @@ class SupervisedProcess:
             def body() -> None:
                 for one in (ends, obeys):
                     os.close(one)
-                run_child(make, self._deadlines, tells, prints, prints=self._prints)
+                run_child(make, self._deadlines, tells, written, prints=self._prints)
 
-            keep(body, obeys, ends, (tells, prints))
+            keep(body, obeys, ends, (tells, written))
         finally:
             os._exit(0)
 
