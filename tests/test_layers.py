@@ -43,7 +43,7 @@ MAY_IMPORT = {
         "spec",
         "errors",
     },
-    "watching": {"checks", "pipeline", "results", "spec", "errors"},
+    "watching": {"checks", "pipeline", "results", "spec", "errors", "roles"},
     "report": {"results", "errors"},
 }
 # The rooms inside a layer: what each may import of its own layer. A room that is not named may

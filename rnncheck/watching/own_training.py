@@ -23,18 +23,19 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
+from rnncheck.roles import role_of
 from rnncheck.watching.lines import lines_between
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.patching import replace
 from rnncheck.watching.places import is_theirs
 from rnncheck.watching.seen import KEPT, Called, Modes
-from rnncheck.watching.switches import Switches, changed, switches_of
+from rnncheck.watching.switches import Switches, switched_on, switches_of
 
 _MOST_FRAMES = 40  # of a stack that are looked at: a training loop is seldom deeper
 
 
 @dataclass
-class Held:
+class HeldBatches:
     """The batches that a frame of the user's held when the policy was called in it."""
 
     code: CodeType
@@ -59,7 +60,7 @@ class OwnTraining:
 
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
-        self._held: dict[FrameType, Held] = {}  # outermost last
+        self._held: dict[FrameType, HeldBatches] = {}  # outermost last
         self._trained = dict[int, set[int]]()  # modules by id: whether they have the policy's
 
     def called(self, module: nn.Module, _inputs: Any) -> None:
@@ -74,7 +75,7 @@ class OwnTraining:
                 if frame not in self._held and (found := _batches_in(frame)):
                     arguments = _arguments_of(frame)
                     copies = {name: td.detach().clone() for name, td in found.items()}
-                    self._held[frame] = Held(
+                    self._held[frame] = HeldBatches(
                         frame.f_code,
                         frame,
                         frame.f_lineno,
@@ -88,7 +89,7 @@ class OwnTraining:
         acting = self._watching.seen.actor()
         if acting is None or not isinstance(acting.policy, nn.Module):
             return {}
-        return changed(acting.switches, switches_of(acting.policy))
+        return switched_on(acting.switches, switches_of(acting.policy))
 
     def _is_trained(self, module: nn.Module) -> bool:
         """Whether it has weights that act."""
@@ -129,15 +130,19 @@ class OwnTraining:
         if len(known.inputs) < KEPT:
             known.inputs.append(batch)
 
-    def _function(self) -> tuple[Any, Held, TensorDictBase] | None:
-        """The outermost function that was given a batch."""
+    def _function(self) -> tuple[Any, HeldBatches, TensorDictBase] | None:
+        """The function that is marked as the loss, else the outermost that was given a batch."""
+        found = []
         for held in reversed(self._held.values()):
             name = next((one for one in held.arguments if one in held.batches), None)
             if name is not None and (function := _function_of(held)) is not None:
-                return _with_the_rest(function, held, name), held, held.batches[name]
+                found.append((function, held, name))
+        marked = [one for one in found if role_of(one[0]) == "loss"]
+        for function, held, name in [*marked, *found][:1]:
+            return _with_the_rest(function, held, name), held, held.batches[name]
         return None
 
-    def _lines(self, stack: list[FrameType]) -> tuple[Any, Held, TensorDictBase] | None:
+    def _lines(self, stack: list[FrameType]) -> tuple[Any, HeldBatches, TensorDictBase] | None:
         """The lines of a loop that ``backward`` is reached in."""
         for frame in stack:
             held = self._held.get(frame)
@@ -173,7 +178,7 @@ def _arguments_of(frame: FrameType) -> dict[str, Any]:
     return {name: held[name] for name in names if name in held}
 
 
-def _function_of(held: Held) -> Any:
+def _function_of(held: HeldBatches) -> Any:
     """The function, or bound method, whose frame it was; a module for its ``forward``."""
     owner = next(iter(held.arguments.values()), None)
     bound = getattr(owner, held.code.co_name, None) if owner is not None else None
@@ -183,7 +188,7 @@ def _function_of(held: Held) -> Any:
     return next((one for one in made if one.__globals__ is held.frame.f_globals), None)
 
 
-def _with_the_rest(function: Any, held: Held, batch: str) -> Any:
+def _with_the_rest(function: Any, held: HeldBatches, batch: str) -> Any:
     """The function with the arguments that it was given beside the batch."""
     owner = getattr(function, "__self__", function if isinstance(function, nn.Module) else None)
     rest = {k: v for k, v in held.arguments.items() if k != batch and v is not owner}

@@ -32,7 +32,7 @@ def switches_of(module: nn.Module) -> Switches:
     }
 
 
-def changed(acting: Switches, training: Switches) -> Switches:
+def switched_on(acting: Switches, training: Switches) -> Switches:
     """What has another value while training."""
     found: Switches = {}
     for path, held in training.items():

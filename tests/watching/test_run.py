@@ -24,6 +24,39 @@ FAULTS = [
     pytest.param(PPO, ("            InitTracker(),\n", ""), "WR102", id="ppo-without-init-tracker"),
     pytest.param(DQN, (FLAGS, "        #"), "LS701", id="dqn-targets-leak"),
     pytest.param(DQN, ("KeepsNext(*net)", "net"), "VL604", id="dqn-next-state-overwritten"),
+    pytest.param(
+        "own_actor_critic.py", (" * (~done[..., step])", ""), "LS701", id="own-return-over-end"
+    ),
+    pytest.param(
+        "own_actor_critic.py",
+        ("set_recurrent_mode(True)", "set_recurrent_mode(False)"),
+        "GR801",
+        id="own-loss-step-by-step",
+    ),
+    pytest.param(
+        "padded_trajs.py",
+        ("(chosen * weight)[mask].mean()", "(chosen * (weight + 1)).mean()"),
+        "RP505",
+        id="padding-counted",
+    ),
+    pytest.param(
+        "r2d2_slices.py",
+        ("with set_recurrent_mode(True):\n                rows", "if True:\n                rows"),
+        "RP508",
+        id="burn-in-step-by-step",
+    ),
+    pytest.param(
+        "q_rollouts.py",
+        ('            following["is_init"] = batch["is_init"]\n', ""),
+        "LS701",
+        id="rollout-targets-leak",
+    ),
+    pytest.param(
+        "own_switch.py",
+        ("self.step(x[..., t, :], state, is_init[..., t, :])", "self.cell(x[..., t, :], state)"),
+        "BD301",
+        id="own-switch-without-resets",
+    ),
     pytest.param(DQN, ("SliceSampler(slice_len=8, ", "Steps("), "RP502", id="dqn-single-steps"),
 ]
 STEPS = """

@@ -41,7 +41,7 @@ import torch
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.precision.levels import Level, levels
-from rnncheck.checks.precision.streams import EARLY, Pass, Stream, streams, watch
+from rnncheck.checks.precision.streams import EARLY, Pass, Stream, streams, watch_streams
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.rounding import BITS, FLOAT32_BITS, TF32_BITS
 from rnncheck.pipeline.backends.precision import AskedPrecision, asked_precision, parameter_dtypes
@@ -99,7 +99,7 @@ def _judge(evidence: Evidence, stream: Stream, one: Pass) -> _Judged:
     level, verdict = max(telling, key=lambda pair: (pair[1] != "", pair[0].error / pair[0].tf32))
     if verdict != "coarse":
         return _Judged(stream, one, asked, level, verdict or "")
-    casts = watch(evidence, stream, recurrent=one.recurrent)
+    casts = watch_streams(evidence, stream, recurrent=one.recurrent)
     if casts.autocast is not None and not asked.explicit:  # it is how torch is asked for less
         name = str(casts.autocast).removeprefix("torch.")
         excused = AskedPrecision(name, "an autocast region", False, BITS[casts.autocast])

@@ -298,7 +298,7 @@ def _rms(values: Tensor) -> Tensor:
     return values.double().square().mean().sqrt()
 
 
-def watch(evidence: Evidence, stream: Stream, *, recurrent: bool) -> Casts:
+def watch_streams(evidence: Evidence, stream: Stream, *, recurrent: bool) -> Casts:
     """Two steps of the network again: which autocast region is on inside the module, which line
     narrows its floats."""
     subject, inputs = stream.subject, stream.inputs[:, :2]
