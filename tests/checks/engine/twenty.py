@@ -127,7 +127,7 @@ R2D2 = (
     ),
     Row(
         "forgotten-mode", "r2d2", ("loss.mode=false",), "LS703",
-        "run it under set_recurrent_mode(True) inside the loss", (("loss.mode=true",),),
+        "run the policy under set_recurrent_mode(True) inside the loss", (("loss.mode=true",),),
     ),
     Row(
         "shuffled-steps", "r2d2", ("replay.slices=false",), "RP502", "draw slices (SliceSampler)",
@@ -139,7 +139,7 @@ R2D2 = (
     ),
     Row(
         "memoryless-target", "r2d2", ("loss.memory=false",), "VL604",
-        "let it start from the states that were collected, ('next', state)",
+        "let the pass start from the states that were collected, ('next', state)",
         (("loss.memory=true",),),
     ),
     Row(
