@@ -143,7 +143,7 @@ def _observed(number: int, sample: Sample) -> Observation:
             "the policy runs in sequential mode inside the loss: each step alone, from its stored"
             " state"
         ),
-        fix="run it under set_recurrent_mode(True) inside the loss",
+        fix="run the policy under set_recurrent_mode(True) inside the loss",
     )
 
 

@@ -43,7 +43,7 @@ SEQUENTIAL = (
     "it runs in sequential mode, in which every step of a batch starts from its own stored state"
 )
 MODE = (
-    "run it in recurrent mode: `with set_recurrent_mode(True): ...`, or modules with"
+    "run the burn-in in recurrent mode: `with set_recurrent_mode(True): ...`, or modules with"
     " default_recurrent_mode=True"
 )
 

@@ -261,8 +261,8 @@ def _from_zero(found: Observation) -> Observation:
         found,
         cause="every state that the pass starts from is zero",
         fix=(
-            "let it start from the states that were collected, ('next', state) for a pass over the"
-            " next steps; or leave the first steps out of the loss (burn-in)"
+            "let the pass start from the states that were collected, ('next', state) for a pass"
+            " over the next steps; or leave the first steps out of the loss (burn-in)"
         ),
     )
 

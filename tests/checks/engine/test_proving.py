@@ -134,6 +134,27 @@ def test_a_planted_fault_is_proved(path: Path, fault: str, root: str, followers:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "root", "followers"),
+    [
+        ("broken/wr104_primer_does_not_fit", "WR104", []),
+        ("broken/cl405_boundary_unmarked", "CL405", ["CL406"]),
+        ("training/rp502_steps_not_consecutive", "RP502", ["LS702"]),
+        ("training/rp502_rows_taken_apart", "RP502", ["LS702"]),
+        ("training/rp503_keys_lost", "RP503", ["VL604"]),
+        ("training/rp504_stored_state_wrong", "RP504", []),
+        ("training/vl604_from_zero", "VL604", []),
+        ("training/vl604_target_differs_from_sequential", "VL604", []),
+        ("training/ls702_ratio_not_one", "LS702", []),
+    ],
+)
+def test_a_broken_fixture_is_proved(name: str, root: str, followers: list[str]) -> None:
+    (cause,) = proved(FIXTURES / f"{name}.yaml", [root, *followers])
+    assert (cause.code, gone_with(cause)) == (root, followers)
+    assert cause.proved
+
+
+@pytest.mark.slow
 def test_two_faults_at_once_are_two_causes() -> None:
     found = proved(
         PPO, ["WR103", "CL401", "CL406", "BD301", "EQ201"], "primer-missing", "state-cro"

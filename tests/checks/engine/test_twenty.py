@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from rnncheck.results.causes import causes_of
-from tests.checks.engine.twenty import PPO, R2D2, ROWS, Row, is_green, printed_fix, verified
+from tests.checks.engine.twenty import PAIRS, PPO, R2D2, ROWS, Row, is_green, printed_fix, verified
 from tests.invariants import assert_ends_with_its_cause
 
 CHEAP = (
@@ -50,3 +50,14 @@ def test_the_fault_is_the_one_cause_and_its_fix_is_proved(row: Row) -> None:
 def test_the_printed_fix_makes_the_run_green(row: Row) -> None:
     for fix in row.fixes:
         assert is_green(verified(row.pipeline, row.fault + fix, repair=False)), fix
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("pipeline", "faults", "asked", "causes"), PAIRS)
+def test_two_faults_at_once_are_two_causes(
+    pipeline: str, faults: tuple[str, ...], asked: tuple[str, ...], causes: tuple[str, ...]
+) -> None:
+    found = causes_of(verified(pipeline, faults, *asked))
+    assert tuple(cause.code for cause in found) == causes
+    follow = {one.code for cause in found for one in cause.followers}
+    assert follow == set(asked) - set(causes)

@@ -92,7 +92,7 @@ PPO = (
         "log-probabilities-without-memory", "ppo",
         ('batch={factory: "ppo:old_probabilities", remember: false}',), "LS702",
         "keep the log-probabilities that were collected, or compute them anew",
-        (("batch.remember=true",),), repaired=False,
+        (("batch.remember=true",),),
     ),
     Row(
         "estimates-over-starts", "ppo", ('advantage={factory: "ppo:make_advantage", flags: next}',),
@@ -127,7 +127,7 @@ R2D2 = (
     ),
     Row(
         "forgotten-mode", "r2d2", ("loss.mode=false",), "LS703",
-        "run it under set_recurrent_mode(True) inside the loss", (("loss.mode=true",),),
+        "run the policy under set_recurrent_mode(True) inside the loss", (("loss.mode=true",),),
     ),
     Row(
         "shuffled-steps", "r2d2", ("replay.slices=false",), "RP502", "draw slices (SliceSampler)",
@@ -139,7 +139,7 @@ R2D2 = (
     ),
     Row(
         "memoryless-target", "r2d2", ("loss.memory=false",), "VL604",
-        "let it start from the states that were collected, ('next', state)",
+        "let the pass start from the states that were collected, ('next', state)",
         (("loss.memory=true",),),
     ),
     Row(
@@ -161,6 +161,18 @@ R2D2 = (
     ),
 )  # fmt: skip
 ROWS = (*PPO, *R2D2)
+# Two faults that have nothing to do with each other, what is asked, and their causes in order.
+PAIRS = (
+    (
+        "r2d2", ("loss.mode=false", "loss.over=true"), ("LS703", "GR801", "VL603"),
+        ("VL603", "LS703"),
+    ),
+    ("ppo", (*PPO[6].fault, *PPO[8].fault), ("LS702", "VL603"), ("VL603", "LS702")),
+    (
+        "r2d2", ("loss.mode=false", "loss.masked=false"), ("LS703", "GR801", "RP505"),
+        ("RP505", "LS703"),
+    ),
+)  # fmt: skip
 
 
 def verified(pipeline: str, changes: tuple[str, ...], *codes: str, repair: bool = True) -> Run:
