@@ -110,7 +110,7 @@ def _replacement(
 ) -> Replacement:
     longest = max(pool.lengths) - 1
     steps = min(lags, longest) + 1
-    rows = _sources(pool, affordable(pool, steps, ROWS), generator)
+    rows = _sources(pool, affordable_rows(pool, steps, ROWS), generator)
     at, inside = pool.window(rows, steps)
     donors = _donors(subject, pool, at[:, 0], generator)
     starts = torch.zeros(len(rows), steps, dtype=torch.bool)
@@ -120,7 +120,7 @@ def _replacement(
     return Replacement(rows, pool.inputs[at], others, starts, inside, first, lags < longest)
 
 
-def affordable(pool: EpisodePool, steps: int, wanted: int) -> int:
+def affordable_rows(pool: EpisodePool, steps: int, wanted: int) -> int:
     """How many rows of so many steps fit into ``_BYTES``."""
     one = pool.inputs[0]
     size = sum(one.get(key).nbytes for key in tensor_keys(one))
@@ -288,7 +288,7 @@ def _by_gradient(
     """The Jacobian of the last output of a window with respect to each of its observations."""
     steps = min(lags, max(pool.lengths) - 1) + 1
     ends = [(e, t) for e, length in enumerate(pool.lengths) for t in range(1, length)]
-    most = affordable(pool, steps, _GRADIENT_ROWS)
+    most = affordable_rows(pool, steps, _GRADIENT_ROWS)
     chosen = [ends[i] for i in torch.randperm(len(ends), generator=generator).tolist()[:most]]
     chosen += [(e, length - 1) for e, length in enumerate(pool.lengths[:most]) if length > 1]
     rows = [(e, t - steps + 1) for e, t in dict.fromkeys(chosen)]

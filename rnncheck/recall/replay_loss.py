@@ -19,7 +19,7 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, RunSettings, StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.recall.curves import MeasuredRows, RowNumbers
-from rnncheck.recall.horizon import ROWS, CannotTell, EpisodePool, affordable
+from rnncheck.recall.horizon import ROWS, CannotTell, EpisodePool, affordable_rows
 from rnncheck.recall.outputs import MeasuredOutput, measured_outputs
 from rnncheck.results.memory import Estimated, ReplayCurve
 
@@ -58,7 +58,7 @@ class _Slices:
         self.subject, self.pool = subject, pool
         longest = max(pool.lengths) - 1
         self.steps = min(lags + 1, longest)
-        rows = _begins(pool, affordable(pool, self.steps, ROWS), seed)
+        rows = _begins(pool, affordable_rows(pool, self.steps, ROWS), seed)
         self.at, self.inside = pool.window(rows, self.steps)
         self.episodes = np.array([e for e, _ in rows])
         self.cut = lags + 1 < longest

@@ -12,7 +12,7 @@ from rnncheck.results.events import ChecksLeftOut
 FAST = 10.0  # seconds for all checks of a fast run; building and collecting come on top
 
 
-class Clock:
+class TimeBox:
     """The seconds that checks have together, from the first one on; None for no end."""
 
     def __init__(self, seconds: float | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rnncheck.checks.engine.haste import Clock
+from rnncheck.checks.engine.haste import TimeBox
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import (
     CouldNotLook,
@@ -44,7 +44,7 @@ class Inquiry:
         rules: Iterable[Rule],
         *,
         thorough: bool = False,
-        clock: Clock | None = None,
+        clock: TimeBox | None = None,
     ) -> None:
         """``rules`` are all that may be asked about, by a run or by another rule. What has not
         ended when the ``clock`` is over is left out."""
@@ -52,7 +52,7 @@ class Inquiry:
         self._results: dict[str, CheckResult] = {}
         self._asking: list[str] = []  # the rule under way, behind those that wait for it
         self._listed: set[str] = set()
-        self._clock = clock or Clock()
+        self._clock = clock or TimeBox()
         self._cut: set[str] = set()  # what was under way when the clock was over
         self.evidence = Evidence(pipeline, self.finds, thorough=thorough)
 

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from rnncheck.checks.engine import registry
 from rnncheck.checks.engine.accept import Acceptances
-from rnncheck.checks.engine.haste import Clock
+from rnncheck.checks.engine.haste import TimeBox
 from rnncheck.checks.engine.run import Inquiry, unasked_rules
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Lacking, StageError
@@ -53,7 +53,7 @@ class Verification:
         self.accepting = accepting or Acceptances(spec)
         self.lacking = ""
         self._thorough, self._plant = thorough, plant
-        self._clock = Clock(seconds)
+        self._clock = TimeBox(seconds)
         self._inquiry: Inquiry | None = None
         self._scope = ExitStack()
 
