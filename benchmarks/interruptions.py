@@ -25,7 +25,7 @@ from rnncheck.supervisor.keeper import descendants
 
 ROOT = Path(__file__).parent.parent
 START = "from rnncheck.__main__ import main; main()"
-COMMANDS = (["verify"], ["gate"], ["bench"], ["selftest"])
+COMMANDS = (["verify"], ["gate"], ["bench"], ["selftest"], ["run", "train.py"], ["memory"])
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
 # Seconds until the signal: while Python imports, while the pipeline is built, while it is checked.
 MOMENTS = ((0.05, 0.6), (0.6, 5.0), (5.0, 20.0))
