@@ -89,7 +89,8 @@ def _wrong(press: Press, folder: Path, scratch: Path) -> Iterator[str]:
     for _ in range(1 + press.twice):
         process.send_signal(press.signal)
     _, said = process.communicate(timeout=200)
-    if ended or ("KeyboardInterrupt" in said and not OURS.search(said)):
+    starting = process.returncode == -press.signal or "KeyboardInterrupt" in said
+    if ended or (starting and not OURS.search(said)):
         return  # it was through, or Python itself was still starting, which may even go on
     if process.returncode != CODES[press.signal]:
         yield f"exit {process.returncode}"
