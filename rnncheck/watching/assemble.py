@@ -107,7 +107,8 @@ def _all_of(spec: Spec, count: int, acting: Acting) -> Component | None:
     """As many batches as there are."""
     if spec.collect is None:
         return None
-    name = "env.rollout" if acting.collector is None else type(acting.collector).__name__
+    names = {"rollout": "env.rollout", "steps": "env.step"}
+    name = names.get(acting.kind) or type(acting.collector).__name__
     return spec.collect.model_copy(update={"factory": name, "args": {"batches": count}})
 
 

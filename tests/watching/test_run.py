@@ -18,6 +18,16 @@ PRIMER = "    env.append_transform(make_lstm().make_tensordict_primer())\n"
 FLAGS = '        sample["next", "is_init"] = sample["is_init"]'
 ROWS = "loss_module(data[rows])"
 SHUFFLED = "loss_module(data.reshape(-1)[torch.randperm(data.numel())[:128]])"
+LOOP = "step_loop.py"
+GOES_ON = "td = env.reset() if ended else step_mdp(td)"
+FORGETS = (
+    GOES_ON
+    + """
+            td["recurrent_state_h"], td["recurrent_state_c"] = torch.zeros(2, 1, 16)"""
+)
+KEEPS = """now, td = td, env.reset() if ended else step_mdp(td)
+            for key in ("recurrent_state_h", "recurrent_state_c"):
+                td[key] = now["next", key]"""
 FAULTS = [
     pytest.param(PPO, (PRIMER, ""), "WR103", id="ppo-without-a-primer"),
     pytest.param(PPO, (ROWS, SHUFFLED), "RP502", id="ppo-steps-shuffled"),
@@ -58,7 +68,18 @@ FAULTS = [
         id="own-switch-without-resets",
     ),
     pytest.param(DQN, ("SliceSampler(slice_len=8, ", "Steps("), "RP502", id="dqn-single-steps"),
+    pytest.param(LOOP, (GOES_ON, FORGETS), "CL401", id="loop-drops-the-state"),
+    pytest.param(LOOP, (GOES_ON, KEEPS), "CL403", id="loop-resets-without-a-fresh-state"),
+    pytest.param(
+        LOOP,
+        ("torch.stack(steps)", "torch.stack(steps[::-1])"),
+        "RP502",
+        id="loop-stacked-reversed",
+    ),
 ]
+ITSELF = """            step, td = env.step_and_maybe_reset(actor(td))
+            steps.append(step.clone())
+"""
 STEPS = """
 from torchrl.data import RandomSampler
 
@@ -80,6 +101,28 @@ def source(folder: Path, name: str, change: tuple[str, str]) -> Path:
 @pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.glob("*.py")))
 def test_a_healthy_script_is_verified(rnncheck: Any, name: str) -> None:
     code, found, _ = run(rnncheck, SCRIPTS / name)
+    assert (code, failed(found)) == (ExitCode.VERIFIED, [])
+    assert {one["standing"] for one in found["guarantees"]} == {"shown"}
+
+
+def stepped_by(folder: Path, lines: str) -> Path:
+    """The loop with other lines that step and reset the env."""
+    text = (SCRIPTS / LOOP).read_text()
+    begin = text.index("            td = env.step(actor(td))")
+    end = text.index(GOES_ON) + len(GOES_ON) + 1
+    return planted(folder, LOOP, (text[begin:end], lines))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fresh", [False, True], ids=["goes-on", "reset-without-a-done"])
+def test_a_loop_that_lets_the_env_reset_itself_is_verified(
+    rnncheck: Any, tmp_path: Path, fresh: bool
+) -> None:
+    path = stepped_by(tmp_path, ITSELF)
+    if fresh:
+        text = path.read_text()
+        path.write_text(text.replace("    steps = []\n", "    steps, td = [], env.reset()\n"))
+    code, found, _ = run(rnncheck, path)
     assert (code, failed(found)) == (ExitCode.VERIFIED, [])
     assert {one["standing"] for one in found["guarantees"]} == {"shown"}
 
