@@ -67,7 +67,8 @@ class Sightings:
     estimators: list[Called] = field(default_factory=list)
     networks: list[tuple[Any, str, nn.Module]] = field(default_factory=list)
     transforms: list[Called] = field(default_factory=list)  # run on samples
-    recurrent: dict[str, int] = field(default_factory=dict)  # classes of modules and their calls
+    recurrent: dict[str, int] = field(default_factory=dict)  # TorchRL's modules and their calls
+    layers: dict[str, int] = field(default_factory=dict)  # torch's own, inside these or alone
     env_steps: int = 0  # by the script itself, one by one
     updates: int = 0
     steps: int = 0  # of any optimiser

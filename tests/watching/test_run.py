@@ -147,6 +147,7 @@ def test_a_finding_names_the_line_of_the_script(rnncheck: Any, tmp_path: Path) -
     assert (source_of["path"], source_of["line"]) == (str(path), line)
     (train,) = [one for one in found["stages"] if one["stage"] == "train"]
     assert (train["outcome"], train["detail"]) == ("passed", "ended after 3 optimiser steps")
+    assert "the script was ended after 3 optimiser steps (`--updates`)" in found["notices"]
 
 
 def test_watching_changes_no_number(tmp_path: Path) -> None:
@@ -174,16 +175,64 @@ def test_a_script_that_raises_is_judged_as_far_as_it_came(rnncheck: Any, tmp_pat
     (train,) = [one for one in found["stages"] if one["stage"] == "train"]
     assert train["outcome"] == "error"
     assert "is_init" in train["detail"]
+    absent = {one["detail"] for one in found["stages"] if one["outcome"] == "not-applicable"}
+    assert absent == {"not run: the script raised"}
 
 
-def test_a_script_in_which_nothing_acts_shows_nothing(rnncheck: Any, tmp_path: Path) -> None:
+NOTHING = """
+import torch
+from tensordict import TensorDict
+from torchrl.modules import GRUModule
+
+memory = GRUModule(input_size=3, hidden_size=2, in_key="seen", out_key="features")
+optim = torch.optim.SGD(memory.parameters(), 0.1)
+for _ in range(4):
+    td = memory(TensorDict(seen=torch.ones(3), is_init=torch.ones(1, dtype=torch.bool)))
+    td["features"].sum().backward()
+    optim.step()
+"""
+NOT_MENDED = """
+def helper():
+    raise ValueError("no such file")
+
+
+helper()
+"""
+
+
+def test_a_script_in_which_nobody_acts_says_once_what_was_seen(
+    rnncheck: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "nothing.py"
-    path.write_text("import sys\nassert sys.argv[1:] == ['--select', 'x'], sys.argv\n")
-    ended, found, _ = run(rnncheck, path, "--select", "x")
+    path.write_text(NOTHING)
+    ended, found, done = run(rnncheck, "--report", f"console={tmp_path / 'told.txt'}", path)
     assert (ended, found["verdict"]) == (ExitCode.NOT_SHOWN, "nothing-verified")
     (notice,) = found["notices"]
-    assert notice.startswith("no collector and no env.rollout with a policy was seen")
-    assert notice.endswith("0 calls of backward, 0 optimiser steps were")
+    assert notice.startswith("no collector, no env.rollout with a policy and no env.step")
+    keys = "seen, recurrent_state, is_init -> features, next.recurrent_state"
+    seen = f"4 calls of GRUModule (step: {keys})"
+    assert notice.endswith(f"{seen}, 0 env steps, 4 calls of backward, 4 optimiser steps were")
+    said = " ".join((tmp_path / "told.txt").read_text().split())
+    assert said.count("nobody was seen to act") == 3  # checks, guarantees not shown, not asked
+    assert "all 64 checks: nobody was seen to act" in said
+    assert (
+        f"next: let a collector, env.rollout or a loop over env.step act, then rnncheck run {path}"
+        in said
+    )
+    assert "the spec" not in said + done.stderr
+
+
+def test_a_script_that_raises_at_once_shows_its_line(rnncheck: Any, tmp_path: Path) -> None:
+    path = tmp_path / "raises.py"
+    path.write_text(NOT_MENDED)
+    ended, found, _ = run(rnncheck, "--report", f"console={tmp_path / 'told.txt'}", path)
+    assert (ended, found["verdict"]) == (ExitCode.INTERNAL, "error")
+    assert {check["reason"] for check in found["checks"]} == {"not run: the script raised"}
+    assert {one["because"] for one in found["guarantees"]} == {"not run: the script raised"}
+    said = (tmp_path / "told.txt").read_text()
+    assert 'raise ValueError("no such file")' in said
+    assert "at         " in said
+    assert "the spec" not in said
 
 
 def test_a_module_runs_with_its_own_name_and_arguments(rnncheck: Any, tmp_path: Path) -> None:
