@@ -109,8 +109,8 @@ def test_a_script_is_interrupted(tmp_path: Path, text: str, by: signal.Signals) 
 def test_it_is_interrupted_before_and_behind_the_script(
     tmp_path: Path, mark: str, by: signal.Signals
 ) -> None:
-    script = tmp_path / "ppo.py"
-    script.write_text((SCRIPTS / "dqn_workers.py").read_text())
+    script = tmp_path / "script.py"
+    script.write_text((SCRIPTS / "own_actor_critic.py").read_text())
     code, run = interrupted(script, tmp_path / "scratch", mark, by)
     assert (code, run["verdict"], run["exit_code"]) == (CODES[by], "interrupted", CODES[by])
     assert bool(run["checks"]) == (mark == '"check-finished"')
