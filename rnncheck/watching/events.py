@@ -79,9 +79,12 @@ def judged_events(
         yield from _unseen(rules, train, strict=strict)
         return
     yield from map(Notice, notices(seen, raised=raised))
+    hidden = seen.loss() is None and seen.backwards > 0 and not raised
     events = verify_events(spec, rules, command="run", thorough=thorough, strict=strict)
     yield from (
-        of_the_script(event, raised=raised) for event in events if not isinstance(event, RunStarted)
+        of_the_script(event, raised=raised, hidden=hidden)
+        for event in events
+        if not isinstance(event, RunStarted)
     )
 
 

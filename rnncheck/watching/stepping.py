@@ -79,6 +79,8 @@ class Stepping:
         with watching.inside():
             found = original(env, data, *more)
         watching.seen.env_steps += 1
+        for forget in watching.at_a_step:
+            forget()
         step = found[0] if isinstance(found, tuple) else found
         if modules and isinstance(step, TensorDictBase):
             self._note(env, modules, step)

@@ -6,25 +6,32 @@ import re
 from dataclasses import replace
 
 from rnncheck.results.events import CheckFinished, Event, GuaranteeJudged, Notice, StageFinished
-from rnncheck.results.model import NOT_IN_SCRIPT, NOT_IN_SPEC, Outcome, StageResult
+from rnncheck.results.model import NOT_IN_SCRIPT, NOT_IN_SPEC, Outcome, Stage, StageResult, Standing
 from rnncheck.watching.seen import Sightings
 
 NOBODY = "nobody was seen to act"
 RAISED = "not run: the script raised"
+UNSEEN = "the script calls `backward`, and no batch that its loss is made of was seen"
 _LACKS = re.compile(r"\bthe (?:spec|script) (?=has no\b|has neither\b|makes no\b|names no\b)")
 
 
-def of_the_script(event: Event, *, raised: bool = False) -> Event:
-    """The event in words of the script; what it has not may be behind the line that raised."""
+def of_the_script(event: Event, *, raised: bool = False, hidden: bool = False) -> Event:
+    """The event in words of the script; what it has not may be behind the line that raised, or in
+    a loss that is ``hidden``."""
     match event:
         case CheckFinished():
             said = _said(event.result.reason, raised=raised)
             return replace(event, result=replace(event.result, reason=said))
+        case GuaranteeJudged() if hidden and _LACKS.search(event.result.because):
+            unseen = replace(event.result, standing=Standing.NOT_SHOWN, because=UNSEEN)
+            return replace(event, result=unseen)
         case GuaranteeJudged():
             said = _said(event.result.because, raised=raised)
             return replace(event, result=replace(event.result, because=said))
         case StageFinished() if event.result.detail == NOT_IN_SPEC:
             said = RAISED if raised else NOT_IN_SCRIPT
+            if hidden and event.result.stage in (Stage.REPLAY, Stage.LOSS):
+                said = UNSEEN
             return replace(event, result=replace(event.result, detail=said))
         case Notice():
             return replace(event, text=_LACKS.sub("the script ", event.text))

@@ -222,6 +222,44 @@ def test_a_script_in_which_nobody_acts_says_once_what_was_seen(
     assert "the spec" not in said + done.stderr
 
 
+UNROLLED = """
+import torch
+from tensordict.nn import TensorDictModule as Mod, TensorDictSequential as Seq
+from torch.distributions import Categorical
+from torchrl.envs import Compose, GymEnv, InitTracker, SerialEnv, TransformedEnv
+from torchrl.modules import GRUModule, ProbabilisticActor
+
+torch.manual_seed(0)
+memory = GRUModule(input_size=4, hidden_size=8, in_key="observation", out_key="features")
+net = Seq(memory, Mod(torch.nn.Linear(8, 2), in_keys=["features"], out_keys=["logits"]))
+actor = ProbabilisticActor(
+    net, in_keys=["logits"], distribution_class=Categorical, return_log_prob=True
+)
+envs = SerialEnv(2, lambda: GymEnv("CartPole-v1", categorical_action_encoding=True))
+env = TransformedEnv(envs, Compose(InitTracker(), memory.make_tensordict_primer()))
+optim = torch.optim.Adam(net.parameters(), 1e-3)
+for _ in range(8):
+    td, chosen = env.reset(), []
+    for _ in range(32):
+        step, td = env.step_and_maybe_reset(actor(td))
+        chosen.append(step["action_log_prob"] * step["next", "reward"].squeeze(-1))
+    optim.zero_grad()
+    (-torch.stack(chosen).mean()).backward()
+    optim.step()
+"""
+
+
+def test_a_loss_of_what_acting_gave_is_not_shown(rnncheck: Any, tmp_path: Path) -> None:
+    path = tmp_path / "unrolled.py"
+    path.write_text(UNROLLED)
+    ended, found, _ = run(rnncheck, "--select", "CL40", "--select", "LS", path)
+    assert (ended, failed(found)) == (ExitCode.NOT_SHOWN, [])
+    (learning,) = [one for one in found["guarantees"] if one["name"] == "learning"]
+    assert learning["standing"] == "not-shown"
+    assert "no batch that its loss is made of was seen" in learning["because"]
+    assert "the script was ended after 3 optimiser steps (`--updates`)" in found["notices"]
+
+
 def test_a_script_that_raises_at_once_shows_its_line(rnncheck: Any, tmp_path: Path) -> None:
     path = tmp_path / "raises.py"
     path.write_text(NOT_MENDED)
