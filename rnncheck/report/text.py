@@ -17,6 +17,7 @@ from rnncheck.results.families import BY_PREFIX, FAMILIES, prefix_of
 from rnncheck.results.gate import GateItem, Ruling
 from rnncheck.results.memory import Question
 from rnncheck.results.model import (
+    NOT_IN_SCRIPT,
     NOT_IN_SPEC,
     CheckResult,
     Finding,
@@ -218,11 +219,15 @@ def by_family(checks: Iterable[CheckResult]) -> dict[str, list[CheckResult]]:
 
 
 def by_reason(run: Run, outcome: Outcome) -> dict[str, list[str]]:
-    """The codes with this outcome under their reason."""
+    """The codes with this outcome under their reason; of a run in which all checks have the same,
+    how many."""
     groups: dict[str, list[str]] = defaultdict(list)
     for check in sorted(run.checks, key=lambda check: check.code):
         if check.outcome is outcome:
             groups[clean(check.reason) or "no reason given"].append(clean(check.code))
+    if len(groups) == 1 and len(run.checks) > 1:
+        ((reason, codes),) = groups.items()
+        return {reason: [f"all {len(codes)} checks"] if len(codes) == len(run.checks) else codes}
     return dict(groups)
 
 
@@ -254,7 +259,7 @@ def unchecked(run: Run) -> str:
     without = "the script has none" if run.command == "run" else "the spec leaves them out"
     for stage in run.stages:
         if stage.outcome in UNANSWERED:
-            absent = stage.detail in ("", NOT_IN_SPEC)
+            absent = stage.detail in ("", NOT_IN_SPEC, NOT_IN_SCRIPT)
             reasons[without if absent else clean(stage.detail)].append(str(stage.stage))
     parts = [f"since {why}: {', '.join(stages)}" for why, stages in reasons.items()]
     return f"not checked, {'; '.join(parts)}" if parts else ""
@@ -359,13 +364,18 @@ def next_step(run: Run) -> str:
     """What to do now, or nothing."""
     if causes := causes_of(run):
         return f"rnncheck rule {clean(causes[0].code)}"
+    watched = run.command == "run"
     if broken := [one for one in run.stages if one.outcome is Outcome.ERROR]:
-        again = f"rnncheck {'run' if run.command == 'run' else 'verify'} {clean(run.spec.path)}"
+        again = f"rnncheck {'run' if watched else 'verify'} {clean(run.spec.path)}"
         return f"mend what the {broken[0].stage} stage raised, then {again}"
     if run.verdict is Verdict.NOT_SHOWN and (open_ := [g for g in run.guarantees if g.lacking]):
         code = clean(open_[0].because).partition(":")[0]
         known = code if code in {check.code for check in run.checks} else run.checks[0].code
-        return f"rnncheck rule {known}, or accept it: `guarantee: {open_[0].name}` in verify.accept"
+        accepted = f", or accept it: `guarantee: {open_[0].name}` in verify.accept"
+        return f"rnncheck rule {known}{'' if watched else accepted}"
+    if run.verdict is Verdict.NOTHING_VERIFIED and watched:
+        again = f"rnncheck run {clean(run.spec.path)}"
+        return f"let a collector, env.rollout or a loop over env.step act, then {again}"
     if run.verdict is Verdict.NOTHING_VERIFIED and run.command not in ("bench", "memory"):
         return f"rnncheck rule {clean(run.checks[0].code)}" if run.checks else "rnncheck rule"
     return ""

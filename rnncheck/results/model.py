@@ -143,6 +143,7 @@ class CheckResult:
 
 
 NOT_IN_SPEC = "not in the spec"  # the detail of a stage that was skipped for that reason
+NOT_IN_SCRIPT = "not in the script"  # the same of a script that was watched
 
 
 @dataclass(frozen=True)

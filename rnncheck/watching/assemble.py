@@ -21,6 +21,7 @@ from rnncheck.spec.model import AdvantageSpec, Component, Spec
 from rnncheck.watching.envs import env_maker, env_name
 from rnncheck.watching.seen import Acting, Called, Sightings
 from rnncheck.watching.switches import SwitchedPass, starts_inside
+from rnncheck.watching.words import what_there_was
 
 ACTOR = "actor_network"
 CRITICS = ("critic_network", "value_network", "qvalue_network")
@@ -50,7 +51,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     acted."""
     acting, place = seen.actor(), asked.locate(())
     if acting is None:
-        raise NothingSeen(_nothing(seen), place=place)
+        raise NothingSeen(what_there_was(seen), place=place)
     loss, estimator = seen.loss(), seen.estimator()
     batches = [*acting.batches, *acting.further]
     parts: dict[str, Any] = {
@@ -86,13 +87,6 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     return whole
 
 
-def _nothing(seen: Sightings) -> str:
-    """What there was instead."""
-    calls = [f"{count} calls of {name}" for name, count in seen.recurrent.items()]
-    calls += [f"{seen.backwards} calls of backward", f"{seen.steps} optimiser steps"]
-    return f"no collector and no env.rollout with a policy was seen; {', '.join(calls)} were"
-
-
 def _places(acting: Acting, loss: Called | None, estimator: Called | None) -> dict[Any, Place]:
     found: dict[Any, Place] = {("env",): acting.place, ("policy",): acting.place}
     found["collect",] = acting.place
@@ -107,7 +101,8 @@ def _all_of(spec: Spec, count: int, acting: Acting) -> Component | None:
     """As many batches as there are."""
     if spec.collect is None:
         return None
-    name = "env.rollout" if acting.collector is None else type(acting.collector).__name__
+    names = {"rollout": "env.rollout", "steps": "env.step"}
+    name = names.get(acting.kind) or type(acting.collector).__name__
     return spec.collect.model_copy(update={"factory": name, "args": {"batches": count}})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rnncheck.checks.engine.run import unasked_rules
 from rnncheck.checks.engine.session import Seen as Heard
@@ -21,6 +21,7 @@ from rnncheck.watching.observer import Watching
 from rnncheck.watching.script import Script, ScriptEnd, main_kept, run_script
 from rnncheck.watching.seen import Sightings
 from rnncheck.watching.switches import starts_inside
+from rnncheck.watching.words import of_the_script, why_nothing
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ def watched_events(
         weights.put(watching.seen.weights)
         train = _trained(watching.seen, ended, time.perf_counter() - begin)
         yield StageFinished(train)
+        if ended.enough:
+            yield Notice(f"the script was {train.detail} (`--updates`)")
+        elif ended.timed_out:
+            yield Notice(f"the script was ended after {limits.seconds:g} s (`--seconds`)")
         yield from judged_events(
             watching.seen, asked, rules, train, thorough=thorough, strict=strict
         )
@@ -66,27 +71,32 @@ def judged_events(
     strict: bool = False,
 ) -> Generator[Event, None, None]:
     """What the rules say of what was seen, without the first event."""
+    raised = train.outcome is Outcome.ERROR
     try:
         spec = spec_from(seen, asked)
     except NothingSeen as nothing:
         yield Notice(nothing.message)
-        yield from _unseen(rules, "nobody was seen to act", train, strict=strict)
+        yield from _unseen(rules, train, strict=strict)
         return
-    yield from map(Notice, notices(seen))
+    yield from map(Notice, notices(seen, raised=raised))
+    hidden = seen.loss() is None and seen.backwards > 0 and not raised
     events = verify_events(spec, rules, command="run", thorough=thorough, strict=strict)
-    yield from (event for event in events if not isinstance(event, RunStarted))
+    yield from (
+        of_the_script(event, raised=raised, hidden=hidden)
+        for event in events
+        if not isinstance(event, RunStarted)
+    )
 
 
-def _unseen(
-    rules: Sequence[Rule], reason: str, train: StageResult, *, strict: bool
-) -> Iterator[Event]:
-    heard = Heard()
-    yield from heard.hearing(unasked_rules(rules, reason))
+def _unseen(rules: Sequence[Rule], train: StageResult, *, strict: bool) -> Iterator[Event]:
+    """No check could look, and all for one reason."""
+    heard, why = Heard(), why_nothing(train)
+    yield from heard.hearing(unasked_rules(rules, why))
     for one in judge_guarantees(heard.checks, [train], strict=strict):
-        yield GuaranteeJudged(one)
+        yield GuaranteeJudged(replace(one, because=why if one.because else ""))
 
 
-def notices(seen: Sightings) -> Iterator[str]:
+def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
     """What was seen and is not judged, and what to do about it."""
     others = [one for one in seen.losses if one is not seen.loss()]
     for one in others:
@@ -99,7 +109,7 @@ def notices(seen: Sightings) -> Iterator[str]:
             " which no trajectory begins: that pass is judged by the loss alone"
         )
     acting = seen.actor()
-    if acting is not None and seen.loss() is None:
+    if acting is not None and seen.loss() is None and not raised:
         yield "no call of a loss module was seen: loss and gradients are not judged"
     if acting is not None and acting.collector is not None and not acting.further:
         yield (

@@ -30,6 +30,7 @@ class Watching:
     def __init__(self, updates: int, *, ends: bool) -> None:
         self.seen = Sightings()
         self.enough = False
+        self.at_a_step: list[Callable[[], None]] = []  # of an env, by the script itself
         self.at_the_first_update: list[Callable[[], None]] = []
         self.at_the_end: list[Callable[[], None]] = []  # done while the script is still alive
         self._updates, self._ends = updates, ends
@@ -82,7 +83,8 @@ class Watching:
 
     def _trains(self) -> bool:
         """Whether anything was trained on so far."""
-        return bool(self.seen.losses or self.seen.estimators)
+        stepped = self.seen.env_steps and self.seen.backwards  # the loss of what acting gave
+        return bool(self.seen.losses or self.seen.estimators or stepped)
 
 
 def modes_now() -> Modes:

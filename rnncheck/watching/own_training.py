@@ -53,6 +53,7 @@ def own_training_seams(watching: Watching, scope: ExitStack) -> None:
     scope.callback(register_module_forward_pre_hook(noting.called).remove)
     replace(scope, torch.Tensor, "backward", noting.backward)
     scope.callback(noting.forget)
+    watching.at_a_step.append(noting.forget)  # what is stepped with was acted on, not trained on
 
 
 class OwnTraining:

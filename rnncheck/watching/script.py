@@ -49,6 +49,9 @@ def run_script(script: Script, watching: Watching, seconds: float) -> ScriptEnd:
     with opened(watching):
         try:
             return _ran(code, main, seconds)
+        except KeyboardInterrupt:
+            watching.enough = True  # nobody waits for further batches
+            raise
         finally:
             watching.settle()
             close_all([getattr(one.collector, "shutdown", None) for one in watching.seen.acting])

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from rnncheck.watching.acting import acting_seams
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.own_training import own_training_seams
+from rnncheck.watching.stepping import stepping_seams
 from rnncheck.watching.training import training_seams
 
 
@@ -15,6 +16,7 @@ from rnncheck.watching.training import training_seams
 def opened(watching: Watching) -> Iterator[None]:
     """Inside, the watch notes what passes."""
     with ExitStack() as scope:
+        stepping_seams(watching, scope)  # its steps are batches before others look at them
         acting_seams(watching, scope)
         training_seams(watching, scope)
         own_training_seams(watching, scope)

@@ -25,18 +25,18 @@ class Modes:
 
 @dataclass
 class Acting:
-    """Someone who acts: a collector, or calls of ``env.rollout``.
+    """Someone who acts: a collector, calls of ``env.rollout``, or a loop over ``env.step``.
 
     ``batches`` are copies of what was collected before the first update. ``more`` gives one more
     batch of the same, while the script is still alive.
     """
 
-    kind: str  # "collector" or "rollout"
+    kind: str  # "collector", "rollout" or "steps"
     policy: Any
     make_env: Any  # a function, a list of them, or an env
     place: Place
     collector: Any = None
-    env: Any = None  # whose ``rollout`` was called
+    env: Any = None  # whose ``rollout`` or ``step`` was called
     modes: Modes | None = None
     batches: list[TensorDictBase] = field(default_factory=list)
     further: list[TensorDictBase] = field(default_factory=list)
@@ -67,7 +67,9 @@ class Sightings:
     estimators: list[Called] = field(default_factory=list)
     networks: list[tuple[Any, str, nn.Module]] = field(default_factory=list)
     transforms: list[Called] = field(default_factory=list)  # run on samples
-    recurrent: dict[str, int] = field(default_factory=dict)  # classes of modules and their calls
+    recurrent: dict[str, int] = field(default_factory=dict)  # TorchRL's modules and their calls
+    layers: dict[str, int] = field(default_factory=dict)  # torch's own, inside these or alone
+    env_steps: int = 0  # by the script itself, one by one
     updates: int = 0
     steps: int = 0  # of any optimiser
     backwards: int = 0

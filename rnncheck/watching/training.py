@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from tensordict import TensorDictBase
+from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -32,6 +34,7 @@ def training_seams(watching: Watching, scope: ExitStack) -> None:
     replace(scope, ValueEstimatorBase, "__init__", _Made(watching))
     for kind in (LSTMModule, GRUModule):
         replace(scope, kind, "__call__", _Counted(watching))
+    scope.callback(register_module_forward_pre_hook(_Plain(watching)).remove)
     before = register_optimizer_step_pre_hook(lambda *_: watching.before_update())
     scope.callback(before.remove)
     after = register_optimizer_step_post_hook(lambda *_: watching.after_update())
@@ -101,6 +104,23 @@ class _Counted:
 
     def __call__(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
         mode = "sequence" if modes_now().recurrent else "step"
-        name = f"{type(module).__name__} ({mode})"
+        reads, writes = _told(module.in_keys), _told(module.out_keys)
+        name = f"{type(module).__name__} ({mode}: {reads} -> {writes})"
         self._counts[name] = self._counts.get(name, 0) + 1
         return original(module, *args, **kwargs)
+
+
+def _told(keys: list[Any]) -> str:
+    return ", ".join(key if isinstance(key, str) else ".".join(key) for key in keys)
+
+
+class _Plain:
+    """Calls of torch's own recurrent layers."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._counts = watching.seen.layers
+
+    def __call__(self, module: nn.Module, _inputs: Any) -> None:
+        if isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
+            name = type(module).__name__
+            self._counts[name] = self._counts.get(name, 0) + 1

@@ -18,6 +18,16 @@ PRIMER = "    env.append_transform(make_lstm().make_tensordict_primer())\n"
 FLAGS = '        sample["next", "is_init"] = sample["is_init"]'
 ROWS = "loss_module(data[rows])"
 SHUFFLED = "loss_module(data.reshape(-1)[torch.randperm(data.numel())[:128]])"
+LOOP = "step_loop.py"
+GOES_ON = "td = env.reset() if ended else step_mdp(td)"
+FORGETS = (
+    GOES_ON
+    + """
+            td["recurrent_state_h"], td["recurrent_state_c"] = torch.zeros(2, 1, 16)"""
+)
+KEEPS = """now, td = td, env.reset() if ended else step_mdp(td)
+            for key in ("recurrent_state_h", "recurrent_state_c"):
+                td[key] = now["next", key]"""
 FAULTS = [
     pytest.param(PPO, (PRIMER, ""), "WR103", id="ppo-without-a-primer"),
     pytest.param(PPO, (ROWS, SHUFFLED), "RP502", id="ppo-steps-shuffled"),
@@ -58,7 +68,18 @@ FAULTS = [
         id="own-switch-without-resets",
     ),
     pytest.param(DQN, ("SliceSampler(slice_len=8, ", "Steps("), "RP502", id="dqn-single-steps"),
+    pytest.param(LOOP, (GOES_ON, FORGETS), "CL401", id="loop-drops-the-state"),
+    pytest.param(LOOP, (GOES_ON, KEEPS), "CL403", id="loop-resets-without-a-fresh-state"),
+    pytest.param(
+        LOOP,
+        ("torch.stack(steps)", "torch.stack(steps[::-1])"),
+        "RP502",
+        id="loop-stacked-reversed",
+    ),
 ]
+ITSELF = """            step, td = env.step_and_maybe_reset(actor(td))
+            steps.append(step.clone())
+"""
 STEPS = """
 from torchrl.data import RandomSampler
 
@@ -84,6 +105,28 @@ def test_a_healthy_script_is_verified(rnncheck: Any, name: str) -> None:
     assert {one["standing"] for one in found["guarantees"]} == {"shown"}
 
 
+def stepped_by(folder: Path, lines: str) -> Path:
+    """The loop with other lines that step and reset the env."""
+    text = (SCRIPTS / LOOP).read_text()
+    begin = text.index("            td = env.step(actor(td))")
+    end = text.index(GOES_ON) + len(GOES_ON) + 1
+    return planted(folder, LOOP, (text[begin:end], lines))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fresh", [False, True], ids=["goes-on", "reset-without-a-done"])
+def test_a_loop_that_lets_the_env_reset_itself_is_verified(
+    rnncheck: Any, tmp_path: Path, fresh: bool
+) -> None:
+    path = stepped_by(tmp_path, ITSELF)
+    if fresh:
+        text = path.read_text()
+        path.write_text(text.replace("    steps = []\n", "    steps, td = [], env.reset()\n"))
+    code, found, _ = run(rnncheck, path)
+    assert (code, failed(found)) == (ExitCode.VERIFIED, [])
+    assert {one["standing"] for one in found["guarantees"]} == {"shown"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "change", "code"), FAULTS)
 def test_a_planted_fault_is_named(
@@ -104,6 +147,7 @@ def test_a_finding_names_the_line_of_the_script(rnncheck: Any, tmp_path: Path) -
     assert (source_of["path"], source_of["line"]) == (str(path), line)
     (train,) = [one for one in found["stages"] if one["stage"] == "train"]
     assert (train["outcome"], train["detail"]) == ("passed", "ended after 3 optimiser steps")
+    assert "the script was ended after 3 optimiser steps (`--updates`)" in found["notices"]
 
 
 def test_watching_changes_no_number(tmp_path: Path) -> None:
@@ -131,16 +175,102 @@ def test_a_script_that_raises_is_judged_as_far_as_it_came(rnncheck: Any, tmp_pat
     (train,) = [one for one in found["stages"] if one["stage"] == "train"]
     assert train["outcome"] == "error"
     assert "is_init" in train["detail"]
+    absent = {one["detail"] for one in found["stages"] if one["outcome"] == "not-applicable"}
+    assert absent == {"not run: the script raised"}
 
 
-def test_a_script_in_which_nothing_acts_shows_nothing(rnncheck: Any, tmp_path: Path) -> None:
+NOTHING = """
+import torch
+from tensordict import TensorDict
+from torchrl.modules import GRUModule
+
+memory = GRUModule(input_size=3, hidden_size=2, in_key="seen", out_key="features")
+optim = torch.optim.SGD(memory.parameters(), 0.1)
+for _ in range(4):
+    td = memory(TensorDict(seen=torch.ones(3), is_init=torch.ones(1, dtype=torch.bool)))
+    td["features"].sum().backward()
+    optim.step()
+"""
+NOT_MENDED = """
+def helper():
+    raise ValueError("no such file")
+
+
+helper()
+"""
+
+
+def test_a_script_in_which_nobody_acts_says_once_what_was_seen(
+    rnncheck: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "nothing.py"
-    path.write_text("import sys\nassert sys.argv[1:] == ['--select', 'x'], sys.argv\n")
-    ended, found, _ = run(rnncheck, path, "--select", "x")
+    path.write_text(NOTHING)
+    ended, found, done = run(rnncheck, "--report", f"console={tmp_path / 'told.txt'}", path)
     assert (ended, found["verdict"]) == (ExitCode.NOT_SHOWN, "nothing-verified")
     (notice,) = found["notices"]
-    assert notice.startswith("no collector and no env.rollout with a policy was seen")
-    assert notice.endswith("0 calls of backward, 0 optimiser steps were")
+    assert notice.startswith("no collector, no env.rollout with a policy and no env.step")
+    keys = "seen, recurrent_state, is_init -> features, next.recurrent_state"
+    seen = f"4 calls of GRUModule (step: {keys})"
+    assert notice.endswith(f"{seen}, 0 env steps, 4 calls of backward, 4 optimiser steps were")
+    said = " ".join((tmp_path / "told.txt").read_text().split())
+    assert said.count("nobody was seen to act") == 3  # checks, guarantees not shown, not asked
+    assert "all 64 checks: nobody was seen to act" in said
+    assert (
+        f"next: let a collector, env.rollout or a loop over env.step act, then rnncheck run {path}"
+        in said
+    )
+    assert "the spec" not in said + done.stderr
+
+
+UNROLLED = """
+import torch
+from tensordict.nn import TensorDictModule as Mod, TensorDictSequential as Seq
+from torch.distributions import Categorical
+from torchrl.envs import Compose, GymEnv, InitTracker, SerialEnv, TransformedEnv
+from torchrl.modules import GRUModule, ProbabilisticActor
+
+torch.manual_seed(0)
+memory = GRUModule(input_size=4, hidden_size=8, in_key="observation", out_key="features")
+net = Seq(memory, Mod(torch.nn.Linear(8, 2), in_keys=["features"], out_keys=["logits"]))
+actor = ProbabilisticActor(
+    net, in_keys=["logits"], distribution_class=Categorical, return_log_prob=True
+)
+envs = SerialEnv(2, lambda: GymEnv("CartPole-v1", categorical_action_encoding=True))
+env = TransformedEnv(envs, Compose(InitTracker(), memory.make_tensordict_primer()))
+optim = torch.optim.Adam(net.parameters(), 1e-3)
+for _ in range(8):
+    td, chosen = env.reset(), []
+    for _ in range(32):
+        step, td = env.step_and_maybe_reset(actor(td))
+        chosen.append(step["action_log_prob"] * step["next", "reward"].squeeze(-1))
+    optim.zero_grad()
+    (-torch.stack(chosen).mean()).backward()
+    optim.step()
+"""
+
+
+def test_a_loss_of_what_acting_gave_is_not_shown(rnncheck: Any, tmp_path: Path) -> None:
+    path = tmp_path / "unrolled.py"
+    path.write_text(UNROLLED)
+    ended, found, _ = run(rnncheck, "--select", "CL40", "--select", "LS", path)
+    assert (ended, failed(found)) == (ExitCode.NOT_SHOWN, [])
+    (learning,) = [one for one in found["guarantees"] if one["name"] == "learning"]
+    assert learning["standing"] == "not-shown"
+    assert "no batch that its loss is made of was seen" in learning["because"]
+    assert "the script was ended after 3 optimiser steps (`--updates`)" in found["notices"]
+
+
+def test_a_script_that_raises_at_once_shows_its_line(rnncheck: Any, tmp_path: Path) -> None:
+    path = tmp_path / "raises.py"
+    path.write_text(NOT_MENDED)
+    ended, found, _ = run(rnncheck, "--report", f"console={tmp_path / 'told.txt'}", path)
+    assert (ended, found["verdict"]) == (ExitCode.INTERNAL, "error")
+    assert {check["reason"] for check in found["checks"]} == {"not run: the script raised"}
+    assert {one["because"] for one in found["guarantees"]} == {"not run: the script raised"}
+    said = (tmp_path / "told.txt").read_text()
+    assert 'raise ValueError("no such file")' in said
+    assert "at         " in said
+    assert "the spec" not in said
 
 
 def test_a_module_runs_with_its_own_name_and_arguments(rnncheck: Any, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import runpy
 import pytest
 import torch
 from torchrl.collectors import BaseCollector, Collector
-from torchrl.envs import EnvBase
+from torchrl.envs import EnvBase, SerialEnv
 from torchrl.modules import GRUModule, LSTMModule
 from torchrl.objectives import LossModule
 from torchrl.objectives.value import ValueEstimatorBase
@@ -19,6 +19,7 @@ PATCHED = (
     BaseCollector,
     Collector,
     EnvBase,
+    SerialEnv,
     GRUModule,
     LSTMModule,
     LossModule,

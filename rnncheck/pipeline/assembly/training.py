@@ -294,7 +294,7 @@ class Training:
         here is nothing that it does wrong."""
         try:
             self._formed(pipeline, 0)
-        except (StageError, CannotCopy) as error:
+        except (StageError, CannotCopy, CannotUndo) as error:
             said = error.message if isinstance(error, StageError) else str(error)
             pipeline.loss = None
             raise UnrepeatableError(

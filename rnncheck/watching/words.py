@@ -1,0 +1,68 @@
+"""What is said of a script is said of the script: there is no spec that a user could look into."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from rnncheck.results.events import CheckFinished, Event, GuaranteeJudged, Notice, StageFinished
+from rnncheck.results.model import NOT_IN_SCRIPT, NOT_IN_SPEC, Outcome, Stage, StageResult, Standing
+from rnncheck.watching.seen import Sightings
+
+NOBODY = "nobody was seen to act"
+RAISED = "not run: the script raised"
+UNSEEN = "the script calls `backward`, and no batch that its loss is made of was seen"
+_LACKS = re.compile(r"\bthe (?:spec|script) (?=has no\b|has neither\b|makes no\b|names no\b)")
+
+
+def of_the_script(event: Event, *, raised: bool = False, hidden: bool = False) -> Event:
+    """The event in words of the script; what it has not may be behind the line that raised, or in
+    a loss that is ``hidden``."""
+    match event:
+        case CheckFinished():
+            said = _said(event.result.reason, raised=raised)
+            return replace(event, result=replace(event.result, reason=said))
+        case GuaranteeJudged() if hidden and _LACKS.search(event.result.because):
+            unseen = replace(event.result, standing=Standing.NOT_SHOWN, because=UNSEEN)
+            return replace(event, result=unseen)
+        case GuaranteeJudged():
+            said = _said(event.result.because, raised=raised)
+            return replace(event, result=replace(event.result, because=said))
+        case StageFinished() if event.result.detail == NOT_IN_SPEC:
+            said = RAISED if raised else NOT_IN_SCRIPT
+            if hidden and event.result.stage in (Stage.REPLAY, Stage.LOSS):
+                said = UNSEEN
+            return replace(event, result=replace(event.result, detail=said))
+        case Notice():
+            return replace(event, text=_LACKS.sub("the script ", event.text))
+    return event
+
+
+def _said(reason: str, *, raised: bool) -> str:
+    lacks = _LACKS.search(reason) is not None
+    return RAISED if raised and lacks else _LACKS.sub("the script ", reason)
+
+
+def why_nothing(train: StageResult) -> str:
+    """Why nothing of it can be judged."""
+    return RAISED if train.outcome is Outcome.ERROR else NOBODY
+
+
+def what_there_was(seen: Sightings) -> str:
+    """What a script did in which nobody acted."""
+    called = seen.recurrent or seen.layers
+    calls = [f"{_counted(count, 'call')} of {name}" for name, count in called.items()]
+    calls = calls or ["0 calls of recurrent modules"]
+    calls += [
+        _counted(seen.env_steps, "env step"),
+        f"{_counted(seen.backwards, 'call')} of backward",
+        _counted(seen.steps, "optimiser step"),
+    ]
+    return (
+        "no collector, no env.rollout with a policy and no env.step behind a module's call on its"
+        f" tensordict was seen; {', '.join(calls)} were"
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
