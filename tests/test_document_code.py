@@ -25,7 +25,8 @@ verify: {select: [WR]}
 gate: {cells: []}
 """
 ELSEWHERE = ("--against", "--against-ref", "--install-completion")
-PAGES = sorted([*(ROOT / "docs" / "start").glob("*.md"), *(ROOT / "docs" / "guides").glob("*.md")])
+FOLDERS = "start", "guides", "tutorials"
+PAGES = sorted(page for name in FOLDERS for page in (ROOT / "docs" / name).glob("*.md"))
 BLOCK = re.compile(r"^```(python|yaml|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w.]+\.(?:py|yaml))\n")
 
@@ -96,9 +97,9 @@ def test_the_code_of_a_page_runs(page: Path, folder: Path) -> None:
 
 
 def test_the_pages_are_seen() -> None:
-    assert {"objects", "spec", "notebooks", "pytest", "report"} <= {
-        page.stem for page in with_code()
-    }
+    stems = {page.stem for page in with_code()}
+    assert {"script", "objects", "spec", "notebooks", "pytest", "report"} <= stems
+    assert {"recurrent_dqn", "own_cell", "own_loss", "multi_agent"} <= stems
     assert commands("rnncheck verify x   # once\n\nrnncheck gate --against y\n") == [
         "rnncheck verify x"
     ]

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rnncheck.numerics.paired import mean_difference
 from rnncheck.numerics.stopping import corrected
@@ -91,10 +92,14 @@ def _made(name: str, recorded: Sequence[PlayedEpisode], number: int) -> StateTre
 
 
 def judged_returns(returns: Mapping[str, Sequence[float]], looks: int) -> tuple[ReturnsUnder, ...]:
-    """Each treatment against the policy's own state, which comes first."""
+    """Each treatment against the policy's own state, which comes first.
+
+    Where all differences of a treatment agree, another may still be as large as what was seen of
+    returns at all. Where every return is 0 nothing says how large that is: it stays unclear.
+    """
     own = np.asarray(returns[OWN_STATE.name], dtype=np.float64)
     lost = {name: own[: len(one)] - np.asarray(one) for name, one in returns.items()}
-    scale = max(float(np.abs(one).max()) for one in lost.values())
+    scale = _largest_loss(np.concatenate([np.asarray(one) for one in returns.values()]))
     found = []
     for name, one in returns.items():
         if name == OWN_STATE.name:
@@ -103,9 +108,15 @@ def judged_returns(returns: Mapping[str, Sequence[float]], looks: int) -> tuple[
         sizes = abs(float(own.mean())), abs(float(np.mean(one))), float(own.std())
         estimate = mean_difference(lost[name], scale, corrected(looks))
         margin = MARGIN * max(sizes)
-        effect = _effect(estimate, margin)
+        effect = _effect(estimate, margin) if scale else ReturnEffect.UNCLEAR
         found.append(ReturnsUnder(name, tuple(one), estimate, effect, margin))
     return tuple(found)
+
+
+def _largest_loss(seen: NDArray[np.float64]) -> float:
+    """How much an episode could lose, as far as the returns tell: one of them, or what lies between
+    two."""
+    return max(float(np.abs(seen).max()), float(np.ptp(seen)))
 
 
 def _effect(lost: Estimated, margin: float) -> ReturnEffect:

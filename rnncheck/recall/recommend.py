@@ -11,6 +11,7 @@ from rnncheck.results.memory import (
     MemoryAdvice,
     MemoryFinding,
     MemoryResult,
+    Observed,
     Question,
     ReplayCurve,
     ReturnEffect,
@@ -96,16 +97,33 @@ def _why_unused(result: MemoryResult, trained: TrainedOn) -> str:
     if curve.horizon == 0:
         return "observations change the state, and no later output reads it: the head ignores it"
     told = (
-        f"earlier observations do change {curve.output}, up to {curve.horizon} steps later; the"
-        " return does not need it: each observation shows what the task takes, or the task's use"
+        f"earlier observations do change {curve.output}, up to {_steps_back(curve.horizon)} later"
+    )
+    parts = [f"{told}; {_needed(result.observed)}", _cut_short(result, trained)]
+    return "; ".join(part for part in parts if part)
+
+
+def _steps_back(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
+
+
+def _needed(seen: Observed | None) -> str:
+    """Whether the task takes more than an observation shows."""
+    if seen is not None and seen.whole:
+        return f"the return does not need it: {seen.because}"
+    if seen is not None and seen.whole is False:
+        return f"the task's use of the past is not learned, or worth nothing: {seen.because}"
+    told = (
+        "the return does not need it: each observation shows what the task takes, or the task's use"
         " of the past is not learned"
     )
-    return f"{told}; {_cut_short(result, trained)}" if _cut_short(result, trained) else told
+    return told if seen is None else f"{told}; which, could not be told: {seen.because}"
 
 
 def _cut_short(result: MemoryResult, trained: TrainedOn) -> str:
     longest, learning = max(result.lengths, default=0), trained.learning
-    if learning is None or learning >= longest:
+    shown = result.observed is not None and result.observed.whole
+    if shown or learning is None or learning >= longest:
         return ""
     return (
         f"gradients run through {learning} steps ({trained.what}), and episodes last up to"

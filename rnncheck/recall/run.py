@@ -23,6 +23,7 @@ from rnncheck.recall.horizon import (
 )
 from rnncheck.recall.journal import Answers
 from rnncheck.recall.matters import returns_under, treatments_for
+from rnncheck.recall.observed import observed_by
 from rnncheck.recall.outputs import agents_of
 from rnncheck.recall.recommend import advice_of, findings_of, trained_on
 from rnncheck.recall.replay_loss import replay_curves
@@ -38,7 +39,7 @@ from rnncheck.results.events import (
     StageFinished,
     StageStarted,
 )
-from rnncheck.results.memory import MemoryResult, Question, ReturnsUnder
+from rnncheck.results.memory import MemoryResult, Observed, Question, ReturnsUnder
 from rnncheck.results.model import Outcome, SpecRef, Stage, StageResult, Tool
 from rnncheck.spec.model import Spec
 
@@ -108,8 +109,15 @@ class MemoryStudy:
             found += play_episode(
                 players.subject, players.env, self.spec.seed + len(found), self.spec.memory.steps
             )
-        self.result = replace(self.result, lengths=tuple(one.length for one in found))
+        lengths = tuple(one.length for one in found)
+        self.result = replace(self.result, lengths=lengths, observed=self._observed(players, found))
         return found
+
+    def _observed(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Observed:
+        try:
+            return observed_by(players.subject, episodes, self.spec.memory.lags)
+        except Exception as error:  # the user's observations may be anything
+            return Observed(None, first_line(error))
 
     def _asked(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
         left = [one for one in Question if one not in self.result.answered]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import Key, as_key
 from rnncheck.pipeline.subject.env_facts import Env
+from rnncheck.pipeline.subject.env_state import env_state
 from rnncheck.pipeline.subject.heads import done_keys, rows_done
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.passes import call
@@ -34,6 +35,9 @@ class PlayedEpisode:
     states: Mapping[Key, Tensor]
     total: float  # the return
     ended: bool
+    actions: Tensor  # [steps, numbers], in float64
+    rewards: Tensor  # [steps], in float64
+    env_states: Tensor | None = None  # [steps, numbers], where the env shows its own
 
     @property
     def length(self) -> int:
@@ -111,15 +115,27 @@ def play_episode(
             state, first = treatment.given(subject, t, own)
             inputs = subject.inputs_of(td.clone()).reshape(rows)
             td.update(_asked(subject, td, state, first))
+            hidden = env_state(env, td)
             td.update(call(network, td.copy()))
             own = {k: _written(td, k, v, rows) for k, v in state.items()}
             stepped = env.step(td)
             ends = rows_done(stepped["next"], done_keys(env), subject.rank)
-            running.note(inputs, state, _rewards(env, stepped["next"], rows), ends)
+            taken = _Taken(_actions(env, td, rows), _rewards(env, stepped["next"], rows), hidden)
+            running.note(inputs, state, taken, ends)
             if running.finished:
                 break
             td = env.maybe_reset(env.step_mdp(stepped)) if ends.any() else env.step_mdp(stepped)
     return running.episodes(seed)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """One step of all envs: actions ``[rows, numbers]``, rewards ``[rows]``, the envs' own
+    states."""
+
+    actions: Tensor
+    rewards: Tensor
+    env_states: Tensor | None
 
 
 class _Rows:
@@ -128,29 +144,39 @@ class _Rows:
     def __init__(self, rows: int) -> None:
         self.inputs: list[list[TensorDictBase]] = [[] for _ in range(rows)]
         self.states: list[list[States]] = [[] for _ in range(rows)]
-        self.totals = [0.0] * rows
+        self.taken: list[_Taken] = []
         self.ended = [False] * rows
 
     @property
     def finished(self) -> bool:
         return all(self.ended)
 
-    def note(self, inputs: TensorDictBase, state: States, rewards: Tensor, ends: Tensor) -> None:
+    def note(self, inputs: TensorDictBase, state: States, taken: _Taken, ends: Tensor) -> None:
+        self.taken.append(taken)
         for row in range(len(self.ended)):
             if not self.ended[row]:
                 self.inputs[row].append(inputs[row])
                 self.states[row].append({k: v[row].clone() for k, v in state.items()})
-                self.totals[row] += float(rewards[row])
                 self.ended[row] = bool(ends[row])
 
     def episodes(self, seed: int) -> list[PlayedEpisode]:
-        found = []
-        for inputs, states, total, ended in zip(
-            self.inputs, self.states, self.totals, self.ended, strict=True
-        ):
-            stacked = {key: torch.stack([one[key] for one in states]) for key in states[0]}
-            found.append(PlayedEpisode(seed, torch.stack(inputs), stacked, total, ended))
-        return found
+        return [self._episode(seed, row) for row in range(len(self.ended))]
+
+    def _episode(self, seed: int, row: int) -> PlayedEpisode:
+        inputs, states = self.inputs[row], self.states[row]
+        taken = self.taken[: len(inputs)]
+        rewards = torch.stack([one.rewards[row] for one in taken])
+        hidden = [one.env_states[row] for one in taken if one.env_states is not None]
+        return PlayedEpisode(
+            seed,
+            torch.stack(inputs),
+            {key: torch.stack([one[key] for one in states]) for key in states[0]},
+            sum(rewards.tolist()),
+            self.ended[row],
+            torch.stack([one.actions[row] for one in taken]),
+            rewards,
+            torch.stack(hidden) if len(hidden) == len(taken) else None,
+        )
 
 
 def _asked(subject: Subject, td: TensorDictBase, state: States, first: bool) -> TensorDictBase:
@@ -166,10 +192,17 @@ def _written(td: TensorDictBase, key: Key, old: Tensor, rows: int) -> Tensor:
     return old if new is None else new.reshape(rows, *new.shape[td.ndim :])
 
 
+def _actions(env: Env, td: TensorDictBase, rows: int) -> Tensor:
+    """What was done, ``[rows, numbers]``."""
+    parts = [td.get(as_key(key), None) for key in env.action_keys]
+    wide = [one.detach().double().cpu().reshape(rows, -1) for one in parts if one is not None]
+    return torch.cat([torch.zeros(rows, 0, dtype=torch.float64), *wide], 1)
+
+
 def _rewards(env: Env, nxt: TensorDictBase, rows: int) -> Tensor:
     """The reward of each env ``[rows]``: the mean over its agents, the sum over its keys."""
     parts = [nxt.get(as_key(key)) for key in env.reward_keys]
-    return torch.stack([part.double().reshape(rows, -1).mean(1) for part in parts]).sum(0)
+    return torch.stack([part.double().cpu().reshape(rows, -1).mean(1) for part in parts]).sum(0)
 
 
 @contextmanager

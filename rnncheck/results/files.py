@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from rnncheck.errors import OutputError, Place
@@ -91,9 +92,14 @@ def _refused(path: Path, error: OSError) -> OutputError:
 
 
 def code_hash(folder: Path) -> str:
-    """A hash over the Python files in the spec's folder: what its factories are imported from."""
+    """A hash over the Python files in the spec's folder: what its factories are imported from.
+
+    What cannot be read, such as the dangling link that an editor locks a file with, has its name
+    alone in it.
+    """
     digest = hashlib.sha256()
     for path in sorted(folder.glob("*.py")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+        digest.update(os.fsencode(path.name))
+        with suppress(OSError):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

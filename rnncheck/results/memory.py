@@ -138,6 +138,15 @@ class ReplayCurve:
 
 
 @dataclass(frozen=True)
+class Observed:
+    """Whether each observation shows what the task takes, None where that could not be told, and
+    what was seen of it."""
+
+    whole: bool | None
+    because: str
+
+
+@dataclass(frozen=True)
 class MemoryFinding:
     """Something to act on: what was seen, what would explain it, what to do."""
 
@@ -163,6 +172,7 @@ class MemoryResult:
     """All that was found so far; ``answered`` questions need no second look."""
 
     lengths: tuple[int, ...] = ()  # of the recorded episodes
+    observed: Observed | None = None
     curves: tuple[InfluenceCurve, ...] = ()
     matrix: InfluenceMatrix | None = None
     states: tuple[StateFacts, ...] = ()

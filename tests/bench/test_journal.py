@@ -72,3 +72,13 @@ def test_the_code_is_the_python_beside_the_spec(tmp_path: Path) -> None:
     before = code_hash(tmp_path)
     (tmp_path / "mine.py").write_text("x = 1\n", encoding="utf-8")
     assert code_hash(tmp_path) != before
+
+
+def test_an_editors_lock_does_not_stop_the_hash(tmp_path: Path) -> None:
+    """Emacs leaves a dangling link beside a file that is changed and not saved."""
+    (tmp_path / "mine.py").write_text("x = 1")
+    before = code_hash(tmp_path)
+    (tmp_path / ".#mine.py").symlink_to("somebody@somewhere.1234")
+    locked = code_hash(tmp_path)
+    (tmp_path / "mine.py").write_text("x = 2")
+    assert len({before, locked, code_hash(tmp_path)}) == 3

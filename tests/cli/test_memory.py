@@ -47,8 +47,9 @@ def test_the_plan_states_the_cost_and_runs_nothing(rnncheck: Runner, folder: Pat
 def test_a_memory_that_nothing_needs_fails_under_strict_alone(
     rnncheck: Runner, folder: Path
 ) -> None:
-    deaf = (*QUICK, "--set", "policy.kind=deaf", "--set", "env.size=1", "--set", "env.delay=0")
-    done = rnncheck("memory", "--strict", *deaf, cwd=folder)
+    deaf = ("policy.kind=deaf", "env.size=1", "env.delay=0", "memory.episodes=64")
+    settings = [part for one in deaf for part in ("--set", one)]
+    done = rnncheck("memory", "--strict", *QUICK, *settings, cwd=folder)
     assert done.returncode == 1, done.stderr
     assert "warning: memory-unused" in done.stdout
     assert "exit 1 (something was found)" in done.stdout

@@ -42,6 +42,27 @@ def test_agreement_of_a_few_is_no_proof() -> None:
     assert many.high < 0.05
 
 
+@pytest.mark.parametrize("kept", [200.0, -3.0])
+def test_equal_returns_are_as_good_once_they_are_many(kept: float) -> None:
+    """Eight episodes that end alike, whatever the state, leave room for one that does not."""
+    assert effect([kept] * 8, [kept] * 8) is ReturnEffect.UNCLEAR
+    assert effect([kept] * 64, [kept] * 64) is ReturnEffect.SAME
+    few = judged_returns({OWN: [kept] * 8, "frozen state": [kept] * 8}, looks=1)[1].lost
+    assert few is not None
+    assert few.high == -few.low == pytest.approx(abs(kept) * (1 - 0.05 ** (1 / 8)))
+
+
+def test_spread_returns_that_agree_in_pairs_are_held_to_their_spread() -> None:
+    own = [4.0, -4.0] * 4
+    assert effect(own, own) is ReturnEffect.UNCLEAR
+    assert effect(own * 8, own * 8) is ReturnEffect.SAME
+
+
+def test_returns_that_are_all_nothing_stay_unclear() -> None:
+    """An agent that never gets a reward has none to lose."""
+    assert effect([0.0] * 128, [0.0] * 128) is ReturnEffect.UNCLEAR
+
+
 def test_a_treatment_that_stopped_early_is_paired_with_its_own_episodes() -> None:
     found = judged_returns({OWN: [1.0, 2.0, 9.0], "frozen state": [0.0, 1.0]}, looks=1)
     assert found[1].lost is not None
