@@ -90,3 +90,20 @@ def json_text(value: Any, indent: int | None = None, *, nan: bool = False) -> st
 
 def _escaped(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1]
+
+
+_ONE = {"are": "is", "were": "was", "have": "has", "do": "does"}
+
+
+def counted(count: int, noun: str, does: str = "") -> str:
+    """``1 slice runs on``, ``2 slices run on``: ``does`` begins with the verb of many."""
+    verb, space, more = does.partition(" ")
+    things = noun if count == 1 else _plural(noun)
+    said = f"{_ONE.get(verb, verb + 's')}{space}{more}" if count == 1 else does
+    return f"{count} {things}" + (f" {said}" if does else "")
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return noun + "es"
+    return noun[:-1] + "ies" if re.search("[^aeiou]y$", noun) else noun + "s"
