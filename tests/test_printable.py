@@ -17,6 +17,7 @@ from rnncheck.printable import (
     clean,
     clean_code,
     clean_lines,
+    counted,
     json_text,
 )
 
@@ -108,6 +109,8 @@ def test_an_error_is_harmless() -> None:
         (counted(1, "step", "are isolated"), "1 step is isolated"),
         (counted(0, "entry", "hold numbers"), "0 entries hold numbers"),
         (counted(3, "batch"), "3 batches"),
+        (counted(2, "join of rows", "go on"), "2 joins of rows go on"),
+        (counted(1, "join of rows", "go on"), "1 join of rows goes on"),
         (counted(1, "key"), "1 key"),
         (counted(2, "key", "have no spec"), "2 keys have no spec"),
         (counted(1, "key", "have no spec"), "1 key has no spec"),

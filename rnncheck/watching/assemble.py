@@ -17,6 +17,7 @@ from rnncheck.pipeline.assembly.live import spec_of
 from rnncheck.pipeline.recording.batch_makers import Maker
 from rnncheck.pipeline.recording.made_batches import MadeBatches
 from rnncheck.pipeline.subject.modes import InMode
+from rnncheck.printable import counted
 from rnncheck.spec.model import AdvantageSpec, Component, Spec
 from rnncheck.watching.envs import env_maker, env_name
 from rnncheck.watching.seen import Acting, Called, Sightings
@@ -88,7 +89,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
 
 def _nothing(seen: Sightings) -> str:
     """What there was instead."""
-    calls = [f"{count} calls of {name}" for name, count in seen.recurrent.items()]
+    calls = [f"{counted(count, 'call')} of {name}" for name, count in seen.recurrent.items()]
     calls += [f"{seen.backwards} calls of backward", f"{seen.steps} optimiser steps"]
     return f"no collector and no env.rollout with a policy was seen; {', '.join(calls)} were"
 
