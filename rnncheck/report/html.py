@@ -62,6 +62,7 @@ def _content(run: Run) -> dict[str, Any]:
             for stage in run.stages
             if stage.outcome is Outcome.ERROR
         ],
+        "broken_heading": text.broken_heading,
         "saw": text.saw,
         "outcome": text.outcome_word,
         "title_of": text.title,

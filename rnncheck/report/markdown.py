@@ -123,7 +123,7 @@ def _raised(run: Run) -> list[str]:
         if stage.outcome is Outcome.ERROR and stage.source is not None:
             at = f"- at: {code(text.source_place(stage.source))}"
             told = text.clean_lines(stage.detail).partition("\n")[0]
-            head = [f"## The {stage.stage} stage raised", "", escape(told), "", at]
+            head = [f"## {text.broken_heading(stage)}", "", escape(told), "", at]
             sections.append("\n".join([*head, *_frame(stage.source)]))
     return sections
 

@@ -135,8 +135,9 @@ def _unseen(evidence: Evidence, item: Joins, marked: Tensor) -> Observation:
         item,
         marked,
         message=(
-            f"{counted(int(marked.sum()), 'end of episodes', 'lie')} inside slices: {keys} does"
-            " not show them to the sampler; the next start is marked, so that the memory begins anew there"
+            f"the ends of {counted(int(marked.sum()), 'episode')} lie inside slices: {keys} does"
+            " not show them to the sampler; the next start is marked, so that the memory begins"
+            " anew there"
         ),
         quantity="ends of episodes inside slices",
         cause=f"the slice sampler cuts by {keys}, and episodes end otherwise",
