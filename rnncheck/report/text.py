@@ -219,6 +219,14 @@ def by_family(checks: Iterable[CheckResult]) -> dict[str, list[CheckResult]]:
     return known | {name: group for name, group in groups.items() if name not in known}
 
 
+def passed_last(checks: Iterable[CheckResult]) -> tuple[list[CheckResult], list[CheckResult]]:
+    """What passed comes last: the checks that did not, and those that did."""
+    loud, quiet = list[CheckResult](), list[CheckResult]()
+    for check in checks:
+        (quiet if outcome_word(check) == "passed" else loud).append(check)
+    return loud, quiet
+
+
 def by_reason(run: Run, outcome: Outcome) -> dict[str, list[str]]:
     """The codes with this outcome under their reason."""
     groups: dict[str, list[str]] = defaultdict(list)
