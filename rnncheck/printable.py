@@ -90,3 +90,25 @@ def json_text(value: Any, indent: int | None = None, *, nan: bool = False) -> st
 
 def _escaped(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1]
+
+
+_ONE = {"are": "is", "were": "was", "have": "has", "do": "does", "go": "goes"}
+
+
+def counted(count: int, noun: str, does: str = "") -> str:
+    """``1 slice runs on``, ``2 slices run on``: ``does`` begins with the verb of many. Of a noun
+    like ``join of two rows`` the first word is counted."""
+    verb, space, more = does.partition(" ")
+    things = noun if count == 1 else _plural(noun)
+    if count == 1:
+        does = f"{_ONE.get(verb, verb + 's')}{space}{more}"
+    return f"{count} {things}" + (f" {does}" if verb else "")
+
+
+def _plural(noun: str) -> str:
+    head = re.split(" (?:of|after|inside) ", noun)[0]
+    rest = noun.removeprefix(head)
+    if head.endswith(("s", "x", "ch", "sh")):
+        return f"{head}es{rest}"
+    many = head[:-1] + "ies" if re.search("[^aeiou]y$", head) else head + "s"
+    return many + rest

@@ -17,6 +17,7 @@ from rnncheck.printable import (
     clean,
     clean_code,
     clean_lines,
+    counted,
     json_text,
 )
 
@@ -98,3 +99,22 @@ def test_an_error_is_harmless() -> None:
     )
     harmless(said)
     assert said.splitlines()[0] == "a : :warning::<U+202E>.yaml:1: unknown key ' : :error::x'"
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        (counted(1, "slice", "run on past an end"), "1 slice runs on past an end"),
+        (counted(2, "slice", "run on past an end"), "2 slices run on past an end"),
+        (counted(1, "step", "are isolated"), "1 step is isolated"),
+        (counted(0, "entry", "hold numbers"), "0 entries hold numbers"),
+        (counted(3, "batch"), "3 batches"),
+        (counted(2, "join of rows", "go on"), "2 joins of rows go on"),
+        (counted(1, "join of rows", "go on"), "1 join of rows goes on"),
+        (counted(1, "key"), "1 key"),
+        (counted(2, "key", "have no spec"), "2 keys have no spec"),
+        (counted(1, "key", "have no spec"), "1 key has no spec"),
+    ],
+)
+def test_what_is_counted_is_one_or_many(told: str, says: str) -> None:
+    assert told == says

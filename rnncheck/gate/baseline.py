@@ -16,6 +16,7 @@ from statistics import NormalDist
 from rnncheck.errors import Place, UserError
 from rnncheck.gate.budgets import why_uncounted
 from rnncheck.gate.guarantees import guarantees_of, held_guarantees
+from rnncheck.printable import counted
 from rnncheck.results.cells import Cell, CellResult, Samples, cell_to_json, cells_from_json
 from rnncheck.results.compare import WIDE, by_speed_up, by_time, environment_differences
 from rnncheck.results.gate import GateItem, Part, Ruling
@@ -128,7 +129,7 @@ def _checks(before: Run, now: Present) -> Iterator[GateItem]:
         yield _item(held.name, held.ruling, held.reason)
     if left:
         said = f"not run, by the command line: {_named(left)}"
-        yield _item(_count(left, "check"), Ruling.NOTED, said)
+        yield _item(counted(len(left), "check"), Ruling.NOTED, said)
 
 
 def _check(old: CheckResult, new: CheckResult) -> GateItem | None:
@@ -143,10 +144,6 @@ def _check(old: CheckResult, new: CheckResult) -> GateItem | None:
     if new.outcome is Outcome.PASSED:
         return _item(name, Ruling.NOTED, f"no longer fails: {told}") if failed else None
     return _item(name, Ruling.NOTED, f"could not be told: {told}") if failed else None
-
-
-def _count(codes: Sequence[str], noun: str) -> str:
-    return f"{len(codes)} {noun}{'' if len(codes) == 1 else 's'}"
 
 
 def _named(codes: Sequence[str]) -> str:

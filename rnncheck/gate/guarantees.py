@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rnncheck.printable import counted
 from rnncheck.results.gate import Ruling
 from rnncheck.results.guarantees import judge_guarantees
 from rnncheck.results.model import GuaranteeResult, Run, Standing
@@ -40,7 +41,7 @@ def held_guarantees(
         elif standing is not old.standing:
             yield _changed(old, standing, new, partly)
     if same:
-        name = f"{same} guarantee{'' if same == 1 else 's'}"
+        name = counted(same, "guarantee")
         yield Held(name, Ruling.PASSED, "shown there and shown here")
 
 

@@ -10,6 +10,7 @@ from rnncheck.results.addresses import check_address
 from rnncheck.results.causes import causes_of
 from rnncheck.results.model import Basis, Cause, CheckResult, Finding, Run
 
+_LED = ("cause", "fix", "proved", "follows", "see")  # what is read first, below the line of code
 _CONTRADICTING = ("cause", "fix")  # labels of a follower's facts: its own guess at the fault
 
 
@@ -108,6 +109,13 @@ def facts_of(run: Run, check: CheckResult, finding: Finding) -> list[tuple[str, 
     """The finding's labelled facts, and the address of its check's page where there is one."""
     address = check_address(check.code)
     return [*_facts_of(run, check, finding), *([("page", address)] if address else [])]
+
+
+def parted_facts(facts: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], ...]:
+    """The line to change; what is read below its code; all else."""
+    at = [pair for pair in facts if pair[0] == "at"]
+    led = [pair for label in _LED for pair in facts if pair[0] == label]
+    return at, led, [pair for pair in facts if pair[0] not in ("at", *_LED)]
 
 
 def _facts_of(run: Run, check: CheckResult, finding: Finding) -> list[tuple[str, str]]:

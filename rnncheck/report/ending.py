@@ -16,6 +16,7 @@ from rich.text import Text
 from rnncheck.report import gate_console, text
 from rnncheck.report.causes import ToldCause, listed, told_causes
 from rnncheck.report.layout import ellipsis_for, frame, hanging, paragraph, shorten
+from rnncheck.results.endings import broke_off, raised
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Outcome, Run, Source, Standing
 
@@ -129,7 +130,11 @@ def _raised(run: Run, console: Console) -> Iterator[Text]:
     if stage is None:
         return
     first = next(iter(text.clean_lines(stage.detail).splitlines()), "")
-    yield from _labelled("raised", f"{stage.stage}: {first}", console, style="bold magenta")
+    ended = broke_off(first)
+    label, said = (
+        ("stage", raised(stage.stage, first)) if ended else ("raised", f"{stage.stage}: {first}")
+    )
+    yield from _labelled(label, said, console, style="bold magenta")
     if stage.source is not None:
         yield from _labelled("at", text.clean(text.source_place(stage.source)), console)
         yield from frame(console, stage.source)

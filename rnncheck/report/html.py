@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from rnncheck.report import gate, sweep, text
-from rnncheck.report.causes import facts_of, findings_in_order, row_title
+from rnncheck.report.causes import facts_of, findings_in_order, parted_facts, root_of, row_title
 from rnncheck.report.memory import memory_sections
 from rnncheck.report.memory_plots import memory_plots
 from rnncheck.report.plots import all_plots
@@ -52,9 +52,13 @@ def _content(run: Run) -> dict[str, Any]:
             for items in gate.items_by_part(run).values()
             for item in items
         ],
-        "families": text.by_family(run.checks),
+        "families": {
+            name: (text.passed_last(checks), text.family_line(checks))
+            for name, checks in text.by_family(run.checks).items()
+        },
+        "root_of": lambda check: root_of(run, check),
         "findings": [
-            (check, finding, facts_of(run, check, finding), _frame(finding.source))
+            (check, finding, parted_facts(facts_of(run, check, finding)), _frame(finding.source))
             for check, _, finding in findings_in_order(run)
         ],
         "raised": [
@@ -62,6 +66,7 @@ def _content(run: Run) -> dict[str, Any]:
             for stage in run.stages
             if stage.outcome is Outcome.ERROR
         ],
+        "broken_heading": text.broken_heading,
         "saw": text.saw,
         "outcome": text.outcome_word,
         "title_of": text.title,

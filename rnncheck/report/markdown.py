@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rnncheck.report import gate, sweep, text
-from rnncheck.report.causes import facts_of, findings_in_order, row_title
+from rnncheck.report.causes import facts_of, findings_in_order, parted_facts, row_title
 from rnncheck.report.memory import memory_sections
 from rnncheck.report.printed import printed
 from rnncheck.results.gate import GateItem
@@ -123,29 +123,30 @@ def _raised(run: Run) -> list[str]:
         if stage.outcome is Outcome.ERROR and stage.source is not None:
             at = f"- at: {code(text.source_place(stage.source))}"
             told = text.clean_lines(stage.detail).partition("\n")[0]
-            head = [f"## The {stage.stage} stage raised", "", escape(told), "", at]
+            head = [f"## {text.broken_heading(stage)}", "", escape(told), "", at]
             sections.append("\n".join([*head, *_frame(stage.source)]))
     return sections
 
 
 def _finding(run: Run, check: CheckResult, number: int, finding: Finding) -> str:
     count = f" ({number} of {len(check.findings)})" if len(check.findings) > 1 else ""
+    at, led, more = parted_facts(facts_of(run, check, finding))
     lines = [
         f"## {escape(text.title(check))}{count}",
         "",
         f"{check.severity}, {finding.stage}: {escape(finding.message)}",
         "",
         *([f"- accepted: {escape(check.accepted)}"] if check.accepted else []),
-        *(
-            f"- {escape(label)}: {_fact(label, value)}"
-            for label, value in facts_of(run, check, finding)
-        ),
+        *map(_fact, at),
+        *([*frame, ""] if (frame := _frame(finding.source)) else []),
+        *map(_fact, (*led, *more)),
     ]
-    return "\n".join([*lines, *_frame(finding.source)]).rstrip()
+    return "\n".join(lines).rstrip()
 
 
-def _fact(label: str, value: str) -> str:
-    return code(value) if label in ("key", "at") else escape(value)
+def _fact(pair: tuple[str, str]) -> str:
+    label, value = pair
+    return f"- {escape(label)}: {code(value) if label in ('key', 'at') else escape(value)}"
 
 
 def _frame(source: Source | None) -> list[str]:
@@ -163,16 +164,29 @@ def _frame(source: Source | None) -> list[str]:
 
 
 def _table(run: Run) -> str:
+    """What did not pass, and below it, folded, what did."""
     if not run.checks:
         return ""
-    head = ["## Checks", "", "| family | check | outcome | what it saw |", "|---|---|---|---|"]
-    rows = [
-        f"| {escape(name)} | {escape(row_title(run, check))} | {_outcome(check)} |"
-        f" {escape(text.saw(check))} |"
-        for name, checks in text.by_family(run.checks).items()
+    loud, quiet = text.passed_last(
+        check for checks in text.by_family(run.checks).values() for check in checks
+    )
+    folded = ["<details>", f"<summary>{len(quiet)} passed</summary>", "", *_rows(run, quiet), ""]
+    return "\n".join(
+        ["## Checks", "", *_rows(run, loud), *([""] * bool(loud)), *folded, "</details>"]
+        if quiet
+        else ["## Checks", "", *_rows(run, loud)]
+    )
+
+
+def _rows(run: Run, checks: list[CheckResult]) -> list[str]:
+    if not checks:
+        return []
+    head = ["| family | check | outcome | what it saw |", "|---|---|---|---|"]
+    return head + [
+        f"| {escape(text.family(check.code))} | {escape(row_title(run, check))} |"
+        f" {_outcome(check)} | {escape(text.saw(check))} |"
         for check in checks
     ]
-    return "\n".join([*head, *rows])
 
 
 def _outcome(check: CheckResult) -> str:

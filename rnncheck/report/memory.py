@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rnncheck.printable import counted
 from rnncheck.report.text import DIGITS, clean, number
 from rnncheck.results.memory import (
     AtLag,
@@ -57,7 +58,7 @@ def memory_sentence(found: MemoryResult) -> str:
 
 def horizon_of_curve(curve: InfluenceCurve) -> str:
     """The horizon in words; the longest lag that was looked at is said where it is that."""
-    steps = "1 step" if curve.horizon == 1 else f"{curve.horizon} steps"
+    steps = counted(curve.horizon, "step")
     return f"{steps} (the longest looked at)" if curve.horizon == curve.longest else steps
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from rnncheck.report import text
 from rnncheck.report.gate import item_sentence
 from rnncheck.report.sweep import texts_of
+from rnncheck.results.endings import broke_off
 from rnncheck.results.events import (
     CellFinished,
     CheckFinished,
@@ -143,6 +144,6 @@ def _stage(result: StageResult) -> str:
         Outcome.NOT_LOOKED: result.detail,
         Outcome.SKIPPED: result.detail or NOT_IN_SPEC,
         Outcome.VACUOUS: result.detail,
-        Outcome.ERROR: f"raised: {result.detail}",
+        Outcome.ERROR: result.detail if broke_off(result.detail) else f"raised: {result.detail}",
     }
     return f"{result.stage + ':':<11}{words.get(result.outcome, str(result.outcome))}"

@@ -12,6 +12,7 @@ from rnncheck.printable import clean as clean
 from rnncheck.printable import clean_code as clean_code
 from rnncheck.printable import clean_lines as clean_lines
 from rnncheck.results.causes import causes_of
+from rnncheck.results.endings import broke_off, raised
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.families import BY_PREFIX, FAMILIES, prefix_of
 from rnncheck.results.gate import GateItem, Ruling
@@ -26,6 +27,7 @@ from rnncheck.results.model import (
     Run,
     Source,
     Stage,
+    StageResult,
     Standing,
     Verdict,
     Where,
@@ -218,6 +220,14 @@ def by_family(checks: Iterable[CheckResult]) -> dict[str, list[CheckResult]]:
     return known | {name: group for name, group in groups.items() if name not in known}
 
 
+def passed_last(checks: Iterable[CheckResult]) -> tuple[list[CheckResult], list[CheckResult]]:
+    """What passed comes last: the checks that did not, and those that did."""
+    loud, quiet = list[CheckResult](), list[CheckResult]()
+    for check in checks:
+        (quiet if outcome_word(check) == "passed" else loud).append(check)
+    return loud, quiet
+
+
 def by_reason(run: Run, outcome: Outcome) -> dict[str, list[str]]:
     """The codes with this outcome under their reason; of a run in which all checks have the same,
     how many."""
@@ -242,9 +252,10 @@ def saw(check: CheckResult) -> str:
 
 
 def broken_stages(run: Run) -> list[str]:
-    """What each stage raised; the user's frames may follow on more lines."""
+    """What each stage raised, or how its process ended; the user's frames may follow on more
+    lines."""
     failed = (stage for stage in run.stages if stage.outcome is Outcome.ERROR)
-    return [clean_lines(f"stage {stage.stage} raised: {stage.detail}") for stage in failed]
+    return [clean_lines(raised(f"stage {stage.stage}", stage.detail)) for stage in failed]
 
 
 def crashed(run: Run) -> list[str]:
@@ -360,6 +371,16 @@ def _measured(run: Run) -> str:
     return f"{len(run.cells)} {'cell' if len(run.cells) == 1 else 'cells'}: {listed or 'none'}"
 
 
+def _blamed(stage: StageResult) -> str:
+    ended = broke_off(stage.detail)
+    return f"what {'ended ' if ended else ''}the {stage.stage} stage{'' if ended else ' raised'}"
+
+
+def broken_heading(stage: StageResult) -> str:
+    """``The env stage raised``, or that its process ended there."""
+    return f"The {stage.stage} stage {'broke off' if broke_off(stage.detail) else 'raised'}"
+
+
 def next_step(run: Run) -> str:
     """What to do now, or nothing."""
     if causes := causes_of(run):
@@ -367,7 +388,7 @@ def next_step(run: Run) -> str:
     watched = run.command == "run"
     if broken := [one for one in run.stages if one.outcome is Outcome.ERROR]:
         again = f"rnncheck {'run' if watched else 'verify'} {clean(run.spec.path)}"
-        return f"mend what the {broken[0].stage} stage raised, then {again}"
+        return f"mend {_blamed(broken[0])}, then {again}"
     if run.verdict is Verdict.NOT_SHOWN and (open_ := [g for g in run.guarantees if g.lacking]):
         code = clean(open_[0].because).partition(":")[0]
         known = code if code in {check.code for check in run.checks} else run.checks[0].code

@@ -82,7 +82,8 @@ def _grouped(codes: Sequence[str], weighs: Mapping[str, bool]) -> tuple[Cause, .
 
 
 def _explained(root: str, codes: Sequence[str], weighs: Mapping[str, bool]) -> list[str]:
-    effects = effects_of(root)
+    """What follows over checks that failed as well: an effect of what holds is none."""
+    effects = effects_of(root, frozenset(codes))
     return [code for code in codes if code in effects and (weighs[root] or not weighs[code])]
 
 

@@ -237,12 +237,14 @@ BY_CODE: Mapping[str, Effect] = {effect.code: effect for effect in EFFECTS}
 
 
 @cache
-def effects_of(code: str) -> frozenset[str]:
-    """Every check that may fail because this one does, over any number of steps."""
+def effects_of(code: str, among: frozenset[str] | None = None) -> frozenset[str]:
+    """Every check that may fail because this one does, over any number of steps; with ``among``
+    each step of them is one of these."""
     found, queue = set[str](), [code]
     while queue:
         effect = BY_CODE.get(queue.pop())
-        new = set(effect.then) - found if effect else set()
+        new = set(effect.then) - found if effect else set[str]()
+        new = new if among is None else new & among
         found |= new
         queue += new
     return frozenset(found)

@@ -7,6 +7,7 @@ import signal
 import sysconfig
 from pathlib import Path
 
+from rnncheck.results.endings import CLOSED, ENDED, HUNG, KILLED
 from rnncheck.supervisor.child import UNHEARD
 from rnncheck.supervisor.process import Death
 
@@ -22,14 +23,14 @@ def ending_of(death: Death) -> str:
 
 def _how(death: Death) -> str:
     if death.hung:
-        return "did not end within its time-out, nor when it was interrupted: it was killed"
+        return f"{HUNG} its time-out, nor when it was interrupted: it was killed"
     if death.code == UNHEARD:
-        return "closed the pipe that the run is told on (os.closerange, or the like)"
+        return f"{CLOSED} that the run is told on (os.closerange, or the like)"
     if death.code >= 0:
-        return f"ended the process, with exit code {death.code}"
+        return f"{ENDED}, with exit code {death.code}"
     name = signal.Signals(-death.code).name
     memory = ", as the system does where memory runs out" if name == "SIGKILL" else ""
-    return f"its process was killed by {name}{memory}"
+    return f"{KILLED} by {name}{memory}"
 
 
 def _where(death: Death) -> str:

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+from rnncheck.results.endings import FORKED
 from rnncheck.results.events import (
     CheckFinished,
     ChecksLeftOut,
@@ -26,7 +27,7 @@ from rnncheck.supervisor.channel import BadInput, Copied, Crashed, Ended, Messag
 from rnncheck.supervisor.last_words import ending_of
 from rnncheck.supervisor.process import SupervisedProcess
 
-COPIED = "its code forked the process, and the copy went on with the run"
+COPIED = f"{FORKED}, and the copy went on with the run"
 
 
 @dataclass(frozen=True)

@@ -79,15 +79,20 @@ def from_sarif(out: str) -> Said:
 
 
 def from_markdown(out: str) -> Said:
-    rows = [line.split("|") for line in out.splitlines() if line.startswith("| ")][1:]
+    rows = [line.split("|") for line in _rows(out)]
     outcomes = {row[2].split()[0]: _outcome(line) for row, line in _with_lines(out, rows)}
     findings = re.findall(r"^## [A-Z]{2}\d{3} ", out, flags=re.MULTILINE)
     return outcomes, len(findings), _stored(out.splitlines()[0].removeprefix("# rnncheck: "))
 
 
 def _with_lines(out: str, rows: list[list[str]]) -> list[tuple[list[str], str]]:
-    lines = [line for line in out.splitlines() if line.startswith("| ")][1:]
-    return list(zip(rows, lines, strict=True))
+    return list(zip(rows, _rows(out), strict=True))
+
+
+def _rows(out: str) -> list[str]:
+    """The rows of both tables: of what passed, and of all else."""
+    lines = out.splitlines()
+    return [one for one in lines if one.startswith("| ") and not one.startswith("| family ")]
 
 
 def _outcome(line: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,8 @@ def test_the_summary_is_appended(tmp_path: Path) -> None:
 def test_markdown_shows_markup_as_text(name: str) -> None:
     tokens = _tokens(markdown.render(RUNS[name]))
     tags = {token.content for token in tokens if token.type.startswith("html")}
-    assert tags == {"<sub>", "</sub>"}  # our own
+    told = "".join(tags)  # the rest is our own
+    assert not re.sub(r"</?(sub|details|summary)>|\d+ passed|\n", "", told)
     assert not {"em_open", "link_open", "image"} & {token.type for token in tokens}
 
 

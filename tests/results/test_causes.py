@@ -87,6 +87,13 @@ def test_two_faults_are_two_causes() -> None:
     assert grouped("WR103", "GR802") == {"WR103": [], "GR802": []}
 
 
+def test_nothing_follows_over_a_check_that_holds() -> None:
+    assert "VL603" in effects_of("WR106")  # over slices that go on past an end
+    assert grouped("WR106", "VL603") == {"WR106": [], "VL603": []}
+    assert grouped("WR106", "BD301", "VL603") == {"WR106": ["BD301"], "VL603": []}
+    assert grouped("WR106", "BD301", "RP506", "VL603") == {"WR106": ["BD301", "RP506", "VL603"]}
+
+
 def test_an_error_is_not_folded_under_a_warning() -> None:
     assert grouped("WR105", "CL403", warnings=("WR105",)) == {"CL403": [], "WR105": []}
     assert grouped("WR103", "RP504", warnings=("RP504",)) == {"WR103": ["RP504"]}

@@ -44,6 +44,7 @@ from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, cast, run_recurrent
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 _CAUSE = (
@@ -62,7 +63,9 @@ def run(evidence: Evidence) -> Judgement:
         finding = _judged(evidence, subject, made)
         compared += int(made.starts.sum())
         findings += [finding] if finding else []
-    return Judgement(tuple(findings), compared, f"{compared} segments are exactly separate")
+    return Judgement(
+        tuple(findings), compared, counted(compared, "segment", "are exactly separate")
+    )
 
 
 def _judged(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:

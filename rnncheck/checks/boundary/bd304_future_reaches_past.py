@@ -33,6 +33,7 @@ from rnncheck.checks.evidence.observations import change_observed
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 MOST_CUTS = 4
@@ -52,7 +53,9 @@ def run(evidence: Evidence) -> Judgement:
         finding, watched = _judge(evidence, subject, made)
         compared += watched
         findings += [finding] if finding else []
-    return Judgement(tuple(findings), compared, f"{compared} earlier steps stayed the same")
+    return Judgement(
+        tuple(findings), compared, f"{counted(compared, 'earlier step')} stayed the same"
+    )
 
 
 def _judge(

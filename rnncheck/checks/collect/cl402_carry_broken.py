@@ -33,6 +33,7 @@ from rnncheck.checks.evidence.state_handover import (
 )
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import dotted
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -47,7 +48,7 @@ def run(evidence: Evidence) -> Judgement:
         return Judgement((_observed(max(breaks, key=lambda b: b.count)),), count)
     found = overwritten(evidence)
     findings = (_overwritten(*found),) if found else ()
-    return Judgement(findings, count, f"{count} states are handed on unchanged")
+    return Judgement(findings, count, counted(count, "state", "are handed on unchanged"))
 
 
 def _overwritten(found: Mismatch, number: int) -> Observation:

@@ -28,6 +28,7 @@ from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observa
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.recording.recording import Joint, Recording
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 _Place = tuple[int, int]  # batch, row
@@ -52,7 +53,7 @@ def run(evidence: Evidence) -> Judgement:
             raise NotApplicable("no batch goes on with a trajectory of the batch before it")
         raise CouldNotLook("the policy acted in one collected batch alone")
     findings = (_observed(broken, compared),) if broken else ()
-    return Judgement(findings, compared, f"{compared} states go on between batches")
+    return Judgement(findings, compared, counted(compared, "state", "go on between batches"))
 
 
 def continuing(recording: Recording) -> list[tuple[int, int, tuple[int, int, int]]]:
@@ -81,7 +82,7 @@ def _observed(broken: list[tuple[Key, _Place, float]], compared: int) -> Observa
             " before it"
         ),
         measured=size,
-        on=f"{compared} joints of batches",
+        on=f"{counted(compared, 'joint')} of batches",
         bound_formula="the same to the bit",
         where=Where(place, 0, first_step=0),
         cause="the collector drops the state at the end of a batch but not the episode",

@@ -34,13 +34,14 @@ from torch import Tensor
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Deferred, Judgement, Observation, Rule
 from rnncheck.pipeline.recording.recording import Joint, Recording, Rows
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 KINDS = {
-    "done": "steps after a done have no start flag",
-    "begin": "first steps of trajectories have no start flag",
-    "joint": "junctions of two trajectories have no start flag",
-    "extra": "steps inside a trajectory have a start flag",
+    "done": ("step after a done", "have no start flag"),
+    "begin": ("first step of trajectories", "have no start flag"),
+    "joint": ("junction of two trajectories", "have no start flag"),
+    "extra": ("step inside a trajectory", "have a start flag"),
 }
 CAUSES = {
     "done": "the start flag misses some resets (an env of the batch, truncations, or all)",
@@ -74,7 +75,7 @@ def run(evidence: Evidence) -> Judgement:
     findings = [
         _observed(evidence, kind, wrong) for kind in KINDS if any(w.kind == kind for w in wrong)
     ]
-    return Judgement(tuple(findings), compared, f"{compared} start flags are right")
+    return Judgement(tuple(findings), compared, counted(compared, "start flag", "are right"))
 
 
 def _rows_inside(recording: Recording, rows: Rows) -> list[int]:
@@ -105,11 +106,11 @@ def _observed(evidence: Evidence, kind: str, wrong: list[Wrong]) -> Observation:
     count = sum(int(item.mask.sum()) for item in mine)
     row, step = mine[0].mask.nonzero()[0].tolist()
     return Observation(
-        message=f"{count} {KINDS[kind]}",
+        message=counted(count, *KINDS[kind]),
         key="is_init",
         quantity="start flags that are wrong",
         measured=float(count),
-        on=f"{len(evidence.recording.batches)} batches",
+        on=counted(len(evidence.recording.batches), "batch"),
         bound_formula="every beginning is marked, nothing else",
         where=Where((mine[0].batch, row), step, first_step=step),
         cause=CAUSES[kind],

@@ -44,6 +44,7 @@ from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, RunSettings, run_recurrent
 from rnncheck.pipeline.subject.subject import Subject, next_key
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 _LEAST = 2  # steps with an inside
@@ -68,7 +69,7 @@ def run(evidence: Evidence) -> Judgement:
     if not compared:
         raise CouldNotLook("no recorded output is a function of the observations alone")
     findings = (_observed(*worst),) if worst else ()
-    return Judgement(findings, compared, f"{compared} recorded outputs are reproduced")
+    return Judgement(findings, compared, counted(compared, "recorded output", "are reproduced"))
 
 
 def _looked_at(evidence: Evidence) -> Iterator[tuple[int, Rows]]:

@@ -27,6 +27,7 @@ from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
 from rnncheck.pipeline.subject.subject import next_key
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -46,7 +47,7 @@ def run(evidence: Evidence) -> Judgement:
         if found:
             step, row, key = min(found)
             return Judgement((_observed(key, number, row, step),), compared)
-    return Judgement((), compared, f"{compared} entries hold numbers")
+    return Judgement((), compared, counted(compared, "entry", "hold numbers"))
 
 
 def _broken(value: Tensor, rows: Rows, *, finite: bool) -> Tensor:

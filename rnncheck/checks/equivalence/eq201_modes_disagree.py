@@ -33,6 +33,7 @@ from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
 from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 
@@ -48,7 +49,9 @@ def run(evidence: Evidence) -> Judgement:
             if found:
                 findings.append(_observed(subject, made, found, begins))
                 break
-    return Judgement(tuple(findings), compared, f"{compared} output steps agree with the replay")
+    return Judgement(
+        tuple(findings), compared, counted(compared, "output step", "agree with the replay")
+    )
 
 
 def _observed(subject: Subject, made: Constructed, found: Mismatch, begins: str) -> Observation:

@@ -44,6 +44,7 @@ from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.stock import is_stock
 from rnncheck.pipeline.subject.subject import Subject, next_key
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 
@@ -71,7 +72,7 @@ def run(evidence: Evidence) -> Judgement:
             break
     if not writes:
         raise NotApplicable("recurrent mode writes no state: there is none that could be wrong")
-    note = f"{compared} end states agree" if compared else "the states draw random numbers"
+    note = counted(compared, "end state", "agree") if compared else "the states draw random numbers"
     return Judgement(tuple(findings), compared, note, severity if findings else None)
 
 

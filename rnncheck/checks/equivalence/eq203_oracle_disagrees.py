@@ -40,6 +40,7 @@ from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.passes import StartStates, call, unroll_subject
 from rnncheck.pipeline.subject.stock import rnn_of, state_shapes
 from rnncheck.pipeline.subject.subject import Carrier, Subject
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -68,7 +69,9 @@ def run(evidence: Evidence) -> Judgement:
                 findings += [_observed(subject, carrier, found, mode)] if found else []
     if not compared:
         raise NotApplicable("no LSTMModule or GRUModule whose equations could be asked")
-    return Judgement(tuple(findings), compared, f"{compared} steps agree with the cell equations")
+    return Judgement(
+        tuple(findings), compared, counted(compared, "step", "agree with the cell equations")
+    )
 
 
 def judgeable(module: nn.Module) -> bool:

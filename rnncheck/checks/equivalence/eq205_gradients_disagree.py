@@ -56,6 +56,7 @@ from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 FLOAT_LIMIT = 2e-3  # relative to the tensor's largest gradient, where only float32 can be run
@@ -103,13 +104,13 @@ def _compared(asked: Asked) -> tuple[Observation | None, int, str] | None:
         return None
     worst = furthest(through_sequence, through_steps)
     if worst is None or worst[1] <= limit:
-        return None, count, f"{count} gradients agree"
+        return None, count, counted(count, "gradient", "agree")
     noise = rounding(asked, through_sequence, through_steps)
     if not beyond(through_sequence, noise) and not beyond(through_steps, noise):
         return None
     worst = furthest(through_sequence, through_steps, noise)
     if worst is None or worst[1] <= limit:
-        return None, count, f"{count} gradients agree, some in being rounding alone"
+        return None, count, f"{counted(count, 'gradient', 'agree')}, some in being rounding alone"
     if asked.dtype is not None and numeric_agrees(asked, through_sequence):
         return None, count, "recurrent mode's gradients agree with finite differences"
     if cut_every := truncation(asked.evidence, asked.subject, asked.made):

@@ -41,6 +41,7 @@ from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 RANDOM_STATE = (
@@ -66,7 +67,7 @@ def run(evidence: Evidence) -> Judgement:
         finding = _hidden(evidence, subject, made) or random_output(evidence, subject, made)
         findings += [finding] if finding else []
         compared += made.steps
-    return Judgement(tuple(findings), compared, f"{compared} steps are repeatable")
+    return Judgement(tuple(findings), compared, counted(compared, "step", "are repeatable"))
 
 
 def _hidden(evidence: Evidence, subject: Subject, made: Constructed) -> Observation | None:

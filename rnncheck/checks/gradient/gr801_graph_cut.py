@@ -61,6 +61,7 @@ from rnncheck.checks.rule import (
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 _Group = list[tuple[ModuleCall, Shown]]
@@ -205,7 +206,10 @@ def _observed_in_loss(number: int, sample: Sample, output: str) -> Observation:
     via = f" through the recurrent module that writes {output}" if output else ""
     return _observed(
         f"inside the loss no gradient reaches the step before{via}: the graph is cut at every step",
-        on=f"training batch {number}, {int(segments_of(sample).max()) + 1} segments in a row",
+        on=(
+            f"training batch {number},"
+            f" {counted(int(segments_of(sample).max()) + 1, 'segment')} in a row"
+        ),
         cause=(
             "the graph is cut at every step: sequential mode in the loss, or a state that is"
             " detached"

@@ -28,6 +28,7 @@ from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, ne
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 
@@ -59,7 +60,9 @@ def run(evidence: Evidence) -> Judgement:
     if len(silent) == len(largest) and others == 0.0:
         raise CouldNotLook("the loss has no gradient at all")
     findings = (_observed(silent, len(largest)),) if silent else ()
-    return Judgement(findings, len(largest), f"{len(largest)} recurrent parameters get a gradient")
+    return Judgement(
+        findings, len(largest), counted(len(largest), "recurrent parameter", "get a gradient")
+    )
 
 
 def _goes_on(sample: Sample) -> bool:

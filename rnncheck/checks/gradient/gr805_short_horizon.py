@@ -34,6 +34,7 @@ from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 _HORIZON = 4  # steps back
@@ -96,7 +97,7 @@ def _observed(curve: list[float]) -> Observation:
         message=f"the policy's gradient reaches {reached} steps back, not {_HORIZON}",
         quantity="steps back at which the gradient is above 1e-6 of its local size",
         measured=float(reached),
-        on=f"an episode head of {len(curve)} steps",
+        on=f"an episode head of {counted(len(curve), 'step')}",
         bound=float(_HORIZON),
         bound_formula=f"at least {_HORIZON} steps",
         cause="gates that close, a short leak, or a graph that is cut on purpose",

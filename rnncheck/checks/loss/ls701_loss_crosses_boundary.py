@@ -45,6 +45,7 @@ from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, NotApplicable, Observation, Rule
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 ORDER = ("forward", "next value", "target")  # the earliest part that leaks names the finding
@@ -83,7 +84,8 @@ def _observed(sample: Sample, number: int, found: list[Leak]) -> Observation:
     cause, fix = _blame(first, found)
     return Observation(
         message=(
-            f"a change in one segment changes the {first.name} of {first.count} steps of others"
+            f"a change in one segment changes the {first.name} of"
+            f" {counted(first.count, 'step of others')}"
         ),
         key=first.name,
         quantity=f"change of the {first.name} of segments that were not touched",

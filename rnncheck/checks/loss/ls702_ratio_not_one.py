@@ -36,6 +36,7 @@ from rnncheck.numerics.difference import gap
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.instruments.log_probs import log_prob_key, log_prob_now
 from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 _LIMIT = 1e-3  # |log ratio|; float32 rounding of a log-probability stays below 1e-4
@@ -57,7 +58,7 @@ def run(evidence: Evidence) -> Judgement:
             return Judgement((_observed(number, gaps * mask, key, anew),), compared)
     if not compared:
         raise NotApplicable("no log-probability was recorded with the actions")
-    return Judgement((), compared, f"{compared} ratios are 1")
+    return Judgement((), compared, counted(compared, "ratio", "are 1"))
 
 
 def log_ratio(evidence: Evidence, sample: Sample, key: Key) -> tuple[Tensor, Tensor]:

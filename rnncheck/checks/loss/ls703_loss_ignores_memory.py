@@ -46,6 +46,7 @@ from rnncheck.checks.evidence.traced_steps import inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 
@@ -70,7 +71,7 @@ def run(evidence: Evidence) -> Judgement:
             return Judgement((_observed(number, sample),), compared)
     if not compared:
         raise CouldNotLook("the loss gives nothing per step, or every slice has a single step")
-    return Judgement((), compared, f"{compared} later steps depend on earlier ones")
+    return Judgement((), compared, counted(compared, "later step", "depend on earlier ones"))
 
 
 def _second_halves(sample: Sample, skip: int = 0, further: int = 0) -> Tensor:

@@ -33,6 +33,7 @@ from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.instruments.log_probs import log_prob_key
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 _ESTIMATES = ("advantage", "value_target", "state_value")
@@ -54,7 +55,7 @@ def run(evidence: Evidence) -> Judgement:
         if found:
             return Judgement((_observed(number, found, size),), len(tensor_keys(first.before)))
         compared += len(tensor_keys(first.before)) - len(rewritten)
-    return Judgement((), compared, f"{compared} entries are left as they were")
+    return Judgement((), compared, counted(compared, "entry", "are left as they were"))
 
 
 def changed(before: TensorDictBase, after: TensorDictBase) -> list[Key]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 
@@ -43,7 +44,7 @@ def run(evidence: Evidence) -> Judgement:
 def _observed(item: Joins) -> Observation:
     count = int(item.stretches.sum())
     return Observation(
-        message=f"{count} joins of two stretches in a training batch have no start flag",
+        message=counted(count, "join of two stretches in a training batch", "have no start flag"),
         key="is_init",
         quantity="unmarked joins",
         measured=float(count),

@@ -26,6 +26,7 @@ from rnncheck.checks.evidence.training_batches import samples
 from rnncheck.checks.replay.start_flags import lost_start
 from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -46,7 +47,7 @@ def run(evidence: Evidence) -> Judgement:
         where = lost_start(sample, number)
         if where is not None:
             return Judgement((_overwritten(where, number),), compared)
-    return Judgement((), compared, f"{compared} keys are still there")
+    return Judgement((), compared, counted(compared, "key", "are still there"))
 
 
 def _lost(key: Key, number: int) -> Observation:

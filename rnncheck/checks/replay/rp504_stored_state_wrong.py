@@ -35,6 +35,7 @@ from rnncheck.checks.evidence.training_batches import Sample, samples
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -84,8 +85,8 @@ def _observed(
     size = float(gap(stored[row, step], recorded[sample.ids[row, step]]).max()) if fits else 1.0
     return Observation(
         message=(
-            f"{int(wrong.sum())} slices start from another {dotted(key)} than the trajectory had"
-            " there"
+            f"{counted(int(wrong.sum()), 'slice', 'start')} from another {dotted(key)} than the"
+            " trajectory had there"
         ),
         key=dotted(key),
         quantity=f"max abs difference of {dotted(key)}, replayed against collected",

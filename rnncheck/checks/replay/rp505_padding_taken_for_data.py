@@ -52,6 +52,7 @@ from rnncheck.checks.rule import (
 )
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import STEP_KEY, Key, dotted, tensor_keys
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -72,7 +73,7 @@ def run(evidence: Evidence) -> Judgement:
     if not compared:
         raise weightiest(untold) or NotApplicable("no step of the training batches is padding")
     return Judgement(
-        (), compared, f"{compared} padded steps are left out", unanswered=_open(untold)
+        (), compared, counted(compared, "padded step", "are left out"), unanswered=_open(untold)
     )
 
 
@@ -161,7 +162,8 @@ def _taken(number: int, invented: Tensor) -> Observation:
     row, step = invented.nonzero()[0].tolist()
     count = int(invented.sum())
     return Observation(
-        message=f"{count} steps of a training batch were never collected, and no mask says so",
+        message=counted(count, "step of a training batch", "were never collected")
+        + ", and no mask says so",
         quantity="padded steps taken for data",
         measured=float(count),
         on=f"training batch {number}",

@@ -35,6 +35,7 @@ from rnncheck.checks.evidence.unmarked_joins import Joins, joins, stored_neighbo
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.recording.buffer_order import parting_keys
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 
@@ -97,7 +98,7 @@ def _over_end(item: Joins) -> Observation:
     return _observed(
         item,
         item.over_end,
-        message=f"{count} slices run over the end of an episode without a start flag",
+        message=counted(count, "slice", "run over the end of an episode without a start flag"),
         quantity="unmarked ends of episodes inside slices",
         cause=(
             "the sampler does not know where trajectories end, or the next episode's flag was lost"
@@ -112,8 +113,8 @@ def _over_seam(item: Joins) -> Observation:
         item,
         item.over_seam,
         message=(
-            f"{count} slices run over the write cursor of the full buffer: from its newest step to"
-            " its oldest"
+            f"{counted(count, 'slice', 'run')} over the write cursor of the full buffer: from its"
+            " newest step to its oldest"
         ),
         quantity="slices that hold the newest step and, behind it, the oldest",
         cause=(
@@ -134,8 +135,9 @@ def _unseen(evidence: Evidence, item: Joins, marked: Tensor) -> Observation:
         item,
         marked,
         message=(
-            f"the ends of {int(marked.sum())} episodes lie inside slices: {keys} does not show them"
-            " to the sampler; the next start is marked, so that the memory begins anew there"
+            f"the ends of {counted(int(marked.sum()), 'episode')} lie inside slices: {keys} does"
+            " not show them to the sampler; the next start is marked, so that the memory begins"
+            " anew there"
         ),
         quantity="ends of episodes inside slices",
         cause=f"the slice sampler cuts by {keys}, and episodes end otherwise",

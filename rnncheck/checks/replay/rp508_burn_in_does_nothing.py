@@ -36,6 +36,7 @@ from rnncheck.checks.evidence.training_batches import samples
 from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule, Unanswered, weightiest
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.subject import Carrier
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Source, Stage
 
 IDLE = "the state at the start of what remains is the one that was stored"
@@ -94,7 +95,7 @@ def _not_used(evidence: Evidence, one: WarmUp) -> Observation | None:
     return _observed(
         evidence,
         one,
-        message=f"a BurnInTransform of {steps} steps leaves the batch as it was",
+        message=f"a BurnInTransform of {counted(steps, 'step')} leaves the batch as it was",
         cause=cause,
         fix="set burn_in to the number of steps, and return what the transform returns",
     )
@@ -195,7 +196,7 @@ def _observed(
         key=key or ", ".join(dotted(k) for k in evidence.policy.carry),
         quantity="steps left out whose observations change the state",
         measured=counting,
-        on=f"{len(one.openings)} slices of the first training batch",
+        on=f"{counted(len(one.openings), 'slice')} of the first training batch",
         bound=float(one.spent),
         bound_formula="every step that is burned in",
         cause=cause,

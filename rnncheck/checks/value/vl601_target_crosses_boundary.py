@@ -34,6 +34,7 @@ from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.pipeline.compat import installed, joins_rows
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -53,7 +54,7 @@ def run(evidence: Evidence) -> Judgement:
         raise NotApplicable("no batch of the estimator has two segments")
     if not alive:
         raise CouldNotLook("no change of the observations or the rewards changes the estimates")
-    return Judgement((), compared, f"{compared} steps are isolated")
+    return Judgement((), compared, counted(compared, "step", "are isolated"))
 
 
 def _observed(evidence: Evidence, sample: Sample, number: int, found: list[Leak]) -> Observation:
@@ -62,7 +63,8 @@ def _observed(evidence: Evidence, sample: Sample, number: int, found: list[Leak]
     cause, fix = _blame(evidence, first)
     return Observation(
         message=(
-            f"a change in one segment changes the {first.name} of {first.count} steps of others"
+            f"a change in one segment changes the {first.name} of"
+            f" {counted(first.count, 'step of others')}"
         ),
         key=first.name,
         quantity=f"change of {first.name} of segments that were not touched",

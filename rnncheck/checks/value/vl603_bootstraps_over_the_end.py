@@ -7,7 +7,7 @@ Checks
     episode. For a loss that makes its own target, the reward of the terminated steps is moved: by
     how much that moves the loss tells how far off their target is, and it must not depend on their
     next observation. And the next observation of a done step must not be the first observation of
-    the next episode.
+    the next episode, unless episodes begin so much alike that this says nothing.
 
 Why it matters
     A target that looks over a terminal state rewards the policy for an episode that it has not
@@ -27,6 +27,8 @@ Example
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
@@ -37,14 +39,23 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule, Unanswered
+from rnncheck.checks.rule import (
+    CouldNotLook,
+    Deferred,
+    Judgement,
+    NotApplicable,
+    Observation,
+    Rule,
+    Unanswered,
+    weightiest,
+)
 from rnncheck.checks.value.estimates import ended, per_step
-from rnncheck.checks.value.estimator_isolation import statistics
+from rnncheck.checks.value.estimator_isolation import estimator_leaks, statistics
+from rnncheck.checks.value.last_observations import LastObservations, last_observations
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.pipeline.recording.recording import Joint
-from rnncheck.pipeline.subject.subject import next_key
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 _ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
@@ -52,41 +63,86 @@ REWARD = ("next", "reward")
 TARGETS = ("value_target", "advantage")
 
 
+@dataclass(frozen=True)
+class _Look:
+    """What one look found, at how many ends, and what kept it from telling of others."""
+
+    finding: Observation | None = None
+    compared: int = 0
+    untold: tuple[Unanswered, ...] = ()
+
+
 def run(evidence: Evidence) -> Judgement:
     """The recorded ends, then the estimator's targets there, then the loss's."""
-    lost, count = lost_observations(evidence)
-    if lost is not None:
-        return Judgement((_lost(lost),), count)
+    last = last_observations(evidence)
+    if last.lost is not None:
+        return Judgement((_lost(last.lost),), last.count)
+    count, untold = last.count, list[Unanswered]()
     for look in (_estimator, _loss):
-        finding, compared = look(evidence)
-        count += compared
-        if finding is not None:
-            return Judgement((finding,), count)
+        found = look(evidence)
+        count += found.compared
+        untold += found.untold
+        if found.finding is not None:
+            return Judgement((found.finding,), count)
+    if last.used or (last.open and not count):
+        untold.append(_blank(last))
+    if why := weightiest(untold):
+        raise why
     if not count:
         raise CouldNotLook("no collected episode ends")
-    return Judgement((), count, f"{count} ends of episodes and targets there")
+    return Judgement((), count, f"{counted(count, 'end')} of episodes and targets there")
 
 
-def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
-    compared = 0
-    for number, sample in enumerate(_batches(evidence)):
+def _blank(last: LastObservations) -> CouldNotLook:
+    return CouldNotLook(
+        f"{counted(last.open, 'episode')} ended with what the next one began with, as other"
+        " episodes do: nothing tells whether the terminal observation is lost"
+    )
+
+
+def _estimator(evidence: Evidence) -> _Look:
+    compared, untold = 0, dict[str, Unanswered]()
+    try:
+        samples = batches(evidence)
+    except NotApplicable:
+        return _Look()
+    except Unanswered as why:
+        return _Look(untold=(why,))
+    for number, sample in enumerate(samples):
         terminal = ended(sample, "terminated")
         for ends, kind in (
             (terminal, "terminated"),
             (ended(sample, "done") & ~terminal, "truncated"),
         ):
-            if not bool(ends.any()):
-                continue
-            compared += int(ends.sum())
-            where = looks_over(evidence, sample, number, ends, own=kind == "terminated")
+            where, told = looks_over(evidence, sample, number, ends, own=kind == "terminated")
+            compared += told
             if where is not None:
-                return _looks_over(where, kind), compared
-    return None, compared
+                return _Look(_looks_over(where, kind), compared)
+            if told < int(ends.sum()):
+                kept = _untold(evidence, sample)
+                untold[str(kept)] = kept
+    left = [why for why in untold.values() if isinstance(why, Deferred) or not compared]
+    return _Look(None, compared, tuple(left))
 
 
-def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
+def _untold(evidence: Evidence, sample: Sample) -> Unanswered:
+    if _coupled(evidence, sample):
+        return Deferred("targets change with other segments, whatever stands at an end", "VL601")
+    return CouldNotLook(
+        "every target moves with the batch: none tells what stands at the end of its episode"
+    )
+
+
+def _loss(evidence: Evidence) -> _Look:
     compared = 0
-    for number, sample in _loss_samples(evidence):
+    try:
+        loss_of(evidence)
+        samples = each_sample(evidence)
+    except NotApplicable:
+        return _Look()
+    except Unanswered as why:
+        return _Look(untold=(why,))
+    for number, sample in samples:
         ends = ended(sample, "terminated")
         if REWARD not in tensor_keys(sample.td) or not bool(ends.any()):
             continue
@@ -94,19 +150,14 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
             moved, reads = target_moves(evidence, sample, ends)
         except Unanswered:  # a loss that raises is LS706's
             break
+        if moved and loss_leaks(evidence, sample)[0]:
+            said = "the loss changes with other segments, whatever stands at an end"
+            return _Look(None, compared, (Deferred(said, "LS701"),))
         compared += int(ends.sum()) * reads
-        if moved and not loss_leaks(evidence, sample)[0]:
+        if moved:
             row, step = ends.nonzero()[0].tolist()
-            return _bootstraps(Where((number, row), step, first_step=step), moved), compared
-    return None, compared
-
-
-def _loss_samples(evidence: Evidence) -> list[tuple[int, Sample]]:
-    try:
-        loss_of(evidence)
-        return each_sample(evidence)
-    except Unanswered:
-        return []
+            return _Look(_bootstraps(Where((number, row), step, first_step=step), moved), compared)
+    return _Look(None, compared)
 
 
 def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> tuple[float, bool]:
@@ -133,65 +184,59 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> tuple[floa
     return (size if size > _ROUNDING * scale else 0.0), answers[0] != 0
 
 
-def _batches(evidence: Evidence) -> list[Sample]:
-    try:
-        return batches(evidence)
-    except Unanswered:
-        return []
-
-
-def lost_observations(evidence: Evidence) -> tuple[Where | None, int]:
-    """A done step whose next observation is the reset's, and how many ends were looked at."""
-    recording, count, same = evidence.recording, 0, list[Where]()
-    keys = [key for key in recording.steady if key in evidence.policy.reads]
-    for number, rows in enumerate(recording.batches):
-        for row, step in ((rows.joints == Joint.AFTER_DONE)[:, 1:]).nonzero().tolist():
-            pairs = [
-                (rows.data.get(next_key(k))[row, step], rows.data.get(k)[row, step + 1])
-                for k in keys
-            ]
-            if not pairs or all(_constant(rows.data.get(k)) for k in keys):
-                continue
-            count += 1
-            if not any(bool(bits_differ(a, b).any()) for a, b in pairs):
-                same.append(Where((number, row), step, first_step=step))
-    return (same[0] if same and 2 * len(same) > count else None), count
-
-
-def _constant(value: Tensor) -> bool:
-    return not bool(bits_differ(value, value[:1, :1].expand_as(value)).any())
-
-
 def looks_over(
     evidence: Evidence, sample: Sample, number: int, ends: Tensor, *, own: bool
-) -> Where | None:
-    """The first of ``ends`` whose target changes with what lies behind it; every other segment at a
-    time.
+) -> tuple[Where | None, int]:
+    """The first of ``ends`` whose target changes with what lies behind it, and for how many of them
+    a target tells; every other segment at a time.
 
     Where ``own``, its next observation is behind it as well.
     """
-    base, alike = per_step(evidence, sample, sample.td), statistics(evidence, sample)
+    base, told = per_step(evidence, sample, sample.td), 0
     segments = through_rows(segments_of(sample))
     for parity in (0, 1):
         asked = ends & (segments_of(sample) % 2 == parity)
+        if not bool(asked.any()):
+            continue
         behind = torch.zeros_like(asked)
         behind[:, 1:] = asked[:, :-1]
         at = asked if own else torch.zeros_like(asked)
         others = ~torch.isin(segments, segments[asked | behind]) & sample.valid
         after = per_step(evidence, sample, _changed_behind(evidence, sample, at, behind))
-        for name in TARGETS:
-            if name not in base or name not in after:
-                continue
-            old, new = base[name], after[name]
-            moved = bool((bits_differ(old, new).flatten(2).any(-1) & others).any())
-            if (name in alike or moved) and not (moved and _stands_out(old, new, others, asked)):
-                continue
-            limit = _ROUNDING * float(old.abs().max())
-            differ = (gap(old, new).flatten(2).amax(-1) > limit) & asked
+        pairs = [(name, base[name], after[name]) for name in TARGETS if {name} <= {*base, *after}]
+        looks = [_changes(evidence, sample, pair, others, asked) for pair in pairs]
+        known = [differ for differ in looks if differ is not None]
+        told += int(asked.sum()) if known or not pairs else 0
+        for differ in known:
             if bool(differ.any()):
                 row, step = differ.nonzero()[0].tolist()
-                return Where((number, row), step, first_step=step)
-    return None
+                return Where((number, row), step, first_step=step), told
+    return None, told
+
+
+def _changes(
+    evidence: Evidence,
+    sample: Sample,
+    target: tuple[str, Tensor, Tensor],
+    others: Tensor,
+    asked: Tensor,
+) -> Tensor | None:
+    """Where in ``asked`` the target changes; None where others change with it, so that this does
+    not tell."""
+    name, old, new = target
+    limit = _ROUNDING * float(old.abs().max())
+    differ = (gap(old, new).flatten(2).amax(-1) > limit) & asked
+    if not bool(differ.any()):
+        return differ
+    moved = bool((bits_differ(old, new).flatten(2).any(-1) & others).any())
+    if moved and moved_as_one(old, new, others, _ROUNDING):  # normalised over the batch
+        return differ & (not moved_as_one(old, new, others | asked, _ROUNDING))
+    told = bool(((old != 0).flatten(2).any(-1) & others).any()) or not _coupled(evidence, sample)
+    return differ if told and not moved and name not in statistics(evidence, sample) else None
+
+
+def _coupled(evidence: Evidence, sample: Sample) -> bool:
+    return bool(estimator_leaks(evidence, sample)[0])
 
 
 def _changed_behind(
@@ -205,13 +250,6 @@ def _changed_behind(
         if key[0] != "next":
             changed.set(key, again.get(key))
     return changed
-
-
-def _stands_out(old: Tensor, new: Tensor, others: Tensor, asked: Tensor) -> bool:
-    """Of an entry that is normalised over the batch: what belongs to other segments is moved and
-    scaled as one, and ``asked`` otherwise."""
-    as_one = moved_as_one(old, new, others, _ROUNDING)
-    return as_one and not moved_as_one(old, new, others | asked, _ROUNDING)
 
 
 def _lost(where: Where) -> Observation:

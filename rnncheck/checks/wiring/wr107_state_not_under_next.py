@@ -26,6 +26,7 @@ from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.checks.wiring.root_states import rewritten
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.subject import innermost
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 
@@ -42,7 +43,7 @@ def run(evidence: Evidence) -> Judgement:
         compared += len(innermost(module))
         for path, key in rewritten(module, evidence)[:1]:
             findings.append(_observed(stage, path, key))
-    return Judgement(tuple(findings), compared, f"{compared} modules looked at")
+    return Judgement(tuple(findings), compared, f"{counted(compared, 'module')} looked at")
 
 
 def _observed(stage: Stage, path: str, key: Key) -> Observation:

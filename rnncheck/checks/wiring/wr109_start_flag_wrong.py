@@ -26,6 +26,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.recording.random_play import FlagErrors, watch_flags
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 
@@ -40,7 +41,9 @@ def run(evidence: Evidence) -> Judgement:
         errors = watch_flags(evidence.probe_env, key, evidence.env)
         compared, ends = compared + errors.compared, ends + errors.ends
         findings += [_observed(dotted(key), errors)] if errors.wrong else []
-    note = f"{compared} flags are right, {ends} ends of episodes among them"
+    note = (
+        f"{counted(compared, 'flag', 'are')} right, {counted(ends, 'end')} of episodes among them"
+    )
     return Judgement(tuple(findings), compared, note)
 
 

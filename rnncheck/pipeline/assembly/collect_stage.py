@@ -25,6 +25,7 @@ from rnncheck.pipeline.assembly.stored import writing
 from rnncheck.pipeline.assembly.training import Training
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.plant.hooks import Hooks
+from rnncheck.printable import counted
 from rnncheck.results.model import Stage
 from rnncheck.spec.model import Component, Spec
 
@@ -68,7 +69,7 @@ class CollectStage:
         pipeline.batches[:] = map(self.hooks.batch, pipeline.batches)
         pipeline.notices += self._behind_the_warm_up(pipeline)
         frames = sum(batch.numel() for batch in pipeline.batches)
-        return f"{len(pipeline.batches)} batches, {frames} frames"
+        return f"{counted(len(pipeline.batches), 'batch')}, {counted(frames, 'frame')}"
 
     def closers(self) -> list[Any]:
         """What shuts the collector down."""

@@ -15,6 +15,7 @@ from typing import Any
 from torchrl.envs import EnvBase
 
 from rnncheck.errors import ComponentError
+from rnncheck.printable import counted
 from rnncheck.spec.model import Component, KeyPath, Spec
 
 # Bytes that one more process with torch and torchrl takes for itself; chosen: half of the 240 MiB
@@ -90,4 +91,4 @@ def refuse_batches(spec: Spec, component: Component, batches: int, env: EnvBase)
 
 def refuse_workers(spec: Spec, at: KeyPath, count: int) -> None:
     """Refuse more worker processes than memory holds."""
-    refuse_beyond_memory(spec, at, count * WORKER, f"{count} worker processes")
+    refuse_beyond_memory(spec, at, count * WORKER, counted(count, "worker process"))

@@ -18,6 +18,7 @@ from rnncheck.pipeline.assembly.notes import BuildNotes
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.plant.hooks import Hooks
+from rnncheck.printable import counted
 from rnncheck.results.model import Stage
 from rnncheck.spec.model import Component, NetworkSpec, Spec
 
@@ -113,4 +114,4 @@ class NetworkStages:
 
 def _told(module: nn.Module) -> str:
     sizes = [one.numel() for one in module.parameters() if not is_lazy(one)]
-    return f"{sum(sizes)} parameters"
+    return counted(sum(sizes), "parameter")

@@ -10,6 +10,7 @@ from torch import nn
 from torchrl.envs.transforms import BurnInTransform
 
 from rnncheck.errors import StageError
+from rnncheck.printable import counted
 
 FLAT = (
     "a BurnInTransform needs samples [rows, steps], and the buffer hands out flat ones: store whole"
@@ -47,7 +48,8 @@ def _no_trajectories(_found: re.Match[str], buffer: Any, _batches: int) -> str:
 def _burned_up(found: re.Match[str], buffer: Any, _batches: int) -> str:
     steps = max((int(one.burn_in) for one in burn_ins(buffer)), default=0)
     return (
-        f"a BurnInTransform of {steps} steps leaves nothing of the samples: draw longer ones"
+        f"a BurnInTransform of {counted(steps, 'step')} leaves nothing of the samples:"
+        " draw longer ones"
         if steps
         else found.string
     )

@@ -44,6 +44,7 @@ from rnncheck.pipeline.recording.batch_makers import Maker, NotedInputs
 from rnncheck.pipeline.recording.made_batches import MadeBatches
 from rnncheck.pipeline.recording.overfilled import Overfilled, is_own
 from rnncheck.pipeline.recording.sampling import draw_samples
+from rnncheck.printable import counted
 from rnncheck.results.model import Stage
 from rnncheck.spec.model import Component, LossSpec, ReplaySpec, Spec
 
@@ -143,7 +144,7 @@ class Training:
             pipeline.estimated = done
         else:
             pipeline.samples = done
-        return f"{section.use or section.factory} on {_counted(len(done), 'batch')}"
+        return f"{section.use or section.factory} on {counted(len(done), 'batch')}"
 
     def _to_estimate(self, pipeline: Pipeline) -> list[TensorDictBase]:
         """The collected batches, or what a script was seen to give its estimator."""
@@ -173,8 +174,8 @@ class Training:
         pipeline.sources[Stage.REPLAY] = component_source(self.spec, component)
         pipeline.samples = [self.hooks.sample(one.clone()) for one in made.trained]
         pipeline.makers.extend(made.makers)
-        counted = _counted(len(made.trained), "training batch")
-        return f"{counted} of {list(pipeline.samples[0].shape)}, as the script made them"
+        many = counted(len(made.trained), "training batch")
+        return f"{many} of {list(pipeline.samples[0].shape)}, as the script made them"
 
     def _overfill(self, pipeline: Pipeline, batches: list[TensorDictBase]) -> None:
         """Fill a second buffer over its capacity: what runs over its write cursor shows there."""
@@ -209,7 +210,8 @@ class Training:
             pipeline.samples = self._drawn(pipeline, section)
         pipeline.makers.extend(noted.makers())
         name = type(pipeline.replay).__name__
-        return f"{name}, {len(pipeline.samples)} samples of {list(pipeline.samples[0].shape)}"
+        many = counted(len(pipeline.samples), "sample")
+        return f"{name}, {many} of {list(pipeline.samples[0].shape)}"
 
     def _drawn(self, pipeline: Pipeline, section: ReplaySpec) -> list[TensorDictBase]:
         """Samples; where too little was collected for the sampler, more is, as in a training run's
@@ -255,7 +257,7 @@ class Training:
         pipeline.makers.append(Maker("batch", given, lambda data: self._made(component, data)))
         made = [self._made(component, sample.clone()) for sample in pipeline.samples]
         pipeline.samples = made
-        return f"{_counted(len(made), 'batch')} of {list(made[0].shape)} by {component.factory}"
+        return f"{counted(len(made), 'batch')} of {list(made[0].shape)} by {component.factory}"
 
     def _made(self, component: Component, data: TensorDictBase) -> TensorDictBase:
         try:
@@ -331,8 +333,3 @@ class Training:
         replaying.stop_prefetching(self.buffer)
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
-
-
-def _counted(count: int, noun: str) -> str:
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{count} {noun if count == 1 else plural}"

@@ -1,0 +1,112 @@
+"""Whether the last observation of each episode was recorded, or the next episode's first one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from torch import Tensor
+
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.recording.recording import Joint, Rows
+from rnncheck.pipeline.subject.subject import next_key
+from rnncheck.results.model import Where
+
+_BY_CHANCE = 0.01  # how likely the ends may equal the starts without a fault
+
+
+@dataclass(frozen=True)
+class LastObservations:
+    """``lost`` is the first end whose observation is the reset's; ``count`` ends were told apart.
+
+    ``open`` ends equal a start as any start does; ``used`` of them are no terminations, so that a
+    target reads the observation there.
+    """
+
+    lost: Where | None
+    count: int
+    open: int = 0
+    used: int = 0
+
+
+@dataclass(frozen=True)
+class _End:
+    where: Where
+    same: bool  # what the policy reads is what the next episode begins with
+    chance: float  # of that, where the end equalled any episode's start
+    cleared: bool  # something else that starts differ in differs from the next start
+    terminated: bool
+
+
+def last_observations(evidence: Evidence) -> LastObservations:
+    """Every recorded end that another episode follows.
+
+    An env that shows one blank at its ends and its starts looks as if the reset's observation was
+    kept: what starts differ in tells the two apart.
+    """
+    ends = list(_ends(evidence))
+    same = [one for one in ends if one.same]
+    if 2 * len(same) <= len(ends):
+        return LastObservations(None, len(ends))
+    if prod(one.chance for one in same) <= _BY_CHANCE:
+        return LastObservations(same[0].where, len(ends))
+    unclear = [one for one in same if not one.cleared]
+    used = sum(not one.terminated for one in unclear)
+    return LastObservations(None, len(ends) - len(unclear), len(unclear), used)
+
+
+def _ends(evidence: Evidence) -> Iterator[_End]:
+    recording = evidence.recording
+    read = [key for key in recording.steady if key in evidence.policy.reads]
+    other = [key for key in recording.steady if key not in read]
+    starts = {key: _starts(recording.batches, key) for key in recording.steady}
+    for number, rows in enumerate(recording.batches):
+        if not read or all(_constant(rows.data.get(key)) for key in read):
+            continue
+        for row, step in ((rows.joints == Joint.AFTER_DONE)[:, 1:]).nonzero().tolist():
+            differs = {key: _differs(rows, key, row, step) for key in recording.steady}
+            yield _End(
+                Where((number, row), step, first_step=step),
+                not any(differs[key] for key in read),
+                min(_share(starts[key], rows.data.get(key)[row, step + 1]) for key in read),
+                any(differs[key] and not _alike(starts[key]) for key in other),
+                _is_terminated(rows, row, step),
+            )
+
+
+def _differs(rows: Rows, key: Key, row: int, step: int) -> bool:
+    last, first = rows.data.get(next_key(key))[row, step], rows.data.get(key)[row, step + 1]
+    return bool(bits_differ(last, first).any())
+
+
+def _starts(batches: list[Rows], key: Key) -> list[Tensor]:
+    """What episodes begin with, in the order in which they were recorded."""
+    begins = (Joint.AFTER_DONE, Joint.BEGINS)
+    return [
+        rows.data.get(key)[row, step]
+        for rows in batches
+        for row, step in rows.valid.nonzero().tolist()
+        if rows.joints[row, step] in begins
+    ]
+
+
+def _share(starts: list[Tensor], start: Tensor) -> float:
+    """The share of the other starts that are this one; 1 where there is no other."""
+    alike = sum(not bool(bits_differ(one, start).any()) for one in starts)
+    return (alike - 1) / (len(starts) - 1) if len(starts) > 1 else 1.0
+
+
+def _alike(starts: list[Tensor]) -> bool:
+    return not starts or _share(starts, starts[0]) == 1.0
+
+
+def _constant(value: Tensor) -> bool:
+    return not bool(bits_differ(value, value[:1, :1].expand_as(value)).any())
+
+
+def _is_terminated(rows: Rows, row: int, step: int) -> bool:
+    flag: Tensor | None = rows.data.get(("next", "terminated"), None)
+    return flag is not None and bool(flag[row, step].any())
