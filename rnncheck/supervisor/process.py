@@ -22,7 +22,9 @@ from rnncheck.supervisor.keeper import INTERRUPT, KILL, TRACE, keep
 GRACE = 5.0
 _TRACING = 0.5
 _CHUNK = 1 << 16
-_LAST_WORDS = 8000  # bytes of what it printed that are kept
+# Bytes of what it printed that are kept. Chosen: a fault names up to 100 frames of each thread, the
+# innermost first, and then each extension module by name.
+_LAST_WORDS = 1 << 16
 
 
 @dataclass(frozen=True)

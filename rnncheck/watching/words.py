@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from rnncheck.printable import counted
 from rnncheck.results.events import CheckFinished, Event, GuaranteeJudged, Notice, StageFinished
 from rnncheck.results.model import NOT_IN_SCRIPT, NOT_IN_SPEC, Outcome, Stage, StageResult, Standing
 from rnncheck.watching.seen import Sightings
@@ -51,18 +52,14 @@ def why_nothing(train: StageResult) -> str:
 def what_there_was(seen: Sightings) -> str:
     """What a script did in which nobody acted."""
     called = seen.recurrent or seen.layers
-    calls = [f"{_counted(count, 'call')} of {name}" for name, count in called.items()]
+    calls = [f"{counted(count, 'call')} of {name}" for name, count in called.items()]
     calls = calls or ["0 calls of recurrent modules"]
     calls += [
-        _counted(seen.env_steps, "env step"),
-        f"{_counted(seen.backwards, 'call')} of backward",
-        _counted(seen.steps, "optimiser step"),
+        counted(seen.env_steps, "env step"),
+        f"{counted(seen.backwards, 'call')} of backward",
+        counted(seen.steps, "optimiser step"),
     ]
     return (
         "no collector, no env.rollout with a policy and no env.step behind a module's call on its"
         f" tensordict was seen; {', '.join(calls)} were"
     )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
