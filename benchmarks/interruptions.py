@@ -115,8 +115,8 @@ def _stored(folder: Path) -> Iterator[str]:
     """What the runs hold that the pipeline, which is healthy, cannot have given."""
     for file in (folder / ".rnncheck" / "runs").glob("*.json"):
         run = json.loads(file.read_text())
-        rows = [*run["checks"], *run["stages"]]
+        rows = [*run.get("checks", ()), *run.get("stages", ())]  # another kind may have none
         if any(row["outcome"] in ("error", "failed") for row in rows):
             yield f"{file.name} holds an error"
-        if run["exit_code"] not in (0, *CODES.values()):
+        if run.get("exit_code", 0) not in (0, *CODES.values()):
             yield f"{file.name} has exit code {run['exit_code']}"
