@@ -98,10 +98,17 @@ def _unseen(rules: Sequence[Rule], train: StageResult, *, strict: bool) -> Itera
 
 def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
     """What was seen and is not judged, and what to do about it."""
-    others = [one for one in seen.losses if one is not seen.loss()]
-    for one in others:
-        yield f"{one.place}: {type(one.module).__name__} was called as well, and is not judged"
     loss = seen.loss()
+    for one in (one for one in seen.losses if one is not loss):
+        name = type(one.module).__name__
+        if not one.fed:
+            yield f"{one.place}: {name} was called as well, and is not judged"
+        elif loss is None:
+            yield (
+                f"{one.place}: {name} was called on what networks had made of the batch, and the"
+                " lines around it are no function of a batch: mark the function that makes the loss"
+                " with @rnncheck.loss"
+            )
     if loss is not None and loss.switches and not starts_inside(loss):
         names = ", ".join(sorted({name for held in loss.switches.values() for name in held}))
         yield (

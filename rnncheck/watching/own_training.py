@@ -69,7 +69,7 @@ class OwnTraining:
         seen = self._watching.seen
         if not torch.is_grad_enabled() or not self._watching.looks or seen.moved_on:
             return
-        if seen.losses and not any(one.own for one in seen.losses):
+        if seen.losses and not any(one.own or one.fed for one in seen.losses):
             return
         if self._is_trained(module):
             for frame in _their_frames(sys._getframe(1)):

@@ -55,6 +55,7 @@ class Called:
     inputs: list[TensorDictBase] = field(default_factory=list)
     switches: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the policy, then
     own: Any = None  # the code of the user's that it is, where it is no module of TorchRL's
+    fed: bool = False  # what it was called on has a graph: networks ran on the batch before it
 
 
 @dataclass
@@ -83,8 +84,9 @@ class Sightings:
         return max(found, key=lambda one: sum(b.numel() for b in one.batches), default=None)
 
     def loss(self) -> Called | None:
-        """The loss that was called on the most data."""
-        found = [one for one in self.losses if one.inputs]
+        """The loss that was called on the most data; not one that networks ran ahead of, since the
+        script's own lines around it are the loss."""
+        found = [one for one in self.losses if one.inputs and not one.fed]
         return max(found, key=lambda one: len(one.inputs), default=None)
 
     def estimator(self) -> Called | None:

@@ -18,6 +18,7 @@ from torchrl.modules import GRUModule, LSTMModule
 from torchrl.objectives import LossModule
 from torchrl.objectives.value import ValueEstimatorBase
 
+from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.patching import replace
 from rnncheck.watching.places import calling_place
@@ -60,8 +61,14 @@ class _Calls:
         if known is None:
             known = Called(module, calling_place(4), modes_now())
             self._into.append(known)
+        known.fed = known.fed or _has_a_graph(data)
         if len(known.inputs) < KEPT:
             known.inputs.append(data.detach().clone())
+
+
+def _has_a_graph(data: TensorDictBase) -> bool:
+    """Something in it was computed with parameters that are trained."""
+    return any(data.get(key).requires_grad for key in tensor_keys(data))
 
 
 class _Wired:

@@ -76,6 +76,37 @@ FAULTS = [
         "RP502",
         id="loop-stacked-reversed",
     ),
+    pytest.param(
+        "core_outside.py",
+        (
+            '("recurrent"):\n                core(rows)',
+            '("sequential"):\n                core(rows)',
+        ),
+        "LS703",
+        id="core-step-by-step",
+    ),
+    pytest.param("core_outside.py", ("InitTracker(), ", ""), "WR102", id="core-without-a-tracker"),
+    pytest.param(
+        "token_likelihood.py", (' * data["mask"])', ")"), "RP505", id="tokens-padding-counted"
+    ),
+    pytest.param(
+        "token_likelihood.py",
+        ("InitTracker(), primer", "InitTracker()"),
+        "WR103",
+        id="tokens-without-a-primer",
+    ),
+    pytest.param(
+        "token_likelihood.py",
+        ("score, model, prior)\n        optim", "score, acting, prior)\n        optim"),
+        "GR801",
+        id="tokens-acting-module-trained",
+    ),
+    pytest.param(
+        "token_likelihood.py",
+        ('data.exclude("logits"', 'data[:, torch.randperm(data.shape[1])].exclude("logits"'),
+        "RP502",
+        id="tokens-shuffled",
+    ),
 ]
 ITSELF = """            step, td = env.step_and_maybe_reset(actor(td))
             steps.append(step.clone())
@@ -148,6 +179,15 @@ def test_a_finding_names_the_line_of_the_script(rnncheck: Any, tmp_path: Path) -
     (train,) = [one for one in found["stages"] if one["stage"] == "train"]
     assert (train["outcome"], train["detail"]) == ("passed", "ended after 3 optimiser steps")
     assert "the script was ended after 3 optimiser steps (`--updates`)" in found["notices"]
+
+
+def test_the_lines_around_a_loss_that_networks_ran_ahead_of_are_the_loss(rnncheck: Any) -> None:
+    """Its own batch, flattened features, has joins without marks and no memory."""
+    code, found, _ = run(
+        rnncheck, "--select", "RP501", "--select", "GR803", SCRIPTS / "core_outside.py"
+    )
+    assert (code, failed(found)) == (ExitCode.VERIFIED, [])
+    assert not any("not judged" in notice for notice in found["notices"])
 
 
 def test_watching_changes_no_number(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from rnncheck.checks.evidence.coupling import SUM_ROUNDING, Coupled, real_leaks
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
 from rnncheck.checks.evidence.recurrent_pass import row_states
-from rnncheck.checks.evidence.traced_steps import inner_outputs
+from rnncheck.checks.evidence.traced_steps import inner_gradients, inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
@@ -75,17 +75,24 @@ def _loss_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
 
 def _leaks_inside(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
     """The same where the loss tells nothing per step and has no gradient at the batch: by what its
-    recurrent modules give, and by what the parts of the batch have to do with each other in the
-    total."""
+    recurrent modules give, by the gradient of the total at what they read, and by what the parts
+    of the batch have to do with each other in the total."""
 
     def inside(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
         return inner_outputs(evidence, sample, td)
 
+    def gradients(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+        return inner_gradients(evidence, sample, td)
+
     keys = observed(evidence, sample)
-    found, lively = leaks(sample, keys, inside)
-    if found:
-        return real_leaks(evidence, _coupled(evidence, sample, keys, inside), found, 0.0), lively
-    return [], lively and _apart(evidence, sample)
+    for made, tolerance in ((inside, 0.0), (gradients, GRADIENT)):
+        found, lively = leaks(sample, keys, made, tolerance=tolerance)
+        if found:
+            coupled = _coupled(evidence, sample, keys, made)
+            return real_leaks(evidence, coupled, found, tolerance), lively
+        if made is inside and not lively:
+            return [], False
+    return [], lively or _apart(evidence, sample)
 
 
 def _apart(evidence: Evidence, sample: Sample) -> bool:

@@ -161,6 +161,29 @@ def inner_outputs(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dic
     return found
 
 
+def inner_gradients(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+    """Gradients of the total at what the recurrent modules read inside the loss, as per-step
+    entries ``[rows, steps, ...]``."""
+    known = evidence.once("passes inside the loss", lambda: _known(evidence, sample), sample)
+    with ModuleCalls(probing=True) as inside:
+        run = run_loss(evidence, sample, td, loss=copied(loss_of(evidence)), per_element=False)
+    asked = [
+        (number, one, known[number], one.probe)
+        for number, one in enumerate(inside.passes[: len(known)])
+        if one.probe is not None and known[number] is not None
+    ]
+    if not asked or not run.total.requires_grad:
+        return {}
+    grads = torch.autograd.grad(run.total, [one[-1] for one in asked], allow_unused=True)
+    found = dict[str, Tensor]()
+    for (number, one, steps, _), grad in zip(asked, grads, strict=True):
+        if grad is None or steps is None or one.shape.numel() != len(steps.place):
+            continue
+        for block, value in enumerate(steps.laid_out(grad)):
+            found[f"gradient at {'.'.join(one.output)} ({number + 1}.{block + 1})"] = value
+    return found
+
+
 def _known(evidence: Evidence, sample: Sample) -> list[Shown | None]:
     return steps_of_passes(evidence, sample, passes_of(evidence, sample, sample.td))
 

@@ -10,6 +10,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.recognition import recognised
 from rnncheck.checks.evidence.trajectory_replay import Replayed, replayed
 from rnncheck.checks.rule import CouldNotLook, NotApplicable
 from rnncheck.numerics.difference import bits_differ, gap
@@ -38,6 +39,18 @@ class Steps:
             for row in range(rows.valid.shape[0])
             for step in range(rows.valid.shape[1])
         ]
+
+    @cached_property
+    def valid(self) -> Tensor:
+        """``[steps]``: the step is no padding."""
+        return torch.cat([rows.valid.flatten() for rows in self.recording.batches])
+
+    @cached_property
+    def columns(self) -> dict[Key, Tensor]:
+        """Every entry that was recorded throughout, ``[steps, ...]``."""
+        keys = tensor_keys(self.recording.batches[0].data) if self.recording.batches else ()
+        found = {key: self.column(key) for key in keys}
+        return {key: column for key, column in found.items() if column is not None}
 
     @cached_property
     def numbers(self) -> dict[tuple[int, int, int], int]:
@@ -218,23 +231,11 @@ def _ids(rows: TensorDictBase, shape: torch.Size, steps: Steps) -> Tensor:
 
 def _recognised(rows: TensorDictBase, shape: torch.Size, steps: Steps) -> Tensor:
     keys = [key for key in steps.recording.steady if key in tensor_keys(rows)]
-    known = {key: steps.column(key) for key in keys}
-    keys = [key for key in keys if known[key] is not None]
-    ids = torch.full(shape, -1)
+    columns = steps.columns
+    keys = [key for key in keys if key in columns]
     if not keys:
-        return ids
-    table: dict[bytes, int] = {}
-    for number in range(len(steps.places)):
-        here = [known[k][number] for k in keys]  # type: ignore[index]
-        table.setdefault(_fingerprint(here), number)
-    for row in range(shape[0]):
-        for t in range(shape[1]):
-            ids[row, t] = table.get(_fingerprint([rows.get(k)[row, t] for k in keys]), -1)
-    return ids
-
-
-def _fingerprint(values: list[Tensor]) -> bytes:
-    return b"".join(value.detach().cpu().contiguous().numpy().tobytes() for value in values)
+        return torch.full(shape, -1)
+    return recognised(rows, columns, keys, steps.successor, steps.valid)
 
 
 @dataclass(frozen=True)

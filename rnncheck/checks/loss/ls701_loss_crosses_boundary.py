@@ -10,8 +10,9 @@ Checks
     in both directions in the memoryless twin as well (every step marked as a start), and moves and
     scales all of them alike, or does not ask in which order they stand. What runs from one to the
     next does. Where a loss tells nothing per step and has no gradient at the batch (tokens), the
-    outputs of the recurrent modules inside it are held to the same. The change of its total with
-    all segments must then be the sum of the changes with every other one.
+    outputs of the recurrent modules inside it are held to the same, and so is the gradient of the
+    total at what they read. Where no such gradient moves, the change of the total with all segments
+    must be the sum of the changes with every other one.
 
 Why it matters
     DQNLoss and every loss that evaluates the next state through ``step_mdp`` call the target

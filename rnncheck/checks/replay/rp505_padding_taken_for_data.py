@@ -4,9 +4,9 @@ Checks
     Steps of a training batch that were never collected (zeros that a collate function filled in)
     must be covered by a mask: an entry, under whatever key, that parts padding from data. Where
     there is one, everything that is float is changed at the masked steps, but for what is next to
-    them and is the data of the step to their right. The loss must stay the same. What the estimator
-    writes for the data of one row must not change with the padding of others: a mean or a deviation
-    would count it.
+    them and is the data of the step to their right. The loss must stay the same, and must have no
+    gradient at the padded steps behind a row's data. What the estimator writes for the data of one
+    row must not change with the padding of others: a mean or a deviation would count it.
 
 Why it matters
     Padding is data that nobody collected: zero observations with zero rewards, often most of the
@@ -41,6 +41,7 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.loss_isolation import loss_gradients
+from rnncheck.checks.evidence.traced_steps import inner_gradients
 from rnncheck.checks.evidence.training_batches import Mask, Sample, padded
 from rnncheck.checks.rule import (
     Judgement,
@@ -125,7 +126,22 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
             if found is None:
                 return _ignored(number, sample.mask, size), compared
             return _counted(Stage.LOSS, number, sample.mask, "loss", size), compared
+        if (weight := _trained_on(evidence, sample)) > 0.0:
+            return _weighed(number, sample.mask, weight), compared
     return None, compared
+
+
+def _trained_on(evidence: Evidence, sample: Sample) -> float:
+    """The largest gradient of the loss at what its recurrent modules read at padded steps behind
+    the data of a row; no later step can have handed it back there."""
+    behind = (~sample.valid).flip(1).long().cumprod(1).flip(1).bool()
+    largest = 0.0
+    for value in inner_gradients(evidence, sample, sample.td).values():
+        size = value.flatten(2).abs().amax(-1)
+        here = float((size * behind).max())
+        if here > 1e-6 * float(size.max()):
+            largest = max(largest, here)
+    return largest
 
 
 def without_data(sample: Sample, changed: TensorDictBase) -> TensorDictBase:
@@ -203,6 +219,21 @@ def _ignored(number: int, mask: Mask, size: float) -> Observation:
         on=f"training batch {number}",
         bound_formula="none, up to 1e-6 of the loss",
         cause=f"the loss averages over all steps without looking at {key}",
+        fix=f"weigh per-step losses with {mask.text}, or sample ragged slices",
+    )
+
+
+def _weighed(number: int, mask: Mask, size: float) -> Observation:
+    key = dotted(mask.key)
+    return Observation(
+        stage=Stage.LOSS,
+        message=f"the loss trains on steps that {key} calls padding",
+        key=key,
+        quantity="gradient of the loss at padded steps",
+        measured=size,
+        on=f"training batch {number}",
+        bound_formula="none, up to 1e-6 of the gradient at the data",
+        cause=f"the loss sums over all steps without looking at {key}",
         fix=f"weigh per-step losses with {mask.text}, or sample ragged slices",
     )
 

@@ -273,7 +273,8 @@ def component_source(spec: Spec, component: Component) -> Source:
     function = _unwrapped(load_factory(spec, component))
     try:
         path = inspect.getsourcefile(function) or ""
-        line = inspect.getsourcelines(function)[1]
+        code = getattr(function, "__code__", None)  # of lines of a loop there is no `def` to find
+        line = inspect.getsourcelines(function)[1] if code is None else code.co_firstlineno
     except (OSError, TypeError):
         return spec_source(spec, component)
     name = getattr(function, "__name__", component.factory)

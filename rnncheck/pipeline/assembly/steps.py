@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDictBase
 
 from rnncheck.pipeline.keys import STEP_KEY
-from rnncheck.pipeline.recording.masks import padding_mask
+from rnncheck.pipeline.recording.masks import halted, padding_mask
 
 
 def tagged(batches: Iterable[TensorDictBase]) -> list[TensorDictBase]:
@@ -23,11 +23,14 @@ def tagged(batches: Iterable[TensorDictBase]) -> list[TensorDictBase]:
 
 
 def tag(batch: TensorDictBase, offset: int = 0) -> TensorDictBase:
-    """Write the numbers from ``offset`` on into ``batch``; -1 where a mask calls a step padding."""
+    """Write the numbers from ``offset`` on into ``batch``; -1 where a step is padding."""
     first, last = offset + 1, offset + batch.numel()  # 0 is what padding with zeros leaves
     numbers = torch.arange(first, last + 1, device=batch.device).view(batch.shape)
     mask = padding_mask(batch)
     if mask is not None:
         numbers = numbers.masked_fill(~mask[1], -1)
+    elif batch.batch_dims:
+        copies = halted(batch.reshape(-1, batch.shape[-1]))
+        numbers = numbers.masked_fill(copies.view(batch.shape), -1)
     batch.set(STEP_KEY, numbers.unsqueeze(-1))
     return batch

@@ -1,4 +1,5 @@
-"""Which steps of a batch are padding: read off the mask beside them, whatever its key is."""
+"""Which steps of a batch are padding: read off the mask beside them, whatever its key is, or off
+the steps themselves."""
 
 from __future__ import annotations
 
@@ -6,9 +7,11 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.pipeline.keys import Key, tensor_items
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.keys import STEP_KEY, Key, tensor_items
 
 MASK: Key = ("collector", "mask")  # TorchRL's own
+_ENDS = ("done", "terminated", "truncated")  # what TorchRL's envs call their flags, in any nest
 
 
 def padding_mask(td: TensorDictBase) -> tuple[Key, Tensor] | None:
@@ -58,3 +61,33 @@ def _is_empty(padded: Tensor, entries: dict[Key, Tensor]) -> bool:
     judged = [one for one in (handed or root).values() if one.ndim >= padded.ndim]
     wrong = any(bool((one[padded] != 0).any()) for one in judged)
     return not wrong and any(bool((one[~padded] != 0).any()) for one in judged)
+
+
+def halted(td: TensorDictBase) -> Tensor:
+    """``[rows, steps]`` of ``td`` ``[rows, steps]``: copies of the step that ended the row.
+
+    ``env.rollout(break_when_all_done=True)`` repeats the last step of an env that is done until the
+    others are. Behind a trajectory of one step a copy might be the next trajectory: it is one where
+    no longer one was repeated.
+    """
+    entries = {k: v for k, v in tensor_items(td) if k not in (MASK, STEP_KEY)}
+    nowhere = torch.zeros(td.shape, dtype=torch.bool, device=td.device)
+    flags = [fitted(v, td.shape) for k, v in entries.items() if k[0] == "next" and k[-1] in _ENDS]
+    ended = nowhere.clone()
+    for flag in flags:
+        ended |= nowhere if flag is None else flag
+    if not bool((ended[:, 1:] & ended[:, :-1]).any()):
+        return nowhere
+    repeated = ended.clone()
+    repeated[:, 0] = False
+    repeated[:, 1:] &= ended[:, :-1] & _repeats(list(entries.values()))
+    last = repeated.flip(1).long().cumprod(1).flip(1).bool()  # up to the end of the row
+    began = last & ~last.roll(1, 1)
+    longer = began[:, 2:] & ~ended[:, :-2]  # two steps before its first copy nothing had ended
+    return last if bool(longer.any()) else nowhere
+
+
+def _repeats(entries: list[Tensor]) -> Tensor:
+    """``[rows, steps - 1]``: a step holds what the one before it holds."""
+    differ = [bits_differ(one[:, :-1], one[:, 1:]) for one in entries]
+    return ~torch.stack([d.flatten(2).any(-1) if d.ndim > 2 else d for d in differ]).any(0)

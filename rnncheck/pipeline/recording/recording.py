@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, tensor_keys
-from rnncheck.pipeline.recording.masks import padding_mask
+from rnncheck.pipeline.recording.masks import halted, padding_mask
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
@@ -121,7 +121,7 @@ class Recording:
         data = batch.reshape(-1, steps)
         mask = padding_mask(data)
         shape = (data.shape[0], steps)
-        valid = torch.ones(shape, dtype=torch.bool) if mask is None else mask[1]
+        valid = ~halted(data) if mask is None else mask[1]
         flags = [data.get(next_key(key), None) for key in self.env.done]
         ends = [flag.reshape(*shape, -1).any(-1) for flag in flags if flag is not None]
         done = torch.stack(ends).any(0) if ends else torch.zeros(shape, dtype=torch.bool)
