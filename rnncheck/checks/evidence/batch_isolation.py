@@ -26,8 +26,8 @@ GRADIENT = 1e-6  # of the largest gradient: rounding of a sum over the batch
 class Leak:
     """One per-step quantity that changed where nothing was changed.
 
-    ``between``: the neighbours that it runs on between. ``paid``: observations alone do not move
-    it, rewards or what an estimator wrote do.
+    ``between``: the neighbours that it runs on between. ``paid``: rewards, or what an estimator
+    wrote, move it without a change of observations.
     """
 
     name: str

@@ -17,7 +17,7 @@ from rnncheck.checks.evidence.batch_isolation import (
     Elements,
     Leak,
     leaks,
-    observed,
+    paid,
     segments_of,
     without_memory,
 )
@@ -64,15 +64,16 @@ def real_leaks(
     evidence: Evidence, coupled: Coupled, found: list[Leak], tolerance: float
 ) -> list[Leak]:
     """The leaks that are no statistics of the batch, each with what it runs on between and whether
-    observations alone move it."""
+    rewards alone move it."""
     between = running_on(coupled, [leak.name for leak in found])
     if not between:
         return []
     sample = coupled.sample
-    seen, _ = leaks(sample, observed(evidence, sample), coupled.elements, tolerance=tolerance)
-    names = {leak.name for leak in seen}
+    keys = [key for key in paid(evidence, sample) if key in coupled.keys]
+    alone = leaks(sample, keys, coupled.elements, tolerance=tolerance)[0] if keys else []
+    names = {leak.name for leak in alone}
     return [
-        replace(leak, between=between[leak.name], paid=leak.name not in names)
+        replace(leak, between=between[leak.name], paid=leak.name in names)
         for leak in found
         if leak.name in between
     ]

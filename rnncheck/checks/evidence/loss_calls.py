@@ -22,7 +22,7 @@ from rnncheck.pipeline.copying.restoring import CannotUndo
 from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.instruments.module_calls import ModuleCalls
 from rnncheck.pipeline.instruments.value_targets import Targets, unreduced
-from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.keys import Key, tensor_items, tensor_keys
 from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 from rnncheck.results.model import Stage
 
@@ -96,6 +96,7 @@ def run_loss(
     network = copied(loss_of(evidence)) if loss is None else loss
     before = sample.td if td is None else td
     batch = before.clone()  # a loss may write in place
+    handed = {key: (value, value._version) for key, value in tensor_items(batch)}
     try:
         with ambient(seed), Targets(network) as targets, unreduced(network, per_element) as parted:
             total, parts = total_of(network(batch))
@@ -107,9 +108,10 @@ def run_loss(
         raise _raised(error, changed=td is not None) from error
     run = LossRun(total, parts, before=before, after=batch)
     shape = sample.rows.shape
-    for key in tensor_keys(batch):
-        if key not in before.keys(include_nested=True) or _rewritten(before, batch, key):
-            _add(run.elements, "written " + ".".join(key), batch.get(key), shape)
+    for key, value in tensor_items(batch):
+        old, version = handed.get(key, (None, 0))
+        if value is not old or value._version != version:  # also with what stood there before
+            _add(run.elements, "written " + ".".join(key), value, shape)
     for name, value in targets.seen.items():
         _add(run.elements, name, value, shape)
     for name, value in (parts if parted() else {}).items():
@@ -127,11 +129,6 @@ def _raised(error: Exception, *, changed: bool) -> Unanswered:
 def ambient(seed: int = MEASURING_SEED) -> AbstractContextManager[None]:
     """Seeded, with gradients, exploring as while training, in no recurrent mode of ours."""
     return measuring(recurrent=None, explore=True, grad=True, seed=seed)
-
-
-def _rewritten(before: TensorDictBase, after: TensorDictBase, key: Key) -> bool:
-    old, new = before.get(key), after.get(key)
-    return old.shape != new.shape or not torch.equal(old.nan_to_num(), new.nan_to_num())
 
 
 def _add(elements: dict[str, Tensor], name: str, value: Tensor, shape: torch.Size) -> None:

@@ -3,7 +3,9 @@
 Checks
     Every step of the training batches is traced back to the step that was collected. Where hardly
     any two neighbours of a row follow each other in time (single steps were drawn, the order was
-    reversed, steps were left out), the batch is no sequence.
+    reversed, steps were left out), the batch is no sequence. A loss of your own may change the
+    order itself. Which step each position of a recurrent pass inside it shows is told by changing
+    what is observed; along the dimension that the module remembers, most must follow in time.
 
 Why it matters
     A recurrent module takes the last batch dimension for time. Shuffled steps give it a history
@@ -24,10 +26,18 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.order_of_passes import Disorder, disordered
 from rnncheck.checks.evidence.recurrent_pass import steps_only
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins
-from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
-from rnncheck.results.model import Severity, Stage
+from rnncheck.checks.rule import (
+    CouldNotLook,
+    Judgement,
+    NotApplicable,
+    Observation,
+    Rule,
+    Unanswered,
+)
+from rnncheck.results.model import Severity, Stage, Where
 
 WHOLE_ROWS = (
     "where your loop stores whole rows, `extend(data)`, say `flatten: none` in the spec's replay"
@@ -38,6 +48,11 @@ def run(evidence: Evidence) -> Judgement:
     """Shuffled training batches."""
     if evidence.policy.carry and steps_only(evidence, evidence.policy):
         raise NotApplicable("the policy has no recurrent mode")
+    if not evidence.written(Stage.REPLAY):
+        inside, asked = _inside(evidence)
+        if not asked:
+            raise NotApplicable("the spec has no replay stage")
+        return Judgement(() if inside is None else (inside,), asked, f"{asked} steps traced")
     found = joins(evidence)
     known = sum(int(item.sample.known.sum()) for item in found)
     if not known:
@@ -45,8 +60,40 @@ def run(evidence: Evidence) -> Judgement:
             "no step of the training batches could be traced back to the collected data"
         )
     bad = [item for item in found if bool(item.shuffled.any())]
-    findings = tuple(_observed(item, parted=parted_by_auto(evidence, item)) for item in bad[:1])
-    return Judgement(findings, known, f"{known} steps traced")
+    if bad:
+        return Judgement((_observed(bad[0], parted=parted_by_auto(evidence, bad[0])),), known)
+    inside, _ = _inside(evidence)
+    return Judgement(() if inside is None else (inside,), known, f"{known} steps traced")
+
+
+def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
+    """What the loss does with the batch before it runs a module over it, and how many steps of its
+    passes tell."""
+    if not evidence.written(Stage.LOSS):
+        return None, 0
+    try:
+        found, asked = disordered(evidence)
+    except Unanswered:  # a loss that cannot run is LS706's
+        return None, 0
+    return None if found is None else _reordered(found), asked
+
+
+def _reordered(found: Disorder) -> Observation:
+    return Observation(
+        stage=Stage.LOSS,
+        message=(
+            f"{found.count} of {found.of} steps that a recurrent module runs over inside the loss"
+            " do not follow their neighbour in time"
+        ),
+        key="order inside the loss",
+        quantity="steps that follow no neighbour and are not marked",
+        measured=float(found.count),
+        on=f"training batch {found.number}",
+        bound_formula="neighbours in a pass are neighbours in time",
+        where=Where((found.number, found.row), found.step, first_step=found.step),
+        cause="the loss shuffles, reverses or thins out its batch along time",
+        fix="shuffle whole rows or slices alone, and keep the steps of each in order",
+    )
 
 
 def parted_by_auto(evidence: Evidence, item: Joins) -> bool:
@@ -83,5 +130,5 @@ RULE = Rule(
     severity=Severity.ERROR,
     stage=Stage.REPLAY,
     run=run,
-    needs=(Stage.POLICY, Stage.REPLAY),
+    needs=(Stage.POLICY,),
 )

@@ -35,6 +35,7 @@ class ModuleCall:
     again: Tensor | None = None  # y from the other states
     probe: Tensor | None = None  # zeros that were added to x: where y's gradient is asked for
     trained: bool = False  # one of the parameters that it ran with wants a gradient
+    along: tuple[int, ...] = ()  # the batch dimensions that its memory runs along, where asked
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,15 @@ class ModuleCalls:
     noted. ``other`` gets the number of a pass, its module and what it reads; from the states that
     it gives the module is run once more, on the spot, with the weights and the random numbers of
     that pass. With ``probing``, passes that build a graph get a probe at their input, so that a
-    loss that detaches its batch can be asked as well.
+    loss that detaches its batch can be asked as well. With ``timing`` each module is run again to
+    see along which dimensions it remembers.
     """
 
-    def __init__(self, other: OtherStates | None = None, *, probing: bool = False) -> None:
+    def __init__(
+        self, other: OtherStates | None = None, *, probing: bool = False, timing: bool = False
+    ) -> None:
         self.passes: list[ModuleCall] = []
-        self._other, self._probing = other, probing
+        self._other, self._probing, self._timing = other, probing, timing
         self._open: list[_Open] = []
         self._again = False
         self._known: MutableMapping[nn.Module, bool] = WeakIdKeyDictionary()
@@ -125,8 +129,9 @@ class ModuleCalls:
         again = self._from_others(module, one.given, key, one.random)
         shape, keys = td.batch_size, state_keys(module)
         trained = any(p.requires_grad for p in module.parameters())
+        along = self._along(module, one, key) if self._timing else ()
         self.passes.append(
-            ModuleCall(module, keys, key, x, y, one.given, shape, again, one.probe, trained)
+            ModuleCall(module, keys, key, x, y, one.given, shape, again, one.probe, trained, along)
         )
 
     def _from_others(
@@ -138,6 +143,9 @@ class ModuleCalls:
         td = given.clone()
         for name, value in states.items():
             td.set(name, value)
+        return self._rerun(module, td, key, random)
+
+    def _rerun(self, module: nn.Module, td: TensorDictBase, key: Key, random: Tensor) -> Tensor:
         self._again = True
         try:
             with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -146,6 +154,20 @@ class ModuleCalls:
                 return y
         finally:
             self._again = False
+
+    def _along(self, module: nn.Module, one: _Open, key: Key) -> tuple[int, ...]:
+        """The dimensions in which a change of what is read first reaches what is given behind."""
+        if one.given is None or one.fed is None:
+            return ()
+        base, found = self._rerun(module, one.given.clone(), key, one.random), []
+        for dim, size in enumerate(one.given.batch_size):
+            td, x = one.given.clone(), one.fed[1].detach().clone()
+            x.narrow(dim, 0, 1).add_(1.0)
+            moved = self._rerun(module, td.set(one.fed[0], x), key, one.random)
+            behind = (moved != base).narrow(dim, 1, size - 1)
+            if bool(behind.any()):
+                found.append(dim)
+        return tuple(found)
 
 
 def _restore(module: nn.Module, td: TensorDictBase, fed: tuple[Key, Tensor] | None) -> None:
