@@ -12,11 +12,10 @@ import pytest
 from tests import warm
 
 ROOT = Path(__file__).parent.parent
-SPEC = (ROOT / "fixtures" / "specs" / "cartpole_dqn.yaml").read_text()
+CARTPOLE = (ROOT / "fixtures" / "specs" / "cartpole_dqn.yaml").read_text()
+SPEC = CARTPOLE.replace("frames_per_batch: 256", "frames_per_batch: 64")
 SMALL = SPEC + "verify: {select: [WR101, WR102, WR106, BD301]}\n"
-NO_PRIMER = SPEC.replace("  # primers: auto ", "  primers: manual #").replace(
-    "frames_per_batch: 256", "frames_per_batch: 64"
-)
+NO_PRIMER = SPEC.replace("  # primers: auto ", "  primers: manual #")
 WARNING = """\
 schema: 1
 name: warns

@@ -7,6 +7,7 @@ environment the libraries may have read on their way in is started the long way.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
@@ -64,6 +65,10 @@ class Keeper:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
+    def close(self) -> None:
+        """End it: its standard input is at its end."""
+        self.process.communicate()
+
     def fits(self, env: Mapping[str, str]) -> bool:
         """Whether a program with this environment may run in a fork."""
         names = {name for name in {*env, *self.env} if env.get(name) != self.env.get(name)}
@@ -108,6 +113,7 @@ def _keeper() -> Keeper:
     kept = _keepers()
     if not kept or kept[-1].process.poll() is not None:
         kept.append(Keeper())
+        atexit.register(kept[-1].close)
     return kept[-1]
 
 
