@@ -7,13 +7,13 @@ import importlib.util
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests import warm
 from tests.small import START
 
 # Set before torch is imported, and inherited by subprocesses: workers that share two cores must not
@@ -38,10 +38,7 @@ def rnncheck() -> Runner:
 
     def run(*args: str, cwd: Path = ROOT, width: int = 120) -> subprocess.CompletedProcess[str]:
         env = os.environ | {"COLUMNS": str(width), "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-c", START, *args]
-        return subprocess.run(
-            command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False
-        )
+        return warm.run(START, *args, cwd=cwd, env=env)
 
     return run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -41,6 +42,7 @@ print(json.dumps({
 """
 
 
+@functools.cache
 def said_by(program: str, **variables: str) -> Any:
     """What a Python program prints last, read as JSON."""
     env = os.environ | {"PYTHONPATH": str(ROOT)} | variables

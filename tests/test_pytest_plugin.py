@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests import warm
+
 ROOT = Path(__file__).parent.parent
-SPEC = (ROOT / "fixtures" / "specs" / "cartpole_dqn.yaml").read_text()
+CARTPOLE = (ROOT / "fixtures" / "specs" / "cartpole_dqn.yaml").read_text()
+SPEC = CARTPOLE.replace("frames_per_batch: 256", "frames_per_batch: 64")
 SMALL = SPEC + "verify: {select: [WR101, WR102, WR106, BD301]}\n"
-NO_PRIMER = SPEC.replace("  # primers: auto ", "  primers: manual #").replace(
-    "frames_per_batch: 256", "frames_per_batch: 64"
-)
+NO_PRIMER = SPEC.replace("  # primers: auto ", "  primers: manual #")
 WARNING = """\
 schema: 1
 name: warns
@@ -39,20 +40,19 @@ def specs():
     return Composite(h=Unbounded(shape=(1, 6)))
 """
 
+PYTEST = "import sys, pytest; sys.exit(pytest.main())"
 Result = subprocess.CompletedProcess[str]
+Way = Callable[..., Result]
 
 
-def run(folder: Path, *args: str, **files: str) -> Result:
+def run(folder: Path, *args: str, how: Way = warm.run, **files: str) -> Result:
     """pytest with the plugin, as a process: it must not share torch with this one."""
     for name, text in files.items():
         (folder / name.replace("_yaml", ".yaml").replace("_py", ".py")).write_text(text)
     loaded = [] if _is_installed() else ["-p", "rnncheck.pytest_plugin"]
-    command = [sys.executable, "-m", "pytest", *loaded, "-p", "no:cacheprovider", *args]
     env = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120"}
     env.pop("PYTEST_ADDOPTS", None)
-    return subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
-    )
+    return how(PYTEST, *loaded, "-p", "no:cacheprovider", *args, cwd=folder, env=env)
 
 
 def _is_installed() -> bool:
@@ -128,7 +128,7 @@ def test_mistakes_are_told_without_a_traceback(tmp_path: Path) -> None:
 
 def test_torch_stays_out_without_the_option(tmp_path: Path) -> None:
     test = "import sys\ndef test_mine():\n    assert 'torch' not in sys.modules\n"
-    done = run(tmp_path, test_mine_py=test)
+    done = run(tmp_path, how=warm.cold, test_mine_py=test)
     assert "1 passed" in done.stdout, done.stdout
 
 

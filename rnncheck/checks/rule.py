@@ -96,7 +96,7 @@ class Rule:
     ``needs`` are the stages without which the check is not applicable. ``run`` takes the evidence
     of a run and returns a Judgement, or raises NotApplicable, Deferred or CouldNotLook. ``holds``
     is what is true where it passes, in words. ``dear`` is one that runs the pipeline many times
-    over: ``--fast`` does not ask it.
+    over: it is asked last, and ``--fast`` does not ask it.
     """
 
     code: str

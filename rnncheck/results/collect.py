@@ -151,7 +151,7 @@ class RunCollector:
             exit_code=code,
             verdict=verdict,
             stages=tuple(self._stages.values()),
-            checks=tuple(self._checks.values()),
+            checks=self._listed(start),
             notices=(*self._notices, *last_words),
             rules=start.rules,
             strict=start.strict,
@@ -163,8 +163,14 @@ class RunCollector:
             gate=tuple(self._gate),
             memory=self._memory,
             guarantees=tuple(self._guarantees),
-            causes=self._causes or judge_causes(self._checks.values(), strict=start.strict),
+            causes=self._causes or judge_causes(self._listed(start), strict=start.strict),
         )
+
+    def _listed(self, start: RunStarted) -> tuple[CheckResult, ...]:
+        """The results in the order of the list of checks, whichever was asked first."""
+        order = {code: index for index, code in enumerate(start.checks)}
+        found = self._checks.values()
+        return tuple(sorted(found, key=lambda check: order.get(check.code, len(order))))
 
     def _judged(
         self, start: RunStarted, cells: list[CellResult], interrupted: bool

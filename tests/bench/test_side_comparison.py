@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from rnncheck.bench.side_comparison import ComparisonRules, SideComparison
 from rnncheck.bench.sides import here
 from rnncheck.numerics.stopping import MIN_PAIRS, Measure, PairsAnswer
@@ -37,6 +39,7 @@ def policy(env):
 """
 
 
+@pytest.mark.slow
 def test_a_cell_that_breaks_its_processes_leaves_the_others_their_pairs(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     spec = tmp_path / "spec.yaml"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from itertools import cycle, product
 from pathlib import Path
 from shutil import copytree
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
+from tests import warm
 from tests.small import START
 
 ROOT = Path(__file__).parents[2]
@@ -44,10 +44,7 @@ def python(
     folder: Path, program: str, *args: str, way: str, place: str
 ) -> subprocess.CompletedProcess[str]:
     env = {"PYTHONPATH": str(ROOT), "COLUMNS": "400", "RNNCHECK_WAY": way, "RNNCHECK_PLACE": place}
-    return subprocess.run(
-        [sys.executable, "-c", program, *args], cwd=folder, env=os.environ | env,
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+    return warm.run(program, *args, cwd=folder, env=os.environ | env, limit=200.0)
 
 
 def program(folder: Path, text: str, *, way: str = "", place: str = "") -> str:

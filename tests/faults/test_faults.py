@@ -59,6 +59,7 @@ replay:
   batch_size: 64
 loss: {use: ClipPPOLoss}
 """
+WIRED = SMALL + "verify: {select: [WR]}\n"  # for what any check would show
 ONE_BATCH = PIPELINE + "collect: {use: Collector, frames_per_batch: 80, batches: 1}\n"
 ROWS = SMALL.replace("  transforms: [Init", "  workers: 3\n  transforms: [Init").replace(
     "frames_per_batch: 80", "frames_per_batch: 150"
@@ -171,7 +172,7 @@ def test_a_plant_without_effect_is_missed_and_the_check_says_what_it_saw(
     health: dict[str, Run],
 ) -> None:
     fault = Fault("nothing", Stage.POLICY, ("WR107",), harmless)
-    done = attempt(health, SMALL, fault)
+    done = attempt(health, WIRED, fault)
     assert (done.ending, done.by) == (Ending.MISSED, ())
     assert done.reason.startswith("WR107 passed")
 
@@ -184,9 +185,9 @@ def test_a_pipeline_that_raises_is_seen(health: dict[str, Run]) -> None:
         return broken(td)
 
     fault = Fault(
-        "raises", Stage.POLICY, ("CL401",), lambda parts: Hooks(policy=lambda p: wrap(p, around))
+        "raises", Stage.POLICY, ("WR107",), lambda parts: Hooks(policy=lambda p: wrap(p, around))
     )
-    done = attempt(health, SMALL, fault)
+    done = attempt(health, WIRED, fault)
     assert (done.ending, done.by[0]) == (Ending.CAUGHT, "the collect stage raises")
 
 

@@ -1,4 +1,4 @@
-"""What ``--fast`` asks: the checks that are not declared dear, for as long as its seconds last."""
+"""What is dear: a run asks it last, ``--fast`` never. What ``--fast`` asks besides has its time."""
 
 from __future__ import annotations
 
@@ -47,6 +47,11 @@ def affordable(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], tuple[str, ...]
     """The rules that a fast run asks, and the codes of those that it leaves out."""
     asked = tuple(rules)
     return tuple(one for one in asked if not one.dear), tuple(o.code for o in asked if o.dear)
+
+
+def dear_last(rules: Iterable[Rule]) -> list[Rule]:
+    """The rules in the order in which a run asks them: what is soon told is told first."""
+    return sorted(rules, key=lambda one: one.dear)
 
 
 def dear_left_out(codes: Sequence[str]) -> Iterator[ChecksLeftOut]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rnncheck import __version__
 from rnncheck.checks.catalogue import Entry, prose
 from rnncheck.checks.engine.accept import Acceptances
-from rnncheck.checks.engine.haste import FAST, affordable, dear_left_out
+from rnncheck.checks.engine.haste import FAST, affordable, dear_last, dear_left_out
 from rnncheck.checks.engine.own_checks import catalogue_of
 from rnncheck.checks.engine.proving import Proof
 from rnncheck.checks.engine.verification import Verification
@@ -41,7 +41,8 @@ def verify_events(
     fast: bool = False,
     accepting: Acceptances | None = None,
 ) -> Generator[Event, None, None]:
-    """Everything that happens while ``spec`` is verified with ``rules``.
+    """Everything that happens while ``spec`` is verified with ``rules``, of which the dear ones are
+    asked last.
 
     With ``repair`` the causes of what failed are repaired in a second build, to see what follows
     from them. ``fast`` asks what is not dear, and repairs nothing. Who brings ``accepting`` tells
@@ -58,8 +59,9 @@ def verify_events(
         yield begin
         seen = Seen()
         yield from seen.hearing(verification.build())
-        yield from seen.hearing(verification.ask(rules))
+        yield from seen.hearing(verification.ask(dear_last(rules)))
     yield from seen.hearing(dear_left_out(dear))
+    seen.checks.sort(key=lambda one: begin.checks.index(one.code))
     for one in judge_asked(seen.checks, seen.stages, seen.left_out, strict=strict):
         yield GuaranteeJudged(verification.accepting.standing(one))
     if accepting is None:

@@ -47,6 +47,18 @@ def ran(spec: Spec, *rules_: Rule, fast: bool) -> Run:
     return listener.finish(interrupted=False, seconds=0.0)
 
 
+def test_dear_checks_are_asked_last_and_listed_in_their_place(spec: Spec) -> None:
+    given = [rule(f"MY00{number}", dear=number % 2 == 1) for number in (1, 2, 3, 4)]
+    listener, asked = RunCollector(), list[str]()
+    for event in verify_events(spec, given):
+        listener(event)
+        asked += [event.result.code] if isinstance(event, CheckFinished) else []
+    assert asked == ["MY002", "MY004", "MY001", "MY003"]
+    run = listener.finish(interrupted=False, seconds=0.0)
+    assert [check.code for check in run.checks] == ["MY001", "MY002", "MY003", "MY004"]
+    assert run.guarantees[-1].rests_on == ("MY001", "MY002", "MY003", "MY004")
+
+
 def test_dear_checks_are_left_out_and_said(spec: Spec) -> None:
     asked, dear = rule("MY001"), rule("MY002", dear=True)
     run = ran(spec, asked, dear, fast=True)
