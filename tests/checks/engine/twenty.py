@@ -107,7 +107,6 @@ PPO = (
     Row(
         "shared-state-key", "ppo", ('critic={factory: "ppo:make_critic", own: true}',), "WR106",
         "give each recurrent module state keys of its own", (("critic.state=value_state",),),
-        repaired=False,
     ),
     Row(
         "acts-in-recurrent-mode", "ppo",
