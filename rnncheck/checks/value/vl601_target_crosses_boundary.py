@@ -114,8 +114,8 @@ def _blame(evidence: Evidence, sample: Sample, first: Leak) -> tuple[str, str]:
     return (
         "the next value runs on over a start, or the sum of rewards over an end",
         (
-            "run the estimator in recurrent mode on a batch whose starts are marked and whose ends"
-            " are done; a pass of your own over the next steps needs the root's start flags:"
+            "run the estimator in recurrent mode, with starts marked and ends done; a pass of your"
+            " own over the next steps needs the root's start flags:"
             ' batch["next", "is_init"] = batch["is_init"].clone()'
         ),
     )
