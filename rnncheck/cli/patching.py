@@ -59,6 +59,13 @@ def _shown(patch: Patch) -> list[str]:
     """The diff below what it does; its lines are the user's own."""
     from rnncheck.printable import clean, clean_code
 
-    mends = f"patch for {', '.join(patch.mends)}, {', '.join(patch.words)}:"
+    mends = f"patch for {' and '.join(patch.mends)}, {' and '.join(patch.words)}:"
     lines = [line[:1] + clean_code(line[1:]) for line in patch.diff.splitlines()]
-    return ["", clean(mends), "with it every check of the run was seen to pass", "", *lines, ""]
+    return [
+        "",
+        clean(mends),
+        "the whole run was seen green with it: no check fails",
+        "",
+        *lines,
+        "",
+    ]

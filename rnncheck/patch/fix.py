@@ -15,7 +15,7 @@ from rnncheck.spec.read import parse
 
 
 @dataclass(frozen=True)
-class Case:
+class BrokenFiles:
     """A cause to mend, in the files as they are by now."""
 
     spec: Path
@@ -59,4 +59,4 @@ class Fix:
 
     codes: tuple[str, ...]
     words: str
-    ways: Callable[[Case], Iterator[Texts]]
+    ways: Callable[[BrokenFiles], Iterator[Texts]]

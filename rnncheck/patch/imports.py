@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -31,7 +32,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        found = PathFinder.find_spec(fullname, path, target)
+        found = PathFinder.find_spec(fullname, path, target) or self._new(fullname)
         if found is None or not found.has_location or found.origin is None:
             return None
         text = self._texts.get(Path(found.origin).resolve())
@@ -39,6 +40,13 @@ class _Finder(MetaPathFinder):
             return None
         found.loader = _Loader(fullname, found.origin, text)
         return found
+
+    def _new(self, name: str) -> ModuleSpec | None:
+        """A module that the patch adds, beside others that are importable."""
+        for path in self._texts:
+            if path.stem == name and not path.exists() and str(path.parent) in sys.path:
+                return spec_from_file_location(name, path)
+        return None
 
 
 @contextmanager

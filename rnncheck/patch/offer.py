@@ -12,7 +12,7 @@ from rnncheck.checks.engine.session import verify_events
 from rnncheck.checks.engine.verification import Verification
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import UserError
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.imports import imported_from
 from rnncheck.patch.registry import fixes_for
 from rnncheck.patch.texts import Texts
@@ -74,7 +74,7 @@ class Search:
     strict: bool
     thorough: bool
     until: float
-    because: str = "nothing failed"
+    because: str = "no check failed"
 
     def from_run(self, run: Run, made: Made) -> Generator[Event, None, Patch | None]:
         """The patch that makes ``run``, which is one behind what is made, green."""
@@ -114,7 +114,7 @@ class Search:
 
     def _ways(self, check: CheckResult, made: Made) -> Iterator[tuple[Fix, Texts]]:
         """Every way to change the files; one that cannot read them is none."""
-        case = Case(Path(self.spec.path).resolve(), made.texts, check)
+        case = BrokenFiles(Path(self.spec.path).resolve(), made.texts, check)
         for fix in fixes_for(check.code):
             try:
                 found = [*fix.ways(case)]

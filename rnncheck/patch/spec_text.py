@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 
 def add_key(mapping: Any, key: str, value: Any) -> None:
@@ -31,6 +32,8 @@ def in_line(value: Any) -> Any:
         made: Any = CommentedMap({key: in_line(one) for key, one in value.items()})
     elif isinstance(value, list):
         made = CommentedSeq([in_line(one) for one in value])
+    elif isinstance(value, str) and ":" in value:
+        return DoubleQuotedScalarString(value)
     else:
         return value
     made.fa.set_flow_style()

@@ -13,7 +13,7 @@ from rnncheck.results.patch import FileChange
 class Texts:
     """Files by their absolute path: as they are, and as the patch so far leaves them."""
 
-    before: Mapping[Path, str] = field(default_factory=dict)
+    before: Mapping[Path, str | None] = field(default_factory=dict)
     after: Mapping[Path, str] = field(default_factory=dict)
 
     def read(self, path: Path) -> str:
@@ -22,8 +22,11 @@ class Texts:
 
     def changed(self, path: Path, text: str) -> Texts:
         """The same with another text for one file."""
-        before = self.before.get(path, self.read(path))
+        before = self.before[path] if path in self.before else self._on_disk(path)
         return Texts({**self.before, path: before}, {**self.after, path: text})
+
+    def _on_disk(self, path: Path) -> str | None:
+        return path.read_text(encoding="utf-8-sig") if path.exists() else None
 
     def changes(self, folder: Path) -> tuple[FileChange, ...]:
         """What is different, named from ``folder``."""

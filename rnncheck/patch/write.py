@@ -20,29 +20,34 @@ def write_patch(patch: Patch) -> None:
     texts = [(Path(change.file), *_texts(change)) for change in patch.changes]
     for path, *_ in texts:
         check_writable(path)
-    done = list[tuple[Path, str]]()
+    done = list[tuple[Path, str | None]]()
     try:
         for path, before, after in texts:
             _write(path, after)
             done.append((path, before))
     except OutputError:
         for path, before in done:
-            with suppress(OutputError):
-                _write(path, before)
+            with suppress(OutputError, OSError):
+                path.unlink() if before is None else _write(path, before)
         raise
 
 
 def _write(path: Path, text: str) -> None:
     """The text in the place of the file's own; its permissions stay."""
-    mode = stat.S_IMODE(path.stat().st_mode)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
     write_atomic(path, text)
-    with suppress(OSError):
-        path.chmod(mode)
+    if mode is not None:
+        with suppress(OSError):
+            path.chmod(mode)
 
 
-def _texts(change: FileChange) -> tuple[str, str]:
+def _texts(change: FileChange) -> tuple[str | None, str]:
     """The file as it is and behind the change, with the ends of lines and the mark that it had."""
     place = Place(change.path)
+    if change.before is None:
+        if Path(change.file).exists():
+            raise OutputError("there is such a file by now; nothing is written", place=place)
+        return None, change.after
     try:
         raw = Path(change.file).read_bytes().decode("utf-8")
     except (OSError, UnicodeError) as error:

@@ -9,18 +9,19 @@ from difflib import unified_diff
 @dataclass(frozen=True)
 class FileChange:
     """The text of one ``file`` before and after, lines ended by a newline alone; ``path`` as the
-    user reads it."""
+    user reads it, ``before`` None where there is no such file."""
 
     path: str
     file: str
-    before: str
+    before: str | None
     after: str
 
     @property
     def diff(self) -> str:
         """The change as a unified diff."""
-        before, after = (text.splitlines(keepends=True) for text in (self.before, self.after))
-        lines = unified_diff(before, after, f"a/{self.path}", f"b/{self.path}")
+        name = "/dev/null" if self.before is None else f"a/{self.path}"
+        before, after = (one.splitlines(keepends=True) for one in (self.before or "", self.after))
+        lines = unified_diff(before, after, name, f"b/{self.path}")
         return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in lines)
 
 

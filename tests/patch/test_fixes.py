@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rnncheck.patch.fix import Case
+from rnncheck.patch.fix import BrokenFiles
 from rnncheck.patch.registry import all_fixes, fixes_for
 from rnncheck.patch.texts import Texts
 from rnncheck.results.model import CheckResult, Outcome, Severity, Stage
@@ -22,7 +22,7 @@ def ways(folder: Path, code: str, spec: str, python: str = "") -> list[dict[str,
     (folder / "spec.yaml").write_text(spec)
     (folder / "mine.py").write_text(python)
     cause = CheckResult(code, "", Severity.ERROR, Stage.ENV, Outcome.FAILED)
-    case = Case((folder / "spec.yaml").resolve(), Texts(), cause)
+    case = BrokenFiles((folder / "spec.yaml").resolve(), Texts(), cause)
     found = [texts for fix in fixes_for(code) for texts in fix.ways(case)]
     assert (folder / "spec.yaml").read_text() == spec  # nothing is written
     for texts in found:
@@ -131,17 +131,6 @@ IN_SPEC = [
         None,
     ),
     (
-        "LS701",
-        ENV
-        + POLICY
-        + "replay:\n  storage: ListStorage\n  batch_size: 8  # steps\n\nloss: DQNLoss\n",
-        [
-            "  transforms: [{use: RenameTransform, in_keys: [is_init],"
-            " out_keys: [[next, is_init]], create_copy: true}]"
-        ],
-        [],
-    ),
-    (
         "VL605",
         ENV + POLICY + "advantage: {use: GAE, gamma: 0.9}\n",
         ["advantage: {use: GAE, gamma: 0.9, shifted: true}"],
@@ -244,6 +233,16 @@ def test_a_factory_is_changed_where_it_must_be_and_nowhere_else(
 ) -> None:
     found = [way["mine.py"] for way in ways(tmp_path, code, ALL, python) if "mine.py" in way]
     assert [plus(diff) for diff in found] == [added]
+
+
+def test_a_batch_factory_is_added_where_there_is_none(tmp_path: Path) -> None:
+    spec = ENV + POLICY + "replay:\n  batch_size: 8  # steps\n\nloss: DQNLoss\n"
+    (found,) = ways(tmp_path, "LS701", spec)
+    assert plus(found["spec.yaml"]) == ['batch: {factory: "next_flags:make_batch"}']
+    assert not minus(found["spec.yaml"])
+    assert found["next_flags.py"].startswith("--- /dev/null\n+++ b/next_flags.py\n")
+    (tmp_path / "next_flags.py").write_text("")
+    assert ways(tmp_path, "LS701", spec) == []
 
 
 def test_a_network_that_keeps_next_states_is_put_in_the_place_of_the_sequence(

@@ -20,14 +20,25 @@ GREEN = [
     "broken/wr103_missing_state_primer",
     "broken/wr104_primer_does_not_fit",
     "broken/wr105_random_initial_state",
+    "broken/wr106_state_key_shared",
+    "training/rp501_slice_start_unmarked",
+    "training/rp502_steps_not_consecutive",
+    "training/rp506_ends_unseen",
+    "training/rp508_burn_in_does_nothing",
+    "training/vl604_critic_before",
+    "training/vl604_target_differs_from_sequential",
+    "training/vl605_estimator_cannot_run",
+    "training/ls701_loss_crosses_boundary",
 ]
+# What is asked: the families that see such faults. Each was seen green with all checks as well.
+ASKED = {"broken": ("WR", "BD", "CL"), "training": ("RP", "VL", "LS", "GR")}
 WITHHELD = ["broken/wr101_no_recurrent_state"]
 
 
-def ended(name: str, *codes: str) -> Patch | str:
-    """The patch of a run with all checks or these, or why there is none."""
+def ended(name: str) -> Patch | str:
+    """The patch of a run, or why there is none."""
     spec = load_spec(FIXTURES / f"{name}.yaml")
-    rules = select_rules(spec, codes)
+    rules = select_rules(spec, ASKED[name.partition("/")[0]])
     for event in with_patch(verify_events(spec, rules), spec, rules):
         if isinstance(event, PatchOffered):
             return event.patch

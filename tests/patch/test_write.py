@@ -72,3 +72,19 @@ def test_modules_are_made_of_the_patched_text_while_their_files_stay(
     assert importlib.import_module("patched_module").VALUE == 1
     del sys.modules["patched_module"]
     assert path.read_text() == "VALUE = 1\n"
+
+
+def test_a_module_that_the_patch_adds_is_imported_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path.resolve() / "added_module.py"
+    with imported_from({path: "VALUE = 2\n"}):
+        assert importlib.import_module("added_module").VALUE == 2
+    del sys.modules["added_module"]
+    assert not path.exists()
+    added = Patch((FileChange(path.name, str(path), None, "VALUE = 2\n"),), ("LS701",), ())
+    write_patch(added)
+    assert path.read_text() == "VALUE = 2\n"
+    with pytest.raises(OutputError, match="such a file by now"):
+        write_patch(added)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.python_text import Edit
 from rnncheck.patch.texts import Texts
 
 
-def _ways(case: Case) -> Iterator[Texts]:
+def _ways(case: BrokenFiles) -> Iterator[Texts]:
     factory = case.factory("collect")
     if factory is None:
         return

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.python_text import Edit, Factory
 from rnncheck.patch.texts import Texts
 
 _MODE = "set_recurrent_mode"
 
 
-def _ways(case: Case) -> Iterator[Texts]:
+def _ways(case: BrokenFiles) -> Iterator[Texts]:
     if (factory := case.factory("batch")) is not None and (edit := _inside(factory)) is not None:
         yield from case.in_factory(factory, edit, *factory.importing("torchrl.modules", _MODE))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.spec_text import in_line
 from rnncheck.patch.texts import Texts
 
 
-def _ways(case: Case) -> Iterator[Texts]:
+def _ways(case: BrokenFiles) -> Iterator[Texts]:
     sampler = case.section("replay").get("sampler")
     if isinstance(sampler, dict) and ({"end_key", "traj_key"} & set(sampler)):
         yield from case.in_spec(_by_done)

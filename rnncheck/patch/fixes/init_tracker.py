@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.python_text import Edit, Factory
 from rnncheck.patch.spec_text import add_entry
 from rnncheck.patch.texts import Texts
 
 
-def _ways(case: Case) -> Iterator[Texts]:
+def _ways(case: BrokenFiles) -> Iterator[Texts]:
     if "use" in case.section("env"):
         yield from case.in_spec(_listed)
     if (factory := case.factory("env")) is not None and (edit := _appended(factory)) is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.texts import Texts
 
 _LEAVES_OUT = ("ExcludeTransform", "SelectTransform")
 
 
-def _ways(case: Case) -> Iterator[Texts]:
+def _ways(case: BrokenFiles) -> Iterator[Texts]:
     yield from case.in_spec(_kept)
 
 

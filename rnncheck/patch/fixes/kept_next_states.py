@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.python_text import Edit, Factory
 from rnncheck.patch.texts import Texts
 
@@ -22,7 +22,7 @@ _CLASS = '''class KeepsNext(TensorDictSequential):
 '''
 
 
-def _ways(case: Case) -> Iterator[Texts]:
+def _ways(case: BrokenFiles) -> Iterator[Texts]:
     if "factory" in case.section("loss"):
         return
     factory = case.factory("policy")

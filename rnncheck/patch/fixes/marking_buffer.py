@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.python_text import Edit
 from rnncheck.patch.texts import Texts
 
 _PLAIN, _MARKING = "ReplayBuffer", "TensorDictReplayBuffer"
 
 
-def _ways(case: Case) -> Iterator[Texts]:
+def _ways(case: BrokenFiles) -> Iterator[Texts]:
     if case.section("replay").get("use") == _PLAIN:
         yield from case.in_spec(_marking)
     factory = case.factory("replay")

@@ -6,34 +6,43 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.python_text import Edit, Factory
-from rnncheck.patch.spec_text import add_entry, in_line
+from rnncheck.patch.spec_text import in_line
 from rnncheck.patch.texts import Texts
 
+_MODULE = "next_flags"
+_FACTORY = '''"""What stands between the data and the loss."""
+
+
+def make_batch(data):
+    """A next state begins anew where its step does."""
+    data["next", "is_init"] = data["is_init"].clone()
+    return data
+'''
 _COPY = '{0}["next", "is_init"] = {0}["is_init"].clone()'
 
 
-def _ways(case: Case) -> Iterator[Texts]:
-    replay = case.section("replay")
-    if replay and "factory" not in replay:
-        yield from case.in_spec(_copied)
+def _ways(case: BrokenFiles) -> Iterator[Texts]:
+    if case.cause.code == "LS701" and "batch" not in case.document:
+        yield from _added(case)
     if (factory := case.factory("batch")) is not None and (edit := _marked(factory)) is not None:
         yield from case.in_factory(factory, edit)
 
 
-def _copied(document: Any) -> bool:
-    entry = {
-        "use": "RenameTransform",
-        "in_keys": ["is_init"],
-        "out_keys": [["next", "is_init"]],
-        "create_copy": True,
-    }
-    replay = document["replay"]
-    if replay.get("transforms"):
-        replay["transforms"].append(in_line(entry))
-    else:
-        add_entry(replay, "transforms", in_line(entry))
+def _added(case: BrokenFiles) -> Iterator[Texts]:
+    """A batch factory in a file of its own, between what makes the batches and the loss."""
+    path = case.spec.with_name(f"{_MODULE}.py")
+    if not path.exists() and path not in case.texts.after:
+        for texts in case.in_spec(_named):
+            yield texts.changed(path, _FACTORY)
+
+
+def _named(document: Any) -> bool:
+    keys = list(document)
+    if "loss" not in keys:
+        return False
+    document.insert(keys.index("loss"), "batch", in_line({"factory": f"{_MODULE}:make_batch"}))
     return True
 
 

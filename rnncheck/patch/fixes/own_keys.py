@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.spec_text import in_line
 from rnncheck.patch.texts import Texts
 
@@ -15,7 +15,7 @@ _STOCK = {
 }
 
 
-def _ways(case: Case) -> Iterator[Texts]:
+def _ways(case: BrokenFiles) -> Iterator[Texts]:
     yield from case.in_spec(_renamed)
 
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.spec_text import add_key
 from rnncheck.patch.texts import Texts
 
 
-def _ways(case: Case) -> Iterator[Texts]:
+def _ways(case: BrokenFiles) -> Iterator[Texts]:
     if case.section("env").get("primers") == "manual":
         yield from case.in_spec(_automatic)
     if case.section("collect").get("use") and "factory" in case.section("env"):

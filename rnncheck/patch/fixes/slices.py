@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rnncheck.patch.fix import Case, Fix
+from rnncheck.patch.fix import BrokenFiles, Fix
 from rnncheck.patch.spec_text import add_key, in_line
 from rnncheck.patch.texts import Texts
 
 _LONGEST = 16  # steps of a slice: chosen, what most recurrent baselines begin with
 
 
-def _ways(case: Case) -> Iterator[Texts]:
+def _ways(case: BrokenFiles) -> Iterator[Texts]:
     replay = case.section("replay")
     if isinstance(replay.get("batch_size"), int) and "factory" not in replay:
         yield from case.in_spec(_sliced)
