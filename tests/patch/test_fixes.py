@@ -10,18 +10,21 @@ import pytest
 from rnncheck.patch.fix import BrokenFiles
 from rnncheck.patch.registry import all_fixes, fixes_for
 from rnncheck.patch.texts import Texts
-from rnncheck.results.model import CheckResult, Outcome, Severity, Stage
+from rnncheck.results.model import CheckResult, Finding, Outcome, Severity, Stage
 from rnncheck.spec.load import spec_from_text
 
 ENV = "env: {use: GymEnv, env_name: CartPole-v1}\n"
 POLICY = 'policy: {factory: "mine:make_policy"}\n'
 
 
-def ways(folder: Path, code: str, spec: str, python: str = "") -> list[dict[str, str]]:
+def ways(
+    folder: Path, code: str, spec: str, python: str = "", key: str = "h"
+) -> list[dict[str, str]]:
     """The changed files of each way to mend ``code``, by name."""
     (folder / "spec.yaml").write_text(spec)
     (folder / "mine.py").write_text(python)
-    cause = CheckResult(code, "", Severity.ERROR, Stage.ENV, Outcome.FAILED)
+    seen = (Finding(code, Stage.ENV, "", key=key),)
+    cause = CheckResult(code, "", Severity.ERROR, Stage.ENV, Outcome.FAILED, findings=seen)
     case = BrokenFiles((folder / "spec.yaml").resolve(), Texts(), cause)
     found = [texts for fix in fixes_for(code) for texts in fix.ways(case)]
     assert (folder / "spec.yaml").read_text() == spec  # nothing is written
@@ -233,6 +236,14 @@ def test_a_factory_is_changed_where_it_must_be_and_nowhere_else(
 ) -> None:
     found = [way["mine.py"] for way in ways(tmp_path, code, ALL, python) if "mine.py" in way]
     assert [plus(diff) for diff in found] == [added]
+
+
+def test_primers_of_other_states_stay(tmp_path: Path) -> None:
+    primers = "[{use: TensorDictPrimer, h: 1}, {use: TensorDictPrimer, primers: {task: 2}}]"
+    spec = ENV.replace("}", f", primers: manual, transforms: {primers}}}") + POLICY
+    (found,) = ways(tmp_path, "WR104", spec, key="h")
+    (added,) = plus(found["spec.yaml"])
+    assert added.endswith("transforms: [{use: TensorDictPrimer, primers: {task: 2}}]}")
 
 
 def test_a_batch_factory_is_added_where_there_is_none(tmp_path: Path) -> None:

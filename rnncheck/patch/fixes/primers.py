@@ -13,22 +13,25 @@ from rnncheck.patch.texts import Texts
 
 def _ways(case: BrokenFiles) -> Iterator[Texts]:
     if case.section("env").get("primers") == "manual":
-        yield from case.in_spec(_automatic)
+        wrong = {finding.key for finding in case.cause.findings}
+        yield from case.in_spec(lambda document: _automatic(document, wrong))
     if case.section("collect").get("use") and "factory" in case.section("env"):
         yield from case.in_spec(_by_collector)
 
 
-def _automatic(document: Any) -> bool:
+def _automatic(document: Any, wrong: set[str]) -> bool:
     env = document["env"]
     del env["primers"]
-    primers = [one for one in env.get("transforms") or [] if _is_primer(one)]
-    for one in primers:
+    for one in [one for one in env.get("transforms") or [] if _primes(one, wrong)]:
         env["transforms"].remove(one)
     return True
 
 
-def _is_primer(entry: Any) -> bool:
-    return isinstance(entry, dict) and entry.get("use") == "TensorDictPrimer"
+def _primes(entry: Any, states: set[str]) -> bool:
+    """It is a primer of one of these states."""
+    if not isinstance(entry, dict) or entry.get("use") != "TensorDictPrimer":
+        return False
+    return bool(states & {*entry, *(entry.get("primers") or ())})
 
 
 def _by_collector(document: Any) -> bool:
