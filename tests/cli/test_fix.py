@@ -31,7 +31,7 @@ def test_a_patch_is_shown_and_written_and_then_there_is_nothing_to_patch(
 ) -> None:
     spec = copied("wr102_missing_init_tracker", tmp_path)
     before = spec.read_text()
-    asked = ("verify", "spec.yaml", "--select", "WR", "--no-repair", "--fix")
+    asked = ("verify", "spec.yaml", "--select", "WR102", "--no-repair", "--fix")
     shown = rnncheck(*asked, cwd=tmp_path)
     assert shown.returncode == 1
     assert "patch for WR102, with InitTracker among" in shown.stdout
