@@ -44,7 +44,6 @@ SEEN_ELSEWHERE: dict[str, set[str]] = {
     "gr801_graph_cut": {"GR805"},
     "gr802_not_finite": {"GR804"},
     "vl603_next_episode": {"VL601"},
-    "vl601_sum_over_end": {"VL603"},
 }
 # The healthy pipeline that is one step away from the fault, where it is not NAME_near_miss.
 NEAR_MISSES = {
@@ -90,8 +89,6 @@ NEAR_MISSES = {
     "vl604_one_pass_from_zero": "q_one_pass",
     "vl604_loss_own_step": "q_rows",
 }
-# Where another check says more exactly what is wrong than the one that the fixture is for.
-NAMED_BY = {"vl601_sum_over_end": "VL603"}
 # Found by a check that has errors to tell as well.
 LESSER = ["rp506_ends_unseen"]
 
@@ -158,7 +155,7 @@ def test_a_broken_pipeline_is_named_by_its_own_code(name: str, whole: bool) -> N
 def test_its_own_code_is_the_one_cause(name: str, whole: bool) -> None:
     """What is seen elsewhere is folded under it, and the last lines of the report say so."""
     run = verified(name, whole=whole)
-    assert [cause.code for cause in causes_of(run)] == [NAMED_BY.get(name, code_of(name))]
+    assert [cause.code for cause in causes_of(run)] == [code_of(name)]
     assert_ends_with_its_cause(run)
 
 

@@ -39,6 +39,7 @@ from rnncheck.bench.process import (
 )
 from rnncheck.bench.schedule import START, Turn
 from rnncheck.numerics.statistics import Interval, median_interval
+from rnncheck.printable import counted
 from rnncheck.results.cells import (
     Accuracy,
     Cell,
@@ -263,7 +264,7 @@ class Group:
             if self._round % _ROUNDS_BETWEEN_LOOKS == 0:
                 living = [one for one in self._cells if one.alive]
                 wide = self._undecided(living)
-                yield f"{len(living) - len(wide)} of {len(living)} cells are measured"
+                yield f"{len(living) - len(wide)} of {counted(len(living), 'cell')} measured"
         self._after = self._load()
 
     def _drop_the_dearest(self) -> None:

@@ -35,6 +35,7 @@ from rnncheck.bench.sides import Side, make_import_folder, open_command, scratch
 from rnncheck.errors import UserError
 from rnncheck.numerics.statistics import Interval, ratio_interval
 from rnncheck.numerics.stopping import MAX_PAIRS, MIN_PAIRS, Measure, PairsAnswer, answer_of_pairs
+from rnncheck.printable import counted
 from rnncheck.results.cells import Cell
 
 # Within a pair the ratio has a standard deviation of 0.3 % after 3 s of rounds, between pairs one
@@ -101,7 +102,7 @@ class SideComparison:
                     self.pairs >= MIN_PAIRS and spent > self.rules.budget
                 ):
                     break
-                yield f"pair {self.pairs + 1} of processes, {len(todo)} cells open"
+                yield f"pair {self.pairs + 1} of processes, {counted(len(todo), 'cell')} open"
                 # one that broke is not counted: it ends a cell, the others need all of theirs
                 self.pairs += self._pair(todo, import_folder)
 

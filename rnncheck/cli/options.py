@@ -165,6 +165,19 @@ FastOption = Annotated[
         ),
     ),
 ]
+FixOption = Annotated[
+    bool,
+    typer.Option(
+        "--fix",
+        help=(
+            "Show a patch of the spec or of your factories, where one is known with which the whole"
+            " run was seen green."
+        ),
+    ),
+]
+WriteOption = Annotated[
+    bool, typer.Option("--write", help="With --fix: write the patch into the files.")
+]
 RepairOption = Annotated[
     bool,
     typer.Option(

@@ -49,6 +49,11 @@ class Outputs:
         prepare_store(store)
         return cls(store, targets, working_folder(), quiet, verbose)
 
+    @property
+    def plain(self) -> bool:
+        """Whether standard output is read by people: no other format goes there."""
+        return all(one.path is not None or one.format == "console" for one in self.targets)
+
     def conclude(self, run: Run) -> None:
         """Write all of it."""
         from rnncheck.report.formats import attempted, print_reports, write_file

@@ -12,6 +12,7 @@ import typer
 from rnncheck.cli.options import (
     BackendsOption,
     FastOption,
+    FixOption,
     IgnoreOption,
     QuietOption,
     RepairOption,
@@ -24,6 +25,7 @@ from rnncheck.cli.options import (
     StrictOption,
     ThoroughOption,
     VerboseOption,
+    WriteOption,
 )
 from rnncheck.results.exit_codes import ExitCode
 
@@ -45,6 +47,8 @@ def verify(
     fast: FastOption = False,
     thorough: ThoroughOption = False,
     repair: RepairOption = True,
+    fix: FixOption = False,
+    write: WriteOption = False,
     seed: SeedOption = None,
     strict: StrictOption = False,
     quiet: QuietOption = False,
@@ -55,8 +59,10 @@ def verify(
     Loading a spec runs no code; building it imports your factories, so it runs your Python.
     """
     from rnncheck.cli.outputs import Outputs
+    from rnncheck.cli.patching import PatchDesk
     from rnncheck.spec.load import open_spec
 
+    desk = PatchDesk(fix, write)
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
     overrides += [] if backends is None else [f"verify.backends=[{backends}]"]
     loaded = open_spec(spec, overrides)
@@ -71,13 +77,19 @@ def verify(
             loaded, select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
         )
         failing = strict or wanted.strict
-        return verify_events(
+        found = verify_events(
             loaded, rules, thorough=thorough, strict=failing, repair=repair, fast=fast
         )
+        if not fix:
+            return found
+        from rnncheck.patch.offer import with_patch
+
+        return with_patch(found, loaded, rules, overrides, strict=failing, thorough=thorough)
 
     blank = blank_run("verify", loaded)
-    run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose)
+    run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose, also=desk.hear)
     outputs.conclude(run)
+    desk.conclude(loaded.path, apart=not outputs.plain)
     raise typer.Exit(run.exit_code)
 
 
@@ -97,11 +109,12 @@ def follow(
     quiet: bool,
     verbose: bool,
     prints: bool = False,
+    also: Callable[[Event], None] = lambda _event: None,
 ) -> Run:
     """Feed every event to the listeners until the run ends, breaks off or is interrupted.
 
     In a command's own process what makes the events runs in a supervised one; elsewhere it runs
-    here. With ``prints`` its standard output is this one's.
+    here. With ``prints`` its standard output is this one's. ``also`` hears all events too.
     """
     from rnncheck.cli.streams import streamed_events
     from rnncheck.report.formats import live_writers
@@ -117,6 +130,7 @@ def follow(
         listeners: list[Callable[[Event], None]] = [
             collector,
             progress,
+            also,
             *live_writers(targets, sys.stdout),
         ]
         try:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.printable import counted
 from rnncheck.recall.session import PlayedEpisode
 from rnncheck.results.memory import Observed
 
@@ -47,7 +48,9 @@ def observed_by(subject: Subject, episodes: Sequence[PlayedEpisode], lags: int) 
     if len(values) >= _STEPS and not missing:
         return Observed(True, "each observation holds the env's own state")
     if len(values) < _STEPS:
-        return Observed(None, f"the episodes have {len(values)} steps, and {depends.said}")
+        return Observed(
+            None, f"the episodes have {counted(len(values), 'step')}, and {depends.said}"
+        )
     told = f"no number of the observation follows {missing} of {shown[0].shape[1]} numbers"
     return Observed(None, f"{told} of the env's own state, and {depends.said}")
 
@@ -144,7 +147,7 @@ def past_counts(visits: Sequence[Sequence[Visit]]) -> PastCounts:
         told = f"no earlier one was seen to change what they give (p = {chance:.2g})"
         return PastCounts(0, f"where the same observation and action came again, {told}")
     lag = tables[best][0]
-    steps = "1 step" if lag == 1 else f"{lag} steps"
+    steps = counted(lag, "step")
     return PastCounts(
         lag,
         "the same observation and action give another reward where another observation was seen"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rnncheck.printable import counted
 from rnncheck.results.memory import (
     Estimated,
     MemoryAdvice,
@@ -77,7 +78,7 @@ def _unused(result: MemoryResult, trained: TrainedOn) -> Iterator[MemoryFinding]
     yield MemoryFinding(
         "memory-unused",
         f"does {how} without memory: with the state reset at every step the return {falls} by"
-        f" {_interval(by)} in {len(under.returns)} episodes",
+        f" {_interval(by)} in {counted(len(under.returns), 'episode')}",
         _why_unused(result, trained),
         _how_to_use(result, trained),
     )
@@ -104,7 +105,7 @@ def _why_unused(result: MemoryResult, trained: TrainedOn) -> str:
 
 
 def _steps_back(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"
+    return counted(count, "step")
 
 
 def _needed(seen: Observed | None) -> str:
@@ -125,10 +126,10 @@ def _cut_short(result: MemoryResult, trained: TrainedOn) -> str:
     shown = result.observed is not None and result.observed.whole
     if shown or learning is None or learning >= longest:
         return ""
+    steps = counted(learning, "step")
     return (
-        f"gradients run through {learning} steps ({trained.what}), and episodes last up to"
-        f" {longest}: what has to be remembered for {learning} steps or more cannot be learned"
-        " from them"
+        f"gradients run through {steps} ({trained.what}), and episodes last up to"
+        f" {longest}: what has to be remembered for {steps} or more cannot be learned from them"
     )
 
 
@@ -144,12 +145,13 @@ def _short(result: MemoryResult, trained: TrainedOn) -> Iterator[MemoryFinding]:
     if curve is None or curve.reach is None or learning is None:
         return
     if curve.reach.low + 1 > learning:
+        needed = math.ceil(curve.reach.value) + 1 + trained.burn_in
         yield MemoryFinding(
             "slices-short",
             f"{curve.output} depends on observations {_steps(curve.reach)} back, and gradients run"
-            f" through {learning} steps ({trained.what})",
+            f" through {counted(learning, 'step')} ({trained.what})",
             "no gradient tells the state what to keep for longer than that",
-            f"slices of {math.ceil(curve.reach.value) + 1 + trained.burn_in} steps or more",
+            f"slices of {counted(needed, 'step')} or more",
         )
 
 

@@ -15,6 +15,7 @@ from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.subject.env_facts import Env, close_env, look_at
 from rnncheck.pipeline.subject.introspect import make_subject
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.printable import counted
 from rnncheck.recall.horizon import (
     CannotTell,
     influence,
@@ -224,7 +225,7 @@ _WORDS = {
 
 
 def _so_far(found: Sequence[ReturnsUnder]) -> str:
-    return f"({len(found[0].returns)} episodes of each)"
+    return f"({counted(len(found[0].returns), 'episode')} of each)"
 
 
 @dataclass(frozen=True)
@@ -279,9 +280,13 @@ def plan_of(spec: Spec, left: Sequence[Question]) -> StudyPlan:
         Question.REPLAY: replays + 2 * asked.steps,
         Question.RETURNS: treatments * asked.episodes * asked.steps,
     }
-    lines = [f"record {asked.recorded} episodes of at most {asked.steps} steps: {played} steps"]
+    lines = [
+        f"record {counted(asked.recorded, 'episode')} of at most {counted(asked.steps, 'step')}:"
+        f" {counted(played, 'step')}"
+    ]
     for question in left:
-        told = f"{costs[question]} calls of the policy" if costs[question] else "no further steps"
+        calls = counted(costs[question], "call of the policy")
+        told = calls if costs[question] else "no further steps"
         lines.append(f"{question}: {_WORDS[question]} at most {told}")
     total = played + sum(costs[one] for one in left)
     return StudyPlan(tuple(lines), total * _STEP)

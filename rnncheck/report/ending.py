@@ -22,8 +22,8 @@ from rnncheck.results.model import Outcome, Run, Source, Standing
 
 LAST = 12  # lines that the report ends with where something failed: chosen, what one look takes in
 VALUE_AT = 11  # cells before a line's value: the longest label (not shown), 2
-_FIX_LINES = 4  # of a fix that would push the rest out of the last lines
-_MESSAGE_LINES = (3, 2, 1)  # that the cause's message may take, the most that leave enough room
+# Lines that the cause's message and its fix may take, the most that leave enough room.
+_ROOMS = ((3, 4), (2, 4), (1, 4), (1, 3), (1, 2))
 _LOST = 8  # cells that wrapping at words leaves empty in a line: chosen, most of a long word
 _STYLES = {"broken": "bold red", "shown": "green", "not shown": "yellow", "not asked": "dim"}
 _LABELS = {"cause": "bold red", "fix": "bold", "proved": "green"}
@@ -50,7 +50,7 @@ def last_lines(run: Run, console: Console, verbose: bool = False) -> list[Text]:
         lines = _lines(run, causes, console, detail)
         if not told or len(lines) <= LAST:
             return lines
-    cut = [_lines(run, causes, console, Detail.CUT, room) for room in _MESSAGE_LINES]
+    cut = [_lines(run, causes, console, Detail.CUT, room) for room in _ROOMS]
     return next((lines for lines in cut if len(lines) <= LAST), cut[-1])
 
 
@@ -68,7 +68,11 @@ def verdict_lines(run: Run, console: Console) -> Iterator[Text]:
 
 
 def _lines(
-    run: Run, causes: list[ToldCause], console: Console, detail: Detail, room: int = 1
+    run: Run,
+    causes: list[ToldCause],
+    console: Console,
+    detail: Detail,
+    room: tuple[int, int] = _ROOMS[-1],
 ) -> list[Text]:
     lines = list(_guarantees(run, console, detail))
     if causes:
@@ -109,12 +113,14 @@ def _guarantees(run: Run, console: Console, detail: Detail) -> Iterator[Text]:
             yield from _labelled(word, said, console, style=_STYLES[word])
 
 
-def _cause(told: ToldCause, console: Console, detail: Detail, room: int = 1) -> Iterator[Text]:
+def _cause(
+    told: ToldCause, console: Console, detail: Detail, room: tuple[int, int] = _ROOMS[-1]
+) -> Iterator[Text]:
     head = f"{text.title(told.check)}: {told.message}"
     for label, value in [("cause", head), *told.facts]:
         style = _LABELS.get(label, "")
         lines = list(_labelled(label, value, console, style=style))
-        most = {"cause": room, "fix": _FIX_LINES}.get(label, 1)
+        most = {"cause": room[0], "fix": room[1]}.get(label, 1)
         if detail is Detail.CUT and len(lines) > most:
             fits = (console.width - VALUE_AT) * most - _LOST * (most - 1)
             short = _cut(value, fits, console)

@@ -139,9 +139,18 @@ def _finding(run: Run, check: CheckResult, number: int, finding: Finding) -> str
         *([f"- accepted: {escape(check.accepted)}"] if check.accepted else []),
         *map(_fact, at),
         *([*frame, ""] if (frame := _frame(finding.source)) else []),
-        *map(_fact, (*led, *more)),
+        *map(_fact, led),
+        *_measured(more),
     ]
     return "\n".join(lines).rstrip()
+
+
+def _measured(facts: list[tuple[str, str]]) -> list[str]:
+    """What was measured, folded."""
+    if not facts:
+        return []
+    folded = ["<details>", "<summary>measured</summary>", "", *map(_fact, facts), "", "</details>"]
+    return ["", *folded]
 
 
 def _fact(pair: tuple[str, str]) -> str:

@@ -62,9 +62,9 @@ EFFECTS = (
         "WR107",
         (
             *("WR103", "CL401", "CL402", "CL403", "CL404", "BD302", "BD306", "EQ201", "EQ202"),
-            *("RP503", "RP504", *_LATER_PASSES),
+            *("CL405", "RP503", "RP504", *_LATER_PASSES),
         ),
-        "the env hands on what is under `next`, and the new state is not",
+        "the env hands on what is under `next`, and a step holds the state behind it",
     ),
     Effect(
         "WR108",

@@ -21,6 +21,7 @@ from rnncheck.results.model import (
     StageResult,
     Tool,
 )
+from rnncheck.results.patch import Patch
 from rnncheck.results.recommendation import Recommendation
 from rnncheck.results.scaling import Scaling
 
@@ -109,6 +110,20 @@ class CausesFound(Timed):
     """What failed, grouped: each cause with what follows from it."""
 
     causes: tuple[Cause, ...]
+
+
+@dataclass(frozen=True)
+class PatchOffered(Timed):
+    """A change of the user's files with which the whole run was seen green."""
+
+    patch: Patch
+
+
+@dataclass(frozen=True)
+class PatchWithheld(Timed):
+    """No change of the user's files is offered, and why."""
+
+    because: str
 
 
 @dataclass(frozen=True)
@@ -219,6 +234,8 @@ Event = (
     | GuaranteeJudged
     | Repairing
     | CausesFound
+    | PatchOffered
+    | PatchWithheld
     | SweepPlanned
     | SweepProgress
     | CellFinished

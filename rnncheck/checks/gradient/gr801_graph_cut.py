@@ -71,9 +71,9 @@ def run(evidence: Evidence) -> Judgement:
     """Every pass with a graph in every training batch, then policy and critic alone."""
     needs_memory(evidence)
     within = _in_the_loss(evidence)
-    if within.findings:
-        return within
     alone = _alone(evidence)
+    if within.findings and not alone.findings:
+        return within
     if alone.findings or not within.unanswered:
         return replace(alone, compared=within.compared + alone.compared, unanswered=())
     nothing_inside = all(isinstance(why, NotApplicable) for why in within.unanswered)
@@ -136,11 +136,12 @@ def cut_inside(evidence: Evidence, sample: Sample) -> str | None:
     told = [(group, back) for group in groups if (back := _goes_back(group, sample)) is not None]
     if not told:
         return None
-    reaching = {id(one.module) for group, back in told if back for one, _ in group}
-    trained = [group for group, _ in told if _trains(group, total)]
-    judged = [group for group in trained if id(group[0][0].module) not in reaching]
-    if judged or not (trained or reaching):
-        return dotted((judged or [told[0][0]])[0][0][0].output)
+    trained = [(group, back) for group, back in told if _trains(group, total)]
+    judged = trained or told
+    reaching = {id(group[0][0].module) for group, back in judged if back}
+    cut = [group for group, _ in judged if id(group[0][0].module) not in reaching]
+    if cut and (trained or not reaching):
+        return dotted(cut[0][0][0].output)
     return ""
 
 

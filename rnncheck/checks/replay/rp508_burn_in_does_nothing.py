@@ -106,8 +106,8 @@ def _idle(evidence: Evidence, one: WarmUp) -> Observation:
         evidence,
         one,
         message=(
-            f"{one.spent} steps of each slice are burned in, and none of them reaches the state:"
-            f" {IDLE}"
+            f"{counted(one.spent, 'step of each slice', 'are')} burned in, and none of them"
+            f" reaches the state: {IDLE}"
         ),
         cause=(
             "its modules carry no state, its keys are others than the policy's, it works on a copy,"
@@ -139,7 +139,10 @@ def _last_only(evidence: Evidence, one: WarmUp) -> Observation:
     return _observed(
         evidence,
         one,
-        message=f"{one.spent} steps of each slice are burned in, and only the last of them counts",
+        message=(
+            f"{counted(one.spent, 'step of each slice', 'are')} burned in, and only the last of"
+            " them counts"
+        ),
         counting=1.0,
         cause=SEQUENTIAL,
         fix=MODE,
@@ -168,8 +171,8 @@ def _in_loss(number: int, steps: int, counting: int) -> Observation:
     return Observation(
         stage=Stage.LOSS,
         message=(
-            f"the loss leaves out the first {steps} steps of each slice, and {said} reaches it"
-            " through the memory"
+            f"the loss leaves out the first {counted(steps, 'step of each slice')}, and {said}"
+            " reaches it through the memory"
         ),
         quantity="steps left out whose observations change the loss",
         measured=float(counting),

@@ -10,6 +10,9 @@ from rnncheck.checks.evidence.coupling import SUM_ROUNDING, Coupled, real_leaks
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.value.estimates import dropped, per_step
+from rnncheck.pipeline.keys import Key
+
+REWARD: Key = ("next", "reward")
 
 
 def estimator_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
@@ -27,11 +30,21 @@ def statistics(evidence: Evidence, sample: Sample) -> set[str]:
     return names
 
 
-def _leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], set[str], bool]:
+def rewards_run_on(evidence: Evidence, sample: Sample) -> bool:
+    """Whether the rewards of another segment, by themselves, change an estimate."""
+    real, _, _ = evidence.once(
+        "leaks by rewards", lambda: _leaks(evidence, sample, (REWARD,)), sample
+    )
+    return bool(real)
+
+
+def _leaks(
+    evidence: Evidence, sample: Sample, only: tuple[Key, ...] = ()
+) -> tuple[list[Leak], set[str], bool]:
     def outputs(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
         return per_step(evidence, sample, td)
 
-    keys = changing(evidence, sample, outputs)
+    keys = [k for k in changing(evidence, sample, outputs) if not only or k in only]
     found, alive = leaks(sample, keys, outputs, tolerance=SUM_ROUNDING)
     if not found:
         return [], set(), alive

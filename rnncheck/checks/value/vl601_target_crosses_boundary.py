@@ -32,7 +32,7 @@ from rnncheck.checks.evidence.estimator_calls import batches, estimator_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
-from rnncheck.checks.value.estimator_isolation import estimator_leaks
+from rnncheck.checks.value.estimator_isolation import estimator_leaks, rewards_run_on
 from rnncheck.pipeline.compat import installed, joins_rows
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
@@ -60,7 +60,7 @@ def run(evidence: Evidence) -> Judgement:
 def _observed(evidence: Evidence, sample: Sample, number: int, found: list[Leak]) -> Observation:
     first = min(found, key=lambda leak: ("value" not in leak.name, leak.name.count(".")))
     d = first.difference
-    cause, fix = _blame(evidence, first)
+    cause, fix = _blame(evidence, sample, first)
     return Observation(
         message=(
             f"a change in one segment changes the {first.name} of"
@@ -83,7 +83,7 @@ def _observed(evidence: Evidence, sample: Sample, number: int, found: list[Leak]
     )
 
 
-def _blame(evidence: Evidence, first: Leak) -> tuple[str, str]:
+def _blame(evidence: Evidence, sample: Sample, first: Leak) -> tuple[str, str]:
     """Cause and fix: TorchRL's own where its estimator joins the rows, else the user's."""
     d = first.difference
     if d.row and d.first_step == 0 and joins_rows(evidence.pipeline.estimator):
@@ -97,7 +97,7 @@ def _blame(evidence: Evidence, first: Leak) -> tuple[str, str]:
                 " torchrl 0.13 or newer"
             ),
         )
-    if first.paid:
+    if first.paid or rewards_run_on(evidence, sample):
         return (
             f"the sum of rewards goes on from one of the {first.between} to the next",
             (
@@ -114,8 +114,8 @@ def _blame(evidence: Evidence, first: Leak) -> tuple[str, str]:
     return (
         "the next value runs on over a start, or the sum of rewards over an end",
         (
-            "run the estimator in recurrent mode on a batch whose starts are marked and whose ends"
-            " are done; a pass of your own over the next steps needs the root's start flags:"
+            "run the estimator in recurrent mode, with starts marked and ends done; a pass of your"
+            " own over the next steps needs the root's start flags:"
             ' batch["next", "is_init"] = batch["is_init"].clone()'
         ),
     )

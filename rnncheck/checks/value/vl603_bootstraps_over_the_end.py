@@ -15,7 +15,7 @@ Why it matters
 
 Says nothing when
     no collected episode ends, the env's observation never changes, or neither an estimator nor a
-    loss reads rewards.
+    loss reads rewards. A sum of rewards that goes on over the ends is VL601's.
 
 Fix
     Pass ``("next", "terminated")`` through, keep the terminal observation under ``("next", ...)``,
@@ -50,7 +50,12 @@ from rnncheck.checks.rule import (
     weightiest,
 )
 from rnncheck.checks.value.estimates import ended, per_step
-from rnncheck.checks.value.estimator_isolation import estimator_leaks, statistics
+from rnncheck.checks.value.estimator_isolation import (
+    REWARD,
+    estimator_leaks,
+    rewards_run_on,
+    statistics,
+)
 from rnncheck.checks.value.last_observations import LastObservations, last_observations
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import bits_differ, gap
@@ -59,7 +64,6 @@ from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 _ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
-REWARD = ("next", "reward")
 TARGETS = ("value_target", "advantage")
 
 
@@ -116,6 +120,9 @@ def _estimator(evidence: Evidence) -> _Look:
         ):
             where, told = looks_over(evidence, sample, number, ends, own=kind == "terminated")
             compared += told
+            if where is not None and _only_sums(evidence, sample, number, terminal):
+                said = "a sum of rewards goes on over the ends, whatever is observed next there"
+                return _Look(None, compared, (Deferred(said, "VL601"),))
             if where is not None:
                 return _Look(_looks_over(where, kind), compared)
             if told < int(ends.sum()):
@@ -123,6 +130,14 @@ def _estimator(evidence: Evidence) -> _Look:
                 untold[str(kept)] = kept
     left = [why for why in untold.values() if isinstance(why, Deferred) or not compared]
     return _Look(None, compared, tuple(left))
+
+
+def _only_sums(evidence: Evidence, sample: Sample, number: int, terminal: Tensor) -> bool:
+    """The next trajectory's rewards reach the targets, and the next observation of the terminated
+    steps alone does not."""
+    if not rewards_run_on(evidence, sample):
+        return False
+    return looks_over(evidence, sample, number, terminal, own=True, beyond=False)[0] is None
 
 
 def _untold(evidence: Evidence, sample: Sample) -> Unanswered:
@@ -185,12 +200,18 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> tuple[floa
 
 
 def looks_over(
-    evidence: Evidence, sample: Sample, number: int, ends: Tensor, *, own: bool
+    evidence: Evidence,
+    sample: Sample,
+    number: int,
+    ends: Tensor,
+    *,
+    own: bool,
+    beyond: bool = True,
 ) -> tuple[Where | None, int]:
     """The first of ``ends`` whose target changes with what lies behind it, and for how many of them
     a target tells; every other segment at a time.
 
-    Where ``own``, its next observation is behind it as well.
+    Where ``own``, its next observation is behind it as well; without ``beyond`` that alone is.
     """
     base, told = per_step(evidence, sample, sample.td), 0
     segments = through_rows(segments_of(sample))
@@ -199,7 +220,7 @@ def looks_over(
         if not bool(asked.any()):
             continue
         behind = torch.zeros_like(asked)
-        behind[:, 1:] = asked[:, :-1]
+        behind[:, 1:] = asked[:, :-1] & beyond
         at = asked if own else torch.zeros_like(asked)
         others = ~torch.isin(segments, segments[asked | behind]) & sample.valid
         after = per_step(evidence, sample, _changed_behind(evidence, sample, at, behind))

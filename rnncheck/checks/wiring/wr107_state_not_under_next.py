@@ -1,8 +1,9 @@
 """A module writes its new state to the root key.
 
 Checks
-    Modules that read a key and write it back to the root, where no module hands it on under
-    ``next`` and neither the env itself nor an earlier module produces it.
+    Modules that write a key to the root which they, or modules before them, read as a state, where
+    no module hands it on under ``next`` and neither the env itself nor an earlier module produces
+    it.
 
 Why it matters
     The step that is stored then holds the state after it instead of before it, and what comes back
@@ -50,8 +51,8 @@ def _observed(stage: Stage, path: str, key: Key) -> Observation:
     return Observation(
         stage=stage,
         message=(
-            f"module {path} reads the state {dotted(key)!r} and writes the new one to the same"
-            " root key"
+            f"module {path} writes the new state {dotted(key)!r} to the root key that it is read"
+            " from"
         ),
         key=dotted(key),
         quantity="states written to the root",

@@ -42,6 +42,7 @@ from rnncheck.pipeline.recording.reset_trials import (
     Undecided,
     look_behind,
 )
+from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
 # What the episode before the last one changes, of what the last one does: less is a memory of the
@@ -55,9 +56,9 @@ def run(evidence: Evidence) -> Judgement:
     if not keys:
         raise NotApplicable("the networks read nothing that a reset of the env gives")
     found = _trials(evidence, keys)
-    count = f"{len(found.steady) + len(found.moving)} entries of a reset"
+    count = counted(len(found.steady) + len(found.moving), "entry of a reset", "show")
     if not found.residues:
-        return Judgement((), len(keys), f"{count} show nothing of the episode before" + _by(found))
+        return Judgement((), len(keys), f"{count} nothing of the episode before" + _by(found))
     if found.normalises and not any(one.copied for one in found.residues):
         return Judgement((), len(keys), "what is left of earlier episodes is a normalisation's")
     fading = [one for one in found.residues if one.early <= FADED * one.recent]

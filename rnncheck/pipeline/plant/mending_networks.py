@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from tensordict import TensorDictBase
-from torch import nn
+from torch import Tensor, nn
 
 from rnncheck.pipeline.keys import Key, present
 from rnncheck.pipeline.plant.hooks import Hooks
@@ -29,6 +30,10 @@ class _Inside:
 
     batch: TensorDictBase | None = None
 
+    def __deepcopy__(self, memo: object) -> _Inside:
+        """Itself: a copied estimator's networks look at the one of the original's."""
+        return self
+
     def run(self, call: Callable[[TensorDictBase], Any], td: TensorDictBase) -> Any:
         self.batch = td.clone()  # as it was given: the call may overwrite its entries
         try:
@@ -37,14 +42,15 @@ class _Inside:
             self.batch = None
 
 
-def inside_training(inner: Inner) -> Hooks:
+def inside_training(inner: Inner, *, parts: bool = False) -> Hooks:
     """``inner(module, call, td, batch)`` in the place of every call of a carrier of state inside
-    the loss or the estimator that is given steps of the whole ``batch``."""
+    the loss or the estimator that is given steps of the whole ``batch``; with ``parts`` also of
+    those that are given some of them."""
     inside = _Inside()
 
     def around(module: nn.Module, call: Call, td: TensorDictBase) -> TensorDictBase:
         batch = inside.batch
-        if batch is None or td.batch_size != batch.batch_size:
+        if batch is None or not (parts or td.batch_size == batch.batch_size):
             return call(td)
         return inner(module, call, td, batch)
 
@@ -88,6 +94,36 @@ def over_time(
     """The call in recurrent mode, whatever is set around it."""
     with mode(True):
         return call(td)
+
+
+@dataclass
+class WithGraph:
+    """Hands a state on with its graph, where a call is given the numbers that the call before it
+    left, and no graph."""
+
+    batch: TensorDictBase | None = None
+    states: dict[Key, Tensor] = field(default_factory=dict)
+
+    def __call__(
+        self, module: nn.Module, call: Call, td: TensorDictBase, batch: TensorDictBase
+    ) -> TensorDictBase:
+        if batch is not self.batch:
+            self.batch, self.states = batch, {}
+        for key in carry_of(module):
+            left, given = self.states.get(key), td.get(key, None)
+            if left is not None and _is_cut_off(given, left):
+                td.set(key, left)
+        out = call(td)
+        for key in carry_of(module):
+            self.states[key] = out.get(next_key(key))
+        return out
+
+
+def _is_cut_off(given: Any, left: Tensor) -> bool:
+    """``given`` are the numbers of ``left`` without its graph."""
+    if not isinstance(given, Tensor) or given.requires_grad or not left.requires_grad:
+        return False
+    return given.shape == left.shape and torch.equal(given, left)
 
 
 def both(first: Inner, second: Inner) -> Inner:

@@ -55,7 +55,7 @@ def planted(*plants: Plant) -> Plant:
 def proved(path: Path, codes: list[str], *faults: str) -> list[Cause]:
     """The causes of what fails of ``codes`` with the faults planted, their fixes tried."""
     spec = load_spec(path)
-    faulty = planted(*(one.plant for one in select_faults(faults)))
+    faulty = planted(*(one.plant for one in select_faults(faults) if faults))
     rules = select_rules(spec, codes)
 
     def build(spec: Spec, repair: Plant) -> Verification:
@@ -146,6 +146,9 @@ def test_a_planted_fault_is_proved(path: Path, fault: str, root: str, followers:
         ("training/vl604_from_zero", "VL604", []),
         ("training/vl604_target_differs_from_sequential", "VL604", []),
         ("training/ls702_ratio_not_one", "LS702", []),
+        ("training/vl604_critic_before", "VL604", []),
+        ("training/gr801_step_by_step", "GR801", []),
+        ("broken/wr106_state_key_shared", "WR106", []),
     ],
 )
 def test_a_broken_fixture_is_proved(name: str, root: str, followers: list[str]) -> None:

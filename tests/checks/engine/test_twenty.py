@@ -3,12 +3,27 @@ makes the run green."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from rnncheck.report.causes import facts_of, findings_in_order, root_of
 from rnncheck.results.causes import causes_of
-from tests.checks.engine.twenty import PAIRS, PPO, R2D2, ROWS, Row, is_green, printed_fix, verified
+from rnncheck.results.model import Run
+from tests.checks.engine.twenty import (
+    PAIRS,
+    PPO,
+    R2D2,
+    ROWS,
+    Row,
+    is_green,
+    line_of,
+    printed_fix,
+    verified,
+)
 from tests.invariants import assert_ends_with_its_cause
 
+TABLE = (Path(__file__).parents[3] / "docs" / "concepts" / "causes.md").read_text("utf-8")
 CHEAP = (
     "ppo-missing-tracker", "ppo-shared-state-key", "r2d2-missing-primer", "r2d2-unmarked-slices"
 )  # fmt: skip
@@ -24,6 +39,7 @@ def test_the_check_names_the_fault_and_passes_once_it_is_fixed(row: Row) -> None
     run = verified(row.pipeline, row.fault, row.code, repair=False)
     (cause,) = causes_of(run)
     assert cause.code == row.code and row.says in printed_fix(run, cause)
+    assert_no_follower_advises(run)
     fixed = verified(row.pipeline, row.fault + row.fixes[-1], row.code, repair=False)
     assert causes_of(fixed) == ()
     assert is_green(fixed)
@@ -43,6 +59,19 @@ def test_the_fault_is_the_one_cause_and_its_fix_is_proved(row: Row) -> None:
     assert cause.code == row.code and row.says in printed_fix(run, cause)
     assert bool(cause.proved) is row.repaired
     assert_ends_with_its_cause(run)
+    assert_no_follower_advises(run)
+    assert line_of(row, run, green=True) in TABLE  # green is the next test's
+
+
+def assert_no_follower_advises(run: Run) -> None:
+    """What follows from a cause names neither a fault nor a fix of its own."""
+    for check, _, finding in findings_in_order(run):
+        labels = {label for label, _ in facts_of(run, check, finding)}
+        assert bool({"cause", "fix"} & labels) is not bool(root_of(run, check))
+
+
+def test_the_page_has_a_line_for_each_fault() -> None:
+    assert all(f"| {row.id} | {row.code} |" in TABLE for row in ROWS)
 
 
 @pytest.mark.slow

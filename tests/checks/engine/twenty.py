@@ -107,7 +107,6 @@ PPO = (
     Row(
         "shared-state-key", "ppo", ('critic={factory: "ppo:make_critic", own: true}',), "WR106",
         "give each recurrent module state keys of its own", (("critic.state=value_state",),),
-        repaired=False,
     ),
     Row(
         "acts-in-recurrent-mode", "ppo",
@@ -195,19 +194,24 @@ def printed_fix(run: Run, cause: Cause) -> str:
     return check.findings[0].fix
 
 
+def line_of(row: Row, run: Run, green: bool) -> str:
+    """The row's line in the table of docs/concepts/causes.md."""
+    first, *others = causes_of(run)
+    by = {b: [f.code for f in first.followers if f.basis is b] for b in Basis}
+    named = ", ".join([first.code, *(f"and {one.code}" for one in others)])
+    told = (", ".join(by[b]) or "-" for b in (Basis.TESTED, Basis.ASSUMED))
+    yes = ("yes" if one else "no" for one in (first.proved, green))
+    return f"| {' | '.join([row.id, named, *told, *yes])} |"
+
+
 def main() -> None:
     """Print a line for each fault whose id holds the first argument, or for all of them."""
-    print("| fault | first | tested | assumed | fix proved | green after the fix |")
+    print("| fault | first finding | tested | assumed | fix proved | green after the fix |")
     print("|---|---|---|---|---|---|")
     for row in [row for row in ROWS if not sys.argv[1:] or sys.argv[1] in row.id]:
         run = verified(row.pipeline, row.fault)
-        first, *others = causes_of(run)
-        by = {b: [f.code for f in first.followers if f.basis is b] for b in Basis}
-        green = [is_green(verified(row.pipeline, row.fault + f, repair=False)) for f in row.fixes]
-        named = ", ".join([first.code, *(f"and {one.code}" for one in others)])
-        told = (", ".join(by[b]) or "-" for b in (Basis.TESTED, Basis.ASSUMED))
-        proved = "yes" if first.proved else "no"
-        print(f"| {row.id} | {named} | {' | '.join(told)} | {proved} | {green} |", flush=True)
+        fixed = [verified(row.pipeline, row.fault + fix, repair=False) for fix in row.fixes]
+        print(line_of(row, run, all(map(is_green, fixed))), flush=True)
 
 
 if __name__ == "__main__":

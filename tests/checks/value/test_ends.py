@@ -78,3 +78,12 @@ def test_where_advantages_leak_the_leak_is_named_and_the_ends_stay_open(normalis
 def test_a_late_flag_is_no_target_over_an_end() -> None:
     gae = "advantage={use: GAE, gamma: 0.97, lmbda: 0.9, shifted: true, average_gae: true}"
     assert failed(verified(PPO, ("VL601", "VL603"), LATE, gae)) == {"VL601"}
+
+
+def test_a_sum_over_ends_is_told_as_that_and_as_no_value_after_an_end() -> None:
+    gae = 'advantage={factory: "ppo:make_advantage", stops: false}'
+    run = verified(PPO, ("VL601", "VL603"), gae)
+    assert failed(run) == {"VL601"}
+    assert result(run, "VL603").deferred_to == ("VL601",)
+    (finding,) = result(run, "VL601").findings
+    assert "(~done[t])" in finding.fix
