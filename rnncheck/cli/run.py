@@ -102,6 +102,14 @@ def run(
         quiet=quiet,
         verbose=verbose,
         prints=not piped,
+        script_ended=_script_ended,
     )
     outputs.conclude(made)
     raise typer.Exit(made.exit_code)
+
+
+def _script_ended(event: Event) -> bool:
+    """What comes behind it is no longer the script's."""
+    from rnncheck.results.events import StageFinished
+
+    return isinstance(event, StageFinished)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rnncheck.results.events import Event, RunStarted
     from rnncheck.results.model import Run
     from rnncheck.spec.model import Spec
+    from rnncheck.supervisor.scripts import ScriptEnded
 
 
 def verify(
@@ -97,18 +98,20 @@ def follow(
     quiet: bool,
     verbose: bool,
     prints: bool = False,
+    script_ended: ScriptEnded | None = None,
 ) -> Run:
     """Feed every event to the listeners until the run ends, breaks off or is interrupted.
 
     In a command's own process what makes the events runs in a supervised one; elsewhere it runs
-    here. With ``prints`` its standard output is this one's.
+    here. With ``prints`` its standard output is this one's; until an event is ``script_ended``
+    Ctrl-C goes to what runs there first.
     """
     from rnncheck.cli.streams import streamed_events
     from rnncheck.report.formats import live_writers
     from rnncheck.report.progress import ConsoleProgress
     from rnncheck.report.terminal import console_for
     from rnncheck.results.collect import RunCollector
-    from rnncheck.results.events import RunFinished
+    from rnncheck.results.events import Notice, RunFinished
     from rnncheck.supervisor.signals import CommandStopped, stopping
 
     begin, stop = time.perf_counter(), 0
@@ -120,13 +123,16 @@ def follow(
             *live_writers(targets, sys.stdout),
         ]
         try:
-            made = streamed_events(events, progress.tick, prints=prints)
+            made = streamed_events(events, progress.tick, prints=prints, script_ended=script_ended)
             with stopping(), made as stream:
                 for event in stream:
                     for listener in listeners:
                         listener(event)
         except (KeyboardInterrupt, CommandStopped) as error:
             stop = getattr(error, "code", ExitCode.INTERRUPTED)
+            if said := getattr(error, "said", ""):
+                for listener in listeners:
+                    listener(Notice(said))
         terminated = stop == ExitCode.TERMINATED
         run = collector.finish(bool(stop), time.perf_counter() - begin, terminated=terminated)
         for listener in listeners:
