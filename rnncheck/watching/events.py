@@ -10,18 +10,25 @@ from rnncheck.checks.engine.run import unasked_rules
 from rnncheck.checks.engine.session import Seen as Heard
 from rnncheck.checks.engine.session import run_started, verify_events
 from rnncheck.checks.rule import Rule
-from rnncheck.pipeline.guard.user_frames import Trouble, read_frame
-from rnncheck.results.events import Event, GuaranteeJudged, Notice, RunStarted, StageFinished
+from rnncheck.results.events import (
+    Event,
+    GuaranteeJudged,
+    Notice,
+    RunStarted,
+    StageFinished,
+    StageStarted,
+)
 from rnncheck.results.guarantees import judge_guarantees
-from rnncheck.results.model import Outcome, Source, Stage, StageResult
+from rnncheck.results.model import Outcome, Stage, StageResult
 from rnncheck.spec.model import Spec
 from rnncheck.watching import weights
 from rnncheck.watching.assemble import NothingSeen, spec_from
+from rnncheck.watching.ending import TO_DO, trained
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.script import Script, ScriptEnd, main_kept, run_script
+from rnncheck.watching.script import Script, main_kept, run_script
 from rnncheck.watching.seen import Sightings
 from rnncheck.watching.switches import starts_inside
-from rnncheck.watching.words import of_the_script, why_nothing
+from rnncheck.watching.words import of_the_script, unseen_loss, why_nothing
 
 
 @dataclass(frozen=True)
@@ -48,12 +55,15 @@ def watched_events(
     begin = time.perf_counter()
     watching = Watching(limits.updates, ends=not limits.keep_going)
     with main_kept():
+        yield StageStarted(Stage.TRAIN)
         ended = run_script(script, watching, limits.seconds)
         weights.put(watching.seen.weights)
-        train = _trained(watching.seen, ended, time.perf_counter() - begin)
+        train = trained(watching.seen, ended, time.perf_counter() - begin)
         yield StageFinished(train)
-        if ended.enough:
+        if ended.enough and not ended.interrupted:
             yield Notice(f"the script was {train.detail} (`--updates`)")
+        elif ended.interrupted:
+            yield Notice(f"{ended.caught}; what was seen until then is judged")
         elif ended.timed_out:
             yield Notice(f"the script was ended after {limits.seconds:g} s (`--seconds`)")
         yield from judged_events(
@@ -79,10 +89,12 @@ def judged_events(
         yield from _unseen(rules, train, strict=strict)
         return
     yield from map(Notice, notices(seen, raised=raised))
-    hidden = seen.loss() is None and seen.backwards > 0 and not raised
+    if train.outcome is Outcome.NOT_LOOKED:
+        yield Notice(TO_DO)
+    unseen = "" if raised else unseen_loss(seen, train)
     events = verify_events(spec, rules, command="run", thorough=thorough, strict=strict)
     yield from (
-        of_the_script(event, raised=raised, hidden=hidden)
+        of_the_script(event, raised=raised, unseen=unseen)
         for event in events
         if not isinstance(event, RunStarted)
     )
@@ -98,10 +110,12 @@ def _unseen(rules: Sequence[Rule], train: StageResult, *, strict: bool) -> Itera
 
 def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
     """What was seen and is not judged, and what to do about it."""
-    others = [one for one in seen.losses if one is not seen.loss()]
-    for one in others:
-        yield f"{one.place}: {type(one.module).__name__} was called as well, and is not judged"
-    loss = seen.loss()
+    loss, judged = seen.loss(), seen.losses_alike()
+    for one in [one for one in seen.losses if one not in judged]:
+        name = "a loss of your own" if one.own is not None else type(one.module).__name__
+        yield f"{one.place}: {name} was called as well, and is not judged"
+    for place, what in seen.unjudged.items():
+        yield f"{place}: {what}"
     if loss is not None and loss.switches and not starts_inside(loss):
         names = ", ".join(sorted({name for held in loss.switches.values() for name in held}))
         yield (
@@ -116,27 +130,3 @@ def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
             f"{acting.place}: the collector was not asked for further batches: what it carries from"
             " batch to batch is judged by those before the first update"
         )
-
-
-def _trained(seen: Sightings, ended: ScriptEnd, seconds: float) -> StageResult:
-    """How the script ended."""
-    told = f"{seen.updates} optimiser steps seen"
-    if ended.timed_out:
-        told += ", ended by the time limit"
-    elif ended.enough:
-        told = f"ended after {seen.updates} optimiser steps"
-    if isinstance(ended.raised, Trouble):
-        trouble = ended.raised
-        said = "\n".join(filter(None, (f"{trouble.message}", trouble.frames)))
-        return StageResult(Stage.TRAIN, Outcome.ERROR, said, seconds, _line(trouble))
-    if ended.code not in (None, 0):
-        said = f"the script ended with exit code {ended.code}, {told}"
-        return StageResult(Stage.TRAIN, Outcome.ERROR, said, seconds)
-    return StageResult(Stage.TRAIN, Outcome.PASSED, told, seconds)
-
-
-def _line(trouble: Trouble) -> Source | None:
-    at = trouble.place
-    if at is None:
-        return None
-    return Source(at.path, at.line, at.column, "python", "train", read_frame(at.path, at.line))
