@@ -56,8 +56,15 @@ def verify(
     Loading a spec runs no code; building it imports your factories, so it runs your Python.
     """
     from rnncheck.cli.outputs import Outputs
+    from rnncheck.cli.saved import Asking, is_zip, judge_saved, refuse_for_saved
     from rnncheck.spec.load import open_spec
 
+    if spec is not None and is_zip(spec):
+        refuse_for_saved(spec, {"--set": set_, "--fast": fast})
+        proven = () if backends is None else tuple(part.strip() for part in backends.split(","))
+        asking = Asking(select, ignore, stage, proven, seed, thorough=thorough, strict=strict)
+        run = judge_saved(spec, asking, report, quiet=quiet, verbose=verbose)
+        raise typer.Exit(run.exit_code)
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
     overrides += [] if backends is None else [f"verify.backends=[{backends}]"]
     loaded = open_spec(spec, overrides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rnncheck.checks.engine.run import unasked_rules
 from rnncheck.checks.engine.session import Seen as Heard
@@ -25,10 +26,13 @@ from rnncheck.watching import weights
 from rnncheck.watching.assemble import NothingSeen, spec_from
 from rnncheck.watching.ending import TO_DO, trained
 from rnncheck.watching.observer import Watching
+from rnncheck.watching.saving.import_paths import home_of
+from rnncheck.watching.saving.keeping import Keeping
+from rnncheck.watching.saving.lost import Lost, without
 from rnncheck.watching.script import Script, main_kept, run_script
 from rnncheck.watching.seen import Sightings
 from rnncheck.watching.switches import starts_inside
-from rnncheck.watching.words import of_the_script, unseen_loss, why_nothing
+from rnncheck.watching.words import not_judged, of_the_script, unseen_loss, why_nothing
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class RunLimits:
     updates: int = 3
     seconds: float = 600.0
     keep_going: bool = False
+    save: Path | None = None  # where what was seen is kept
 
 
 def watched_events(
@@ -66,6 +71,8 @@ def watched_events(
             yield Notice(f"{ended.caught}; what was seen until then is judged")
         elif ended.timed_out:
             yield Notice(f"the script was ended after {limits.seconds:g} s (`--seconds`)")
+        if limits.save is not None:
+            yield from map(Notice, _kept(script, watching.seen, asked, train, limits.save))
         yield from judged_events(
             watching.seen, asked, rules, train, thorough=thorough, strict=strict
         )
@@ -77,32 +84,51 @@ def judged_events(
     rules: Sequence[Rule],
     train: StageResult,
     *,
+    command: str = "run",
+    lost: Lost | None = None,
     thorough: bool = False,
     strict: bool = False,
 ) -> Generator[Event, None, None]:
-    """What the rules say of what was seen, without the first event."""
+    """What the rules say of what was seen, without the first event. ``lost`` are stages that were
+    seen and cannot be judged again."""
+    lost = lost or {}
     raised = train.outcome is Outcome.ERROR
     try:
         spec = spec_from(seen, asked)
     except NothingSeen as nothing:
-        yield Notice(nothing.message)
-        yield from _unseen(rules, train, strict=strict)
+        why = next((lost[one] for one in (Stage.ENV, Stage.POLICY) if one in lost), "")
+        yield from map(Notice, [] if why else [nothing.message])
+        yield from _unseen(rules, train, why or why_nothing(train), strict=strict)
         return
-    yield from map(Notice, notices(seen, raised=raised))
+    yield from map(Notice, notices(seen, raised=raised or Stage.LOSS in lost))
     if train.outcome is Outcome.NOT_LOOKED:
         yield Notice(TO_DO)
-    unseen = "" if raised else unseen_loss(seen, train)
-    events = verify_events(spec, rules, command="run", thorough=thorough, strict=strict)
-    yield from (
+    unseen = "" if raised or Stage.LOSS in lost else unseen_loss(seen, train)
+    events = verify_events(spec, rules, command=command, thorough=thorough, strict=strict)
+    told = (
         of_the_script(event, raised=raised, unseen=unseen)
         for event in events
         if not isinstance(event, RunStarted)
     )
+    yield from without(lost, told, strict=strict)
 
 
-def _unseen(rules: Sequence[Rule], train: StageResult, *, strict: bool) -> Iterator[Event]:
+def _kept(
+    script: Script, seen: Sightings, asked: Spec, train: StageResult, path: Path
+) -> Iterator[str]:
+    """Keep what was seen; what of it could not be is told."""
+    home = home_of(script.name, module=script.module)
+    keeping = Keeping(seen, home)
+    keeping.write(path, asked, train)
+    yield f"what was seen is kept in {path.name} (`rnncheck verify {path.name}` judges it again)"
+    yield from dict.fromkeys(keeping.lost.values())
+
+
+def _unseen(
+    rules: Sequence[Rule], train: StageResult, why: str, *, strict: bool
+) -> Iterator[Event]:
     """No check could look, and all for one reason."""
-    heard, why = Heard(), why_nothing(train)
+    heard = Heard()
     yield from heard.hearing(unasked_rules(rules, why))
     for one in judge_guarantees(heard.checks, [train], strict=strict):
         yield GuaranteeJudged(replace(one, because=why if one.because else ""))
@@ -112,8 +138,7 @@ def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
     """What was seen and is not judged, and what to do about it."""
     loss, judged = seen.loss(), seen.losses_alike()
     for one in [one for one in seen.losses if one not in judged]:
-        name = "a loss of your own" if one.own is not None else type(one.module).__name__
-        yield f"{one.place}: {name} was called as well, and is not judged"
+        yield f"{one.place}: {not_judged(one)}"
     for place, what in seen.unjudged.items():
         yield f"{place}: {what}"
     if loss is not None and loss.switches and not starts_inside(loss):

@@ -60,6 +60,16 @@ class Called:
 
 
 @dataclass
+class Making:
+    """The arguments that a loss was made with, and the calls that set it up afterwards."""
+
+    made: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
+
+
+@dataclass
 class Sightings:
     """All of it. ``networks`` are the live networks that a loss or an estimator was given: whose,
     and the name that its class gives them."""
@@ -69,6 +79,7 @@ class Sightings:
     estimators: list[Called] = field(default_factory=list)
     networks: list[tuple[Any, str, nn.Module]] = field(default_factory=list)
     transforms: list[Called] = field(default_factory=list)  # run on samples
+    makings: dict[int, Making] = field(default_factory=dict)  # by the id of what was made
     recurrent: dict[str, int] = field(default_factory=dict)  # TorchRL's modules and their calls
     layers: dict[str, int] = field(default_factory=dict)  # torch's own, inside these or alone
     env_steps: int = 0  # by the script itself, one by one

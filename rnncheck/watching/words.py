@@ -8,13 +8,13 @@ from dataclasses import replace
 from rnncheck.printable import counted
 from rnncheck.results.events import CheckFinished, Event, GuaranteeJudged, Notice, StageFinished
 from rnncheck.results.model import NOT_IN_SCRIPT, NOT_IN_SPEC, Outcome, Stage, StageResult, Standing
-from rnncheck.watching.seen import Sightings
+from rnncheck.watching.seen import Called, Sightings
 
 NOBODY = "nobody was seen to act"
 RAISED = "not run: the script raised"
 UNSEEN = "the script calls `backward`, and no batch that its loss is made of was seen"
 TOO_EARLY = "the script set out to train, and no batch that its loss is made of was seen"
-_LACKS = re.compile(r"\bthe (?:spec|script) (?=has no\b|has neither\b|makes no\b|names no\b)")
+LACKS = re.compile(r"\bthe (?:spec|script) (?=has no\b|has neither\b|makes no\b|names no\b)")
 
 
 def unseen_loss(seen: Sightings, train: StageResult) -> str:
@@ -34,7 +34,7 @@ def of_the_script(event: Event, *, raised: bool = False, unseen: str = "") -> Ev
         case CheckFinished():
             said = _said(event.result.reason, raised=raised)
             return replace(event, result=replace(event.result, reason=said))
-        case GuaranteeJudged() if unseen and _LACKS.search(event.result.because):
+        case GuaranteeJudged() if unseen and LACKS.search(event.result.because):
             open_ = replace(event.result, standing=Standing.NOT_SHOWN, because=unseen)
             return replace(event, result=open_)
         case GuaranteeJudged():
@@ -46,13 +46,19 @@ def of_the_script(event: Event, *, raised: bool = False, unseen: str = "") -> Ev
                 said = unseen
             return replace(event, result=replace(event.result, detail=said))
         case Notice():
-            return replace(event, text=_LACKS.sub("the script ", event.text))
+            return replace(event, text=LACKS.sub("the script ", event.text))
     return event
 
 
 def _said(reason: str, *, raised: bool) -> str:
-    lacks = _LACKS.search(reason) is not None
-    return RAISED if raised and lacks else _LACKS.sub("the script ", reason)
+    lacks = LACKS.search(reason) is not None
+    return RAISED if raised and lacks else LACKS.sub("the script ", reason)
+
+
+def not_judged(called: Called) -> str:
+    """What is said of a loss beside the one that is judged."""
+    name = "a loss of your own" if called.own is not None else type(called.module).__name__
+    return f"{name} was called as well, and is not judged"
 
 
 def why_nothing(train: StageResult) -> str:
