@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rnncheck.results.events import Event
-    from rnncheck.results.model import Run, Stage
+    from rnncheck.results.model import Stage
+    from rnncheck.spec.model import Spec
 
 
 @dataclass(frozen=True)
@@ -44,18 +45,12 @@ def refuse_for_saved(path: Path, options: Mapping[str, Any]) -> None:
             raise UserError(said, place=Place(str(path)), hint=f"leave {name} out")
 
 
-def judge_saved(
-    path: Path, asking: Asking, report: list[str] | None, *, quiet: bool, verbose: bool
-) -> Run:
-    """The run of the checks on it, reported."""
-    from rnncheck.cli.outputs import Outputs
-    from rnncheck.cli.verify import blank_run, follow
+def saved_source(path: Path, asking: Asking) -> tuple[Spec, Callable[[], Iterator[Event]]]:
+    """What stands for its spec before it is read, and what makes the events."""
     from rnncheck.spec.settings import VerifySpec
     from rnncheck.spec.watched import unseen
 
     settings = VerifySpec(backends=asking.backends, strict=asking.strict)
-    blank = unseen(str(path), asking.seed or 0, settings)
-    outputs = Outputs.prepared(blank, report, quiet=quiet, verbose=verbose)
 
     def events() -> Iterator[Event]:
         from rnncheck.checks.engine.select import select_rules
@@ -67,6 +62,4 @@ def judge_saved(
             path, asked, (saved, data), rules, thorough=asking.thorough, strict=asking.strict
         )
 
-    made = follow(events, outputs.targets, blank_run("verify", blank), quiet=quiet, verbose=verbose)
-    outputs.conclude(made)
-    return made
+    return unseen(str(path), asking.seed or 0, settings), events

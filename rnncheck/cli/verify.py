@@ -28,6 +28,9 @@ from rnncheck.cli.options import (
 from rnncheck.results.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rnncheck.cli.saved import Asking
     from rnncheck.report.formats import Target
     from rnncheck.results.events import Event, RunStarted
     from rnncheck.results.model import Run
@@ -56,37 +59,48 @@ def verify(
     Loading a spec runs no code; building it imports your factories, so it runs your Python.
     """
     from rnncheck.cli.outputs import Outputs
-    from rnncheck.cli.saved import Asking, is_zip, judge_saved, refuse_for_saved
-    from rnncheck.spec.load import open_spec
+    from rnncheck.cli.saved import Asking, is_zip, refuse_for_saved, saved_source
 
+    proven = () if backends is None else tuple(part.strip() for part in backends.split(","))
+    asking = Asking(select, ignore, stage, proven, seed, thorough=thorough, strict=strict)
     if spec is not None and is_zip(spec):
         refuse_for_saved(spec, {"--set": set_, "--fast": fast})
-        proven = () if backends is None else tuple(part.strip() for part in backends.split(","))
-        asking = Asking(select, ignore, stage, proven, seed, thorough=thorough, strict=strict)
-        run = judge_saved(spec, asking, report, quiet=quiet, verbose=verbose)
-        raise typer.Exit(run.exit_code)
-    overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
-    overrides += [] if backends is None else [f"verify.backends=[{backends}]"]
-    loaded = open_spec(spec, overrides)
+        loaded, events = saved_source(spec, asking)
+    else:
+        overrides = [
+            *(set_ or []),
+            *([] if backends is None else [f"verify.backends=[{backends}]"]),
+        ]
+        loaded, events = _spec_source(spec, overrides, asking, repair=repair, fast=fast)
     outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
+    blank = blank_run("verify", loaded)
+    run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose)
+    outputs.conclude(run)
+    raise typer.Exit(run.exit_code)
+
+
+def _spec_source(
+    path: Path | None, overrides: Sequence[str], asking: Asking, *, repair: bool, fast: bool
+) -> tuple[Spec, Callable[[], Iterator[Event]]]:
+    """The spec, and what makes the events."""
+    from rnncheck.spec.load import open_spec
+
+    seeded = [] if asking.seed is None else [f"seed={asking.seed}"]
+    loaded = open_spec(path, [*overrides, *seeded])
 
     def events() -> Iterator[Event]:
         from rnncheck.checks.engine.select import select_rules
         from rnncheck.checks.engine.session import verify_events
 
         wanted = loaded.verify
-        rules = select_rules(
-            loaded, select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
-        )
-        failing = strict or wanted.strict
+        ignored = [*wanted.ignore, *(asking.ignore or [])]
+        rules = select_rules(loaded, asking.select or wanted.select, ignored, asking.stage or ())
+        failing = asking.strict or wanted.strict
         return verify_events(
-            loaded, rules, thorough=thorough, strict=failing, repair=repair, fast=fast
+            loaded, rules, thorough=asking.thorough, strict=failing, repair=repair, fast=fast
         )
 
-    blank = blank_run("verify", loaded)
-    run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose)
-    outputs.conclude(run)
-    raise typer.Exit(run.exit_code)
+    return loaded, events
 
 
 def blank_run(command: str, spec: Spec) -> RunStarted:

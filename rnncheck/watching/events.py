@@ -28,7 +28,7 @@ from rnncheck.watching.ending import TO_DO, trained
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.saving.import_paths import home_of
 from rnncheck.watching.saving.keeping import Keeping
-from rnncheck.watching.saving.lost import Lost, without
+from rnncheck.watching.saving.lost import Lost, ends_without, without
 from rnncheck.watching.script import Script, main_kept, run_script
 from rnncheck.watching.seen import Sightings
 from rnncheck.watching.switches import starts_inside
@@ -98,7 +98,8 @@ def judged_events(
     except NothingSeen as nothing:
         why = next((lost[one] for one in (Stage.ENV, Stage.POLICY) if one in lost), "")
         yield from map(Notice, [] if why else [nothing.message])
-        yield from _unseen(rules, train, why or why_nothing(train), strict=strict)
+        ends = [train, *(ends_without(lost, seen) if why else ())]
+        yield from _unseen(rules, ends, why or why_nothing(train), strict=strict)
         return
     yield from map(Notice, notices(seen, raised=raised or Stage.LOSS in lost))
     if train.outcome is Outcome.NOT_LOOKED:
@@ -125,12 +126,13 @@ def _kept(
 
 
 def _unseen(
-    rules: Sequence[Rule], train: StageResult, why: str, *, strict: bool
+    rules: Sequence[Rule], ends: list[StageResult], why: str, *, strict: bool
 ) -> Iterator[Event]:
     """No check could look, and all for one reason."""
     heard = Heard()
+    yield from map(StageFinished, ends[1:])
     yield from heard.hearing(unasked_rules(rules, why))
-    for one in judge_guarantees(heard.checks, [train], strict=strict):
+    for one in judge_guarantees(heard.checks, ends, strict=strict):
         yield GuaranteeJudged(replace(one, because=why if one.because else ""))
 
 

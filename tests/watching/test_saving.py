@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from tensordict import TensorDict
+from tensordict.nn import TensorDictModule
 
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.watching.saving.decoding import Decoder
-from rnncheck.watching.saving.import_paths import CannotKeep, found_at
+from rnncheck.watching.saving.encoding import Encoder
+from rnncheck.watching.saving.import_paths import CannotKeep, Home, found_at
 from tests.small import START
 from tests.watching.scripts import SCRIPTS, planted, run
 from tests.watching.test_endings import ACTS
@@ -173,6 +177,17 @@ def test_a_stranger_names_nothing_but_modules_and_what_is_defined_here(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(CannotKeep):
         found_at(told, (tmp_path,))
+
+
+def test_a_function_in_a_module_is_named_and_never_read_as_a_pickle() -> None:
+    kept = TensorDictModule(torch.nn.functional.relu, in_keys=["x"], out_keys=["y"])
+    encoder = Encoder(Home("train", Path()), {})
+    form = encoder.whole(kept)
+    made = Decoder(encoder.nodes, bytes(encoder.data), (Path(),)).whole(form)
+    assert made(TensorDict(x=-torch.ones(2)))["y"].tolist() == [0.0, 0.0]
+    unnamed = TensorDictModule(lambda x: x, in_keys=["x"], out_keys=["y"])
+    with pytest.raises(CannotKeep, match="<lambda> has no name that it can be imported by"):
+        encoder.whole(unnamed)
 
 
 def test_what_is_defined_here_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict
+from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
 from torchrl.objectives import LossModule
 
@@ -107,9 +108,10 @@ def _object(decoder: Decoder, node: dict[str, Any], number: int) -> Any:
     made = new.__new__(new)
     decoder.early(number, made)
     state = decoder.part(node["state"])
-    if hasattr(made, "__setstate__"):
+    if hasattr(made, "__setstate__") and not isinstance(made, TensorDictModule):
         made.__setstate__(state)
         return made
+    # TensorDictModule's own way would read a pickle
     plain, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     made.__dict__.update(plain or {})
     for name, item in (slots or {}).items():

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
 from torchrl.envs import EnvBase
 from torchrl.objectives import LossModule
@@ -84,7 +85,7 @@ class Encoder:
         return {
             "kind": "object",
             "of": self.path(args[0]),
-            "state": self.form(_without_hooks(value, state)),
+            "state": self.form(_state(value, state)),
         }
 
     def path(self, value: Any) -> str:
@@ -113,11 +114,9 @@ class Encoder:
         }
 
 
-def _without_hooks(value: Any, state: Any) -> Any:
-    """A watch of ours or a cache of TorchRL's may have left a hook; a user's is part of it."""
-    if isinstance(value, nn.Module) and isinstance(state, dict):
-        return {name: held for name, held in state.items() if not name.startswith("__")}
-    return state
+def _state(value: Any, told: Any) -> Any:
+    """What the object holds: TensorDictModule would tell its function as a pickle."""
+    return dict(vars(value)) if isinstance(value, TensorDictModule) else told
 
 
 def _number(encoder: Encoder, value: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from rnncheck.results.events import CheckFinished, Event, GuaranteeJudged, StageFinished
 from rnncheck.results.guarantees import judge_guarantees
 from rnncheck.results.model import CheckResult, Outcome, Stage, StageResult
+from rnncheck.watching.seen import Sightings
 from rnncheck.watching.words import LACKS
 
 _WORDS = {Stage.LOSS: ("loss", "replay", "training batch"), Stage.ADVANTAGE: ("advantage",)}
@@ -33,6 +34,17 @@ def without(lost: Lost, events: Iterable[Event], *, strict: bool) -> Iterator[Ev
                 judged = True
             case _:
                 yield event
+
+
+def ends_without(lost: Lost, seen: Sightings) -> Iterator[StageResult]:
+    """The stages of a run whose policy or env is lost: nobody can look into the others either."""
+    first = next(iter(lost.values()))
+    there = {Stage.LOSS: bool(seen.losses), Stage.ADVANTAGE: bool(seen.estimators)}
+    for stage, is_there in there.items():
+        if is_there or stage in lost:
+            yield StageResult(stage, Outcome.NOT_LOOKED, lost.get(stage, first))
+    for stage in set(lost) - set(there):
+        yield StageResult(stage, Outcome.NOT_LOOKED, lost[stage])
 
 
 def _stage(result: StageResult, lost: Lost) -> StageResult:
