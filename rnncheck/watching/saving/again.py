@@ -103,11 +103,15 @@ class SavedAgain:
     def _made(self, stage: Stage, part: SavedPart) -> dict[str, Any] | None:
         if not isinstance(part.form, dict):
             raise Malformed(f"the {stage} has no parts")
-        try:
-            return {name: self.decoder.whole(form) for name, form in part.form.items()}
-        except CannotKeep as error:
-            self.lost[stage] = f"the {stage} cannot be made again: {error}"
-            return None
+        made = {}
+        for name, form in part.form.items():
+            try:
+                made[name] = self.decoder.whole(form)
+            except CannotKeep as error:
+                what = Stage.ENV if name == "make_env" else stage
+                self.lost[what] = f"the {what} cannot be made again: {error}"
+                return None
+        return made
 
 
 def saved_events(

@@ -62,9 +62,13 @@ class SavedRun(_Strict):
 
 def write_saved(saved: SavedRun, data: bytes, path: Path) -> None:
     """Write it whole, or leave what was there."""
+    told = json.dumps(saved.model_dump(), allow_nan=False)
+    if len(told) > MAX_SIZE:
+        said = f"what was seen takes more than {MAX_SIZE // 2**20} MiB beside its tensors"
+        raise UserError(said, place=Place(str(path)), hint="run it without --save")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(_TOLD, json.dumps(saved.model_dump(), allow_nan=False))
+        file.writestr(_TOLD, told)
         file.writestr(_DATA, data)
     replace_bytes(path, buffer.getvalue())
 

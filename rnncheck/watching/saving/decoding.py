@@ -19,9 +19,12 @@ from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
 from torchrl.objectives import LossModule
 
+from rnncheck.pipeline.guard.user_frames import sentence
 from rnncheck.watching.saving import env_forms
 from rnncheck.watching.saving.forms import AT, DTYPES
 from rnncheck.watching.saving.import_paths import CannotKeep, found_at
+
+_HERE = Path(__file__).parent
 
 
 class Malformed(Exception):
@@ -44,7 +47,8 @@ class Decoder:
         except (CannotKeep, Malformed):
             raise
         except Exception as error:
-            raise Malformed(f"{type(error).__name__}: {error}") from error
+            kind = Malformed if _is_ours(error) else CannotKeep
+            raise kind(sentence(error)) from error
 
     def part(self, form: Any) -> Any:
         """The object of one form inside a whole."""
@@ -98,6 +102,14 @@ class Decoder:
     def found(self, told: Any) -> Any:
         """The class or function that is named."""
         return found_at(told, self.folders)
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether a form was not what it must be; else a class could not take its state up."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == _HERE
 
 
 def _object(decoder: Decoder, node: dict[str, Any], number: int) -> Any:

@@ -14,7 +14,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck import __version__
-from rnncheck.pipeline.guard.user_frames import is_user_file
+from rnncheck.pipeline.guard.user_frames import is_user_file, sentence
 from rnncheck.results.model import Stage, StageResult
 from rnncheck.spec.model import Spec
 from rnncheck.watching.saving.archive import SavedPart, SavedRun, write_saved
@@ -79,7 +79,7 @@ class Keeping:
         try:
             make = maker_form(self._encoder, acting.make_env)
         except Exception as error:  # a function of the user's may raise anything
-            self.lost[Stage.ENV] = f"the env is not kept: {error}"
+            self.lost[Stage.ENV] = f"the env is not kept: {_short(error)}"
             return None
         return self._part(
             Stage.POLICY, acting, lambda one: {**_acted(one), "make_env": _Form(make)}
@@ -95,8 +95,8 @@ class Keeping:
                 for name, value in told(one).items()
             }
             parts |= {"networks": encoder.whole(self._networks(one))}
-        except CannotKeep as error:
-            self.lost[stage] = f"the {stage} is not kept: {error}"
+        except Exception as error:  # a tensordict of the user's may raise anything
+            self.lost[stage] = f"the {stage} is not kept: {_short(error)}"
             return None
         return SavedPart(path=one.place.path, line=one.place.line, form=parts)
 
@@ -118,6 +118,10 @@ class Keeping:
             if is_user_file(file):
                 found[name] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
         return found
+
+
+def _short(error: Exception) -> str:
+    return str(error) if isinstance(error, CannotKeep) else sentence(error)
 
 
 class _Form:
