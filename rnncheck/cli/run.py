@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,6 +48,15 @@ SecondsOption = Annotated[
     float,
     typer.Option("--seconds", min=1.0, metavar="S", help="The script is ended after that time."),
 ]
+SaveOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--save",
+        metavar="FILE",
+        help="Keep what was seen, without pickle; `rnncheck verify FILE` judges it again.",
+        show_default=False,
+    ),
+]
 KeepGoingOption = Annotated[
     bool, typer.Option("--keep-going", help="Let the script train on to its end.")
 ]
@@ -58,6 +68,7 @@ def run(
     updates: UpdatesOption = 3,
     seconds: SecondsOption = 600.0,
     keep_going: KeepGoingOption = False,
+    save: SaveOption = None,
     select: SelectOption = None,
     ignore: IgnoreOption = None,
     stage: StageOption = None,
@@ -76,12 +87,16 @@ def run(
     """
     from rnncheck.cli.outputs import Outputs
     from rnncheck.cli.verify import blank_run, follow
+    from rnncheck.results.files import check_writable
     from rnncheck.spec.settings import VerifySpec
     from rnncheck.spec.watched import unseen
 
     proven = () if backends is None else tuple(part.strip() for part in backends.split(","))
     asked = unseen(script[0], seed or 0, VerifySpec(backends=proven, strict=strict), script[1:])
     outputs = Outputs.prepared(asked, report, quiet=quiet, verbose=verbose)
+    kept = None if save is None else save.absolute()  # a script may change the folder
+    if kept is not None:
+        check_writable(kept)
 
     def events() -> Iterator[Event]:
         from rnncheck.checks.engine.select import select_rules
@@ -89,7 +104,7 @@ def run(
         from rnncheck.watching.script import Script
 
         what = Script(script[0], tuple(script[1:]), module)
-        limits = RunLimits(updates, seconds, keep_going)
+        limits = RunLimits(updates, seconds, keep_going, kept)
         rules = select_rules(asked, select or [], ignore or [], stage or ())
         return watched_events(what, asked, rules, limits, thorough=thorough, strict=strict)
 
@@ -102,6 +117,14 @@ def run(
         quiet=quiet,
         verbose=verbose,
         prints=not piped,
+        script_ended=_script_ended,
     )
     outputs.conclude(made)
     raise typer.Exit(made.exit_code)
+
+
+def _script_ended(event: Event) -> bool:
+    """What comes behind it is no longer the script's."""
+    from rnncheck.results.events import StageFinished
+
+    return isinstance(event, StageFinished)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rnncheck.results.events import Event
+    from rnncheck.supervisor.scripts import ScriptEnded
 
 
 @contextmanager
@@ -17,13 +18,14 @@ def streamed_events(
     waiting: Callable[[], None] = lambda: None,
     *,
     prints: bool = False,
+    script_ended: ScriptEnded | None = None,
 ) -> Iterator[Iterator[Event]]:
     """The events of ``make()``; a process that ends in the middle of them ends the run. Where it is
-    supervised, ``waiting`` is called at least once a second, and with ``prints`` its standard
-    output is this one's."""
+    supervised, ``waiting`` is called at least once a second, with ``prints`` its standard output is
+    this one's, and until an event is ``script_ended`` Ctrl-C goes to what runs there first."""
     from rnncheck.supervisor.supervise import supervised_events
 
-    events = partial(supervised_events, waiting=waiting, prints=prints)
+    events = partial(supervised_events, waiting=waiting, prints=prints, script_ended=script_ended)
     with _open(make, events) as stream:
         yield _telling(stream)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
@@ -30,10 +31,14 @@ from rnncheck.cli.options import (
 from rnncheck.results.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rnncheck.cli.saved import Asking
     from rnncheck.report.formats import Target
     from rnncheck.results.events import Event, RunStarted
     from rnncheck.results.model import Run
     from rnncheck.spec.model import Spec
+    from rnncheck.supervisor.scripts import ScriptEnded
 
 
 def verify(
@@ -60,37 +65,70 @@ def verify(
     """
     from rnncheck.cli.outputs import Outputs
     from rnncheck.cli.patching import PatchDesk
-    from rnncheck.spec.load import open_spec
+    from rnncheck.cli.saved import Asking, is_zip, refuse_for_saved, saved_source
 
     desk = PatchDesk(fix, write)
-    overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
-    overrides += [] if backends is None else [f"verify.backends=[{backends}]"]
-    loaded = open_spec(spec, overrides)
+    proven = () if backends is None else tuple(part.strip() for part in backends.split(","))
+    asking = Asking(select, ignore, stage, proven, seed, thorough=thorough, strict=strict)
+    if spec is not None and is_zip(spec):
+        refuse_for_saved(spec, {"--set": set_, "--fast": fast, "--fix": fix})
+        loaded, events = saved_source(spec, asking)
+    else:
+        overrides = [
+            *(set_ or []),
+            *([] if backends is None else [f"verify.backends=[{backends}]"]),
+        ]
+        extras = SpecExtras(repair=repair, fast=fast, fix=fix)
+        loaded, events = _spec_source(spec, overrides, asking, extras)
     outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
-
-    def events() -> Iterator[Event]:
-        from rnncheck.checks.engine.select import select_rules
-        from rnncheck.checks.engine.session import verify_events
-
-        wanted = loaded.verify
-        rules = select_rules(
-            loaded, select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
-        )
-        failing = strict or wanted.strict
-        found = verify_events(
-            loaded, rules, thorough=thorough, strict=failing, repair=repair, fast=fast
-        )
-        if not fix:
-            return found
-        from rnncheck.patch.offer import with_patch
-
-        return with_patch(found, loaded, rules, overrides, strict=failing, thorough=thorough)
-
     blank = blank_run("verify", loaded)
     run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose, also=desk.hear)
     outputs.conclude(run)
     desk.conclude(loaded.path, apart=not outputs.plain)
     raise typer.Exit(run.exit_code)
+
+
+@dataclass(frozen=True)
+class SpecExtras:
+    """What can be asked of a spec alone."""
+
+    repair: bool
+    fast: bool
+    fix: bool
+
+
+def _spec_source(
+    path: Path | None, given: Sequence[str], asking: Asking, extras: SpecExtras
+) -> tuple[Spec, Callable[[], Iterator[Event]]]:
+    """The spec, and what makes the events."""
+    from rnncheck.spec.load import open_spec
+
+    overrides = [*given, *([] if asking.seed is None else [f"seed={asking.seed}"])]
+    loaded = open_spec(path, overrides)
+
+    def events() -> Iterator[Event]:
+        from rnncheck.checks.engine.select import select_rules
+        from rnncheck.checks.engine.session import verify_events
+
+        wanted, thorough = loaded.verify, asking.thorough
+        ignored = [*wanted.ignore, *(asking.ignore or [])]
+        rules = select_rules(loaded, asking.select or wanted.select, ignored, asking.stage or ())
+        failing = asking.strict or wanted.strict
+        found = verify_events(
+            loaded,
+            rules,
+            thorough=thorough,
+            strict=failing,
+            repair=extras.repair,
+            fast=extras.fast,
+        )
+        if not extras.fix:
+            return found
+        from rnncheck.patch.offer import with_patch
+
+        return with_patch(found, loaded, rules, overrides, strict=failing, thorough=thorough)
+
+    return loaded, events
 
 
 def blank_run(command: str, spec: Spec) -> RunStarted:
@@ -110,18 +148,20 @@ def follow(
     verbose: bool,
     prints: bool = False,
     also: Callable[[Event], None] = lambda _event: None,
+    script_ended: ScriptEnded | None = None,
 ) -> Run:
     """Feed every event to the listeners until the run ends, breaks off or is interrupted.
 
     In a command's own process what makes the events runs in a supervised one; elsewhere it runs
-    here. With ``prints`` its standard output is this one's. ``also`` hears all events too.
+    here. With ``prints`` its standard output is this one's; until an event is ``script_ended``
+    Ctrl-C goes to what runs there first. ``also`` hears all events too.
     """
     from rnncheck.cli.streams import streamed_events
     from rnncheck.report.formats import live_writers
     from rnncheck.report.progress import ConsoleProgress
     from rnncheck.report.terminal import console_for
     from rnncheck.results.collect import RunCollector
-    from rnncheck.results.events import RunFinished
+    from rnncheck.results.events import Notice, RunFinished
     from rnncheck.supervisor.signals import CommandStopped, stopping
 
     begin, stop = time.perf_counter(), 0
@@ -134,13 +174,16 @@ def follow(
             *live_writers(targets, sys.stdout),
         ]
         try:
-            made = streamed_events(events, progress.tick, prints=prints)
+            made = streamed_events(events, progress.tick, prints=prints, script_ended=script_ended)
             with stopping(), made as stream:
                 for event in stream:
                     for listener in listeners:
                         listener(event)
         except (KeyboardInterrupt, CommandStopped) as error:
             stop = getattr(error, "code", ExitCode.INTERRUPTED)
+            if said := getattr(error, "said", ""):
+                for listener in listeners:
+                    listener(Notice(said))
         terminated = stop == ExitCode.TERMINATED
         run = collector.finish(bool(stop), time.perf_counter() - begin, terminated=terminated)
         for listener in listeners:

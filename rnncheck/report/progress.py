@@ -29,7 +29,7 @@ from rnncheck.results.events import (
     StageStarted,
     SweepProgress,
 )
-from rnncheck.results.model import NOT_IN_SPEC, CheckResult, Outcome, StageResult
+from rnncheck.results.model import NOT_IN_SPEC, CheckResult, Outcome, Stage, StageResult
 
 
 class ConsoleProgress:
@@ -76,7 +76,7 @@ class ConsoleProgress:
         match event:
             case RunStarted():
                 self._total = len(event.checks)
-            case StageStarted():
+            case StageStarted() if event.stage is not Stage.TRAIN:  # a script prints for itself
                 self._now(f"{event.stage} ...")
             case StageFinished():
                 self._sentence = ""

@@ -36,6 +36,14 @@ def _obstacle(target: Path) -> tuple[str, str]:
     return "", ""
 
 
+def replace_bytes(path: Path, data: bytes) -> None:
+    """As ``write_atomic``, for what is no text."""
+    try:
+        _replace(_target(path), data)
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
 def write_atomic(path: Path, text: str, *, follow: bool = True) -> None:
     """Write ``text`` beside ``path`` and move it there; devices and pipes are written directly.
 

@@ -50,6 +50,12 @@ def interrupted() -> bool:
     return _notice.came
 
 
+def took_notice() -> bool:
+    """Whether Ctrl-C came; from now on it did not: the user's code caught it, and has ended."""
+    came, _notice.came = _notice.came, False
+    return came
+
+
 def pass_on(error: BaseException | None = None) -> None:
     """Raise KeyboardInterrupt where Ctrl-C came: ``error`` is what was made of it."""
     if _notice.came:

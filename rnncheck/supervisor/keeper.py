@@ -22,7 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 
 # What a command may ask of the keeper, a byte each; the end of the pipe means KILL.
-KILL, INTERRUPT, TRACE = b"k", b"i", b"t"
+# ASK interrupts as well, and lets the child go on as it likes.
+KILL, INTERRUPT, TRACE, ASK = b"k", b"i", b"t", b"a"
 # Seconds, chosen: to unwind after Ctrl-C, as long as somebody waits who pressed it; and for the
 # kernel to end what was killed.
 _UNWINDING = 3.0
@@ -116,8 +117,10 @@ def _obey(asked: bytes, child: int) -> float:
     if asked == TRACE:
         os.kill(child, signal.SIGUSR1)
         return 0.0
-    if asked == INTERRUPT:
+    if asked in (INTERRUPT, ASK):
         os.kill(child, signal.SIGINT)
+        if asked == ASK:
+            return 0.0
         return time.monotonic() + _UNWINDING
     os.kill(child, signal.SIGKILL)
     return time.monotonic() + _ENDING

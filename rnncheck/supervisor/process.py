@@ -15,7 +15,7 @@ from typing import Any
 from rnncheck.supervisor.channel import Message, Receiver
 from rnncheck.supervisor.child import run_child
 from rnncheck.supervisor.deadlines import Deadlines
-from rnncheck.supervisor.keeper import INTERRUPT, KILL, TRACE, keep
+from rnncheck.supervisor.keeper import ASK, INTERRUPT, KILL, TRACE, keep
 
 # Seconds beyond a deadline in which the process may still notice it by itself, and in which it may
 # say where it is before it is killed. Chosen: code that was interrupted unwinds within the first.
@@ -147,6 +147,10 @@ class SupervisedProcess:
         with suppress(OSError, ValueError):  # closed, or a full disk
             sys.stderr.write(data.decode(errors="replace"))
             sys.stderr.flush()
+
+    def ask(self) -> None:
+        """Interrupt what runs in it, which may catch that."""
+        self._command(ASK)
 
     def _command(self, what: bytes) -> None:
         with suppress(OSError):  # it has ended already

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -19,13 +19,15 @@ class CommandStopped(BaseException):
     No KeyboardInterrupt: the command line's parser makes exit code 1 of that.
     """
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, said: str = "") -> None:
         self.code = code
+        self.said = said  # what became of what ran, where there is more to say
         super().__init__(code)
 
 
 _armed: list[bool] = []
 _came: list[signal.Signals] = []
+_hearers: list[Callable[[], bool]] = []
 
 
 def armed() -> bool:
@@ -51,6 +53,8 @@ def arm() -> None:
     _armed.append(True)
 
     def stop(signum: int, frame: FrameType | None) -> None:
+        if signum == signal.SIGINT and not _came and any(hear() for hear in _hearers):
+            return
         if _came:
             leave(signum)
         _came.append(signal.Signals(signum))
@@ -59,6 +63,16 @@ def arm() -> None:
     for one in SIGNALS:
         if signal.getsignal(one) is not signal.SIG_IGN:
             signal.signal(one, stop)
+
+
+@contextmanager
+def heard_by(hear: Callable[[], bool]) -> Iterator[None]:
+    """Inside, Ctrl-C goes to ``hear`` first, and stops the command only where that is False."""
+    _hearers.append(hear)
+    try:
+        yield
+    finally:
+        _hearers.remove(hear)
 
 
 def disarm() -> None:

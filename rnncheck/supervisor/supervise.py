@@ -26,6 +26,7 @@ from rnncheck.results.model import CheckResult, Outcome, RuleInfo, StageResult
 from rnncheck.supervisor.channel import BadInput, Copied, Crashed, Ended, Message, Told
 from rnncheck.supervisor.last_words import ending_of
 from rnncheck.supervisor.process import SupervisedProcess
+from rnncheck.supervisor.scripts import ScriptEnded, SupervisedScript
 
 COPIED = f"{FORKED}, and the copy went on with the run"
 
@@ -44,19 +45,24 @@ def supervised(
     waiting: Callable[[], None] = lambda: None,
     *,
     prints: bool = False,
+    script_ended: ScriptEnded | None = None,
 ) -> Generator[Any, None, None]:
     """The items of ``make()``, which runs in a process of its own; Broken as the last one where it
     did not end. ``waiting`` is called at least once a second until then; with ``prints`` its
-    standard output is this one's.
+    standard output is this one's. Until an item is ``script_ended``, Ctrl-C goes to the process
+    first, which may catch it.
 
     Closing the generator ends the process and all that it started. Raises the UserError that
     ``make()`` raises.
     """
     ended = False
-    with closing(SupervisedProcess(make, waiting, prints=prints)) as process:
+    script = SupervisedScript(script_ended, waiting)
+    supervised_process = SupervisedProcess(make, script.wait, prints=prints)
+    with closing(supervised_process) as process, script.inside(process):
         try:
             for message in process.messages():  # to the end: a copy of it may speak last
                 if isinstance(message, Told):
+                    script.note(message.item)
                     yield message.item
                 elif (last := _last(message)) is not None:
                     yield last
@@ -66,6 +72,7 @@ def supervised(
             yield Broken(f"what its process told cannot be read ({error})")
             return
         if not ended:
+            script.broke_off(process.death().code)
             yield Broken(ending_of(process.death()))
 
 
@@ -86,10 +93,12 @@ def supervised_events(
     waiting: Callable[[], None] = lambda: None,
     *,
     prints: bool = False,
+    script_ended: ScriptEnded | None = None,
 ) -> Generator[Event, None, None]:
     """The events of ``make()``, and where they break off those that a reader of them waits for."""
     ledger = Ledger()
-    with closing(supervised(make, waiting, prints=prints)) as items:
+    made = supervised(make, waiting, prints=prints, script_ended=script_ended)
+    with closing(made) as items:
         for item in items:
             if isinstance(item, Broken):
                 yield from ledger.broken(item)

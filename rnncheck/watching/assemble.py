@@ -14,6 +14,7 @@ from torchrl.objectives import LossModule
 from rnncheck.errors import Place, UserError
 from rnncheck.pipeline.assembly.factories import Given
 from rnncheck.pipeline.assembly.live import spec_of
+from rnncheck.pipeline.instruments.own_loss import OwnLoss, OwnLosses
 from rnncheck.pipeline.recording.batch_makers import Maker
 from rnncheck.pipeline.recording.made_batches import MadeBatches
 from rnncheck.pipeline.subject.modes import InMode
@@ -59,7 +60,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         "policy": acting.policy,
         "critic": _critic(seen, acting, [one for one in (estimator, loss) if one is not None]),
         "collect": Recorded(batches, acting.collector) if batches else False,
-        "loss": None if loss is None else _in_its_mode(loss),
+        "loss": None if loss is None else _loss(loss, seen.losses_alike()),
     }
     if loss is not None and loss.switches and batches and starts_inside(loss):
         parts["training_pass"] = SwitchedPass(loss.switches, loss.modes.recurrent)
@@ -120,6 +121,14 @@ def _making() -> Component:
     made = Component(factory="the script", at=("batch",))
     made._live = Given(lambda: None)
     return made
+
+
+def _loss(first: Called, alike: list[Called]) -> Any:
+    """What is trained on; several functions of the user's as one loss with as many parts."""
+    if len(alike) < 2:
+        return _in_its_mode(first)
+    own = {f"{one.place}": OwnLoss(one.module, {}, one.batch) for one in alike}
+    return OwnLosses(own)
 
 
 def _in_its_mode(called: Called) -> Any:

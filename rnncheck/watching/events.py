@@ -5,23 +5,40 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rnncheck.checks.engine.run import unasked_rules
 from rnncheck.checks.engine.session import Seen as Heard
 from rnncheck.checks.engine.session import run_started, verify_events
 from rnncheck.checks.rule import Rule
-from rnncheck.pipeline.guard.user_frames import Trouble, read_frame
-from rnncheck.results.events import Event, GuaranteeJudged, Notice, RunStarted, StageFinished
+from rnncheck.results.events import (
+    Event,
+    GuaranteeJudged,
+    Notice,
+    RunStarted,
+    StageFinished,
+    StageStarted,
+)
 from rnncheck.results.guarantees import judge_guarantees
-from rnncheck.results.model import Outcome, Source, Stage, StageResult
+from rnncheck.results.model import Outcome, Stage, StageResult
 from rnncheck.spec.model import Spec
 from rnncheck.watching import weights
 from rnncheck.watching.assemble import NothingSeen, spec_from
+from rnncheck.watching.ending import TO_DO, trained
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.script import Script, ScriptEnd, main_kept, run_script
+from rnncheck.watching.saving.import_paths import home_of
+from rnncheck.watching.saving.keeping import Keeping
+from rnncheck.watching.saving.lost import Lost, ends_without, without
+from rnncheck.watching.script import Script, main_kept, run_script
 from rnncheck.watching.seen import Sightings
 from rnncheck.watching.switches import starts_inside
-from rnncheck.watching.words import of_the_script, why_nothing
+from rnncheck.watching.words import (
+    fed_by_networks,
+    not_judged,
+    of_the_script,
+    unseen_loss,
+    why_nothing,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +48,7 @@ class RunLimits:
     updates: int = 3
     seconds: float = 600.0
     keep_going: bool = False
+    save: Path | None = None  # where what was seen is kept
 
 
 def watched_events(
@@ -48,14 +66,19 @@ def watched_events(
     begin = time.perf_counter()
     watching = Watching(limits.updates, ends=not limits.keep_going)
     with main_kept():
+        yield StageStarted(Stage.TRAIN)
         ended = run_script(script, watching, limits.seconds)
         weights.put(watching.seen.weights)
-        train = _trained(watching.seen, ended, time.perf_counter() - begin)
+        train = trained(watching.seen, ended, time.perf_counter() - begin)
         yield StageFinished(train)
-        if ended.enough:
+        if ended.enough and not ended.interrupted:
             yield Notice(f"the script was {train.detail} (`--updates`)")
+        elif ended.interrupted:
+            yield Notice(f"{ended.caught}; what was seen until then is judged")
         elif ended.timed_out:
             yield Notice(f"the script was ended after {limits.seconds:g} s (`--seconds`)")
+        if limits.save is not None:
+            yield from map(Notice, _kept(script, watching.seen, asked, train, limits.save))
         yield from judged_events(
             watching.seen, asked, rules, train, thorough=thorough, strict=strict
         )
@@ -67,48 +90,68 @@ def judged_events(
     rules: Sequence[Rule],
     train: StageResult,
     *,
+    command: str = "run",
+    lost: Lost | None = None,
     thorough: bool = False,
     strict: bool = False,
 ) -> Generator[Event, None, None]:
-    """What the rules say of what was seen, without the first event."""
+    """What the rules say of what was seen, without the first event. ``lost`` are stages that were
+    seen and cannot be judged again."""
+    lost = lost or {}
     raised = train.outcome is Outcome.ERROR
     try:
         spec = spec_from(seen, asked)
     except NothingSeen as nothing:
-        yield Notice(nothing.message)
-        yield from _unseen(rules, train, strict=strict)
+        why = next((lost[one] for one in (Stage.ENV, Stage.POLICY) if one in lost), "")
+        yield from map(Notice, [] if why else [nothing.message])
+        ends = [train, *(ends_without(lost, seen) if why else ())]
+        yield from _unseen(rules, ends, why or why_nothing(train), strict=strict)
         return
-    yield from map(Notice, notices(seen, raised=raised))
-    hidden = seen.loss() is None and seen.backwards > 0 and not raised
-    events = verify_events(spec, rules, command="run", thorough=thorough, strict=strict)
-    yield from (
-        of_the_script(event, raised=raised, hidden=hidden)
+    yield from map(Notice, notices(seen, raised=raised or Stage.LOSS in lost))
+    if train.outcome is Outcome.NOT_LOOKED:
+        yield Notice(TO_DO)
+    unseen = "" if raised or Stage.LOSS in lost else unseen_loss(seen, train)
+    events = verify_events(spec, rules, command=command, thorough=thorough, strict=strict)
+    told = (
+        of_the_script(event, raised=raised, unseen=unseen)
         for event in events
         if not isinstance(event, RunStarted)
     )
+    yield from without(lost, told, strict=strict)
 
 
-def _unseen(rules: Sequence[Rule], train: StageResult, *, strict: bool) -> Iterator[Event]:
+def _kept(
+    script: Script, seen: Sightings, asked: Spec, train: StageResult, path: Path
+) -> Iterator[str]:
+    """Keep what was seen; what of it could not be is told."""
+    home = home_of(script.name, module=script.module)
+    keeping = Keeping(seen, home)
+    keeping.write(path, asked, train)
+    yield f"what was seen is kept in {path.name} (`rnncheck verify {path.name}` judges it again)"
+    yield from dict.fromkeys(keeping.lost.values())
+
+
+def _unseen(
+    rules: Sequence[Rule], ends: list[StageResult], why: str, *, strict: bool
+) -> Iterator[Event]:
     """No check could look, and all for one reason."""
-    heard, why = Heard(), why_nothing(train)
+    heard = Heard()
+    yield from map(StageFinished, ends[1:])
     yield from heard.hearing(unasked_rules(rules, why))
-    for one in judge_guarantees(heard.checks, [train], strict=strict):
+    for one in judge_guarantees(heard.checks, ends, strict=strict):
         yield GuaranteeJudged(replace(one, because=why if one.because else ""))
 
 
 def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
     """What was seen and is not judged, and what to do about it."""
-    loss = seen.loss()
-    for one in (one for one in seen.losses if one is not loss):
-        name = type(one.module).__name__
+    loss, judged = seen.loss(), seen.losses_alike()
+    for one in [one for one in seen.losses if one not in judged]:
         if not one.fed:
-            yield f"{one.place}: {name} was called as well, and is not judged"
+            yield f"{one.place}: {not_judged(one)}"
         elif loss is None:
-            yield (
-                f"{one.place}: {name} was called on what networks had made of the batch, and the"
-                " lines around it are no function of a batch: mark the function that makes the loss"
-                " with @rnncheck.loss"
-            )
+            yield f"{one.place}: {fed_by_networks(one)}"
+    for place, what in seen.unjudged.items():
+        yield f"{place}: {what}"
     if loss is not None and loss.switches and not starts_inside(loss):
         names = ", ".join(sorted({name for held in loss.switches.values() for name in held}))
         yield (
@@ -123,27 +166,3 @@ def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
             f"{acting.place}: the collector was not asked for further batches: what it carries from"
             " batch to batch is judged by those before the first update"
         )
-
-
-def _trained(seen: Sightings, ended: ScriptEnd, seconds: float) -> StageResult:
-    """How the script ended."""
-    told = f"{seen.updates} optimiser steps seen"
-    if ended.timed_out:
-        told += ", ended by the time limit"
-    elif ended.enough:
-        told = f"ended after {seen.updates} optimiser steps"
-    if isinstance(ended.raised, Trouble):
-        trouble = ended.raised
-        said = "\n".join(filter(None, (f"{trouble.message}", trouble.frames)))
-        return StageResult(Stage.TRAIN, Outcome.ERROR, said, seconds, _line(trouble))
-    if ended.code not in (None, 0):
-        said = f"the script ended with exit code {ended.code}, {told}"
-        return StageResult(Stage.TRAIN, Outcome.ERROR, said, seconds)
-    return StageResult(Stage.TRAIN, Outcome.PASSED, told, seconds)
-
-
-def _line(trouble: Trouble) -> Source | None:
-    at = trouble.place
-    if at is None:
-        return None
-    return Source(at.path, at.line, at.column, "python", "train", read_frame(at.path, at.line))

@@ -78,6 +78,7 @@ class Watching:
         if self.enough:
             return
         self.enough = True
+        self.seen.given.clear()  # they hold their graph
         for step in self.at_the_end if self._ends else ():  # one that goes on is not disturbed
             step()
 

@@ -24,10 +24,11 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.roles import role_of
+from rnncheck.watching.graphs import weights_in
 from rnncheck.watching.lines import lines_between
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.patching import replace
-from rnncheck.watching.places import is_theirs
+from rnncheck.watching.places import calling_place, is_theirs
 from rnncheck.watching.seen import KEPT, Called, Modes
 from rnncheck.watching.switches import Switches, switched_on, switches_of
 
@@ -47,6 +48,19 @@ class HeldBatches:
     batches: dict[str, TensorDictBase] = field(default_factory=dict)  # copies, by name
 
 
+@dataclass(frozen=True)
+class FoundLoss:
+    """What makes a loss of ``batch``, the name of one that is ``held``. ``own`` tells one such from
+    another."""
+
+    loss: Any
+    held: HeldBatches
+    batch: str
+    own: Any
+    argument: str = ""
+    last: int = 0
+
+
 def own_training_seams(watching: Watching, scope: ExitStack) -> None:
     """Open the seams until ``scope`` ends."""
     noting = OwnTraining(watching)
@@ -62,7 +76,7 @@ class OwnTraining:
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
         self._held: dict[FrameType, HeldBatches] = {}  # outermost last
-        self._trained = dict[int, set[int]]()  # modules by id: whether they have the policy's
+        self._trained = dict[int, set[int]]()  # weights that act, by how many were seen to
 
     def called(self, module: nn.Module, _inputs: Any) -> None:
         """A module is about to run."""
@@ -95,23 +109,45 @@ class OwnTraining:
     def _is_trained(self, module: nn.Module) -> bool:
         """Whether it has weights that act."""
         mine = {id(one) for one in module._parameters.values() if one is not None}
-        if not mine:
-            return False
+        return bool(mine and mine & self._acting())
+
+    def _acting(self) -> set[int]:
+        """The weights that act, by id."""
         acting = self._watching.seen.acting
         key = len(acting)
         if key not in self._trained:
             modules = [one.policy for one in acting if isinstance(one.policy, nn.Module)]
             self._trained = {key: {id(p) for one in modules for p in one.parameters()}}
-        return bool(mine & self._trained[key])
+        return self._trained[key]
 
     def backward(self, original: Callable[..., None], loss: Any, *args: Any, **kwargs: Any) -> None:
         """``loss.backward()``: whose it is, then the call itself."""
-        self._watching.seen.backwards += self._watching.looks
-        if self._held and self._watching.looks:
-            self._note(sys._getframe(1))
+        if self._watching.looks:
+            self._watching.seen.backwards += 1
+            if self._held:
+                self._note(sys._getframe(1))
+            else:
+                self._name(loss)
         self.forget()
         with self._watching.inside():
             original(loss, *args, **kwargs)
+
+    def _name(self, loss: Any) -> None:
+        """Note what of this loss nothing judges: all that is seen of it is its weights."""
+        seen = self._watching.seen
+        given = [node for nodes in seen.given.values() for node in nodes]
+        weights = weights_in(loss, given)
+        if not weights or not seen.losses:
+            return
+        place = str(calling_place(3))
+        if not any(one.own for one in seen.losses):
+            seen.unjudged[place] = (
+                "`backward` is called on more than loss modules gave: the rest is not judged"
+            )
+        elif not weights & self._acting():
+            seen.unjudged[place] = (
+                "`backward` is called on a loss of none of the weights that act: it is not judged"
+            )
 
     def forget(self) -> None:
         """The frames are let go: they hold all that was in them."""
@@ -121,17 +157,19 @@ class OwnTraining:
         found = self._function() or self._lines(list(_their_frames(here)))
         if found is None:
             return
-        loss, held, batch = found
-        losses = self._watching.seen.losses
-        known = next((one for one in losses if one.own == held.code), None)
+        losses, held = self._watching.seen.losses, found.held
+        known = next((one for one in losses if one.own == found.own), None)
         if known is None:
             place = Place(display_path(held.code.co_filename), held.line)
-            known = Called(loss, place, held.modes, switches=held.switches, own=held.code)
+            known = Called(found.loss, place, held.modes, switches=held.switches, own=found.own)
+            known.batch = found.argument
             losses.append(known)
+        if found.last > known.last:  # of lines that go on to another `backward`: all of them
+            known.module, known.last = found.loss, found.last
         if len(known.inputs) < KEPT:
-            known.inputs.append(batch)
+            known.inputs.append(held.batches[found.batch])
 
-    def _function(self) -> tuple[Any, HeldBatches, TensorDictBase] | None:
+    def _function(self) -> FoundLoss | None:
         """The function that is marked as the loss, else the outermost that was given a batch."""
         found = []
         for held in reversed(self._held.values()):
@@ -140,10 +178,11 @@ class OwnTraining:
                 found.append((function, held, name))
         marked = [one for one in found if role_of(one[0]) == "loss"]
         for function, held, name in [*marked, *found][:1]:
-            return _with_the_rest(function, held, name), held, held.batches[name]
+            loss = _with_the_rest(function, held, name)
+            return FoundLoss(loss, held, name, held.code, argument=name)
         return None
 
-    def _lines(self, stack: list[FrameType]) -> tuple[Any, HeldBatches, TensorDictBase] | None:
+    def _lines(self, stack: list[FrameType]) -> FoundLoss | None:
         """The lines of a loop that ``backward`` is reached in."""
         for frame in stack:
             held = self._held.get(frame)
@@ -151,7 +190,8 @@ class OwnTraining:
                 continue
             found = lines_between(frame, set(held.batches))
             if found is not None:
-                return found.function, held, held.batches[found.batch]
+                own = (held.code, found.function.__code__.co_firstlineno)
+                return FoundLoss(found.function, held, found.batch, own, last=frame.f_lineno)
         return None
 
 

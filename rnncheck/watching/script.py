@@ -7,14 +7,16 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, ModuleType
 
 from rnncheck.errors import StageTimeout, UserError
 from rnncheck.pipeline.guard.closing import ChildProcesses, close_all
+from rnncheck.pipeline.guard.interrupted import caught_ctrl_c, ended_after_ctrl_c
 from rnncheck.pipeline.guard.timeout import time_limit
-from rnncheck.pipeline.guard.user_frames import Trouble, describe_trouble
+from rnncheck.pipeline.guard.user_frames import describe_trouble
+from rnncheck.watching.ending import ScriptEnd
 from rnncheck.watching.observer import Enough, Watching
 from rnncheck.watching.seams import opened
 
@@ -30,16 +32,6 @@ class Script:
     module: bool = False
 
 
-@dataclass(frozen=True)
-class ScriptEnd:
-    """How it ended: ``raised`` where by an exception of its own, ``code`` is its exit code."""
-
-    code: int | str | None = None
-    raised: Trouble | None = None
-    timed_out: bool = False
-    enough: bool = False  # by the watch
-
-
 def run_script(script: Script, watching: Watching, seconds: float) -> ScriptEnd:
     """Run it under the watch, for ``seconds`` at most; what it left running is ended."""
     main, code, argv = _prepared(script)
@@ -48,7 +40,11 @@ def run_script(script: Script, watching: Watching, seconds: float) -> ScriptEnd:
     children = ChildProcesses()
     with opened(watching):
         try:
-            return _ran(code, main, seconds)
+            ended = _ran(code, main, seconds)
+            if caught_ctrl_c():
+                watching.enough = True
+                ended = replace(ended, interrupted=True)
+            return ended
         except KeyboardInterrupt:
             watching.enough = True  # nobody waits for further batches
             raise
@@ -60,14 +56,14 @@ def run_script(script: Script, watching: Watching, seconds: float) -> ScriptEnd:
 
 def _ran(code: CodeType, main: ModuleType, seconds: float) -> ScriptEnd:
     try:
-        with time_limit("script", seconds):
+        with time_limit("script", seconds), ended_after_ctrl_c():
             exec(code, main.__dict__)
     except Enough:
         return ScriptEnd(enough=True)
     except StageTimeout:
         return ScriptEnd(timed_out=True)
     except SystemExit as stop:
-        return ScriptEnd(stop.code)
+        return ScriptEnd(stop.code, place=describe_trouble(stop).place)
     except Exception as error:
         return ScriptEnd(1, describe_trouble(error))
     return ScriptEnd()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from rnncheck.watching.acting import acting_seams
+from rnncheck.watching.makings import making_seams
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.own_training import own_training_seams
 from rnncheck.watching.stepping import stepping_seams
@@ -19,5 +20,6 @@ def opened(watching: Watching) -> Iterator[None]:
         stepping_seams(watching, scope)  # its steps are batches before others look at them
         acting_seams(watching, scope)
         training_seams(watching, scope)
+        making_seams(watching, scope)
         own_training_seams(watching, scope)
         yield

@@ -55,7 +55,19 @@ class Called:
     inputs: list[TensorDictBase] = field(default_factory=list)
     switches: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the policy, then
     own: Any = None  # the code of the user's that it is, where it is no module of TorchRL's
+    batch: str = ""  # the argument that gets the batch, where that is not the first
+    last: int = 0  # of lines of a loop: the last of them
     fed: bool = False  # what it was called on has a graph: networks ran on the batch before it
+
+
+@dataclass
+class Making:
+    """The arguments that a loss was made with, and the calls that set it up afterwards."""
+
+    made: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
 
 
 @dataclass
@@ -68,11 +80,16 @@ class Sightings:
     estimators: list[Called] = field(default_factory=list)
     networks: list[tuple[Any, str, nn.Module]] = field(default_factory=list)
     transforms: list[Called] = field(default_factory=list)  # run on samples
+    makings: dict[int, Making] = field(default_factory=dict)  # by the id of what was made
     recurrent: dict[str, int] = field(default_factory=dict)  # TorchRL's modules and their calls
     layers: dict[str, int] = field(default_factory=dict)  # torch's own, inside these or alone
     env_steps: int = 0  # by the script itself, one by one
     updates: int = 0
     steps: int = 0  # of any optimiser
+    optimisers: int = 0  # that the script made
+    judged: dict[str, int] = field(default_factory=dict)  # calls of losses and estimators, by class
+    given: dict[int, list[Any]] = field(default_factory=dict)  # by loss module: its graph's ends
+    unjudged: dict[str, str] = field(default_factory=dict)  # by place: what was trained on as well
     backwards: int = 0
     frozen: bool = False  # the first update was reached: later data belongs to other weights
     moved_on: bool = False  # and something was collected after it
@@ -87,12 +104,26 @@ class Sightings:
         """The loss that was called on the most data; not one that networks ran ahead of, since the
         script's own lines around it are the loss."""
         found = [one for one in self.losses if one.inputs and not one.fed]
-        return max(found, key=lambda one: len(one.inputs), default=None)
+        return max(found, key=lambda one: (len(one.inputs), len(_entries(one))), default=None)
+
+    def losses_alike(self) -> list[Called]:
+        """The loss that is judged first, then the others that are judged with it: code of the
+        user's as well, and given what that one was given."""
+        first = self.loss()
+        if first is None or first.own is None:
+            return [] if first is None else [first]
+        own = [one for one in self.losses if one.own is not None and one.inputs]
+        alike = [one for one in own if _entries(one) <= _entries(first)]
+        return [first, *(one for one in alike if one is not first)]
 
     def estimator(self) -> Called | None:
         """The estimator that the script itself called."""
         found = [one for one in self.estimators if one.inputs]
         return max(found, key=lambda one: len(one.inputs), default=None)
+
+    def sets_out_to_train(self) -> bool:
+        """Whether anything was called or made that only training needs."""
+        return bool(self.judged or self.losses or self.backwards or self.steps or self.optimisers)
 
     def modules(self) -> Iterator[nn.Module]:
         """Every module that acts, judges or is trained."""
@@ -107,3 +138,9 @@ class Sightings:
     def networks_of(self, owner: Any) -> dict[str, nn.Module]:
         """The networks that a loss or an estimator was given."""
         return {name: network for one, name, network in self.networks if one is owner}
+
+
+def _entries(called: Called) -> set[object]:
+    """What the first batch has: the number of its dimensions, and its keys."""
+    batch = called.inputs[0]
+    return {batch.batch_dims, *batch.keys(True, True)}

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rnncheck.results.model import Outcome, Stage, StageResult
 from rnncheck.spec.settings import VerifySpec
 from rnncheck.spec.watched import unseen
 from rnncheck.watching import weights
+from rnncheck.watching.ending import ScriptEnd, trained
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams import opened
 
@@ -60,7 +60,7 @@ class Watched:
         settings = VerifySpec(strict=strict, timeout=timeout)
         asked = unseen(self._name, seed, settings)
         rules = select_rules(asked, select, ignore)
-        train = StageResult(Stage.TRAIN, Outcome.PASSED, f"{seen.updates} optimiser steps seen")
+        train = trained(seen, ScriptEnd())
         listener = RunCollector(run_started(asked, rules, "run", strict=strict))
         with weights.instead(seen.weights):
             events = judged_events(seen, asked, rules, train, thorough=thorough, strict=strict)

@@ -10,6 +10,7 @@ from tensordict import TensorDictBase
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import (
+    Optimizer,
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
@@ -19,6 +20,7 @@ from torchrl.objectives import LossModule
 from torchrl.objectives.value import ValueEstimatorBase
 
 from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.watching.graphs import nodes_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.patching import replace
 from rnncheck.watching.places import calling_place
@@ -33,6 +35,7 @@ def training_seams(watching: Watching, scope: ExitStack) -> None:
     replace(scope, ValueEstimatorBase, "__call__", _Calls(watching, seen.estimators))
     replace(scope, BurnInTransform, "forward", _Calls(watching, seen.transforms))
     replace(scope, ValueEstimatorBase, "__init__", _Made(watching))
+    replace(scope, Optimizer, "__init__", _Optimiser(watching))
     for kind in (LSTMModule, GRUModule):
         replace(scope, kind, "__call__", _Counted(watching))
     scope.callback(register_module_forward_pre_hook(_Plain(watching)).remove)
@@ -49,10 +52,21 @@ class _Calls:
         self._watching, self._into = watching, into
 
     def __call__(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._watching.looks and args and isinstance(args[0], TensorDictBase):
-            self._note(module, args[0])
+        if self._watching.looks:
+            self._count(type(module).__name__)
+            if args and isinstance(args[0], TensorDictBase):
+                self._note(module, args[0])
         with self._watching.inside():
-            return original(module, *args, **kwargs)
+            result = original(module, *args, **kwargs)
+        seen = self._watching.seen
+        if self._into is seen.losses and self._watching.looks:
+            seen.given[id(module)] = nodes_of(result)
+        return result
+
+    def _count(self, name: str) -> None:
+        seen = self._watching.seen
+        if self._into is not seen.transforms:
+            seen.judged[name] = seen.judged.get(name, 0) + 1
 
     def _note(self, module: Any, data: TensorDictBase) -> None:
         if self._watching.seen.moved_on:
@@ -101,6 +115,18 @@ class _Made:
         network = kwargs.get("value_network")
         if network is not None and self._watching.looks:
             self._watching.seen.networks.append((made, "value_network", network))
+
+
+class _Optimiser:
+    """An optimiser that the script makes."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+
+    def __call__(self, original: Callable[..., None], made: Any, *args: Any, **kwargs: Any) -> None:
+        self._watching.seen.optimisers += self._watching.looks
+        with self._watching.inside():
+            original(made, *args, **kwargs)
 
 
 class _Counted:

@@ -8,40 +8,66 @@ from dataclasses import replace
 from rnncheck.printable import counted
 from rnncheck.results.events import CheckFinished, Event, GuaranteeJudged, Notice, StageFinished
 from rnncheck.results.model import NOT_IN_SCRIPT, NOT_IN_SPEC, Outcome, Stage, StageResult, Standing
-from rnncheck.watching.seen import Sightings
+from rnncheck.watching.seen import Called, Sightings
 
 NOBODY = "nobody was seen to act"
 RAISED = "not run: the script raised"
 UNSEEN = "the script calls `backward`, and no batch that its loss is made of was seen"
-_LACKS = re.compile(r"\bthe (?:spec|script) (?=has no\b|has neither\b|makes no\b|names no\b)")
+TOO_EARLY = "the script set out to train, and no batch that its loss is made of was seen"
+LACKS = re.compile(r"\bthe (?:spec|script) (?=has no\b|has neither\b|makes no\b|names no\b)")
 
 
-def of_the_script(event: Event, *, raised: bool = False, hidden: bool = False) -> Event:
+def unseen_loss(seen: Sightings, train: StageResult) -> str:
+    """Why a script that trains, or set out to, has no loss to judge; empty where it has one, or
+    only acts."""
+    if seen.loss() is not None:
+        return ""
+    if seen.backwards:
+        return UNSEEN
+    return TOO_EARLY if train.outcome is Outcome.NOT_LOOKED else ""
+
+
+def of_the_script(event: Event, *, raised: bool = False, unseen: str = "") -> Event:
     """The event in words of the script; what it has not may be behind the line that raised, or in
-    a loss that is ``hidden``."""
+    a loss that is ``unseen``, for the reason given."""
     match event:
         case CheckFinished():
             said = _said(event.result.reason, raised=raised)
             return replace(event, result=replace(event.result, reason=said))
-        case GuaranteeJudged() if hidden and _LACKS.search(event.result.because):
-            unseen = replace(event.result, standing=Standing.NOT_SHOWN, because=UNSEEN)
-            return replace(event, result=unseen)
+        case GuaranteeJudged() if unseen and LACKS.search(event.result.because):
+            open_ = replace(event.result, standing=Standing.NOT_SHOWN, because=unseen)
+            return replace(event, result=open_)
         case GuaranteeJudged():
             said = _said(event.result.because, raised=raised)
             return replace(event, result=replace(event.result, because=said))
         case StageFinished() if event.result.detail == NOT_IN_SPEC:
             said = RAISED if raised else NOT_IN_SCRIPT
-            if hidden and event.result.stage in (Stage.REPLAY, Stage.LOSS):
-                said = UNSEEN
+            if unseen and event.result.stage in (Stage.REPLAY, Stage.LOSS):
+                said = unseen
             return replace(event, result=replace(event.result, detail=said))
         case Notice():
-            return replace(event, text=_LACKS.sub("the script ", event.text))
+            return replace(event, text=LACKS.sub("the script ", event.text))
     return event
 
 
 def _said(reason: str, *, raised: bool) -> str:
-    lacks = _LACKS.search(reason) is not None
-    return RAISED if raised and lacks else _LACKS.sub("the script ", reason)
+    lacks = LACKS.search(reason) is not None
+    return RAISED if raised and lacks else LACKS.sub("the script ", reason)
+
+
+def not_judged(called: Called) -> str:
+    """What is said of a loss beside the one that is judged."""
+    name = "a loss of your own" if called.own is not None else type(called.module).__name__
+    return f"{name} was called as well, and is not judged"
+
+
+def fed_by_networks(called: Called) -> str:
+    """What is said of a loss module that got what networks had made, in lines that are no loss."""
+    return (
+        f"{type(called.module).__name__} was called on what networks had made of the batch, and the"
+        " lines around it are no function of a batch: mark the function that makes the loss with"
+        " @rnncheck.loss"
+    )
 
 
 def why_nothing(train: StageResult) -> str:

@@ -14,9 +14,11 @@ import pytest
 
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.supervisor.keeper import descendants
+from rnncheck.supervisor.scripts import OVERDUE
 from tests.cli.test_interruption import survivors
 from tests.small import START
 from tests.watching.scripts import SCRIPTS
+from tests.watching.test_endings import ACTS
 
 ROOT = Path(__file__).parents[2]
 CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
@@ -114,3 +116,50 @@ def test_it_is_interrupted_before_and_behind_the_script(
     code, run = interrupted(script, tmp_path / "scratch", mark, by)
     assert (code, run["verdict"], run["exit_code"]) == (CODES[by], "interrupted", CODES[by])
     assert bool(run["checks"]) == (mark == '"check-finished"')
+
+
+CAUGHT = """
+import time
+print("begun", flush=True)
+try:
+    while True:
+        {}
+        time.sleep(0.02)
+except {}:
+    print("saved", flush=True)
+{}
+"""
+# What is caught and what the script does behind it; what is said of it.
+CATCHES = {
+    "ends": (CAUGHT.format("pass", "KeyboardInterrupt", ""), "ended by itself"),
+    "exits": (CAUGHT.format("pass", "KeyboardInterrupt", "exit(1)"), "ended by itself"),
+    "goes-on": (
+        CAUGHT.format("pass", "KeyboardInterrupt", "time.sleep(300)"),
+        "was ended from inside",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", CATCHES)
+def test_a_script_that_catches_ctrl_c_is_judged_by_what_it_did(tmp_path: Path, how: str) -> None:
+    behind, words = CATCHES[how]
+    script = tmp_path / "script.py"
+    script.write_text(ACTS + behind)
+    code, run = interrupted(script, tmp_path / "scratch", "begun", signal.SIGINT)
+    said = f"the script caught Ctrl-C and {words}; what was seen until then is judged"
+    assert said in run["notices"]
+    (train,) = [one for one in run["stages"] if one["stage"] == "train"]
+    assert train["outcome"] == "could-not-look"
+    (memory,) = [one for one in run["guarantees"] if one["name"] == "memory"]
+    assert (code, memory["standing"]) == (ExitCode.NOT_SHOWN, "shown")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [SWALLOWS, IGNORES], ids=["swallows", "ignores"])
+def test_one_that_does_not_end_is_ended_with_a_word(tmp_path: Path, text: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    code, run = interrupted(script, tmp_path / "scratch", "begun", signal.SIGINT)
+    assert (code, run["verdict"]) == (ExitCode.INTERRUPTED, "interrupted")
+    assert OVERDUE in run["notices"]

@@ -13,6 +13,7 @@ from torchrl.envs import EnvBase
 from rnncheck.errors import Place, UserError
 from rnncheck.pipeline.assembly.factories import Given
 from rnncheck.pipeline.copying.copies import Copier
+from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import declared
 from rnncheck.spec.dump import fingerprint
 from rnncheck.spec.model import (
@@ -97,6 +98,8 @@ def _default_collector() -> Component:
 def _factory(part: Any) -> Callable[..., Any]:
     if isinstance(part, EnvBase):
         return Given(_Envs(part))
+    if isinstance(part, OwnLoss):
+        return Given(lambda: part)
     if _is_function(part):
         function: Callable[..., Any] = part
         return function

@@ -61,6 +61,26 @@ class OwnLoss:
         return self.function(td, **self.given)
 
 
+class OwnLosses(OwnLoss):
+    """Several losses of one batch, each with optimisers or a ``backward`` of its own."""
+
+    def __init__(self, losses: Mapping[str, OwnLoss]) -> None:
+        self._losses_by_name = dict(losses)
+
+    def __call__(self, td: TensorDictBase) -> dict[str, Tensor]:
+        """All of them, under names that begin with ``loss``."""
+        return {
+            f"loss of {name}{part.removeprefix('loss')}": value
+            for name, one in self._losses_by_name.items()
+            for part, value in one(td.clone()).items()
+        }
+
+    def held_parts(self) -> Iterator[tuple[str, Any]]:
+        """What all of them can reach."""
+        for one in self._losses_by_name.values():
+            yield from one.held_parts()
+
+
 class TrainStep:
     """While the context is open, ``backward`` is noted and keeps its graph, and no optimiser
     steps."""
