@@ -220,17 +220,46 @@ def _recognised(rows: TensorDictBase, shape: torch.Size, steps: Steps) -> Tensor
     keys = [key for key in steps.recording.steady if key in tensor_keys(rows)]
     known = {key: steps.column(key) for key in keys}
     keys = [key for key in keys if known[key] is not None]
-    ids = torch.full(shape, -1)
     if not keys:
-        return ids
-    table: dict[bytes, int] = {}
+        return torch.full(shape, -1)
+    table: dict[bytes, list[int]] = {}
     for number in range(len(steps.places)):
         here = [known[k][number] for k in keys]  # type: ignore[index]
-        table.setdefault(_fingerprint(here), number)
+        table.setdefault(_fingerprint(here), []).append(number)
+    after = steps.successor.tolist()
+    found = []
     for row in range(shape[0]):
-        for t in range(shape[1]):
-            ids[row, t] = table.get(_fingerprint([rows.get(k)[row, t] for k in keys]), -1)
-    return ids
+        looks = [_fingerprint([rows.get(k)[row, t] for k in keys]) for t in range(shape[1])]
+        found.append(_told_apart([table.get(one, []) for one in looks], after))
+    return torch.tensor(found).reshape(shape)
+
+
+def _told_apart(candidates: list[list[int]], after: list[int]) -> list[int]:
+    """One number for each step of a row, -1 where it has none. Steps that look alike, such as those
+    of envs with one seed, are told apart by what is before and behind them."""
+    found = list[int]()
+    for t, here in enumerate(candidates):
+        left = found[-1] if found else -1
+        if left >= 0 and after[left] in here:
+            found.append(after[left])
+        elif len(here) < 2:
+            found.append(here[0] if here else -1)
+        else:
+            runs = [_run(one, candidates[t + 1 :], after) for one in here]
+            longest = here[runs.index(max(runs))]
+            found.append(left if left in here and max(runs) == 0 else longest)
+    return found
+
+
+def _run(number: int, behind: list[list[int]], after: list[int]) -> int:
+    """How many of the steps behind it continue the collected step."""
+    count = 0
+    for here in behind:
+        number = after[number]
+        if number < 0 or number not in here:
+            break
+        count += 1
+    return count
 
 
 def _fingerprint(values: list[Tensor]) -> bytes:
