@@ -20,7 +20,7 @@ from rnncheck.watching.assemble import NothingSeen, spec_from
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.script import Script, ScriptEnd, main_kept, run_script
 from rnncheck.watching.seen import Sightings
-from rnncheck.watching.switches import starts_inside
+from rnncheck.watching.switches import own_pass
 from rnncheck.watching.words import of_the_script, why_nothing
 
 
@@ -102,13 +102,14 @@ def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
     for one in others:
         yield f"{one.place}: {type(one.module).__name__} was called as well, and is not judged"
     loss = seen.loss()
-    if loss is not None and loss.switches and not starts_inside(loss):
+    acting = seen.actor()
+    acted = [] if acting is None else [*acting.batches, *acting.further]
+    if loss is not None and loss.switches and own_pass(acted, loss) is None:
         names = ", ".join(sorted({name for held in loss.switches.values() for name in held}))
         yield (
             f"{loss.place}: the policy trains with another {names} than it acts with, on rows in"
             " which no trajectory begins: that pass is judged by the loss alone"
         )
-    acting = seen.actor()
     if acting is not None and seen.loss() is None and not raised:
         yield "no call of a loss module was seen: loss and gradients are not judged"
     if acting is not None and acting.collector is not None and not acting.further:

@@ -39,6 +39,7 @@ def _one(script: str, words: str, code: str, old: str, new: str) -> Planted:
 
 PPO, DQN, LOOP = "ppo_cartpole.py", "dqn_cartpole.py", "step_loop.py"
 OWN, SWITCH, PADDED = "own_actor_critic.py", "own_switch.py", "padded_trajs.py"
+PADDED_SWITCH = "padded_switch.py"
 R2D2, Q, WORKERS = "r2d2_slices.py", "q_rollouts.py", "dqn_workers.py"
 SAC, TEAM, A2C = "sac_rollouts.py", "team_ppo.py", "a2c_package/__main__.py"
 RANDOMLY = "[:, torch.randperm(data.shape[1])]"
@@ -62,6 +63,8 @@ OWN_PRIMER = (
 )
 ENDS = 'data["next", "agents", key] = ends.clone()'
 ENDLESS_TEAM = ENDS.replace("ends.clone()", "torch.zeros_like(ends)")
+SPLIT = 'split_trajectories(data, trajectory_key=("collector", "traj_ids"))'
+WHOLE = 'data.set(("collector", "mask"), torch.ones(data.shape, dtype=torch.bool))'
 ESTIMATES = "        with torch.no_grad(), set_recurrent_mode(True):\n"
 ENDLESS = """        for key in ("done", "terminated"):
             data["next", key] = torch.zeros_like(data["next", key])
@@ -123,6 +126,21 @@ FAULTS = (
         "if True:\n                rows",
     ),
     _one(R2D2, PRIMER, "WR103", ".append_transform(memory.make_tensordict_primer())", ""),
+    _one(PADDED_SWITCH, "whole batches, and no resets in the own unroll", "BD301", SPLIT, WHOLE),
+    _one(
+        PADDED_SWITCH,
+        "padding is counted",
+        "RP505",
+        "(chosen * advantage.detach())[mask].mean()",
+        "(chosen * (advantage.detach() + 1)).mean()",
+    ),
+    _one(
+        PADDED_SWITCH,
+        "the gradient is cut between the steps",
+        "GR801",
+        "states.append(state)\n",
+        "states.append(state)\n            state = state.detach()\n",
+    ),
     Planted(
         R2D2,
         SINGLE,
@@ -151,13 +169,7 @@ FAULTS = (
         "torch.stack(steps[::-1])",
     ),
     _one(SAC, LATE, "LS701", '        sample["next", "is_init"] = sample["is_init"]\n', ""),
-    _one(
-        SAC,
-        "a rollout goes on behind an end without a reset",
-        "CL405",
-        "env.maybe_reset(env.step_mdp(rows[..., -1]))",
-        "env.step_mdp(rows[..., -1])",
-    ),
+    _one(SAC, PRIMER, "WR103", "return " + OF_MEMORY, "return env"),
     _one(
         SAC,
         "the states are not stored",
