@@ -52,7 +52,8 @@ def stepped(optimizer, *_):
 
 
 register_optimizer_step_post_hook(stepped)
-runpy.run_path(sys.argv[1], run_name="__main__")
+del sys.argv[0]  # the script sees its own arguments
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
@@ -75,7 +76,9 @@ def timed(script: Path, updates: int, folder: Path, *, watched: bool) -> Timed:
         command[1:1] = ["-m", "rnncheck", "run", "--quiet", *limits]
     asked = {"UPDATES": str(updates), "TIMES": str(times), "OMP_NUM_THREADS": "1"}
     env = os.environ | asked | {"PYTHONPATH": str(HERE.parent)}
-    subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    if not times.exists():
+        raise SystemExit(f"{script.name} made fewer than {updates} updates: {done.stderr[-500:]}")
     seen = json.loads(times.read_text())
     spent = [seconds for seconds, _ in seen]
     return Timed((spent[-1] - spent[0]) / (len(spent) - 1), [digest for _, digest in seen])
