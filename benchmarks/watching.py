@@ -105,7 +105,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("scripts", nargs="*", default=sorted(p.name for p in SCRIPTS.glob("*.py")))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=6)
+    parser.add_argument("--updates", type=int, default=4)
     asked = parser.parse_args()
     print("| script | alone, CPU ms an update | watched / alone | same to the bit |")
     print("|---|---|---|---|")

@@ -10,10 +10,10 @@ Why it matters
     memory that the trajectory never had there.
 
 Says nothing when
-    the batch holds no state (RP503), sequences are told from steps by holding none, a module of
-    your own starts anew at a start flag whatever is stored there, or the first steps of each slice
-    are spent on its state (burn-in, in the loss or before it). A start of a trajectory is held
-    against its collected state even then.
+    the batch holds no state (RP503), or a module of your own starts anew at a start flag whatever
+    is stored there. Nor where sequences are told from steps by holding no state, or the first steps
+    of each slice are spent on its state (burn-in, in the loss or before it). A start of a
+    trajectory is held against its collected state even then.
 
 Fix
     Store the state with every step and let the sampler carry it along; do not shift or zero it.
