@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
 FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all test-versions lint format dist docs docs-checks bench-self bench-peers bench-agree gpu memory-demo gate-power gate-levels seeds attack clean
+.PHONY: verify test test-all test-versions lint format dist docs docs-checks bench-self bench-watching bench-peers bench-agree gpu memory-demo gate-power gate-levels seeds attack clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -56,6 +56,10 @@ seeds: $(VENV)/.installed
 # 2000 mutated specs and as many results, streams and disks; ATTACK takes its options, e.g. ATTACK="--only streams"
 attack: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/attack.py $(ATTACK)
+
+# What watching costs the scripts of fixtures/scripts, and whether it changes a number; WATCHING takes its options.
+bench-watching: $(VENV)/.installed
+	$(BIN)/python benchmarks/watching.py $(WATCHING)
 
 bench-self: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_self.py

@@ -15,12 +15,11 @@ from torchrl.envs import EnvBase
 from torchrl.envs.utils import set_exploration_type
 from torchrl.modules import set_recurrent_mode
 
-from rnncheck.pipeline.guard.user_frames import is_user_file
 from rnncheck.watching import weights
 from rnncheck.watching.envs import kept
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.patching import replace
-from rnncheck.watching.places import calling_place
+from rnncheck.watching.places import calling_place, is_theirs
 from rnncheck.watching.seen import Acting
 from rnncheck.watching.stored import read_back
 from rnncheck.watching.switches import switches_of
@@ -138,18 +137,25 @@ class _RolledOut:
     def __call__(
         self, original: Callable[..., Any], env: EnvBase, *args: Any, **kwargs: Any
     ) -> Any:
-        mine = is_user_file(sys._getframe(2).f_code.co_filename) and self._watching.looks
+        mine = is_theirs(sys._getframe(2).f_code.co_filename) and self._watching.looks
         modes, place = modes_now(), calling_place(3)
         with self._watching.inside():
             data = original(env, *args, **kwargs)
-        policy = _arguments(original, env, args, kwargs).get("policy")
+        given = _arguments(original, env, args, kwargs)
+        policy = given.get("policy")
         if mine and policy is not None and isinstance(data, TensorDictBase):
-            self._note(env, policy, place, data, lambda: original(env, *args, **kwargs))
+            again = None if _goes_on(given) else lambda: original(env, *args, **kwargs)
+            self._note(env, policy, place, data, again)
             self._watching.seen.acting[-1].modes = modes
         return data
 
     def _note(
-        self, env: EnvBase, policy: Any, place: Any, data: TensorDictBase, again: Callable[[], Any]
+        self,
+        env: EnvBase,
+        policy: Any,
+        place: Any,
+        data: TensorDictBase,
+        again: Callable[[], Any] | None,
     ) -> None:
         seen = self._watching.seen
         known = [one for one in seen.acting if one.env is env]
@@ -165,6 +171,11 @@ class _RolledOut:
         else:
             acting.batches.append(data.detach().clone())
             _note_switches(acting)
+
+
+def _goes_on(given: dict[str, Any]) -> bool:
+    """Whether it starts where the script says: the same call again would start there once more."""
+    return given.get("tensordict") is not None or not given.get("auto_reset", True)
 
 
 def _note_switches(acting: Acting) -> None:

@@ -21,7 +21,7 @@ from rnncheck.pipeline.subject.modes import InMode
 from rnncheck.spec.model import AdvantageSpec, Component, Spec
 from rnncheck.watching.envs import env_maker, env_name
 from rnncheck.watching.seen import Acting, Called, Sightings
-from rnncheck.watching.switches import SwitchedPass, starts_inside
+from rnncheck.watching.switches import own_pass
 from rnncheck.watching.words import what_there_was
 
 ACTOR = "actor_network"
@@ -62,8 +62,8 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         "collect": Recorded(batches, acting.collector) if batches else False,
         "loss": None if loss is None else _loss(loss, seen.losses_alike()),
     }
-    if loss is not None and loss.switches and batches and starts_inside(loss):
-        parts["training_pass"] = SwitchedPass(loss.switches, loss.modes.recurrent)
+    if loss is not None and batches and (own := own_pass(batches, loss)) is not None:
+        parts["training_pass"] = own
     device = _device(acting.policy)
     made = spec_of(
         parts, name=asked.name, seed=asked.seed, device=device, verify=asked.verify, place=place

@@ -31,7 +31,7 @@ from rnncheck.watching.saving.keeping import Keeping
 from rnncheck.watching.saving.lost import Lost, ends_without, without
 from rnncheck.watching.script import Script, main_kept, run_script
 from rnncheck.watching.seen import Sightings
-from rnncheck.watching.switches import starts_inside
+from rnncheck.watching.switches import own_pass
 from rnncheck.watching.words import (
     fed_by_networks,
     not_judged,
@@ -152,13 +152,14 @@ def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
             yield f"{one.place}: {fed_by_networks(one)}"
     for place, what in seen.unjudged.items():
         yield f"{place}: {what}"
-    if loss is not None and loss.switches and not starts_inside(loss):
+    acting = seen.actor()
+    acted = [] if acting is None else [*acting.batches, *acting.further]
+    if loss is not None and loss.switches and own_pass(acted, loss) is None:
         names = ", ".join(sorted({name for held in loss.switches.values() for name in held}))
         yield (
             f"{loss.place}: the policy trains with another {names} than it acts with, on rows in"
             " which no trajectory begins: that pass is judged by the loss alone"
         )
-    acting = seen.actor()
     if acting is not None and seen.loss() is None and not raised:
         yield "no call of a loss module was seen: loss and gradients are not judged"
     if acting is not None and acting.collector is not None and not acting.further:

@@ -24,6 +24,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.roles import role_of
+from rnncheck.watching.arguments import bound_anew, given_by_caller
 from rnncheck.watching.graphs import weights_in
 from rnncheck.watching.lines import lines_between
 from rnncheck.watching.observer import Watching, modes_now
@@ -87,7 +88,7 @@ class OwnTraining:
             return
         if self._is_trained(module):
             for frame in _their_frames(sys._getframe(1)):
-                if frame not in self._held and (found := _batches_in(frame)):
+                if frame not in self._held and (found := _as_given(frame, _batches_in(frame))):
                     arguments = _arguments_of(frame)
                     copies = {name: td.detach().clone() for name, td in found.items()}
                     self._held[frame] = HeldBatches(
@@ -213,6 +214,19 @@ def _batches_in(frame: FrameType) -> dict[str, TensorDictBase]:
     }
 
 
+def _as_given(frame: FrameType, found: dict[str, TensorDictBase]) -> dict[str, TensorDictBase]:
+    """The batches, those that are parameters as the caller handed them over; without those of which
+    that cannot be told."""
+    arguments = _arguments_of(frame)
+    anew = [name for name in found if name in arguments and bound_anew(frame, name)]
+    if not anew:
+        return found
+    bound = _owner_of(frame.f_code, arguments) is not None
+    first = {name: given_by_caller(frame, name, bound=bound) for name in anew}
+    kept = {name: td for name, td in found.items() if name not in first}
+    return kept | {name: td for name, td in first.items() if isinstance(td, TensorDictBase)}
+
+
 def _arguments_of(frame: FrameType) -> dict[str, Any]:
     code, held = frame.f_code, frame.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -221,12 +235,20 @@ def _arguments_of(frame: FrameType) -> dict[str, Any]:
 
 def _function_of(held: HeldBatches) -> Any:
     """The function, or bound method, whose frame it was; a module for its ``forward``."""
-    owner = next(iter(held.arguments.values()), None)
-    bound = getattr(owner, held.code.co_name, None) if owner is not None else None
-    if getattr(bound, "__code__", None) is held.code and getattr(bound, "__self__", None) is owner:
+    owner = _owner_of(held.code, held.arguments)
+    if owner is not None:
+        bound = getattr(owner, held.code.co_name)
         return owner if isinstance(owner, nn.Module) and held.code.co_name == "forward" else bound
     made = [one for one in gc.get_referrers(held.code) if isinstance(one, FunctionType)]
     return next((one for one in made if one.__globals__ is held.frame.f_globals), None)
+
+
+def _owner_of(code: CodeType, arguments: dict[str, Any]) -> Any:
+    """The object whose method the code is."""
+    owner = next(iter(arguments.values()), None)
+    bound = getattr(owner, code.co_name, None) if owner is not None else None
+    mine = getattr(bound, "__code__", None) is code and getattr(bound, "__self__", None) is owner
+    return owner if mine else None
 
 
 def _with_the_rest(function: Any, held: HeldBatches, batch: str) -> Any:

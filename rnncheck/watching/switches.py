@@ -3,14 +3,16 @@ between acting and training."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tensordict import TensorDictBase
-from torch import nn
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
 from torchrl.modules import set_recurrent_mode
 
+from rnncheck.pipeline.keys import as_key, tensor_items
 from rnncheck.watching.seen import Called
 
 _INIT = "is_init"
@@ -43,17 +45,30 @@ def switched_on(acting: Switches, training: Switches) -> Switches:
     return found
 
 
-def starts_inside(loss: Called) -> bool:
-    """Whether a trajectory begins inside a row of what was trained on: else the pass need not know
-    how to start anew, and batches that hold such starts are none that it gets."""
-    for batch in loss.inputs:
-        rows = batch.reshape(-1, batch.shape[-1])
-        for key in rows.keys(True, True):
-            last = key if isinstance(key, str) else key[-1]
-            first = key if isinstance(key, str) else key[0]
-            if last == _INIT and first != "next" and bool(rows.get(key)[:, 1:].any()):
-                return True
-    return False
+def starts_inside(batches: Iterable[TensorDictBase]) -> bool:
+    """Whether a trajectory begins inside a row: else a pass need not know how to start anew, and
+    batches that hold such starts are none that it gets."""
+    return any(bool(_starts(batch)[:, 1:].any()) for batch in batches)
+
+
+def rows_of_their_own(acted: Sequence[TensorDictBase], loss: Called) -> bool:
+    """Whether the script gives every trajectory a row of its own: what was collected has starts
+    inside its rows, what is trained on has none, and most of its rows begin with one."""
+    if not loss.inputs or starts_inside(loss.inputs) or not starts_inside(acted):
+        return False
+    begin = torch.cat([_starts(batch)[:, 0] for batch in loss.inputs])
+    return int(begin.sum()) * 2 > len(begin)
+
+
+def _starts(batch: TensorDictBase) -> Tensor:
+    """``[rows, steps]``: the start flags."""
+    rows = batch.reshape(-1, batch.shape[-1])
+    found = torch.zeros(rows.shape, dtype=torch.bool)
+    for key in rows.keys(True, True):
+        parts = as_key(key)
+        if parts[-1] == _INIT and parts[0] != "next":
+            found |= rows.get(key).reshape(*rows.shape, -1).any(-1).cpu()
+    return found
 
 
 class SwitchedPass:
@@ -66,6 +81,49 @@ class SwitchedPass:
         """Run ``policy`` with the switches of training."""
         with switched(policy, self._switches), set_recurrent_mode(self._mode):
             return policy(batch)
+
+
+class RowsOfTheirOwn:
+    """A pass that gets each trajectory in a row of its own, with zeros behind its end, as the
+    script's rows are."""
+
+    def __init__(self, over_rows: SwitchedPass) -> None:
+        self._over_rows = over_rows
+
+    def __call__(self, batch: TensorDictBase, policy: nn.Module) -> TensorDictBase:
+        """What the pass gives, laid out as ``batch`` is."""
+        begins = _starts(batch)
+        begins[:, 0] = True
+        first = begins.flatten().nonzero().squeeze(-1)
+        row = begins.flatten().cumsum(0) - 1
+        step = torch.arange(len(row)) - first[row]
+        taken = torch.full((len(first), int(step.max()) + 1), -1)
+        taken[row, step] = torch.arange(len(row))
+        rows = _padded(batch.reshape(-1)[taken.clamp_min(0)], taken >= 0)
+        given = dict(tensor_items(rows))
+        out = self._over_rows(rows, policy)
+        made = {key: v for key, v in tensor_items(out) if v is not given.get(key)}
+        laid = {key: v[row, step].reshape(*batch.shape, *v.shape[2:]) for key, v in made.items()}
+        return TensorDict(laid, batch_size=batch.batch_size)
+
+
+def _padded(rows: TensorDictBase, there: Tensor) -> TensorDictBase:
+    def blank(value: Tensor) -> Tensor:
+        wide = there.to(value.device).reshape(*there.shape, *[1] * (value.ndim - there.ndim))
+        return torch.where(wide, value, torch.zeros_like(value))
+
+    return rows.apply(blank)
+
+
+def own_pass(acted: Sequence[TensorDictBase], loss: Called) -> SwitchedPass | RowsOfTheirOwn | None:
+    """The pass that the user's switch selects; None where there is no switch, or it cannot be told
+    what rows the pass gets."""
+    if not loss.switches:
+        return None
+    over_rows = SwitchedPass(loss.switches, loss.modes.recurrent)
+    if starts_inside(loss.inputs):
+        return over_rows
+    return RowsOfTheirOwn(over_rows) if rows_of_their_own(acted, loss) else None
 
 
 @contextmanager

@@ -28,12 +28,13 @@ class NoPackage(Exception):
     """pip could not install the packages; the message is the last thing that it said."""
 
 
-def make(torchrl: str, folder: Path) -> Path:
-    """The python of a new environment in ``folder`` with that TorchRL."""
+def make(torchrl: str, folder: Path, *also: str) -> Path:
+    """The python of a new environment in ``folder`` with that TorchRL, and what else it is to
+    have."""
     venv.create(folder, with_pip=False, symlinks=os.name != "nt")
     scripts = sysconfig.get_path("scripts", "venv", {"base": str(folder)})
     python = Path(scripts, Path(sys.executable).name)
-    _install(python, [f"torchrl=={torchrl}", f"tensordict=={TENSORDICT[torchrl]}"])
+    _install(python, [f"torchrl=={torchrl}", f"tensordict=={TENSORDICT[torchrl]}", *also])
     folders = sorted({sysconfig.get_path(name) for name in ("purelib", "platlib")})
     own = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
     # after the installation, so that pip does not take the packages there for its own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ SCRIPTS = Path(__file__).parents[2] / "fixtures" / "scripts"
 
 
 def planted(folder: Path, name: str, *changes: tuple[str, str]) -> Path:
-    """A copy of the script with every ``(old, new)`` done."""
+    """A copy of the script, of a package with all of its files, with every ``(old, new)`` done."""
     text = (SCRIPTS / name).read_text()
+    if "/" in name:
+        shutil.copytree((SCRIPTS / name).parent, (folder / name).parent)
     for old, new in changes:
         assert old in text, f"{name} has no {old!r} any more"
         text = text.replace(old, new)
@@ -20,9 +23,14 @@ def planted(folder: Path, name: str, *changes: tuple[str, str]) -> Path:
     return path
 
 
-def run(rnncheck: Any, *args: str | Path) -> tuple[int, dict[str, Any], Any]:
+def target(path: Path) -> list[str]:
+    """How a script, or the package that a ``__main__.py`` is of, is named to ``rnncheck run``."""
+    return ["-m", path.parent.name] if path.stem == "__main__" else [str(path)]
+
+
+def run(rnncheck: Any, *args: str | Path, cwd: Path = SCRIPTS) -> tuple[int, dict[str, Any], Any]:
     """Exit code, stored run and the process of ``rnncheck run --report json ...``."""
-    done = rnncheck("run", "--report", "json", *map(str, args))
+    done = rnncheck("run", "--report", "json", *map(str, args), cwd=cwd)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, json.loads(done.stdout), done
 

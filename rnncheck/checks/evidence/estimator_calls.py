@@ -17,7 +17,7 @@ from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
-from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.keys import Key, as_key, tensor_keys
 from rnncheck.results.model import Stage
 
 VALUE = "state_value"
@@ -35,6 +35,12 @@ def estimator_of(evidence: Evidence) -> Any:
     if pipeline.estimator is None:
         raise evidence.absent(Stage.ADVANTAGE)
     return pipeline.estimator
+
+
+def value_key(evidence: Evidence) -> Key:
+    """The key of the values, as the estimator names it; nested where there are several agents."""
+    keys = getattr(evidence.pipeline.estimator, "tensor_keys", None)
+    return as_key(getattr(keys, "value", VALUE))
 
 
 def batches(evidence: Evidence) -> list[Sample]:

@@ -10,10 +10,10 @@ Why it matters
     memory that the trajectory never had there.
 
 Says nothing when
-    the batch holds no state (RP503), a module of your own starts anew at a start flag whatever is
-    stored there, or the first steps of each slice are spent on its state
-    (burn-in, in the loss or before it). A start of a trajectory is held against its collected state
-    even then.
+    the batch holds no state (RP503), or a module of your own starts anew at a start flag whatever
+    is stored there. Nor where sequences are told from steps by holding no state, or the first steps
+    of each slice are spent on its state (burn-in, in the loss or before it). A start of a
+    trajectory is held against its collected state even then.
 
 Fix
     Store the state with every step and let the sampler carry it along; do not shift or zero it.
@@ -31,6 +31,7 @@ from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, working
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.opening_states import wrong_openings
+from rnncheck.checks.evidence.state_handover import NO_STATE_KEPT
 from rnncheck.checks.evidence.training_batches import Sample, samples
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import gap
@@ -59,6 +60,8 @@ def run(evidence: Evidence) -> Judgement:
     if not compared:
         if burned:
             raise NotApplicable(APPROXIMATED)
+        if evidence.policy.by_absence:
+            raise NotApplicable(NO_STATE_KEPT)
         raise CouldNotLook("no training batch holds a state at a step that could be traced back")
     beside = f", {burned} more were burned in" if burned else ""
     return Judgement((), compared, f"{compared} stored states are the collected ones{beside}")

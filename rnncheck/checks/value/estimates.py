@@ -8,7 +8,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.estimator_calls import SHIFTED, VALUE, estimated, written
+from rnncheck.checks.evidence.estimator_calls import SHIFTED, estimated, written
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, collected
 from rnncheck.checks.rule import CouldNotLook
@@ -71,7 +71,7 @@ class Values:
     has: Tensor
 
 
-def true_values(evidence: Evidence, name: str | Key = VALUE) -> Values:
+def true_values(evidence: Evidence, name: str | Key) -> Values:
     """The critic's (or policy's) value at every collected step, each trajectory replayed alone step
     by step."""
     return evidence.once("true values", lambda: _true_values(evidence, name), name)

@@ -14,14 +14,14 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed, paid, tokens, without_memory
-from rnncheck.checks.evidence.estimator_calls import VALUE, batches
+from rnncheck.checks.evidence.estimator_calls import batches, value_key
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step, valuing
 from rnncheck.numerics.kernels import reason_of
-from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage
@@ -105,13 +105,14 @@ class _Twin:
 
 def _twin(evidence: Evidence, sample: Sample, td: TensorDictBase) -> _Twin | None:
     """None where the estimator gives no single target for each step."""
+    name = dotted(value_key(evidence))
 
     def found(sample: Sample, batch: TensorDictBase) -> dict[str, Tensor]:
         out = per_step(evidence, sample, batch)
-        return out if VALUE in out else out | {VALUE: _valued(evidence, sample, batch)}
+        return out if name in out else out | {name: _valued(evidence, sample, batch)}
 
     out = without_memory(found)(sample, td)
-    target, value = out.get("value_target"), out[VALUE]
+    target, value = out.get("value_target"), out[name]
     if target is None and "advantage" in out and out["advantage"].shape == value.shape:
         target = out["advantage"] + value
     if target is None or target.shape != value.shape or target[0, 0].numel() != 1:
@@ -121,9 +122,10 @@ def _twin(evidence: Evidence, sample: Sample, td: TensorDictBase) -> _Twin | Non
 
 def _valued(evidence: Evidence, sample: Sample, td: TensorDictBase) -> Tensor:
     """What the critic gives, where the estimator writes no value."""
-    subject = valuing(evidence, VALUE)
+    key = value_key(evidence)
+    subject = valuing(evidence, key)
     try:
-        value: Tensor = run_recurrent(subject, td).get(VALUE)
+        value: Tensor = run_recurrent(subject, td).get(key)
     except Exception as error:
         raise CouldNotLook(f"the {subject.stage} raises ({reason_of(error)})") from error
     return value.reshape(*sample.rows.shape, *value.shape[td.batch_dims :])
@@ -132,7 +134,7 @@ def _valued(evidence: Evidence, sample: Sample, td: TensorDictBase) -> Tensor:
 def _entries(evidence: Evidence, sample: Sample) -> list[Key]:
     """What is observed of a step, and a value that was recorded with it."""
     keys = [key for key in observed(evidence, sample) if key[0] != "next"]
-    return [*keys, *_present(sample, [(VALUE,)])]
+    return [*keys, *_present(sample, [value_key(evidence)])]
 
 
 def _present(sample: Sample, keys: Iterable[Key]) -> list[Key]:

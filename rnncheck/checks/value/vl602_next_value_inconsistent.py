@@ -22,12 +22,14 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.evidence.estimator_calls import VALUE, batches, estimator_of
+from rnncheck.checks.evidence.estimator_calls import batches, estimator_of, value_key
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.checks.value.estimates import dropped, ended, per_step
 from rnncheck.numerics.difference import Difference, gap, locate
+from rnncheck.pipeline.keys import dotted
+from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Severity, Stage, Where
 
 _LIMIT = 1e-4  # relative to the largest value: two float32 passes over the same history
@@ -41,7 +43,7 @@ def run(evidence: Evidence) -> Judgement:
         found, count, scale = inconsistent(evidence, sample)
         compared += count
         if found is not None:
-            return Judgement((_observed(number, found, scale),), compared)
+            return Judgement((_observed(evidence, number, found, scale),), compared)
     if not compared:
         raise NotApplicable("the estimator writes no next value beside a value")
     return Judgement((), compared, f"{compared} next values are the next step's values")
@@ -50,7 +52,8 @@ def run(evidence: Evidence) -> Judgement:
 def inconsistent(evidence: Evidence, sample: Sample) -> tuple[Difference | None, int, float]:
     """The worst difference inside segments, how many were compared, and the values' scale."""
     out = per_step(evidence, sample, sample.td)
-    value, following = out.get(VALUE), out.get(f"next.{VALUE}")
+    key = value_key(evidence)
+    value, following = out.get(dotted(key)), out.get(dotted(next_key(key)))
     if value is None or following is None:
         return None, 0, 1.0
     inside = (sample.follows & ~sample.marked)[:, 1:] & ~ended(sample, "done")[:, :-1]
@@ -62,11 +65,12 @@ def inconsistent(evidence: Evidence, sample: Sample) -> tuple[Difference | None,
     return locate(gaps, _LIMIT * scale, value), int(inside.sum()), scale
 
 
-def _observed(number: int, d: Difference, scale: float) -> Observation:
+def _observed(evidence: Evidence, number: int, d: Difference, scale: float) -> Observation:
+    name = dotted(value_key(evidence))
     return Observation(
         message="the next value of a step is not the value of the step that follows it",
-        key=VALUE,
-        quantity="max abs difference of next.state_value at t and state_value at t+1",
+        key=name,
+        quantity=f"max abs difference of next.{name} at t and {name} at t+1",
         measured=d.worst,
         on=f"batch {number}",
         bound=_LIMIT * scale,

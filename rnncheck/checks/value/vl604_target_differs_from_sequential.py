@@ -44,7 +44,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions, warms_up
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated, working
-from rnncheck.checks.evidence.estimator_calls import VALUE, batches
+from rnncheck.checks.evidence.estimator_calls import VALUE, batches, value_key
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
@@ -70,7 +70,8 @@ from rnncheck.checks.value.same_step import (
 )
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.value_targets import same_targets
-from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.keys import Key, as_key, dotted
+from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Severity, Stage, Where
 
 _LIMIT = 1e-4  # relative to the largest value
@@ -112,19 +113,20 @@ def _said(evidence: Evidence, compared: int) -> str:
 
 def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
     compared, estimated_on = 0, batches(evidence)
-    values = true_values(evidence)
+    key = value_key(evidence)
+    values = true_values(evidence, key)
     for number, sample in enumerate(estimated_on):
         if estimator_leaks(evidence, sample)[0]:
             raise Deferred("the estimates cross segments already", "VL601")
         if approximated(evidence, sample):
             raise NotApplicable(APPROXIMATED)
         out = per_step(evidence, sample, sample.td)
-        pairs = ((VALUE, False), (f"next.{VALUE}", True))
+        pairs = ((dotted(key), False), (dotted(next_key(key)), True))
         for name, following in pairs:
             if name not in out:
                 continue
             gaps, mask, scale = against(sample, out[name], values, following=following)
-            mask &= since_start(evidence, sample, following=following)
+            mask &= since_start(evidence, sample, key, following=following)
             mask &= ~dropped(evidence, sample)
             gaps = gaps * mask
             compared += int(mask.sum())
@@ -156,7 +158,7 @@ def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
 
 
 def since_start(
-    evidence: Evidence, sample: Sample, name: str | Key = VALUE, *, following: bool = False
+    evidence: Evidence, sample: Sample, name: str | Key, *, following: bool = False
 ) -> Tensor:
     """Steps whose trajectory begins inside their segment, where the critic's state is not
     collected.
@@ -296,7 +298,8 @@ def _own_step(evidence: Evidence) -> Observation | None:
 
 
 def _values(evidence: Evidence) -> Values:
-    for name in _NAMES:
+    own = getattr(getattr(evidence.pipeline.loss, "tensor_keys", None), "value", VALUE)
+    for name in (as_key(own), *_NAMES):
         try:
             return true_values(evidence, name)
         except Unanswered:

@@ -7,7 +7,7 @@ import linecache
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,6 +51,14 @@ def read_frame(path: str, line: int, around: int = AROUND) -> tuple[tuple[int, s
     return tuple((number, lines[number - 1]) for number in range(first, last + 1))
 
 
+_OWN_FOLDERS = list[str]()  # installed, and the user's all the same: what they run as a module
+
+
+def count_as_theirs(folders: Iterable[str]) -> None:
+    """Files in these folders are the user's, wherever they are installed; in no others any more."""
+    _OWN_FOLDERS[:] = folders
+
+
 @cache
 def _foreign_roots() -> tuple[str, ...]:
     """Folders whose code is not the user's: the standard library, the libraries, rnncheck
@@ -68,6 +76,8 @@ def is_user_file(path: str) -> bool:
     if path.startswith("<") or not path:
         return False
     parts = Path(path).parts
+    if any(Path(path).is_relative_to(folder) for folder in _OWN_FOLDERS):
+        return True
     if "site-packages" in parts or "dist-packages" in parts:
         return False
     return not any(Path(path).is_relative_to(root) for root in _foreign_roots())

@@ -1,0 +1,41 @@
+"""What a function was given, though its lines have bound the name anew."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from rnncheck.watching.arguments import bound_anew, given_by_caller
+
+
+def first_of(rows: Any) -> tuple[bool, Any]:
+    before = bound_anew(sys._getframe(), "rows")
+    rows = rows[:1]
+    frame = sys._getframe()
+    return before or not bound_anew(frame, "rows"), given_by_caller(frame, "rows", bound=False)
+
+
+def test_a_name_is_bound_anew_behind_its_assignment() -> None:
+    batch = [1, 2]
+    assert first_of(batch) == (False, batch)
+    assert first_of(rows=batch) == (False, batch)
+    assert first_of(batch[:]) == (False, None)  # no variable of the caller's
+
+
+@pytest.mark.parametrize("by_keyword", [False, True])
+def test_a_method_was_given_what_its_caller_holds(by_keyword: bool) -> None:
+    batch, found = [1, 2], list[Any]()
+
+    class Learner:
+        def update(self, rows: Any, scale: int = 1) -> None:
+            rows = [rows, scale]
+            found.append(given_by_caller(sys._getframe(), "rows", bound=True))
+
+    learner = Learner()
+    if by_keyword:
+        learner.update(scale=2, rows=batch)
+    else:
+        learner.update(batch, 2)
+    assert found == [batch]
