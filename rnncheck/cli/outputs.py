@@ -49,6 +49,11 @@ class Outputs:
         prepare_store(store)
         return cls(store, targets, working_folder(), quiet, verbose)
 
+    @property
+    def draws(self) -> bool:
+        """Whether a report has pictures."""
+        return any(target.format == "html" for target in self.targets)
+
     def conclude(self, run: Run) -> None:
         """Write all of it."""
         from rnncheck.report.formats import attempted, print_reports, write_file

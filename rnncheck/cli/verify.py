@@ -65,6 +65,7 @@ def verify(
     def events() -> Iterator[Event]:
         from rnncheck.checks.engine.select import select_rules
         from rnncheck.checks.engine.session import verify_events
+        from rnncheck.exhibits.collect import Illustration
 
         wanted = loaded.verify
         rules = select_rules(
@@ -72,7 +73,13 @@ def verify(
         )
         failing = strict or wanted.strict
         return verify_events(
-            loaded, rules, thorough=thorough, strict=failing, repair=repair, fast=fast
+            loaded,
+            rules,
+            thorough=thorough,
+            strict=failing,
+            repair=repair,
+            fast=fast,
+            illustrate=Illustration(outputs.draws),
         )
 
     blank = blank_run("verify", loaded)

@@ -12,6 +12,7 @@ from typing import Any
 
 from rnncheck.errors import FindingsError
 from rnncheck.results.claims import Claim
+from rnncheck.results.exhibits import Exhibits
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.gate import GateItem
 from rnncheck.results.memory import MemoryResult
@@ -288,6 +289,7 @@ class Run:
     rules: tuple[RuleInfo, ...] = ()  # of the checks that were asked
     strict: bool = False
     left_out: tuple[str, ...] = ()  # checks that ``--fast`` did not ask
+    exhibits: Exhibits | None = None  # what its batches look like, where that was asked for
     format: int = FORMAT
 
     @property
