@@ -45,8 +45,18 @@ MAY_IMPORT = {
         "spec",
         "errors",
     },
-    "watching": {"checks", "exhibits", "pipeline", "results", "spec", "errors", "roles"},
+    "watching": {
+        "checks",
+        "exhibits",
+        "notebook",
+        "pipeline",
+        "results",
+        "spec",
+        "errors",
+        "roles",
+    },
     "report": {"results", "errors"},
+    "notebook": {"report", "results", "errors"},
 }
 # The rooms inside a layer: what each may import of its own layer. A room that is not named may
 # import none of it.

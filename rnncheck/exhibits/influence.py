@@ -213,7 +213,8 @@ def gradient_matrix(
     keys = [k for k in comparable_outputs(evidence, subject, out) if out.get(k).requires_grad]
     if not keys:
         raise CouldNotLook("no output has a gradient")
-    weighed = _mixed(out.get(keys[-1]), segments.shape)
+    key = _widest_last(out, keys)
+    weighed = _mixed(out.get(key), segments.shape)
     begin = time.perf_counter()
     _norms(weighed, at or (0, 0), leaves, segments.shape)
     places = _places(field.valid, at, seconds, time.perf_counter() - begin)
@@ -222,7 +223,13 @@ def gradient_matrix(
         found = _norms(weighed, place, leaves, segments.shape)
         values.append(tuple(_short(float(found[r, s])) for r, s in places))
     unit = "norm of the gradient of a random mixture of its features"
-    return _matrix(field, dotted(keys[-1]), unit, places, tuple(values))
+    return _matrix(field, dotted(key), unit, places, tuple(values))
+
+
+def _widest_last(out: TensorDictBase, keys: list[Key]) -> Key:
+    """The last output with several features: what comes behind it is made of one of them."""
+    wide = [key for key in keys if out.get(key).numel() > out.numel()]
+    return [*keys, *wide][-1]
 
 
 def by_distance(matrix: StepMatrix) -> Line:

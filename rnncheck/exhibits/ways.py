@@ -143,14 +143,15 @@ def _reached(
     evidence: Evidence, experiment: Experiment, after: TensorDictBase, others: Tensor
 ) -> Iterator[WayPoint]:
     """What moved at ``others``, module by module in their order."""
-    subject, skip = experiment.subject, row_states(evidence, experiment.subject)
-    noisy = random_outputs(evidence, subject)
+    subject, told = experiment.subject, set[Key]()
+    skip = row_states(evidence, subject) | random_outputs(evidence, subject)
     for path, module in innermost(subject.module):
         written = [key for key in declared(module, "out_keys") if key in tensor_keys(after)]
-        keys = [key for key in written if key not in skip and key not in noisy]
+        keys = [key for key in written if key not in skip and key not in told]
         present = [key for key in keys if key in tensor_keys(experiment.base)]
         for change in changes(experiment.base, after, present, others):
             said = f"{type(module).__name__}{f' ({path})' if path else ''} writes it"
+            told.add(change.key)
             yield WayPoint(str(subject.stage), dotted(change.key), _first(change.changed), said)
 
 

@@ -18,6 +18,14 @@ from rnncheck.results.exhibits import FaultWay
 from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source
 
 
+def render_inside(run: Run) -> str:
+    """The report with its style, to be put into another page."""
+    page = render(run)
+    style = page[page.index("<style>") : page.index("</style>")]
+    body = page[page.index("<body>") + len("<body>") : page.index("</body>")]
+    return f"{style}</style>{body}"
+
+
 def render(run: Run) -> str:
     """The run as an HTML document; all text of the run is escaped."""
     from jinja2 import Environment

@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rnncheck.checks.engine.run import unasked_rules
+from rnncheck.checks.engine.session import Illustrator, run_started, verify_events
 from rnncheck.checks.engine.session import Seen as Heard
-from rnncheck.checks.engine.session import run_started, verify_events
 from rnncheck.checks.rule import Rule
 from rnncheck.pipeline.guard.user_frames import Trouble, read_frame
 from rnncheck.results.events import Event, GuaranteeJudged, Notice, RunStarted, StageFinished
@@ -41,6 +41,7 @@ def watched_events(
     *,
     thorough: bool = False,
     strict: bool = False,
+    illustrate: Illustrator | None = None,
 ) -> Iterator[Event]:
     """Run the script under the watch, then ask ``rules`` of what was seen; ``asked`` is the spec of
     nothing, with its settings."""
@@ -57,7 +58,13 @@ def watched_events(
         elif ended.timed_out:
             yield Notice(f"the script was ended after {limits.seconds:g} s (`--seconds`)")
         yield from judged_events(
-            watching.seen, asked, rules, train, thorough=thorough, strict=strict
+            watching.seen,
+            asked,
+            rules,
+            train,
+            thorough=thorough,
+            strict=strict,
+            illustrate=illustrate,
         )
 
 
@@ -69,6 +76,7 @@ def judged_events(
     *,
     thorough: bool = False,
     strict: bool = False,
+    illustrate: Illustrator | None = None,
 ) -> Generator[Event, None, None]:
     """What the rules say of what was seen, without the first event."""
     raised = train.outcome is Outcome.ERROR
@@ -80,7 +88,9 @@ def judged_events(
         return
     yield from map(Notice, notices(seen, raised=raised))
     hidden = seen.loss() is None and seen.backwards > 0 and not raised
-    events = verify_events(spec, rules, command="run", thorough=thorough, strict=strict)
+    events = verify_events(
+        spec, rules, command="run", thorough=thorough, strict=strict, illustrate=illustrate
+    )
     yield from (
         of_the_script(event, raised=raised, hidden=hidden)
         for event in events

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from rnncheck.report.pictures.canvas import COLOURS, FAULT, INK, Picture, drawn_svg
+from rnncheck.report.pictures.canvas import (
+    COLOURS,
+    FAULT,
+    INK,
+    Picture,
+    drawn_svg,
+    sides_of_steps,
+)
 from rnncheck.report.text import number
-from rnncheck.results.exhibits import MOST_STEPS, StepMatrix
+from rnncheck.results.exhibits import StepMatrix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +62,7 @@ def _firsts(matrix: StepMatrix) -> list[tuple[int, int]]:
 
 def by_blocks(matrix: StepMatrix) -> list[list[float]]:
     """The largest value of each pair of segments."""
-    return by_spans(matrix.values[:MOST_STEPS], matrix.borders)
+    return by_spans(sides_of_steps(matrix.values), matrix.borders)
 
 
 def by_spans(values: Grid, begins: Sequence[int]) -> list[list[float]]:
@@ -91,7 +98,7 @@ def border(axes: Axes, at: float) -> None:
 
 
 def _draw(axes: Axes, matrix: StepMatrix) -> None:
-    values = [line[:MOST_STEPS] for line in matrix.values[:MOST_STEPS]]
+    values = sides_of_steps(matrix.values)
     off = [
         (i, j)
         for i, line in enumerate(values)

@@ -73,7 +73,7 @@ def _draw(axes: Axes, strip: BatchStrip) -> None:
     axes.set(xlim=(-0.5, min(width, MOST_STEPS) + 0.5), ylim=(len(lines) - 0.3, -0.95))
     axes.set_yticks(range(len(lines)), [line.label for line in lines])
     axes.set_xlabel("step" if all(line.first == 0 for line in lines) else "position in the line")
-    for side in ("top", "right", "left"):
+    for side in ("top", "right", "left", "bottom"):
         axes.spines[side].set_visible(False)
     axes.tick_params(left=False)
     if axes.get_legend_handles_labels()[0]:
