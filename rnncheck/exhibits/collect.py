@@ -25,7 +25,7 @@ from rnncheck.exhibits.influence import (
     replaced_matrix,
     segment_map,
 )
-from rnncheck.exhibits.strips import CONSTRUCTED, strip_of
+from rnncheck.exhibits.strips import CONSTRUCTED, faulty_step, strip_of
 from rnncheck.exhibits.traces import errors_by_step, fading_of_zero, recorded_against_replayed
 from rnncheck.exhibits.ways import way_of
 from rnncheck.results.causes import judge_causes
@@ -43,11 +43,12 @@ WHOLE = 30.0  # seconds for all that is drawn: chosen, as `verify` allows a repa
 BRIEF = 2.0  # seconds where no picture was asked for: chosen, hardly felt beside the checks
 EACH = 6.0  # seconds for one picture
 MOST_CAUSES = 3  # causes whose batches are shown: chosen, a report with more is read one by one
-OF_MODULE = ("BD301", "BD304", "BD305")
+OF_MODULE = ("BD301", "BD303", "BD304", "BD305")
 OF_ESTIMATOR = ("VL601",)
 OF_LOSS = ("LS701",)
+JOINS = ("RP501", "RP502", "RP506")  # batches that join steps without a mark
 _BESIDE = {  # findings that a matrix explains, beside those that judge what lies off its blocks
-    "module": ("BD302", "BD303", "BD306", "EQ201", "EQ204", "GR801", "GR805"),
+    "module": ("BD302", "BD306", "EQ201", "EQ204", "GR801", "GR805"),
     "estimator": ("VL604",),
     "loss": ("LS703", "LS704"),
 }
@@ -152,10 +153,9 @@ class Collection:
         return module_field(self.evidence, critic or self.evidence.policy, heads=True)
 
     def _at(self, asked: Field, finding: Finding | None) -> tuple[int, int] | None:
-        where = None if finding is None else finding.where
-        if where is None or not where.batch:
+        if finding is None or (where := finding.where) is None or not where.batch:
             return None
-        step = where.step if where.first_step is None else where.first_step
+        step = faulty_step(where, finding.code, rows=asked.valid.shape[0])
         return place_in(asked, where.batch[-1], step)
 
     def _matrices(self) -> Iterator[StepMatrix]:
@@ -202,13 +202,16 @@ class Collection:
     def _judged(self, matrix: StepMatrix, finding: Finding | None) -> StepMatrix:
         kind = matrix.of if matrix.of in _BESIDE else "module"
         codes = {"loss": OF_LOSS, "estimator": OF_ESTIMATOR}.get(kind, OF_MODULE)
+        joins = self._failing(JOINS)
         ended = {one.code: one.outcome for one in self.checks if one.code in codes}
         looked = (Outcome.PASSED, Outcome.FAILED)
+        judged = tuple(code for code, how in ended.items() if how in looked)
+        beside = joins or (*codes, *_BESIDE[kind])
         return replace(
             matrix,
-            judged_by=tuple(code for code, how in ended.items() if how in looked),
-            broken=Outcome.FAILED in ended.values(),
-            explains=(finding.code,) if finding is not None else (*codes, *_BESIDE[kind]),
+            judged_by=joins or judged,
+            broken=bool(joins) or Outcome.FAILED in ended.values(),
+            explains=(finding.code,) if finding is not None else beside,
         )
 
     def _curves(self, matrices: Sequence[StepMatrix]) -> list[Curves]:

@@ -47,7 +47,7 @@ def strip_of(evidence: Evidence, finding: Finding | None, *, whole: bool) -> Bat
     where = (finding.where if finding is not None else None) or Where()
     number, row = (0, *where.batch)[-2:] if where.batch else (0, None)
     laid = _laid(evidence, code[:2], finding, number, whole=whole)
-    marked = None if row is None else _step(code, where)
+    marked = None if row is None else faulty_step(where, code, rows=laid.valid.shape[0])
     at = None if row is None or marked is None else (row, marked)
     if finding is not None and code[:2] in CONSTRUCTED and not _is_on(finding, laid):
         at = None
@@ -60,9 +60,10 @@ def _is_on(finding: Finding, laid: Laid) -> bool:
     return finding.on.startswith(f"{rows} x {steps} steps")
 
 
-def _step(code: str, where: Where) -> int | None:
-    """The first faulty step; a collected trajectory counts its own first step elsewhere."""
-    if code[:2] in COLLECTED or where.first_step is None:
+def faulty_step(where: Where, code: str, *, rows: int) -> int | None:
+    """The first faulty step, where it is told of this row: a finding tells it of all rows, and of a
+    collected trajectory from its own beginning. Else the worst one."""
+    if code[:2] in COLLECTED or where.first_step is None or rows > 1:
         return where.step
     return where.first_step
 

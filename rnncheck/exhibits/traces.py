@@ -45,7 +45,7 @@ def _both(item: Replayed, key: Key, parts: int) -> Curves:
         for name, td in (("recorded", item.recorded), ("replayed alone", item.truth))
     ]
     return Curves(
-        of=f"{dotted(key)}, recorded against replayed",
+        of=f"recorded against replayed, {dotted(key)}",
         over="step of the trajectory",
         unit=f"norm of {dotted(key)}",
         lines=tuple(lines),

@@ -171,7 +171,7 @@ def _between_modes(evidence: Evidence, subject: Subject) -> list[WayPoint]:
             found = mismatches(out, made.truth, made.oracle, keys)
             if found:
                 first = min(found, key=lambda one: one.difference.first_step)
-                place = f"row {first.difference.row}, step {first.difference.first_step}"
+                place = f"step {first.difference.first_step}"
                 before = [WayPoint(str(subject.stage), "", "", f"{', '.join(agreed)} agree")]
                 here = f"{name} is the first module whose two modes part, {begins}"
                 parted_at = WayPoint(str(subject.stage), dotted(first.key), place, here)
@@ -185,19 +185,40 @@ def _between_modes(evidence: Evidence, subject: Subject) -> list[WayPoint]:
 
 
 def _through_data(evidence: Evidence, finding: Finding) -> Iterator[WayPoint]:
-    """The step that a finding names, and the training batches that hold it."""
+    """The step that a finding names, where it comes from and where it goes."""
     where = finding.where
     if where is None or len(where.batch) != 2 or where.step is None:
         return
-    (number, row), step = where.batch, where.step
-    what = "collected batch" if finding.code[:2] == "CL" else "batch"
-    at = f"{what} {number}, row {row}, step {step}"
-    yield WayPoint(str(finding.stage), finding.key, at, "the first step that carries it")
+    number, row = where.batch
     if finding.code[:2] == "CL":
+        step = where.step
+        at = f"collected batch {number}, row {row}, step {step}"
+        yield WayPoint(str(finding.stage), finding.key, at, "it is wrong here")
         yield from _in_training(evidence, finding.key, (number, row, step))
+        return
+    if finding.code[:2] == "RP":
+        yield from _from_collection(evidence, (number, row, where.step))
+    at = f"batch {number}, row {row}, step {where.step}"
+    yield WayPoint(str(finding.stage), finding.key, at, "it is wrong here")
+
+
+def _from_collection(evidence: Evidence, place: tuple[int, int, int]) -> Iterator[WayPoint]:
+    """Which collected steps stand here, and before it in the row."""
+    number, row, step = place
+    found = samples(evidence)
+    if number >= len(found) or step >= found[number].ids.shape[1]:
+        return
+    ids, carry = found[number].ids, ", ".join(map(dotted, evidence.policy.carry))
+    places = collected(evidence).places
+    for one, said in ((step - 1, "stands before it in the row"), (step, "stands here")):
+        if one >= 0 and int(ids[row, one]) >= 0:
+            batch, there, then = places[int(ids[row, one])]
+            at = f"collected batch {batch}, row {there}, step {then}"
+            yield WayPoint("collect", carry, at, said)
 
 
 def _in_training(evidence: Evidence, key: str, place: tuple[int, int, int]) -> Iterator[WayPoint]:
+    """The training batch that holds a collected step."""
     try:
         wanted = collected(evidence).numbers.get(place, -1)
         found = samples(evidence)

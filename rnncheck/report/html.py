@@ -11,6 +11,7 @@ from rnncheck.report.causes import facts_of, findings_in_order, parted_facts, ro
 from rnncheck.report.chain import chain_of
 from rnncheck.report.memory import memory_sections
 from rnncheck.report.pictures.all import Gallery, gallery
+from rnncheck.report.pictures.bounds import bounded
 from rnncheck.report.pictures.memory_plots import memory_plots
 from rnncheck.report.pictures.sweep_plots import all_plots
 from rnncheck.report.printed import printed
@@ -104,7 +105,7 @@ def _ways(run: Run, check: CheckResult, finding: Finding) -> list[FaultWay]:
     """The ways of the fault, with the first finding of its check."""
     if run.exhibits is None or finding is not check.findings[0]:
         return []
-    return [one for one in run.exhibits.ways if check.code in one.explains]
+    return [one for one in bounded(run.exhibits).ways if check.code in one.explains]
 
 
 def _frame(source: Source | None) -> list[tuple[bool, str]]:

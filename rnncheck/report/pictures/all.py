@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rnncheck.errors import first_line
+from rnncheck.report.pictures.bounds import bounded
 from rnncheck.report.pictures.canvas import Picture
 from rnncheck.report.pictures.curves import curve_picture
 from rnncheck.report.pictures.matrix import matrix_picture
@@ -34,6 +35,7 @@ def gallery(exhibits: Exhibits | None) -> Gallery:
     """Every picture that a run holds numbers for."""
     if exhibits is None:
         return Gallery()
+    exhibits = bounded(exhibits)
     pictures, untold = list[Picture](), list(exhibits.untold)
     for draw in _drawings(exhibits):
         try:

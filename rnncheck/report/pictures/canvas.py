@@ -5,12 +5,10 @@ matplotlib is imported when a picture is drawn, and draws without a display.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
-
-from rnncheck.results.exhibits import MOST_STEPS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,11 +51,6 @@ def _plain_ticks(axes: Axes) -> None:
         if scale == "log":
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(NullFormatter())
-
-
-def sides_of_steps(values: Sequence[Sequence[float]]) -> list[Sequence[float]]:
-    """A matrix of the size that is shown, whoever stored it."""
-    return [line[:MOST_STEPS] for line in values[:MOST_STEPS]]
 
 
 def drawn_svg(draw: Callable[[Axes], None], size: tuple[float, float] = SIZE) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rnncheck.report.pictures.canvas import COLOURS, FAULT, INK, MARKERS, Picture, drawn_svg
 from rnncheck.report.text import number
-from rnncheck.results.exhibits import MOST_STEPS, Curves
+from rnncheck.results.exhibits import Curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,7 @@ _SIZE = (6.8, 3.4)  # inches: chosen, wide, for what is read from left to right
 
 def curve_picture(found: Curves) -> Picture:
     """The lines, and a row of numbers for each step."""
-    steps = sorted({x for line in found.lines for x in line.x[:MOST_STEPS]})
+    steps = sorted({x for line in found.lines for x in line.x})
     known = [dict(zip(line.x, line.y, strict=False)) for line in found.lines]
     notes = [
         f"they part at step {number(found.parts_at)}" if found.parts_at is not None else "",
@@ -38,8 +38,8 @@ def curve_picture(found: Curves) -> Picture:
 def _draw(axes: Axes, found: Curves) -> None:
     for count, line in enumerate(found.lines):
         axes.plot(
-            line.x[:MOST_STEPS],
-            line.y[:MOST_STEPS],
+            line.x,
+            line.y,
             label=line.name,
             color=_ink(count),
             linestyle=_DASHES[count % len(_DASHES)],

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rnncheck.report.layout import paragraph
-from rnncheck.report.pictures.canvas import sides_of_steps
+from rnncheck.report.pictures.bounds import bounded
 from rnncheck.report.terminal import is_ascii
 from rnncheck.results.exhibits import BatchStrip, Exhibits, FaultWay, StepMatrix, StripRow, WayPoint
 
@@ -35,6 +35,7 @@ def exhibit_lines(exhibits: Exhibits | None, code: str, console: Console) -> Ite
     """What was collected for the check with this code; nothing where that is nothing."""
     if exhibits is None:
         return
+    exhibits = bounded(exhibits)
     for strip in [one for one in exhibits.strips if code in one.explains][:1]:
         yield from _strip(strip, console)
     for matrix in [m for m in exhibits.matrices if m.by_segment and code in m.explains][:1]:
@@ -46,7 +47,7 @@ def exhibit_lines(exhibits: Exhibits | None, code: str, console: Console) -> Ite
 def _strip(strip: BatchStrip, console: Console) -> Iterator[Text]:
     yield Text()
     yield from paragraph(console, Text(strip.of, style="bold"))
-    mark = strip.marks[0] if strip.marks and strip.marks[0].line < len(strip.rows) else None
+    mark = strip.marks[0] if strip.marks else None
     at = 0 if mark is None else mark.line
     begin = max(0, min(at - 1, len(strip.rows) - _LINES))
     seen = set[str]()
@@ -104,8 +105,8 @@ def _matrix(matrix: StepMatrix, console: Console) -> Iterator[Text]:
     yield Text()
     head = f"which segment (column) moves {matrix.output} of which (line), {matrix.of}"
     yield from paragraph(console, Text(head, style="bold"))
-    for i, line in enumerate(sides_of_steps(matrix.values)):
-        row, step = matrix.places[i] if i < len(matrix.places) else (0, 0)
+    for i, line in enumerate(matrix.values):
+        row, step = matrix.places[i]
         text = Text(" " * _INDENT + f"{f'{row}:{step}':<{_LABEL}}", style="dim")
         for j, value in enumerate(line):
             wrong = value != 0 and not matrix.allowed(i, j)

@@ -12,7 +12,6 @@ from rnncheck.report.pictures.canvas import (
     INK,
     Picture,
     drawn_svg,
-    sides_of_steps,
 )
 from rnncheck.report.text import number
 from rnncheck.results.exhibits import StepMatrix
@@ -28,6 +27,8 @@ Grid = Sequence[Sequence[float]]
 
 def matrix_picture(matrix: StepMatrix) -> Picture:
     """The matrix, and the largest influence of each segment on each other one."""
+    if not matrix.values:
+        raise ValueError("the matrix is empty")
     who = "segment" if matrix.by_segment else "step"
     labels = [f"row {row}, step {step}" for row, step in _firsts(matrix)]
     return Picture(
@@ -52,17 +53,17 @@ def note_of(matrix: StepMatrix) -> str:
         return f"{unit} Nothing lies off the blocks."
     if matrix.broken:
         return f"{unit} {count} entries off the blocks, marked with a cross: {codes}."
-    known = f"{codes} passed: a statistic of the batch or rounding" if codes else "no check judged"
+    known = f"{codes} passed" if codes else "no check judged them"
     return f"{unit} {count} entries off the blocks are no finding ({known})."
 
 
 def _firsts(matrix: StepMatrix) -> list[tuple[int, int]]:
-    return [matrix.places[one] for one in matrix.borders if one < len(matrix.places)]
+    return [matrix.places[one] for one in matrix.borders]
 
 
 def by_blocks(matrix: StepMatrix) -> list[list[float]]:
     """The largest value of each pair of segments."""
-    return by_spans(sides_of_steps(matrix.values), matrix.borders)
+    return by_spans(matrix.values, matrix.borders)
 
 
 def by_spans(values: Grid, begins: Sequence[int]) -> list[list[float]]:
@@ -98,7 +99,7 @@ def border(axes: Axes, at: float) -> None:
 
 
 def _draw(axes: Axes, matrix: StepMatrix) -> None:
-    values = sides_of_steps(matrix.values)
+    values = matrix.values
     off = [
         (i, j)
         for i, line in enumerate(values)
@@ -111,7 +112,7 @@ def _draw(axes: Axes, matrix: StepMatrix) -> None:
         axes.scatter(columns, lines, marker="x", s=9, color=FAULT, linewidths=0.6)
     for one in matrix.borders[1:]:
         border(axes, one)
-    ticks = [one for one in matrix.borders if one < len(matrix.places)]
+    ticks = list(matrix.borders)
     names = [f"{matrix.places[one][0]}:{matrix.places[one][1]}" for one in ticks]
     axes.set_xticks(ticks, names, rotation=90)
     axes.set_yticks(ticks, names)

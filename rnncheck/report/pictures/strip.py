@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rnncheck.report.pictures.canvas import COLOURS, FAULT, INK, Picture, drawn_svg
-from rnncheck.results.exhibits import MOST_ROWS, MOST_STEPS, BatchStrip, StripRow
+from rnncheck.results.exhibits import BatchStrip, StripRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,11 +21,12 @@ _TINTS = (COLOURS[0], COLOURS[4])
 
 def strip_picture(strip: BatchStrip) -> Picture:
     """The strip with a row of numbers for each line."""
-    lines = strip.rows[:MOST_ROWS]
+    lines = strip.rows
+    if not lines:
+        raise ValueError("the strip is empty")
     marks = ", ".join(
         f"{one.code} at {lines[one.line].label}, step {lines[one.line].first + one.position}"
         for one in strip.marks
-        if one.line < len(lines)
     )
     left = f"{strip.left_out} are shown" if strip.left_out else ""
     return Picture(
@@ -40,7 +41,7 @@ def strip_picture(strip: BatchStrip) -> Picture:
 
 def stretches(line: StripRow) -> Iterator[tuple[int, int, int]]:
     """Begin, end and number of each stretch of steps that follow each other in time."""
-    shown = line.segments[:MOST_STEPS]
+    shown = line.segments
     cuts = [0, *(i for i in range(1, len(shown)) if shown[i] != shown[i - 1]), len(shown)]
     for begin, end in pairwise(cuts):
         if end > begin:
@@ -59,7 +60,7 @@ def _steps(line: StripRow, positions: tuple[int, ...]) -> str:
 
 
 def _draw(axes: Axes, strip: BatchStrip) -> None:
-    lines = strip.rows[:MOST_ROWS]
+    lines = strip.rows
     for y, line in enumerate(lines):
         _draw_line(axes, y, line)
     for mark in strip.marks:
@@ -70,7 +71,7 @@ def _draw(axes: Axes, strip: BatchStrip) -> None:
         axes.annotate(mark.code, (x, y - 0.62), color=FAULT, ha="center", weight="bold")
     _signs(axes, lines)
     width = max((len(line.segments) for line in lines), default=1)
-    axes.set(xlim=(-0.5, min(width, MOST_STEPS) + 0.5), ylim=(len(lines) - 0.3, -0.95))
+    axes.set(xlim=(-0.5, width + 0.5), ylim=(len(lines) - 0.3, -0.95))
     axes.set_yticks(range(len(lines)), [line.label for line in lines])
     axes.set_xlabel("step" if all(line.first == 0 for line in lines) else "position in the line")
     for side in ("top", "right", "left", "bottom"):
@@ -106,10 +107,7 @@ def _signs(axes: Axes, lines: tuple[StripRow, ...]) -> None:
     )
     for label, marker, name, (right, down) in kinds:
         points = [
-            (one + right, y + down)
-            for y, line in enumerate(lines)
-            for one in getattr(line, name)
-            if one < MOST_STEPS
+            (one + right, y + down) for y, line in enumerate(lines) for one in getattr(line, name)
         ]
         if points:
             x, heights = zip(*points, strict=True)
