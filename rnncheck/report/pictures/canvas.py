@@ -19,6 +19,7 @@ MARKERS = "osD^vPX*"
 SIZE = (6.4, 4.0)  # inches: matplotlib's width, and lower than its 4.8: chosen
 FAULT = "#D55E00"  # vermilion, beside a sign: never by colour alone
 INK = "#010203"  # stands for the colour of the page's text, light or dark
+_MINOR = (1.0, 0.5)  # decades on an axis below which some, or all, of the ticks between are named
 _SETTINGS: Any = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "rnncheck",  # the same run gives the same file
@@ -45,12 +46,12 @@ class Picture:
 
 def _plain_ticks(axes: Axes) -> None:
     """Numbers of a logarithmic axis as they are written elsewhere."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogFormatter
 
     for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
         if scale == "log":
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axis.set_minor_formatter(NullFormatter())
+            axis.set_minor_formatter(LogFormatter(minor_thresholds=_MINOR))
 
 
 def drawn_svg(draw: Callable[[Axes], None], size: tuple[float, float] = SIZE) -> str:

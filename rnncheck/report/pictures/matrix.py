@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SIZE = (6.0, 5.2)  # inches: the matrix is square
 _LEAST = 0.12  # opacity of the smallest influence: chosen, still seen
 _DECADES = 4.0  # that the shades cover below the largest: chosen, what rounding does not reach
+_CROSS = 9000.0  # points squared over the squared number of lines: a third of a cell
 Grid = Sequence[Sequence[float]]
 
 
@@ -48,7 +49,7 @@ def matrix_picture(matrix: StepMatrix) -> Picture:
 def note_of(matrix: StepMatrix) -> str:
     """What the colours mean, and what lies off the blocks."""
     count, codes = matrix.crossings, " and ".join(matrix.judged_by)
-    unit = f"Colour: {matrix.unit}, darker is more."
+    unit = f"Colour: {matrix.unit}, stronger is more."
     if not count:
         return f"{unit} Nothing lies off the blocks."
     if matrix.broken:
@@ -109,7 +110,8 @@ def _draw(axes: Axes, matrix: StepMatrix) -> None:
     shaded(axes, values, off if matrix.broken else ())
     if matrix.broken and off:
         lines, columns = zip(*off, strict=True)
-        axes.scatter(columns, lines, marker="x", s=9, color=FAULT, linewidths=0.6)
+        size = _CROSS / len(values) ** 2
+        axes.scatter(columns, lines, marker="x", s=size, color=INK, linewidths=0.6)
     for one in matrix.borders[1:]:
         border(axes, one)
     ticks = list(matrix.borders)
