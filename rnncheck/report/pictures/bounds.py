@@ -16,7 +16,6 @@ from rnncheck.results.exhibits import (
 )
 
 _MOST = 16  # pictures of a kind, lines of a curve, points of a way: chosen, more than a run has
-_SIGNS = ("starts", "begins", "ends", "padding", "burn_in", "stored")
 
 
 def bounded(exhibits: Exhibits) -> Exhibits:
@@ -43,11 +42,20 @@ def _strip(strip: BatchStrip) -> BatchStrip:
 
 def _row(line: StripRow) -> StripRow:
     size = min(len(line.segments), MOST_STEPS)
-    signs = {
-        name: tuple(one for one in getattr(line, name)[:MOST_STEPS] if 0 <= one < size)
-        for name in _SIGNS
-    }
-    return replace(line, segments=line.segments[:size], **signs)
+
+    def inside(positions: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(one for one in positions[:MOST_STEPS] if 0 <= one < size)
+
+    return replace(
+        line,
+        segments=line.segments[:size],
+        starts=inside(line.starts),
+        begins=inside(line.begins),
+        ends=inside(line.ends),
+        padding=inside(line.padding),
+        burn_in=inside(line.burn_in),
+        stored=inside(line.stored),
+    )
 
 
 def _matrix(matrix: StepMatrix) -> StepMatrix:
