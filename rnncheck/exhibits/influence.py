@@ -25,6 +25,7 @@ from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, 
 from rnncheck.checks.evidence.loss_isolation import loss_gradients
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, row_states
+from rnncheck.checks.evidence.traced_steps import inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample, samples
 from rnncheck.checks.rule import CouldNotLook
 from rnncheck.numerics.difference import bits_differ, gap
@@ -101,7 +102,7 @@ def _read(subject: Subject, batch: TensorDictBase) -> list[Key]:
 
 def loss_field(evidence: Evidence, number: int) -> Field:
     """The loss on a training batch, by what it gives for each step; where that is nothing, by its
-    gradient."""
+    gradient, or by what the recurrent modules inside it give."""
     sample = _numbered(samples(evidence), number)
     loss = copied(loss_of(evidence))
     states = {dotted(k) for key in evidence.policy.carry for k in (key, next_key(key))}
@@ -110,10 +111,12 @@ def loss_field(evidence: Evidence, number: int) -> Field:
         found = run_loss(evidence, sample, td, loss=copied(loss)).elements
         return {k: v for k, v in found.items() if k.removeprefix("written ") not in states}
 
-    if not elements(sample.td):
-        gradients = loss_gradients(evidence)
+    if elements(sample.td):
+        return _sampled(evidence, "loss", sample, elements)
+    gradients = loss_gradients(evidence)
+    if gradients(sample, sample.td):
         return _sampled(evidence, "loss", sample, lambda td: gradients(sample, td))
-    return _sampled(evidence, "loss", sample, elements)
+    return _sampled(evidence, "loss", sample, lambda td: inner_outputs(evidence, sample, td))
 
 
 def estimator_field(evidence: Evidence, number: int) -> Field:

@@ -9,18 +9,19 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.equivalence.mode_comparison import beginnings
-from rnncheck.checks.evidence.batch_isolation import observed, parted
+from rnncheck.checks.evidence.batch_isolation import GRADIENT, changing, observed, parted
 from rnncheck.checks.evidence.comparison import changes, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.experiment import Experiment, alternating, recurrent_experiment
 from rnncheck.checks.evidence.loss_calls import changed_batch, run_loss
+from rnncheck.checks.evidence.loss_isolation import loss_gradients
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recurrent_pass import recurrent_outputs, row_states
 from rnncheck.checks.evidence.traced_steps import inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample, collected, samples
 from rnncheck.checks.rule import CouldNotLook, Unanswered
-from rnncheck.numerics.difference import bits_differ
+from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, declared, dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject, innermost
@@ -82,11 +83,29 @@ def _through_loss(evidence: Evidence, number: int) -> list[WayPoint]:
         made = [{name: one[name] for name in order if name in one} for one in parts]
         reached = list(_moved_points(made[0], made[1], there, ""))
         if inside or reached:
-            return [_entered(sample, touched, keys, [*inside, *reached]), *inside, *reached]
+            return [_entered(touched, keys), *inside, *reached]
+        if by_gradient := _by_gradient(evidence, sample, touched):
+            return by_gradient
     return []
 
 
-def _entered(sample: Sample, touched: Tensor, keys: list[Key], points: list[WayPoint]) -> WayPoint:
+def _by_gradient(evidence: Evidence, sample: Sample, touched: Tensor) -> list[WayPoint]:
+    """Where the loss gives nothing for each step: its gradient, beyond the rounding of its sums."""
+    gradients, there = loss_gradients(evidence), ~touched & sample.valid
+    changed = changed_batch(sample, touched, changing(evidence, sample, gradients))
+    before, after = gradients(sample, sample.td), gradients(sample, changed)
+    found = []
+    for name, old in before.items():
+        sizes = gap(after.get(name, old), old).flatten(2).amax(-1)
+        moved = (sizes > GRADIENT * float(old.double().abs().max())) & there
+        if bool(moved.any()):
+            found.append(
+                WayPoint("loss", name, _first(moved), "it moves with what other segments hold")
+            )
+    return found
+
+
+def _entered(touched: Tensor, keys: list[Key]) -> WayPoint:
     names = ", ".join(dotted(key) for key in keys[:2])
     rows = touched.any(1).nonzero().flatten().tolist()
     said = f"{names} of other segments is changed, at {int(touched.sum())} steps of {len(rows)}"

@@ -40,8 +40,9 @@ class Link:
 
 
 def chain_of(run: Run) -> list[Link]:
-    """The stages in their order; none where the run tells of no stage."""
-    stages = {one.stage: one for one in run.stages}
+    """The stages in their order; none where no check was asked and none raised."""
+    raised = any(one.outcome is Outcome.ERROR for one in run.stages)
+    stages = {one.stage: one for one in run.stages} if run.checks or raised else {}
     order = [*stages, *([Stage.TRAIN] if stages and Stage.TRAIN not in stages else [])]
     return [_link(run, stage, stages.get(stage)) for stage in order]
 

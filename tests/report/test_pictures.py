@@ -132,6 +132,10 @@ def test_a_stage_is_told_by_a_sign_and_a_word() -> None:
     assert "env x" in chain_line(BROKEN, ascii_alone=True)
 
 
+def test_a_run_without_checks_has_no_chain() -> None:
+    assert chain_of(replace(HEALTHY, checks=())) == []
+
+
 def test_a_stage_that_raised_is_red() -> None:
     raised = StageResult(Stage.ENV, Outcome.ERROR, "ValueError: no")
     (env, *_) = chain_of(replace(HEALTHY, stages=(raised, *HEALTHY.stages[1:])))
