@@ -6,18 +6,20 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnncheck.errors import Place, UserError
+from rnncheck.notebook import ShownRun, in_notebook
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from rnncheck.results.model import Run
+    from rnncheck.results.events import Event
     from rnncheck.spec.model import Spec
 
 
@@ -46,7 +48,9 @@ def verify(
     backends: Sequence[str] = (),
     overrides: Sequence[str] = (),
     name: str = "",
-) -> Run:
+    pictures: bool | None = None,
+    progress: bool | None = None,
+) -> ShownRun:
     """Run the checks on a pipeline and return the Run.
 
     Args:
@@ -77,11 +81,15 @@ def verify(
             ``scan-recompute``.
         overrides: ``KEY=VALUE`` texts for a spec file.
         name: of the pipeline, in messages.
+        pictures: collect what the report draws, which takes up to half a minute; None does so in a
+            notebook.
+        progress: tell on standard error what is done; None does so in a notebook.
 
     Raises:
         UserError: a part is missing, of a wrong type, or a function raised.
 
-    ``run.raise_for_findings()`` turns what was found into an exception.
+    A notebook shows the run as the HTML report; ``run.show()`` and ``run.save("report.html")`` do
+    so anywhere. ``run.raise_for_findings()`` turns what was found into an exception.
 
     All of it runs in this process. What the pipeline's code raises, SystemExit and
     KeyboardInterrupt too, is an error of its stage or check; where it ends the process itself
@@ -98,7 +106,15 @@ def verify(
     else:
         settings = {"steps": steps, "timeout": float(timeout), "backends": tuple(backends)}
         loaded = _from_parts(parts, settings, _caller(), seed or 0, device, name or "pipeline")
-    return _run(loaded, select, ignore, strict=strict, thorough=thorough, fast=fast)
+    here = in_notebook()
+    asked = _Asked(
+        strict=strict,
+        thorough=thorough,
+        fast=fast,
+        pictures=here if pictures is None else pictures,
+        progress=here if progress is None else progress,
+    )
+    return _run(loaded, select, ignore, asked)
 
 
 def memory(
@@ -113,7 +129,7 @@ def memory(
     overrides: Sequence[str] = (),
     name: str = "",
     **settings: float,
-) -> Run:
+) -> ShownRun:
     """Measure what a policy remembers and return the Run; the answers are in ``run.memory``.
 
     Args:
@@ -145,7 +161,8 @@ def memory(
     with closing(study.events()) as events:
         for event in events:
             listener(event)
-    return listener.finish(interrupted=False, seconds=time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    return ShownRun.of(listener.finish(interrupted=False, seconds=seconds))
 
 
 def _weights(path: str | PathLike[str]) -> str:
@@ -225,26 +242,43 @@ def _caller() -> Place:
     return Place(frame.f_code.co_filename, frame.f_lineno)
 
 
-def _run(
-    spec: Spec,
-    select: Sequence[str],
-    ignore: Sequence[str],
-    *,
-    strict: bool,
-    thorough: bool,
-    fast: bool,
-) -> Run:
+@dataclass(frozen=True)
+class _Asked:
+    """How a verification is run, and what is shown of it."""
+
+    strict: bool
+    thorough: bool
+    fast: bool
+    pictures: bool
+    progress: bool
+
+
+def _run(spec: Spec, select: Sequence[str], ignore: Sequence[str], asked: _Asked) -> ShownRun:
     from rnncheck.checks.engine.select import select_rules
     from rnncheck.checks.engine.session import verify_events
+    from rnncheck.exhibits.collect import Illustration
+    from rnncheck.report.progress import ConsoleProgress
+    from rnncheck.report.terminal import console_for
     from rnncheck.results.collect import RunCollector
 
     wanted, begin = spec.verify, time.perf_counter()
     rules = select_rules(spec, list(select) or wanted.select, [*wanted.ignore, *ignore])
     listener = RunCollector()
     events = verify_events(
-        spec, rules, thorough=thorough, strict=strict or wanted.strict, fast=fast
+        spec,
+        rules,
+        thorough=asked.thorough,
+        strict=asked.strict or wanted.strict,
+        fast=asked.fast,
+        illustrate=Illustration(asked.pictures),
     )
-    with closing(events):
+    with ExitStack() as scope:
+        scope.enter_context(closing(events))
+        heard: list[Callable[[Event], None]] = [listener]
+        if asked.progress:
+            heard.append(scope.enter_context(ConsoleProgress(console_for(sys.stderr))))
         for event in events:
-            listener(event)
-    return listener.finish(interrupted=False, seconds=time.perf_counter() - begin)
+            for one in heard:
+                one(event)
+    run = listener.finish(interrupted=False, seconds=time.perf_counter() - begin)
+    return ShownRun.of(run)

@@ -30,11 +30,13 @@ MAY_IMPORT = {
     "numerics": {"results", "errors"},
     "pipeline": {"spec", "numerics", "results", "supervisor", "errors", "roles"},
     "checks": {"pipeline", "numerics", "results", "supervisor", "spec", "errors"},
+    "exhibits": {"checks", "pipeline", "numerics", "results", "errors"},
     "faults": {"pipeline", "numerics", "results", "spec", "errors"},
     "bench": {"pipeline", "numerics", "results", "spec", "errors"},
     "recall": {"pipeline", "numerics", "results", "spec", "errors"},
     "gate": {
         "checks",
+        "exhibits",
         "bench",
         "recall",
         "pipeline",
@@ -44,8 +46,18 @@ MAY_IMPORT = {
         "errors",
     },
     "patch": {"checks", "results", "spec", "errors"},
-    "watching": {"checks", "pipeline", "results", "spec", "errors", "roles"},
+    "watching": {
+        "checks",
+        "exhibits",
+        "notebook",
+        "pipeline",
+        "results",
+        "spec",
+        "errors",
+        "roles",
+    },
     "report": {"results", "errors"},
+    "notebook": {"report", "results", "errors"},
 }
 # The rooms inside a layer: what each may import of its own layer. A room that is not named may
 # import none of it.

@@ -121,6 +121,7 @@ def gate(
     outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
 
     def events() -> Iterator[Event]:
+        from rnncheck.exhibits.collect import Illustration
         from rnncheck.gate.session import Gate, GateRequest
 
         rules, left_out = _selected(loaded, select, ignore, stage)
@@ -128,6 +129,7 @@ def gate(
             rules=None if no_verify else rules, left_out=left_out, overrides=overrides,
             strict=strict or loaded.verify.strict, thorough=thorough, baseline=before,
             update=update_baseline, python=against, ref=against_ref, allowed=allowed,
+            illustrate=Illustration(outputs.draws),
         )  # fmt: skip
         return Gate(loaded, asked).events()
 

@@ -54,6 +54,11 @@ class Outputs:
         """Whether standard output is read by people: no other format goes there."""
         return all(one.path is not None or one.format == "console" for one in self.targets)
 
+    @property
+    def draws(self) -> bool:
+        """Whether a report has pictures."""
+        return any(target.format == "html" for target in self.targets)
+
     def conclude(self, run: Run) -> None:
         """Write all of it."""
         from rnncheck.report.formats import attempted, print_reports, write_file

@@ -100,13 +100,22 @@ def run(
 
     def events() -> Iterator[Event]:
         from rnncheck.checks.engine.select import select_rules
+        from rnncheck.exhibits.collect import Illustration
         from rnncheck.watching.events import RunLimits, watched_events
         from rnncheck.watching.script import Script
 
         what = Script(script[0], tuple(script[1:]), module)
         limits = RunLimits(updates, seconds, keep_going, kept)
         rules = select_rules(asked, select or [], ignore or [], stage or ())
-        return watched_events(what, asked, rules, limits, thorough=thorough, strict=strict)
+        return watched_events(
+            what,
+            asked,
+            rules,
+            limits,
+            thorough=thorough,
+            strict=strict,
+            illustrate=Illustration(outputs.draws),
+        )
 
     # what a machine reads on standard output has it to itself
     piped = any(one.path is None and one.format != "console" for one in outputs.targets)

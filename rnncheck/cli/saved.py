@@ -45,21 +45,29 @@ def refuse_for_saved(path: Path, options: Mapping[str, Any]) -> None:
             raise UserError(said, place=Place(str(path)), hint=f"leave {name} out")
 
 
-def saved_source(path: Path, asking: Asking) -> tuple[Spec, Callable[[], Iterator[Event]]]:
-    """What stands for its spec before it is read, and what makes the events."""
+def saved_source(path: Path, asking: Asking) -> tuple[Spec, Callable[[bool], Iterator[Event]]]:
+    """What stands for its spec before it is read, and what makes the events, given whether a report
+    has pictures."""
     from rnncheck.spec.settings import VerifySpec
     from rnncheck.spec.watched import unseen
 
     settings = VerifySpec(backends=asking.backends, strict=asking.strict)
 
-    def events() -> Iterator[Event]:
+    def events(draws: bool) -> Iterator[Event]:
         from rnncheck.checks.engine.select import select_rules
+        from rnncheck.exhibits.collect import Illustration
         from rnncheck.watching.saving.again import saved_events, saved_spec
 
         asked, saved, data = saved_spec(path, asking.seed, settings)
         rules = select_rules(asked, asking.select or [], asking.ignore or [], asking.stage or ())
         return saved_events(
-            path, asked, (saved, data), rules, thorough=asking.thorough, strict=asking.strict
+            path,
+            asked,
+            (saved, data),
+            rules,
+            thorough=asking.thorough,
+            strict=asking.strict,
+            illustrate=Illustration(draws),
         )
 
     return unseen(str(path), asking.seed or 0, settings), events

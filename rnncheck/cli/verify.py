@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -82,7 +83,14 @@ def verify(
         loaded, events = _spec_source(spec, overrides, asking, extras)
     outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
     blank = blank_run("verify", loaded)
-    run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose, also=desk.hear)
+    run = follow(
+        partial(events, outputs.draws),
+        outputs.targets,
+        blank,
+        quiet=quiet,
+        verbose=verbose,
+        also=desk.hear,
+    )
     outputs.conclude(run)
     desk.conclude(loaded.path, apart=not outputs.plain)
     raise typer.Exit(run.exit_code)
@@ -99,16 +107,17 @@ class SpecExtras:
 
 def _spec_source(
     path: Path | None, given: Sequence[str], asking: Asking, extras: SpecExtras
-) -> tuple[Spec, Callable[[], Iterator[Event]]]:
-    """The spec, and what makes the events."""
+) -> tuple[Spec, Callable[[bool], Iterator[Event]]]:
+    """The spec, and what makes the events, given whether a report has pictures."""
     from rnncheck.spec.load import open_spec
 
     overrides = [*given, *([] if asking.seed is None else [f"seed={asking.seed}"])]
     loaded = open_spec(path, overrides)
 
-    def events() -> Iterator[Event]:
+    def events(draws: bool) -> Iterator[Event]:
         from rnncheck.checks.engine.select import select_rules
         from rnncheck.checks.engine.session import verify_events
+        from rnncheck.exhibits.collect import Illustration
 
         wanted, thorough = loaded.verify, asking.thorough
         ignored = [*wanted.ignore, *(asking.ignore or [])]
@@ -121,6 +130,7 @@ def _spec_source(
             strict=failing,
             repair=extras.repair,
             fast=extras.fast,
+            illustrate=Illustration(draws),
         )
         if not extras.fix:
             return found

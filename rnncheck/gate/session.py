@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rnncheck.bench.run import Sweep
 from rnncheck.checks.engine.accept import Acceptances
-from rnncheck.checks.engine.session import run_started, verify_events
+from rnncheck.checks.engine.session import Illustrator, run_started, verify_events
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import UserError
 from rnncheck.gate.baseline import Baseline, Present, compared, unmeasured
@@ -57,6 +57,7 @@ class GateRequest:
     python: str | None = None  # the other side's interpreter
     ref: str | None = None  # or its revision
     allowed: float = 0.03
+    illustrate: Illustrator | None = None  # collects what the report draws
 
     @property
     def against(self) -> bool:
@@ -123,6 +124,7 @@ class Gate:
             thorough=asked.thorough,
             strict=asked.strict,
             accepting=self._accepting,
+            illustrate=asked.illustrate,
         )
 
     def _open(self, scope: ExitStack) -> Against | None:

@@ -15,6 +15,7 @@ from rnncheck.report.causes import facts_of, findings_in_order, root_of, row_tit
 from rnncheck.report.ending import cause_lines, last_lines, verdict_lines
 from rnncheck.report.layout import ellipsis_for, frame, hanging, paragraph, shorten
 from rnncheck.report.memory import memory_sections
+from rnncheck.report.pictures.in_text import exhibit_lines
 from rnncheck.report.printed import printed
 from rnncheck.report.terminal import text_console
 from rnncheck.results.memory import MemoryResult
@@ -83,6 +84,8 @@ def _report(run: Run, console: Console, verbose: bool) -> Iterator[Text]:
         yield from _families(run, console)
         yield from _other_causes(run, console)
     yield from _untold(run, console, verbose)
+    for told in told_causes(run)[:1]:
+        yield from exhibit_lines(run.exhibits, told.check.code, console)
     yield Text()
     yield from last_lines(run, console, verbose)
 

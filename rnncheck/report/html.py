@@ -1,5 +1,5 @@
-"""The report as one HTML file without anything from outside: tables, findings, and a sweep's
-plots."""
+"""The report as one HTML file without anything from outside: the verdict, the chain of stages, the
+cause with its evidence and pictures, tables, plots."""
 
 from __future__ import annotations
 
@@ -8,29 +8,46 @@ from typing import Any
 
 from rnncheck.report import gate, sweep, text
 from rnncheck.report.causes import facts_of, findings_in_order, parted_facts, root_of, row_title
+from rnncheck.report.chain import chain_of
 from rnncheck.report.memory import memory_sections
-from rnncheck.report.memory_plots import memory_plots
-from rnncheck.report.plots import all_plots
+from rnncheck.report.pictures.all import Gallery, gallery
+from rnncheck.report.pictures.bounds import bounded
+from rnncheck.report.pictures.memory_plots import memory_plots
+from rnncheck.report.pictures.sweep_plots import all_plots
 from rnncheck.report.printed import printed
-from rnncheck.results.model import Outcome, Run, Source
+from rnncheck.results.exhibits import FaultWay
+from rnncheck.results.model import CheckResult, Finding, Outcome, Run, Source
+
+
+def render_inside(run: Run) -> str:
+    """The report with its style, to be put into another page."""
+    page = render(run)
+    style = page[page.index("<style>") : page.index("</style>")]
+    body = page[page.index("<body>") + len("<body>") : page.index("</body>")]
+    return f"{style}</style>{body}"
 
 
 def render(run: Run) -> str:
     """The run as an HTML document; all text of the run is escaped."""
     from jinja2 import Environment
-    from markupsafe import Markup
 
     run = printed(run)
     source = files("rnncheck.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
         source
     )
-    drawn = [*all_plots(sweep.results_of(run)), *memory_plots(run.memory)]
-    plots = [(title, Markup(svg)) for title, svg in drawn]
-    return template.render(_content(run), plots=plots)
+    plots = [*all_plots(sweep.results_of(run)), *memory_plots(run.memory)]
+    shown = gallery(run.exhibits)
+    failed = {check.code for check in run.checks if check.findings}
+    return template.render(
+        _content(run, shown),
+        plots=plots,
+        pictures=shown.others(failed),
+        untold=[text.clean(line) for line in shown.untold],
+    )
 
 
-def _content(run: Run) -> dict[str, Any]:
+def _content(run: Run, shown: Gallery) -> dict[str, Any]:
     return {
         "title": f"rnncheck: {text.verdict_word(run)}"
         if run.command not in ("bench", "memory")
@@ -40,6 +57,7 @@ def _content(run: Run) -> dict[str, Any]:
         "failed": run.exit_code != 0,
         "guarantees": text.standings(run),
         "step": text.next_step(run),
+        "chain": chain_of(run),
         "advice": [sweep.advice(found) for found in run.recommendations],
         "memory": memory_sections(run.memory) if run.memory is not None else [],
         "growth": [scaling.sentence for scaling in run.scalings],
@@ -58,8 +76,15 @@ def _content(run: Run) -> dict[str, Any]:
         },
         "root_of": lambda check: root_of(run, check),
         "findings": [
-            (check, finding, parted_facts(facts_of(run, check, finding)), _frame(finding.source))
-            for check, _, finding in findings_in_order(run)
+            (
+                check,
+                finding,
+                parted_facts(facts_of(run, check, finding)),
+                _frame(finding.source),
+                shown.of(check.code) if number == 1 else [],
+                _ways(run, check, finding),
+            )
+            for check, number, finding in findings_in_order(run)
         ],
         "raised": [
             (stage, text.clean(stage.detail.partition("\n")[0]), _frame(stage.source))
@@ -74,6 +99,13 @@ def _content(run: Run) -> dict[str, Any]:
         "notes": [n for n in (*text.broken_stages(run), text.unchecked(run), *run.notices) if n],
         "environment": _environment(run),
     }
+
+
+def _ways(run: Run, check: CheckResult, finding: Finding) -> list[FaultWay]:
+    """The ways of the fault, with the first finding of its check."""
+    if run.exhibits is None or finding is not check.findings[0]:
+        return []
+    return [one for one in bounded(run.exhibits).ways if check.code in one.explains]
 
 
 def _frame(source: Source | None) -> list[tuple[bool, str]]:

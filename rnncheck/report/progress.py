@@ -18,6 +18,7 @@ from rnncheck.results.events import (
     CellFinished,
     CheckFinished,
     CheckStarted,
+    Drawing,
     Event,
     GateDecided,
     GateProgress,
@@ -85,7 +86,7 @@ class ConsoleProgress:
                 self._now(f"{self._count()} {event.code} {event.name} ...")
             case CheckFinished():
                 self._finished(event.result)
-            case Repairing():
+            case Repairing() | Drawing():
                 self._now(f"{event.doing} ...")
             case GateProgress() | MemoryProgress():
                 self._now(event.doing)

@@ -16,7 +16,9 @@ from rnncheck.results.events import (
     ChecksLeftOut,
     CheckStarted,
     Claimed,
+    Drawing,
     Event,
+    ExhibitsCollected,
     GateDecided,
     GateProgress,
     GuaranteeJudged,
@@ -33,6 +35,7 @@ from rnncheck.results.events import (
     SweepPlanned,
     SweepProgress,
 )
+from rnncheck.results.exhibits import Exhibits
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.gate import GateItem
 from rnncheck.results.memory import MemoryResult, Question
@@ -75,6 +78,7 @@ class RunCollector:
         self._claims: list[Claim] = []
         self._gate: list[GateItem] = []
         self._memory: MemoryResult | None = None
+        self._exhibits: Exhibits | None = None
         self._notices: list[str] = []
         self._open = ""  # what is running now, in words
 
@@ -97,8 +101,11 @@ class RunCollector:
                 self._notices.append(event.because)
             case GuaranteeJudged():
                 self._guarantees.append(event.result)
-            case Repairing():
+            case Repairing() | Drawing():
                 self._open = event.doing
+            case ExhibitsCollected():
+                self._exhibits = event.exhibits
+                self._open = ""
             case CausesFound():
                 self._open = ""
                 self._causes = event.causes
@@ -156,6 +163,7 @@ class RunCollector:
             rules=start.rules,
             strict=start.strict,
             left_out=tuple(self._left_out),
+            exhibits=self._exhibits,
             cells=tuple(cell_to_json(row) for row in cells),
             recommendations=tuple(self._recommended),
             scalings=tuple(self._scaled),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from rnncheck.results.cells import Cell, CellResult
 from rnncheck.results.claims import Claim
+from rnncheck.results.exhibits import Exhibits
 from rnncheck.results.gate import GateItem
 from rnncheck.results.memory import MemoryResult
 from rnncheck.results.model import (
@@ -96,6 +97,20 @@ class GuaranteeJudged(Timed):
     """All checks that a guarantee rests on have ended."""
 
     result: GuaranteeResult
+
+
+@dataclass(frozen=True)
+class Drawing(Timed):
+    """Numbers for the report's pictures are collected."""
+
+    doing: str
+
+
+@dataclass(frozen=True)
+class ExhibitsCollected(Timed):
+    """What the run's batches look like."""
+
+    exhibits: Exhibits
 
 
 @dataclass(frozen=True)
@@ -232,6 +247,8 @@ Event = (
     | CheckFinished
     | ChecksLeftOut
     | GuaranteeJudged
+    | Drawing
+    | ExhibitsCollected
     | Repairing
     | CausesFound
     | PatchOffered

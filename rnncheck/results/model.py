@@ -12,6 +12,7 @@ from typing import Any
 
 from rnncheck.errors import FindingsError
 from rnncheck.results.claims import Claim
+from rnncheck.results.exhibits import Exhibits
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.gate import GateItem
 from rnncheck.results.memory import MemoryResult
@@ -261,7 +262,7 @@ class Environment:
     gpu: str = ""  # the models that are there, on a run on CUDA
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """One run, as stored. Every report is made from this alone."""
 
@@ -288,7 +289,23 @@ class Run:
     rules: tuple[RuleInfo, ...] = ()  # of the checks that were asked
     strict: bool = False
     left_out: tuple[str, ...] = ()  # checks that ``--fast`` did not ask
+    exhibits: Exhibits | None = None  # what its batches look like, where that was asked for
     format: int = FORMAT
+
+    def __repr__(self) -> str:
+        """One line: what it is, the verdict, the first cause with its place."""
+        counted = [
+            f"{self.count(one)} {one}"
+            for one in (Outcome.FAILED, Outcome.PASSED)
+            if self.count(one)
+        ]
+        codes = [one.code for one in self.causes]
+        first = next((one for one in self.findings if one.code in codes[:1]), None)
+        at = f" at {_place_of(first)}" if first is not None and first.source is not None else ""
+        cause = f"cause {codes[0]}{at}" if codes else ""
+        told = "; ".join(part for part in (cause, ", ".join(counted)) if part)
+        line = f"<rnncheck {self.command} of {self.spec.name!r}: {self.verdict}; {told}>"
+        return line.replace("\n", " ")
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -327,7 +344,14 @@ class Run:
         return [f"{self.spec.name}: {self.verdict}", *lines]
 
 
+def _place_of(finding: Finding) -> str:
+    """``train.yaml:18``; nothing without a line."""
+    source = finding.source
+    return "" if source is None else f"{source.path}:{source.line}" if source.line else source.path
+
+
 def _said(check: CheckResult, finding: Finding, root: str) -> list[str]:
-    fix = [f"  fix: {finding.fix}"] if finding.fix and not root else []
+    fix = [f"  at: {_place_of(finding)}"] if finding.source is not None and not root else []
+    fix += [f"  fix: {finding.fix}"] if finding.fix and not root else []
     fix += [f"  see {root}"] if root else []
     return [f"{check.code} {check.name}: {finding.message}", *fix]

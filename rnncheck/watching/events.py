@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rnncheck.checks.engine.run import unasked_rules
+from rnncheck.checks.engine.session import Illustrator, run_started, verify_events
 from rnncheck.checks.engine.session import Seen as Heard
-from rnncheck.checks.engine.session import run_started, verify_events
 from rnncheck.checks.rule import Rule
 from rnncheck.results.events import (
     Event,
@@ -59,6 +59,7 @@ def watched_events(
     *,
     thorough: bool = False,
     strict: bool = False,
+    illustrate: Illustrator | None = None,
 ) -> Iterator[Event]:
     """Run the script under the watch, then ask ``rules`` of what was seen; ``asked`` is the spec of
     nothing, with its settings."""
@@ -80,7 +81,13 @@ def watched_events(
         if limits.save is not None:
             yield from map(Notice, _kept(script, watching.seen, asked, train, limits.save))
         yield from judged_events(
-            watching.seen, asked, rules, train, thorough=thorough, strict=strict
+            watching.seen,
+            asked,
+            rules,
+            train,
+            thorough=thorough,
+            strict=strict,
+            illustrate=illustrate,
         )
 
 
@@ -94,6 +101,7 @@ def judged_events(
     lost: Lost | None = None,
     thorough: bool = False,
     strict: bool = False,
+    illustrate: Illustrator | None = None,
 ) -> Generator[Event, None, None]:
     """What the rules say of what was seen, without the first event. ``lost`` are stages that were
     seen and cannot be judged again."""
@@ -111,7 +119,9 @@ def judged_events(
     if train.outcome is Outcome.NOT_LOOKED:
         yield Notice(TO_DO)
     unseen = "" if raised or Stage.LOSS in lost else unseen_loss(seen, train)
-    events = verify_events(spec, rules, command=command, thorough=thorough, strict=strict)
+    events = verify_events(
+        spec, rules, command=command, thorough=thorough, strict=strict, illustrate=illustrate
+    )
     told = (
         of_the_script(event, raised=raised, unseen=unseen)
         for event in events

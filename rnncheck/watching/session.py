@@ -16,7 +16,7 @@ from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams import opened
 
 if TYPE_CHECKING:
-    from rnncheck.results.model import Run
+    from rnncheck.notebook import ShownRun
 
 
 class Watched:
@@ -45,7 +45,7 @@ class Watched:
         thorough: bool = False,
         seed: int = 0,
         timeout: float = 120.0,
-    ) -> Run:
+    ) -> ShownRun:
         """Run the checks on it and return the Run, as ``rnncheck.verify`` does.
 
         Meanwhile the networks have the weights that they had before the first update; afterwards
@@ -53,6 +53,8 @@ class Watched:
         """
         from rnncheck.checks.engine.select import select_rules
         from rnncheck.checks.engine.session import run_started
+        from rnncheck.exhibits.collect import Illustration
+        from rnncheck.notebook import ShownRun, in_notebook
         from rnncheck.results.collect import RunCollector
         from rnncheck.watching.events import judged_events
 
@@ -63,11 +65,20 @@ class Watched:
         train = trained(seen, ScriptEnd())
         listener = RunCollector(run_started(asked, rules, "run", strict=strict))
         with weights.instead(seen.weights):
-            events = judged_events(seen, asked, rules, train, thorough=thorough, strict=strict)
+            events = judged_events(
+                seen,
+                asked,
+                rules,
+                train,
+                thorough=thorough,
+                strict=strict,
+                illustrate=Illustration(in_notebook()),
+            )
             with closing(events):
                 for event in events:
                     listener(event)
-        return listener.finish(interrupted=False, seconds=time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        return ShownRun.of(listener.finish(interrupted=False, seconds=seconds))
 
 
 @contextmanager

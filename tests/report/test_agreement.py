@@ -115,9 +115,7 @@ def from_console(out: str) -> Said:
 
 
 def from_html(out: str) -> Said:
-    page = html.unescape(
-        re.sub(r"<script.*?</script>|<style>.*?</style>", "", out, flags=re.DOTALL)
-    )
+    page = html.unescape(re.sub(r"<script.*?</script>|<style.*?</style>", "", out, flags=re.DOTALL))
     rows = rf'<td class="c">([A-Z]{{2}}\d{{3}}).*?</td><td class="[^"]*">({OUTCOMES})</td>'
     findings = re.findall(r'<h2 class="bad">[A-Z]{2}\d{3} ', page)
     title = re.search(r"<h1>rnncheck: ([^<]*)</h1>", page)

@@ -55,7 +55,7 @@ def _observed(item: Unreset) -> Observation:
         measured=item.worst,
         on=f"{item.starts} recorded starts",
         bound_formula="the same to the bit",
-        where=Where((item.row,), item.step),
+        where=Where((item.batch, item.row), item.step),
         cause="the env's reset does not write this state, or the collector keeps the old one",
         fix="append the state primer to the env that the collector steps",
         source=Stage.ENV,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from rnncheck import __version__
 from rnncheck.checks.catalogue import Entry, prose
@@ -14,6 +15,7 @@ from rnncheck.checks.engine.haste import FAST, affordable, dear_last, dear_left_
 from rnncheck.checks.engine.own_checks import catalogue_of
 from rnncheck.checks.engine.proving import Proof
 from rnncheck.checks.engine.verification import Verification
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Rule
 from rnncheck.results.environment import current_environment
 from rnncheck.results.events import (
@@ -29,6 +31,9 @@ from rnncheck.results.left_out import judge_asked
 from rnncheck.results.model import CheckResult, RuleInfo, SpecRef, StageResult, Tool
 from rnncheck.spec.model import Spec
 
+# Collects what the report draws, out of the evidence of a run and what its checks found.
+Illustrator = Callable[[Sequence[CheckResult], Evidence], Iterator[Event]]
+
 
 def verify_events(
     spec: Spec,
@@ -40,14 +45,15 @@ def verify_events(
     repair: bool = False,
     fast: bool = False,
     accepting: Acceptances | None = None,
+    illustrate: Illustrator | None = None,
 ) -> Generator[Event, None, None]:
     """Everything that happens while ``spec`` is verified with ``rules``, of which the dear ones are
     asked last.
 
     With ``repair`` the causes of what failed are repaired in a second build, to see what follows
     from them. ``fast`` asks what is not dear, and repairs nothing. Who brings ``accepting`` tells
-    itself what is left of the acceptances. Raises UserError where the spec or a factory is at
-    fault. Closing the generator closes the pipeline.
+    itself what is left of the acceptances. ``illustrate`` collects what the report draws. Raises
+    UserError where the spec or a factory is at fault. Closing the generator closes the pipeline.
     """
     rules, dear = affordable(rules) if fast else (rules, ())
     verification = Verification(
@@ -60,6 +66,8 @@ def verify_events(
         seen = Seen()
         yield from seen.hearing(verification.build())
         yield from seen.hearing(verification.ask(dear_last(rules)))
+        if illustrate is not None:
+            yield from verification.illustrated(partial(illustrate, seen.checks))
     yield from seen.hearing(dear_left_out(dear))
     seen.checks.sort(key=lambda one: begin.checks.index(one.code))
     for one in judge_asked(seen.checks, seen.stages, seen.left_out, strict=strict):

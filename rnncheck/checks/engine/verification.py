@@ -7,7 +7,7 @@ with Verification(spec) as verification:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
 
@@ -15,6 +15,7 @@ from rnncheck.checks.engine import registry
 from rnncheck.checks.engine.accept import Acceptances
 from rnncheck.checks.engine.haste import TimeBox
 from rnncheck.checks.engine.run import Inquiry, unasked_rules
+from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Lacking, StageError
 from rnncheck.pipeline.assembly.builder import Builder
@@ -117,6 +118,12 @@ class Verification:
                 yield self.accepting.heard(event)
             if self._inquiry is not None:
                 yield from map(Notice, self._inquiry.evidence.remarks)
+
+    def illustrated(self, draw: Callable[[Evidence], Iterator[Event]]) -> Iterator[Event]:
+        """What ``draw`` tells of the evidence; nothing where there is no pipeline."""
+        with calm(), absence_known():
+            if (inquiry := self._opened()) is not None:
+                yield from draw(inquiry.evidence)
 
     def _asked(self, rules: Iterable[Rule]) -> Iterator[Event]:
         if (inquiry := self._opened()) is not None:

@@ -19,7 +19,7 @@ from rnncheck.checks.evidence.recurrent_pass import recurrent_rows
 from rnncheck.checks.rule import Deferred, NotApplicable, Unanswered
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, tensor_keys
-from rnncheck.pipeline.recording.recording import Joint, Recording, Rows, Trajectory
+from rnncheck.pipeline.recording.recording import Joint, Recording, Rows, StepPlace, Trajectory
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.results.model import Where
@@ -178,6 +178,7 @@ class Unreset:
     behind: int  # those of them that follow another episode's end
     stale: int
     worst: float
+    batch: int
     row: int
     step: int
 
@@ -206,9 +207,9 @@ def _unreset(evidence: Evidence) -> Iterator[Unreset]:
 
 def _unreset_parts(evidence: Evidence, recording: Recording, key: Key) -> Iterator[Unreset]:
     subject = evidence.policy
-    by_row: dict[int, list[tuple[int, int, float]]] = {}
+    by_row: dict[int, list[tuple[StepPlace, float]]] = {}
     behind: Counter[int] = Counter()
-    for rows in recording.batches:
+    for number, rows in enumerate(recording.batches):
         value = rows.data.get(key, None)
         if value is None or rows.random:
             continue
@@ -217,14 +218,14 @@ def _unreset_parts(evidence: Evidence, recording: Recording, key: Key) -> Iterat
             size = float(gap(value[row, step], fresh).max())
             if size and not matters(evidence, rows, row, step, key):
                 size = 0.0
-            by_row.setdefault(row % recording.env.rows, []).append((row, step, size))
+            by_row.setdefault(row % recording.env.rows, []).append(((number, row, step), size))
             behind[row % recording.env.rows] += int(rows.joints[row, step] == Joint.AFTER_DONE)
     for env_row, seen in by_row.items():
-        stale = [item for item in seen if item[2] > 0]
-        worst = max(stale or seen, key=lambda item: item[2])
+        stale = [item for item in seen if item[1] > 0]
+        place_there, size = max(stale or seen, key=lambda item: item[1])
         name = ".".join(key) + (f" of env {env_row}" if len(by_row) > 1 else "")
         counts = len(seen), behind[env_row], len(stale)
-        yield Unreset(key, name, *counts, worst[2], worst[0], worst[1])
+        yield Unreset(key, name, *counts, size, *place_there)
 
 
 def matters(evidence: Evidence, rows: Rows, row: int, step: int, key: Key) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from torchrl.collectors import BaseCollector
 
-from rnncheck.checks.engine.session import run_started
+from rnncheck.checks.engine.session import Illustrator, run_started
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Place, UserError
 from rnncheck.results.events import Event, Notice, StageFinished
@@ -122,6 +122,7 @@ def saved_events(
     *,
     thorough: bool = False,
     strict: bool = False,
+    illustrate: Illustrator | None = None,
 ) -> Generator[Event, None, None]:
     """Ask ``rules`` of what a script was seen to do."""
     yield run_started(asked, rules, "verify", strict=strict)
@@ -152,6 +153,7 @@ def saved_events(
         lost=again.lost,
         thorough=thorough,
         strict=strict,
+        illustrate=illustrate,
     )
 
 

@@ -1,57 +1,68 @@
-"""Plots of a sweep as SVG texts: cost against shape, speed against error, memory against speed.
-
-Colours are those of Okabe and Ito, which colour-blind readers can tell apart. matplotlib is
-imported when a plot is drawn, and draws without a display.
-"""
+"""Plots of a sweep: cost against shape, speed against error, memory against speed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from rnncheck.report.pictures.canvas import COLOURS, INK, MARKERS, Picture, drawn_svg
+from rnncheck.report.sweep import duration
+from rnncheck.report.text import number
 from rnncheck.results.cells import CellResult, Phase
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's palette, told apart with any colour vision.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-MARKERS = "osD^vPX*"
-SIZE = (6.4, 4.0)  # inches: matplotlib's width, and lower than its 4.8: chosen
+Value = Callable[[CellResult], float | None]
 
 
-def all_plots(results: Sequence[CellResult]) -> Iterator[tuple[str, str]]:
-    """Title and SVG of each plot that the cells can fill."""
+def all_plots(results: Sequence[CellResult]) -> Iterator[Picture]:
+    """Each plot that the cells can fill."""
     measured = [result for result in results if result.timing is not None]
     for phase in Phase:
         mine = [result for result in measured if result.cell.phase is phase]
         for axis in ("steps", "batch"):
             if len({getattr(result.cell, axis) for result in mine}) > 1:
-                yield f"{phase}: time against {axis}", _against(mine, axis)
+                yield _over(f"{phase}: time against {axis}", mine, axis)
         if len({result.cell.resets for result in mine}) > 1:
-            yield f"{phase}: time against reset probability", _against(mine, "resets")
+            yield _over(f"{phase}: time against reset probability", mine, "resets")
         if len({result.cell.variant for result in mine}) > 1:
-            yield f"{phase}: speed against error", _scatter(mine, _error, "error against float64")
-            yield f"{phase}: memory against speed", _scatter(mine, _memory, "peak memory (MiB)")
+            for title, value, label in (
+                ("speed against error", _error, "error against float64"),
+                ("memory against speed", _memory, "peak memory (MiB)"),
+            ):
+                yield _beside(f"{phase}: {title}", mine, value, label)
 
 
-def drawn_svg(draw: Callable[[Axes], None]) -> str:
-    """What ``draw`` draws, as an SVG element."""
-    from matplotlib.figure import Figure
+def _over(title: str, results: list[CellResult], axis: str) -> Picture:
+    rows = [
+        (
+            row.cell.variant.label,
+            *(number(getattr(row.cell, name)) for name in ("batch", "steps", "resets")),
+            *(duration(one) for one in (row.timing.median, row.timing.low, row.timing.high)),
+        )
+        for row in results
+        if row.timing is not None
+    ]
+    headings = ("variant", "batch", "steps", "resets", "median", "from", "to")
+    return Picture(title, _against(results, axis), headings=headings, rows=tuple(rows))
 
-    figure = Figure(figsize=SIZE, layout="constrained")
-    draw(figure.subplots())
-    out = StringIO()
-    # Without a date and with fixed ids the same run gives the same file.
-    figure.savefig(out, format="svg", metadata={"Date": None})
-    text = out.getvalue()
-    return text[text.index("<svg") :]
+
+def _beside(title: str, results: list[CellResult], value: Value, label: str) -> Picture:
+    rows = [
+        (row.cell.variant.label, row.cell.group, number(1 / row.timing.median), number(found))
+        for row in results
+        if row.timing is not None and (found := value(row)) is not None
+    ]
+    headings = ("variant", "shape", "calls a second", label)
+    return Picture(title, _scatter(results, value, label), headings=headings, rows=tuple(rows))
 
 
 def _style(variants: list[str], variant: str) -> dict[str, Any]:
     index = variants.index(variant)
-    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
+    colour = COLOURS[index % len(COLOURS)]
+    mark = MARKERS[index % len(MARKERS)]
+    return {"color": INK if colour == "#000000" else colour, "marker": mark}
 
 
 def _against(results: list[CellResult], axis: str) -> str:
@@ -111,9 +122,7 @@ def _memory(row: CellResult) -> float | None:
     return None if row.memory is None else row.memory.peak / 2**20
 
 
-def _scatter(
-    results: list[CellResult], value: Callable[[CellResult], float | None], label: str
-) -> str:
+def _scatter(results: list[CellResult], value: Value, label: str) -> str:
     """Calls a second against ``value``, one point a row."""
     variants = _variants(results)
 
