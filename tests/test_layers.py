@@ -43,6 +43,7 @@ MAY_IMPORT = {
         "spec",
         "errors",
     },
+    "cases": {"checks", "pipeline", "results", "spec", "errors"},
     "watching": {"checks", "pipeline", "results", "spec", "errors", "roles"},
     "report": {"results", "errors"},
 }

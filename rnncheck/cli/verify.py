@@ -11,6 +11,7 @@ import typer
 
 from rnncheck.cli.options import (
     BackendsOption,
+    CasesOption,
     FastOption,
     IgnoreOption,
     QuietOption,
@@ -45,6 +46,7 @@ def verify(
     fast: FastOption = False,
     thorough: ThoroughOption = False,
     repair: RepairOption = True,
+    cases: CasesOption = 10.0,
     seed: SeedOption = None,
     strict: StrictOption = False,
     quiet: QuietOption = False,
@@ -71,9 +73,15 @@ def verify(
             loaded, select or wanted.select, [*wanted.ignore, *(ignore or [])], stage or ()
         )
         failing = strict or wanted.strict
-        return verify_events(
+        found = verify_events(
             loaded, rules, thorough=thorough, strict=failing, repair=repair, fast=fast
         )
+        if fast or not cases:
+            return found
+        from rnncheck.cases.keep import Keeping
+
+        keeping = Keeping(loaded, rules, tuple(overrides), thorough, failing, cases)
+        return keeping.events(found)
 
     blank = blank_run("verify", loaded)
     run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose)

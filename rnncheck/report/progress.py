@@ -23,6 +23,7 @@ from rnncheck.results.events import (
     GateProgress,
     MemoryProgress,
     Notice,
+    Reducing,
     Repairing,
     RunStarted,
     StageFinished,
@@ -85,7 +86,7 @@ class ConsoleProgress:
                 self._now(f"{self._count()} {event.code} {event.name} ...")
             case CheckFinished():
                 self._finished(event.result)
-            case Repairing():
+            case Repairing() | Reducing():
                 self._now(f"{event.doing} ...")
             case GateProgress() | MemoryProgress():
                 self._now(event.doing)

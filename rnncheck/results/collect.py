@@ -24,6 +24,7 @@ from rnncheck.results.events import (
     MemoryProgress,
     Notice,
     Recommended,
+    Reducing,
     Repairing,
     RunBroken,
     RunStarted,
@@ -97,7 +98,7 @@ class RunCollector:
                 self._notices.append(event.because)
             case GuaranteeJudged():
                 self._guarantees.append(event.result)
-            case Repairing():
+            case Repairing() | Reducing():
                 self._open = event.doing
             case CausesFound():
                 self._open = ""

@@ -112,6 +112,13 @@ class CausesFound(Timed):
 
 
 @dataclass(frozen=True)
+class Reducing(Timed):
+    """A failing case is made smaller, and stored."""
+
+    doing: str
+
+
+@dataclass(frozen=True)
 class SweepPlanned(Timed):
     """A sweep begins: its cells, and a rough estimate of its seconds."""
 
@@ -219,6 +226,7 @@ Event = (
     | GuaranteeJudged
     | Repairing
     | CausesFound
+    | Reducing
     | SweepPlanned
     | SweepProgress
     | CellFinished
