@@ -8,7 +8,7 @@ from pathlib import Path
 from rnncheck.cases.model import ReplayEnding, ReplayResult, StoredCase, seen_in
 from rnncheck.cases.rerun import Asking, Rerun, asked_again
 from rnncheck.cases.smaller import episodes_in, overrides_in, still_meant
-from rnncheck.cases.store import TENSOR_FILE, spec_text
+from rnncheck.cases.store import TENSOR_FILE, spec_of_case, spec_text
 from rnncheck.cases.tensors import Inputs, read_inputs
 from rnncheck.checks.engine.select import select_rules
 from rnncheck.errors import UserError
@@ -16,8 +16,6 @@ from rnncheck.results.environment import current_environment
 from rnncheck.results.model import Outcome
 from rnncheck.spec.load import load_spec, spec_from_text
 from rnncheck.spec.model import Spec
-
-_ABOVE = 2  # folders between a case and its spec: cases, .rnncheck
 
 
 def replay_case(case: StoredCase, folder: Path, *, stored: bool) -> Iterator[ReplayResult]:
@@ -60,11 +58,6 @@ def _on(
     how = Asking(case.thorough, episodes_in(smaller), inputs)
     ran += ", with the stored weights and data" if inputs is not None else ""
     return _judged(case, asked_again(spec, rule, how), ran, tuple(smaller))
-
-
-def spec_of_case(case: StoredCase, folder: Path) -> Path:
-    """Where the spec lies, or lay."""
-    return folder.resolve().parents[_ABOVE] / Path(case.spec_file).name
 
 
 def _judged(case: StoredCase, rerun: Rerun, ran: str, smaller: tuple[str, ...]) -> ReplayResult:

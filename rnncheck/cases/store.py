@@ -33,6 +33,7 @@ CASE_FILE, TENSOR_FILE = "case.json", "tensors.npz"
 MOST_CASES = 50  # chosen: many more than anyone has open at a time
 MOST_BYTES = 256 * 2**20  # of all cases in a folder
 STORED_CASE = "a case that `rnncheck verify` stored"
+_ABOVE = 2  # folders between a case and its spec: cases, .rnncheck
 _ID = re.compile(r"[a-z0-9_]{1,40}-[0-9a-f]{8}", re.ASCII)
 
 
@@ -198,3 +199,8 @@ def prune_cases(folders: list[Path]) -> int:
 def spec_text(case: StoredCase) -> str:
     """The stored spec as a text that loads."""
     return json.dumps(case.spec)
+
+
+def spec_of_case(case: StoredCase, folder: Path) -> Path:
+    """Where the spec lies, or lay."""
+    return folder.resolve().parents[_ABOVE] / Path(case.spec_file).name

@@ -30,6 +30,15 @@ def replay(
             "--stored", help="Run the spec, the weights and the data as they were stored."
         ),
     ] = False,
+    script: Annotated[
+        Path | None,
+        typer.Option(
+            "--script",
+            metavar="PATH",
+            help="Write the case as a program of its own, and run nothing.",
+            show_default=False,
+        ),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the stored cases.")] = False,
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove the case, or all cases where none is named.")
@@ -50,6 +59,8 @@ def replay(
         raise UserError(
             "`rnncheck replay` needs the id of a case", hint="`rnncheck replay --list` names them"
         )
+    elif script is not None:
+        raise typer.Exit(_written(case, script))
     else:
         raise typer.Exit(_replayed(case, stored=stored))
 
@@ -100,6 +111,33 @@ def _replayed(name: str, *, stored: bool) -> ExitCode:
         return _told(case, found[0])
     _say(f"{case.code} {case.name}: cannot run here: {found[0].reason}")
     return ExitCode.INTERNAL if found[0].trace else ExitCode.NOT_SHOWN
+
+
+def _written(name: str, path: Path) -> ExitCode:
+    """Write the program of the case."""
+    from rnncheck.cases.store import TENSOR_FILE, find_case, read_case, spec_of_case
+    from rnncheck.cli.streams import streamed
+    from rnncheck.errors import UserError
+    from rnncheck.results.files import check_writable, write_atomic
+
+    folder = find_case(name, Path.cwd())
+    case, target = read_case(folder), path.absolute()
+    check_writable(target)
+
+    def items() -> Iterator[str]:
+        from rnncheck.cases.program import program_of
+        from rnncheck.cases.tensors import read_inputs
+
+        inputs = read_inputs(case, folder / TENSOR_FILE)
+        yield program_of(case, inputs, spec_of_case(case, folder))
+
+    with streamed(items) as stream:
+        (text,) = stream
+    if not isinstance(text, str):
+        raise UserError(f"the case cannot be built: {text.reason}")
+    write_atomic(target, text)
+    _say(f"{path}: {len(text.splitlines())} lines; it exits 1 while {case.code} is there")
+    return ExitCode.VERIFIED
 
 
 def _told(case: StoredCase, found: ReplayResult) -> ExitCode:

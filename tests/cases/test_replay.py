@@ -180,3 +180,10 @@ def test_a_link_out_of_the_folder_is_not_followed(case: Path, tmp_path: Path) ->
     assert verified().exit_code == ExitCode.FAILED
     assert list(outside.iterdir()) == []
     assert "is a link that leads out" in " ".join(latest()["notices"])
+
+
+def test_a_check_without_a_program_says_so(case: Path) -> None:
+    done = cli("replay", case.name, "--script", "repro.py")
+    assert done.exit_code == ExitCode.USAGE
+    assert "WR102 has no program yet" in done.output
+    assert not Path("repro.py").exists()
