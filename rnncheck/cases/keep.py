@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rnncheck.cases.model import CaseError, Reduction, StoredCase, seen_in
-from rnncheck.cases.reduce import Reducer, Smallest
+from rnncheck.cases.reduce import Failed, Reducer, Smallest
 from rnncheck.cases.rerun import Asking, asked_again
 from rnncheck.cases.smaller import episodes_in
 from rnncheck.cases.store import case_id, write_case
@@ -17,8 +17,15 @@ from rnncheck.checks.rule import Rule
 from rnncheck.errors import first_line
 from rnncheck.results.causes import judge_causes
 from rnncheck.results.environment import current_environment
-from rnncheck.results.events import CausesFound, CheckFinished, Event, Notice, Reducing
-from rnncheck.results.model import Cause, CheckResult
+from rnncheck.results.events import (
+    CausesFound,
+    CheckFinished,
+    Event,
+    Notice,
+    Reducing,
+    StageFinished,
+)
+from rnncheck.results.model import Cause, CheckResult, Outcome, Stage
 from rnncheck.spec.dump import plain_spec
 from rnncheck.spec.model import Spec
 
@@ -41,9 +48,12 @@ class Keeping:
         """The events of a verification, then what is stored, and its causes with their cases."""
         checks: dict[str, CheckResult] = {}
         causes: tuple[Cause, ...] = ()
+        raised = set[Stage]()
         for event in verification:
             if isinstance(event, CheckFinished):
                 checks[event.result.code] = event.result
+            elif isinstance(event, StageFinished) and event.result.outcome is Outcome.ERROR:
+                raised.add(event.result.stage)
             elif isinstance(event, CausesFound):
                 causes = event.causes
             yield event
@@ -54,17 +64,17 @@ class Keeping:
             case = ""
             yield Reducing(f"making the smallest case of {cause.code}")
             try:
-                case = self._kept(known[cause.code], checks[cause.code])
+                case = self._kept(known[cause.code], checks[cause.code], frozenset(raised))
             except Exception as error:  # a case may cost no verdict, whatever is in its way
                 yield Notice(f"no case of {cause.code} is stored: {first_line(error)}")
             kept.append(replace(cause, case=case))
         if any(one.case for one in kept):
             yield CausesFound((*kept, *causes[MOST_CAUSES:]))
 
-    def _kept(self, rule: Rule, failed: CheckResult) -> str:
-        """Store the smallest case of what ``failed``; its id."""
-        seen = seen_in(failed)
-        reducer = Reducer(self.spec, self.given, rule, seen.reason, self.thorough, self.seconds)
+    def _kept(self, rule: Rule, result: CheckResult, raised: frozenset[Stage]) -> str:
+        """Store the smallest case of a failed ``result``; its id."""
+        seen = Failed(seen_in(result).reason, raised)
+        reducer = Reducer(self.spec, self.given, rule, seen, self.thorough, self.seconds)
         smallest = reducer.smallest()
         repeats = self._repeats(rule, smallest)
         packed = Packed()

@@ -1,8 +1,9 @@
 """The smallest pipeline in which a check still fails for the same reason.
 
 A smaller pipeline is the user's spec with overrides, as ``--set`` has them: everything small at
-once, then one thing after the other. Each is built and asked. The tries are in a fixed order and
-their number is bounded, so that the same seed gives the same case wherever the seconds suffice.
+once, then all but one thing, then one thing after the other. Each is built and asked. The tries are
+in a fixed order and their number is bounded, so that the same seed gives the same case wherever the
+seconds suffice.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from pathlib import Path
 
 from rnncheck.cases.model import CaseError
 from rnncheck.cases.rerun import Asking, Rerun, asked_again
-from rnncheck.cases.smaller import episodes_in, overrides_in, steps_of
+from rnncheck.cases.smaller import OFTEN_NEEDED, episodes_in, overrides_in, steps_of
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import UserError
+from rnncheck.results.model import Stage
 from rnncheck.spec.load import load_spec
 from rnncheck.spec.model import Spec
 
@@ -35,19 +37,31 @@ class Smallest:
     ended: str = ""
 
 
+@dataclass(frozen=True)
+class Failed:
+    """For which reason a check failed, and which stages raised meanwhile."""
+
+    reason: str
+    raised: frozenset[Stage] = frozenset()
+
+    def again(self, rerun: Rerun) -> bool:
+        """Whether it failed so again, and no other stage raised."""
+        return rerun.reason == self.reason and rerun.raised <= self.raised
+
+
 class Reducer:
-    """Makes the pipeline of ``spec`` smaller while ``rule`` fails with ``reason``."""
+    """Makes the pipeline of ``spec`` smaller while ``rule`` fails as it was ``seen`` to."""
 
     def __init__(
         self,
         spec: Spec,
         given: tuple[str, ...],
         rule: Rule,
-        reason: str,
+        seen: Failed,
         thorough: bool,
         seconds: float,
     ) -> None:
-        self._spec, self._given, self._rule, self._reason = spec, given, rule, reason
+        self._spec, self._given, self._rule, self._seen = spec, given, rule, seen
         self._thorough, self._seconds = thorough, seconds
         self._begin = time.perf_counter()
         self._tries = 0
@@ -68,15 +82,18 @@ class Reducer:
     def _reduce(self) -> bool:
         """Whether every step was tried."""
         steps = steps_of(self._spec, self._rule.stage)
-        for level in (0, 1):
-            if self._accepts([step.at_level(level) for step in steps]):
-                steps = [step for step in steps if level and len(step.choices) > 1]
+        if self._accepts([step.at_level(0) for step in steps]):
+            return True
+        for kept in OFTEN_NEEDED:
+            if self._accepts([step.at_level(0) for step in steps if not step.changes(kept)]):
                 break
+        else:
+            self._accepts([step.at_level(1) for step in steps])
         for step in steps:
             for choice in step.choices:
                 if self._over():
                     return False
-                if self._accepts([choice]):
+                if choice.keys() <= self._taken.keys() or self._accepts([choice]):
                     break
         return True
 
@@ -89,7 +106,7 @@ class Reducer:
     def _accepts(self, choices: list[dict[str, str]]) -> bool:
         """Whether the check still fails with these overrides as well; then they are taken."""
         more = {text: was for choice in choices for text, was in choice.items()}
-        if not more or self._over() or more.keys() <= self._taken.keys():
+        if not more or self._over():
             return False
         texts = _merged(self._taken, more)
         self._tries += 1
@@ -99,14 +116,14 @@ class Reducer:
             return False
         how = Asking(self._thorough, episodes_in(texts), seconds=self._left())
         rerun = asked_again(spec, self._rule, how)
-        if rerun.reason != self._reason:
+        if not self._seen.again(rerun):
             return False
         self._best, self._taken = (spec, rerun), texts
         return True
 
     def _whole(self) -> tuple[Spec, Rerun]:
         rerun = asked_again(self._spec, self._rule, Asking(self._thorough))
-        if rerun.reason != self._reason:
+        if not self._seen.again(rerun):
             raise CaseError("it did not fail again when the pipeline was built once more")
         return self._spec, rerun
 

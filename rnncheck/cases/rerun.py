@@ -19,7 +19,7 @@ from rnncheck.errors import Lacking, StageError, UserError, first_line
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.plant.env_changes import shortened
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
-from rnncheck.results.model import CheckResult, Outcome
+from rnncheck.results.model import CheckResult, Outcome, Stage
 from rnncheck.spec.model import Spec
 
 
@@ -31,6 +31,7 @@ class Rerun:
     problem: str = ""
     inputs: Inputs = field(default_factory=Inputs)
     extent: Extent = field(default_factory=Extent)
+    raised: frozenset[Stage] = frozenset()  # the stages that raised
 
     @property
     def reason(self) -> str:
@@ -94,8 +95,8 @@ def _concluded(verification: Verification, result: CheckResult) -> Rerun:
     if pipeline is None or result.outcome not in (Outcome.FAILED, Outcome.PASSED):
         why = _failure(verification) if verification.failures else result.reason
         return Rerun(result, why)
-    inputs = _inputs(pipeline)
-    return Rerun(result, "", inputs, extent_of(pipeline, inputs))
+    inputs, raised = _inputs(pipeline), frozenset(verification.failures)
+    return Rerun(result, "", inputs, extent_of(pipeline, inputs), raised)
 
 
 def _inputs(pipeline: Pipeline) -> Inputs:

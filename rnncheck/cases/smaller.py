@@ -17,7 +17,8 @@ from rnncheck.spec.dump import plain_spec
 from rnncheck.spec.model import Spec
 
 _EPISODES = (2, 4, 8)  # steps of an episode: two of two steps are four with a boundary inside
-_LENGTHS = (4, 8, 16, 32)  # steps of a row that is collected
+# Steps of a row that is collected; with 5 it ends inside an episode of 2.
+_LENGTHS = (4, 5, 8, 16, 32)
 _SLICES = ((4, 2), (8, 4), (16, 4), (32, 8))  # steps of a batch and of a slice in it
 _HIDDEN = (2, 4, 8)  # units of a recurrent module
 _BEHIND = {  # the sections that a check of a stage does not look at
@@ -31,6 +32,8 @@ _BEHIND = {  # the sections that a check of a stage does not look at
 
 # No key of a spec: the steps after which the envs end their episodes, whatever makes them.
 EPISODES, AS_MADE = "episodes", "as the env makes them"
+# What a fault may be about: several envs, whole episodes, the seam between two batches.
+OFTEN_NEEDED = ("env.workers", EPISODES, "collect.batches")
 THERE = "there"  # what a section that is left out replaces
 
 Choice = dict[str, str]  # override -> what it replaces, as JSON
@@ -41,6 +44,10 @@ class Step:
     """One thing that may become smaller."""
 
     choices: tuple[Choice, ...]
+
+    def changes(self, key: str) -> bool:
+        """Whether it is about this key."""
+        return any(_key(text) == key for choice in self.choices for text in choice)
 
     def at_level(self, level: int) -> Choice:
         """The choice at this place, or the last."""
@@ -105,9 +112,9 @@ def _parts(plain: dict[str, Any], stage: Stage) -> Iterator[Step]:
 def _data(plain: dict[str, Any]) -> Iterator[Step]:
     """Envs, episodes, batches and slices."""
     collect = plain.get("collect") or {}
-    yield _numbers("env.workers", plain["env"].get("workers"), (1, 2))
-    yield Step(tuple({f"{EPISODES}={steps}": AS_MADE} for steps in _EPISODES))
     yield from _collected(collect)
+    yield Step(tuple({f"{EPISODES}={steps}": AS_MADE} for steps in _EPISODES))
+    yield _numbers("env.workers", plain["env"].get("workers"), (1, 2))
     yield from _sampled(plain.get("replay") or {})
     yield _numbers("verify.steps", plain["verify"]["steps"], (4, 8))
 
@@ -128,6 +135,10 @@ def _collected(collect: dict[str, Any]) -> Iterator[Step]:
     batches = collect.get("batches")
     if collect and (batches is None or (_is_number(batches) and batches > 1)):
         yield Step((_change("collect.batches", 1, batches),))
+    if "factory" in collect:  # how many of what, it calls as it likes
+        own = [(key, now) for key, now in collect.items() if key not in ("factory", "batches")]
+        yield from (_numbers(f"collect.{key}", now, _LENGTHS) for key, now in own)
+        return
     yield _numbers("collect.init_random_frames", collect.get("init_random_frames"), (4,))
     yield _numbers("collect.workers", collect.get("workers"), (1, 2))
 
