@@ -19,6 +19,8 @@ from tests.small import START
 # Set before torch is imported, and inherited by subprocesses: workers that share two cores must not
 # fight for them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The smallest case of each cause takes seconds: the tests of cases ask for it.
+os.environ.setdefault("RNNCHECK_CASES", "0")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame renders without a display
 # What a shell starts in the background ignores Ctrl-C, and so would every process that the tests
 # interrupt.

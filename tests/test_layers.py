@@ -56,6 +56,7 @@ MAY_IMPORT = {
         "errors",
         "roles",
     },
+    "cases": {"checks", "pipeline", "results", "spec", "errors"},
     "report": {"results", "errors"},
     "notebook": {"report", "results", "errors"},
 }

@@ -20,6 +20,7 @@ from rnncheck.cli.gate import gate
 from rnncheck.cli.init import init
 from rnncheck.cli.memory import memory
 from rnncheck.cli.messages import print_internal, print_user_error
+from rnncheck.cli.replay import replay
 from rnncheck.cli.report import report
 from rnncheck.cli.rule import rule
 from rnncheck.cli.run import run as run_command
@@ -90,6 +91,7 @@ _COMMANDS: list[Callable[..., None]] = [
     memory,
     gate,
     selftest,
+    replay,
     report,
     compare,
     rule,

@@ -186,6 +186,20 @@ RepairOption = Annotated[
     ),
 ]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Warnings fail too.")]
+CasesOption = Annotated[
+    float,
+    typer.Option(
+        "--cases",
+        min=0.0,
+        max=86_400.0,
+        metavar="SECONDS",
+        envvar="RNNCHECK_CASES",
+        help=(
+            "Store the smallest case of each cause for `rnncheck replay`, and search for it so"
+            " long; 0 stores none."
+        ),
+    ),
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print the verdict and what failed, nothing else.")
 ]

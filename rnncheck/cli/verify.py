@@ -13,6 +13,7 @@ import typer
 
 from rnncheck.cli.options import (
     BackendsOption,
+    CasesOption,
     FastOption,
     FixOption,
     IgnoreOption,
@@ -55,6 +56,7 @@ def verify(
     repair: RepairOption = True,
     fix: FixOption = False,
     write: WriteOption = False,
+    cases: CasesOption = 10.0,
     seed: SeedOption = None,
     strict: StrictOption = False,
     quiet: QuietOption = False,
@@ -79,7 +81,7 @@ def verify(
             *(set_ or []),
             *([] if backends is None else [f"verify.backends=[{backends}]"]),
         ]
-        extras = SpecExtras(repair=repair, fast=fast, fix=fix)
+        extras = SpecExtras(repair=repair, fast=fast, fix=fix, cases=cases)
         loaded, events = _spec_source(spec, overrides, asking, extras)
     outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
     blank = blank_run("verify", loaded)
@@ -103,6 +105,7 @@ class SpecExtras:
     repair: bool
     fast: bool
     fix: bool
+    cases: float  # s; the most that the search for the smallest case may take
 
 
 def _spec_source(
@@ -133,7 +136,12 @@ def _spec_source(
             illustrate=Illustration(draws),
         )
         if not extras.fix:
-            return found
+            if extras.fast or not extras.cases:
+                return found
+            from rnncheck.cases.keep import Keeping
+
+            keeping = Keeping(loaded, rules, tuple(overrides), thorough, failing, extras.cases)
+            return keeping.events(found)
         from rnncheck.patch.offer import with_patch
 
         return with_patch(found, loaded, rules, overrides, strict=failing, thorough=thorough)

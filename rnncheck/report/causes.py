@@ -10,7 +10,14 @@ from rnncheck.results.addresses import check_address
 from rnncheck.results.causes import causes_of
 from rnncheck.results.model import Basis, Cause, CheckResult, Finding, Run
 
-_LED = ("cause", "fix", "proved", "follows", "see")  # what is read first, below the line of code
+_LED = (
+    "cause",
+    "fix",
+    "proved",
+    "follows",
+    "see",
+    "replay",
+)  # what is read first, below the line of code
 _CONTRADICTING = ("cause", "fix")  # labels of a follower's facts: its own guess at the fault
 
 
@@ -25,6 +32,7 @@ class ToldCause:
     at: str
     proved: str
     follows: str
+    replay: str = ""
 
     @property
     def facts(self) -> list[tuple[str, str]]:
@@ -54,6 +62,7 @@ def _told(check: CheckResult, cause: Cause) -> ToldCause:
         text.clean(text.source_place(finding.source)) if finding else "",
         _proved(cause),
         _follows(cause),
+        f"rnncheck replay {text.clean(cause.case)}" if cause.case else "",
     )
 
 
@@ -128,7 +137,8 @@ def _facts_of(run: Run, check: CheckResult, finding: Finding) -> list[tuple[str,
     mine = next((one for one in told_causes(run) if one.check.code == check.code), None)
     if mine is None or finding is not mine.finding:
         return facts
-    return [*facts, *(pair for pair in mine.facts if pair[0] in ("proved", "follows"))]
+    again = [("replay", mine.replay)] if mine.replay else []
+    return [*facts, *(pair for pair in mine.facts if pair[0] in ("proved", "follows")), *again]
 
 
 def row_title(run: Run, check: CheckResult) -> str:

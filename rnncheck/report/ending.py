@@ -57,6 +57,8 @@ def last_lines(run: Run, console: Console, verbose: bool = False) -> list[Text]:
 def cause_lines(told: ToldCause, console: Console) -> Iterator[Text]:
     """One cause by itself, with its code frame."""
     yield from _cause(told, console, Detail.NAMES)
+    if told.replay:
+        yield from _labelled("replay", told.replay, console)
     if told.finding and told.finding.source:
         yield from frame(console, told.finding.source)
 

@@ -24,6 +24,7 @@ from rnncheck.results.events import (
     GateProgress,
     MemoryProgress,
     Notice,
+    Reducing,
     Repairing,
     RunStarted,
     StageFinished,
@@ -86,7 +87,7 @@ class ConsoleProgress:
                 self._now(f"{self._count()} {event.code} {event.name} ...")
             case CheckFinished():
                 self._finished(event.result)
-            case Repairing() | Drawing():
+            case Repairing() | Reducing() | Drawing():
                 self._now(f"{event.doing} ...")
             case GateProgress() | MemoryProgress():
                 self._now(event.doing)

@@ -384,7 +384,9 @@ def broken_heading(stage: StageResult) -> str:
 def next_step(run: Run) -> str:
     """What to do now, or nothing."""
     if causes := causes_of(run):
-        return f"rnncheck rule {clean(causes[0].code)}"
+        explained = f"rnncheck rule {clean(causes[0].code)}"
+        case = clean(causes[0].case)
+        return f"{explained}; once it is mended, rnncheck replay {case}" if case else explained
     watched = run.command == "run"
     if broken := [one for one in run.stages if one.outcome is Outcome.ERROR]:
         again = f"rnncheck {'run' if watched else 'verify'} {clean(run.spec.path)}"

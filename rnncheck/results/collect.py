@@ -26,6 +26,7 @@ from rnncheck.results.events import (
     MemoryProgress,
     Notice,
     Recommended,
+    Reducing,
     Repairing,
     RunBroken,
     RunStarted,
@@ -101,7 +102,7 @@ class RunCollector:
                 self._notices.append(event.because)
             case GuaranteeJudged():
                 self._guarantees.append(event.result)
-            case Repairing() | Drawing():
+            case Repairing() | Reducing() | Drawing():
                 self._open = event.doing
             case ExhibitsCollected():
                 self._exhibits = event.exhibits

@@ -142,6 +142,13 @@ class PatchWithheld(Timed):
 
 
 @dataclass(frozen=True)
+class Reducing(Timed):
+    """A failing case is made smaller, and stored."""
+
+    doing: str
+
+
+@dataclass(frozen=True)
 class SweepPlanned(Timed):
     """A sweep begins: its cells, and a rough estimate of its seconds."""
 
@@ -253,6 +260,7 @@ Event = (
     | CausesFound
     | PatchOffered
     | PatchWithheld
+    | Reducing
     | SweepPlanned
     | SweepProgress
     | CellFinished

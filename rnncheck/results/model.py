@@ -209,12 +209,14 @@ class Cause:
     """A failed check that no other one explains, and the failed ones that it explains.
 
     ``proved`` says what was changed in the live pipeline to make it pass; empty where nothing was
-    tried or it did not help.
+    tried or it did not help. ``case`` is the id under which its failing case is stored; empty where
+    none is.
     """
 
     code: str
     followers: tuple[Follower, ...] = ()
     proved: str = ""
+    case: str = ""
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def prepare_store(path: Path) -> None:
     a ``latest.json`` that is a link is replaced, a ``.gitignore`` that is one is left alone.
     """
     try:
-        _make_folders(path.parent)
+        make_folders(path.parent)
         check_writable(path)
         ignore = path.parent.parent / ".gitignore"
         if not os.path.lexists(ignore):
@@ -168,8 +168,8 @@ def prepare_store(path: Path) -> None:
             raise
 
 
-def _make_folders(runs: Path) -> None:
-    """``.rnncheck`` and its ``runs``, in the spec's folder and nowhere else. Raises OutputError."""
+def make_folders(runs: Path) -> None:
+    """``.rnncheck`` and a folder in it, in the spec's folder alone. Raises OutputError."""
     store = runs.parent
     try:
         for folder in (store, runs):
@@ -191,7 +191,7 @@ def store_run(run: Run, path: Path) -> None:
 
     A folder that was removed meanwhile is made again. Raises OutputError.
     """
-    _make_folders(path.parent)
+    make_folders(path.parent)
     text = dumps(run)
     write_atomic(path, text, follow=False)
     write_atomic(path.with_name(LATEST), text, follow=False)

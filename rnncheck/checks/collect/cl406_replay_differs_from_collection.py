@@ -62,7 +62,7 @@ def run(evidence: Evidence) -> Judgement:
         if drawn:
             return Judgement((_drawn(number, *drawn),), int(rows.valid.sum()))
         keys = recorded_outputs(evidence, subject, rows)
-        found = replay(evidence, subject, rows, keys)
+        found = in_one_pass(evidence, subject, rows, keys)
         compared += len(keys) * int(rows.valid.sum())
         if found and (worst is None or found.difference.relative > worst[1].difference.relative):
             worst = (number, found)
@@ -152,7 +152,9 @@ def _explored_twice(
     return {k: (one.get(k), two.get(k)) for k in keys if k in tensor_keys(one)}
 
 
-def replay(evidence: Evidence, subject: Subject, rows: Rows, keys: list[Key]) -> Mismatch | None:
+def in_one_pass(
+    evidence: Evidence, subject: Subject, rows: Rows, keys: list[Key]
+) -> Mismatch | None:
     """The worst recorded output that recurrent mode does not reproduce."""
     batch = as_recorded(subject, rows)
     try:

@@ -23,6 +23,7 @@ from rnncheck.pipeline.backends.asked import check_asked
 from rnncheck.pipeline.backends.precision import settings_kept
 from rnncheck.pipeline.backends.scan_traces import scan_traces_kept
 from rnncheck.pipeline.guard.process import absence_known, calm, keeping_randomness
+from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.plant.hooks import Plant
 from rnncheck.results.events import CheckFinished, Event, Notice, StageFinished, StageStarted
 from rnncheck.results.model import CheckResult, Outcome, Stage, StageResult
@@ -87,6 +88,11 @@ class Verification:
     def failures(self) -> dict[Stage, StageError]:
         """What the stages raised."""
         return self._builder.failures
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """What is built so far."""
+        return self._builder.pipeline
 
     @property
     def runs(self) -> bool:
