@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ gate: {cells: []}
 """
 ELSEWHERE = ("--against", "--against-ref", "--install-completion")
 FOLDERS = "start", "guides", "tutorials"
+CHEAP = {"r2d2"}  # some ten seconds
 PAGES = sorted(page for name in FOLDERS for page in (ROOT / "docs" / name).glob("*.md"))
 BLOCK = re.compile(r"^```(python|yaml|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w.]+\.(?:py|yaml))\n")
@@ -75,8 +77,13 @@ def with_code() -> list[Path]:
     return [page for page in PAGES if has_code(page)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", with_code(), ids=lambda page: page.stem)
+def parameters() -> list[Any]:
+    """Each page; `make test` runs the cheap ones."""
+    marks = {page: [pytest.mark.slow] if page.stem not in CHEAP else [] for page in with_code()}
+    return [pytest.param(page, id=page.stem, marks=marks[page]) for page in marks]
+
+
+@pytest.mark.parametrize("page", parameters())
 def test_the_code_of_a_page_runs(page: Path, folder: Path) -> None:
     said, script = "", ""
     if "rnncheck init\n" in page.read_text("utf-8"):
@@ -99,7 +106,7 @@ def test_the_code_of_a_page_runs(page: Path, folder: Path) -> None:
 def test_the_pages_are_seen() -> None:
     stems = {page.stem for page in with_code()}
     assert {"script", "objects", "spec", "notebooks", "pytest", "report"} <= stems
-    assert {"recurrent_dqn", "own_cell", "own_loss", "multi_agent"} <= stems
+    assert {"ppo", "r2d2", "sac", "recurrent_dqn", "own_cell", "own_loss", "multi_agent"} <= stems
     assert commands("rnncheck verify x   # once\n\nrnncheck gate --against y\n") == [
         "rnncheck verify x"
     ]

@@ -12,9 +12,11 @@ from rnncheck.checks.catalogue import entries, prose
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+FOLDERS = "start", "tutorials", "guides", "concepts"
 PAGES = sorted(
-    [DOCS / "index.md", DOCS / "faq.md", ROOT / "SECURITY.md"]
-    + [file for name in ("start", "guides", "concepts") for file in (DOCS / name).glob("*.md")]
+    [ROOT / "README.md", DOCS / "index.md", DOCS / "faq.md", DOCS / "commands.md"]
+    + [ROOT / "SECURITY.md"]
+    + [file for name in FOLDERS for file in (DOCS / name).glob("*.md")]
 )
 LONGEST = 30  # words of a sentence on a page: chosen, what is understood at one reading
 LONGEST_OF_A_CHECK = 45  # ... of a check's text, which has lists in it
