@@ -15,7 +15,7 @@ from rnncheck.results.effects import BY_CODE
 from rnncheck.results.families import BY_FOLDER
 from rnncheck.results.guarantees import GUARANTEES
 from website.drawing import drawings, svg
-from website.markdown import block, code, contents, page, plain, table
+from website.markdown import block, code, contents, page, plain, stacked, table
 
 FOLDERS = ("fixtures/broken", "fixtures/training")
 NEAR_MISS = "_near_miss"
@@ -45,7 +45,7 @@ def _index(known: Iterable[Entry]) -> str:
             for entry in members
         ]
         parts += [f"## {family.title}", f"{family.about[:1].upper()}{family.about[1:]}."]
-        parts += [table(("code", "name", "the fault", "severity"), rows)]
+        parts += [stacked(("code", "name", "the fault", "severity"), rows)]
     lead = "Each check is named after the fault that it finds. `rnncheck rule CODE` prints a page."
     return page("Every check", lead, *parts, contents(names))
 
@@ -82,7 +82,8 @@ def _guarantee(codename: str) -> str:
 def _section(title: str, body: str) -> str:
     if title == "Example":
         return f"## {title}\n\n{block(body, 'python' if _is_python(body) else 'text')}"
-    return f"## {title}\n\n{plain(prose(body))}"
+    told = prose(body)
+    return f"## {title}\n\n{plain(told[:1].upper() + told[1:])}"
 
 
 def _is_python(text: str) -> bool:
