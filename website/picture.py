@@ -18,7 +18,7 @@ SHOWN = "fixtures/broken/wr103_missing_state_primer.yaml"
 ASKED = ("--select", "WR", "--select", "CL")  # as README says
 GOAL = ROOT / "docs" / "drawings" / "report.png"
 SIZE = (1000, 880)  # pixels: README's column is some 900 wide
-COLOURS = 32  # of the picture's palette: text on a plain ground needs no more
+COLOURS = 128  # of the palette: text on a plain ground, its edges and three strong colours
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # Nothing is asked of the network, and no profile is kept.
 QUIET = (
