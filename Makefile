@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) -m pip --python $(BIN)/python install --constraint constraints.txt
 FAST := not slow and not gpu and not ray and not versions
 
-.PHONY: verify test test-all test-versions lint format dist docs docs-checks bench-self bench-watching bench-peers bench-agree gpu memory-demo gate-power gate-levels seeds attack clean
+.PHONY: verify test test-all test-versions lint format dist docs docs-checks picture bench-self bench-watching bench-peers check-peers bench-agree gpu memory-demo gate-power gate-levels seeds attack clean
 .DELETE_ON_ERROR:
 
 verify: $(VENV)/.installed
@@ -42,6 +42,10 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python -m website build/docs/source
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -c website build/docs/source build/docs/html
 
+# The picture of the HTML report in README; takes a Chromium.
+picture: $(VENV)/.installed
+	$(BIN)/python -m website.picture
+
 # The list of checks in docs/checks.md, from the catalogue; a test holds the two equal.
 docs-checks: $(VENV)/.installed
 	$(BIN)/rnncheck rule --format markdown > $(VENV)/checks.list
@@ -67,6 +71,10 @@ bench-self: $(VENV)/.installed
 # Beside pytest-benchmark, torch.utils.benchmark and TorchRL's own script; PEERS takes its options, e.g. PEERS=--small
 bench-peers: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/bench_peers.py $(PEERS)
+
+# What the checkers of envs say of every fault of the fixtures: the table of README.
+check-peers: $(VENV)/.installed-peers
+	$(BIN)/python benchmarks/env_checkers.py
 
 # All that waits for CUDA; GPU takes its options, e.g. GPU="--only sweep", GPU="--device cpu --list"
 gpu: $(VENV)/.installed-dev $(VENV)/.installed-peers

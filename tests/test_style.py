@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from rnncheck.checks.catalogue import entries, prose
+from website.drawing import drawings
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+FOLDERS = "start", "tutorials", "guides", "concepts"
 PAGES = sorted(
-    [DOCS / "index.md", DOCS / "faq.md", ROOT / "SECURITY.md"]
-    + [file for name in ("start", "guides", "concepts") for file in (DOCS / name).glob("*.md")]
+    [ROOT / "README.md", DOCS / "index.md", DOCS / "faq.md", DOCS / "commands.md"]
+    + [ROOT / "SECURITY.md"]
+    + [file for name in FOLDERS for file in (DOCS / name).glob("*.md")]
 )
 LONGEST = 30  # words of a sentence on a page: chosen, what is understood at one reading
 LONGEST_OF_A_CHECK = 45  # ... of a check's text, which has lists in it
@@ -57,6 +60,12 @@ def test_backticks_of_a_check_come_in_pairs(entry: Any) -> None:
     for text in (entry.summary, entry.holds, *entry.sections.values()):
         assert "``" not in text
         assert text.count("`") % 2 == 0
+
+
+@pytest.mark.parametrize("code", sorted(drawings()))
+def test_a_drawing_is_told_in_a_short_sentence(code: str) -> None:
+    assert too_long(drawings()[code].says, SUMMARY) == []
+    assert drawings()[code].says.endswith(".")
 
 
 def test_every_term_that_a_page_links_is_in_the_glossary() -> None:

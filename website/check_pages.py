@@ -1,4 +1,5 @@
-"""A page for each check: what its file says of it, and its fixtures, as they are."""
+"""A page for each check: what its file says of it, its fault drawn, and its fixtures, as they
+are."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from rnncheck.checks.catalogue import Entry, entries, prose
 from rnncheck.results.effects import BY_CODE
 from rnncheck.results.families import BY_FOLDER
 from rnncheck.results.guarantees import GUARANTEES
-from website.markdown import block, code, contents, page, plain, table
+from website.drawing import drawings, svg
+from website.markdown import block, code, contents, page, plain, stacked, table
 
 FOLDERS = ("fixtures/broken", "fixtures/training")
 NEAR_MISS = "_near_miss"
@@ -23,7 +25,8 @@ def check_pages(root: Path) -> dict[str, str]:
     """Every page by its name, the page that lists them among them."""
     known = entries()
     pages = {f"checks/{entry.code.lower()}.md": _page(entry, root) for entry in known}
-    return pages | {"checks/index.md": _index(known)}
+    drawn = {f"checks/{code.lower()}.svg": svg(one) for code, one in drawings().items()}
+    return pages | drawn | {"checks/index.md": _index(known)}
 
 
 def _index(known: Iterable[Entry]) -> str:
@@ -42,7 +45,7 @@ def _index(known: Iterable[Entry]) -> str:
             for entry in members
         ]
         parts += [f"## {family.title}", f"{family.about[:1].upper()}{family.about[1:]}."]
-        parts += [table(("code", "name", "the fault", "severity"), rows)]
+        parts += [stacked(("code", "name", "the fault", "severity"), rows)]
     lead = "Each check is named after the fault that it finds. `rnncheck rule CODE` prints a page."
     return page("Every check", lead, *parts, contents(names))
 
@@ -56,11 +59,19 @@ def _page(entry: Entry, root: Path) -> str:
     return page(
         f"{entry.code} {entry.name}",
         plain(entry.summary),
+        *_drawn(entry.code),
         table(("", ""), rows),
         *sections,
         _followers(entry.code),
         _shown(entry, root),
     )
+
+
+def _drawn(codename: str) -> list[str]:
+    drawing = drawings().get(codename)
+    if drawing is None:
+        return []
+    return [f"![{plain(drawing.says)}]({codename.lower()}.svg)", plain(drawing.says)]
 
 
 def _guarantee(codename: str) -> str:
@@ -71,7 +82,8 @@ def _guarantee(codename: str) -> str:
 def _section(title: str, body: str) -> str:
     if title == "Example":
         return f"## {title}\n\n{block(body, 'python' if _is_python(body) else 'text')}"
-    return f"## {title}\n\n{plain(prose(body))}"
+    told = prose(body)
+    return f"## {title}\n\n{plain(told[:1].upper() + told[1:])}"
 
 
 def _is_python(text: str) -> bool:

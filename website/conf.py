@@ -22,7 +22,7 @@ exclude_patterns: list[str] = []
 nitpicky = True
 
 myst_heading_anchors = 4  # as GitHub makes them, so that a link leads to the same place in both
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["attrs_block", "colon_fence"]
 
 html_theme = "furo"
 html_title = f"rnncheck {__version__}"

@@ -12,6 +12,12 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
 
 
+def stacked(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose rows are stacked on a narrow screen; its cells say what they are by
+    themselves."""
+    return "{.stacked}\n" + table(heads, rows)
+
+
 def _cell(text: str) -> str:
     return " ".join(text.replace("|", r"\|").split())
 

@@ -19,7 +19,7 @@ from rnncheck.results.exit_codes import MEANINGS
 from rnncheck.results.schema import FILE as RESULT_SCHEMA
 from rnncheck.spec.model import Component, Spec
 from rnncheck.spec.shape import reserved
-from website.markdown import block, code, contents, page, plain, table
+from website.markdown import block, code, contents, page, plain, stacked, table
 
 Json = dict[str, Any]
 PAGES = ("spec-keys", "commands", "python", "exit-codes", "results")
@@ -87,7 +87,7 @@ def _model(title: str, model: type[BaseModel], schema: Json) -> str:
     }
     rows = [(code(key), *_row(key, part, schema)) for key, part in keys.items()]
     return "\n\n".join(
-        [f"## {title}", told, table(("key", "value", "default", "meaning"), rows) if rows else ""]
+        [f"## {title}", told, stacked(("key", "value", "default", "meaning"), rows) if rows else ""]
     )
 
 
@@ -153,7 +153,7 @@ def _command(command: Any, path: str) -> str:
     rows += [(_option(one, choices), plain(one.help or ""), _shown_default(one)) for one in options]
     return "\n\n".join(
         [f"## {path}", block(f"{usage} [OPTIONS]", "text"), *told]
-        + ([table(("argument or option", "does", "default"), rows)] if rows else [])
+        + ([stacked(("argument or option", "does", "default"), rows)] if rows else [])
     )
 
 

@@ -25,7 +25,7 @@ PROJECT = {
     "CHANGELOG.md": "project/changelog.md",
     "SECURITY.md": "project/security.md",
 }
-DRAWINGS = ".svg"
+DRAWINGS = {".svg", ".png"}
 
 _BLOCK = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(!?)\[((?:[^\]\[]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
@@ -38,7 +38,7 @@ def stage(folder: Path) -> None:
     for source, page in pages.items():
         text = source.read_text(encoding="utf-8")
         write(folder / page, with_links_of_the_site(text, source, pages))
-    for drawing in DOCS.rglob(f"*{DRAWINGS}"):
+    for drawing in (file for file in DOCS.rglob("*") if file.suffix in DRAWINGS):
         goal = folder / drawing.relative_to(DOCS)
         goal.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(drawing, goal)
@@ -80,10 +80,12 @@ def _parts(text: str) -> Iterator[tuple[str, bool]]:
 def _led(found: re.Match[str], source: Path, pages: Mapping[Path, str]) -> str:
     picture, words, target = found.groups()
     path, _, anchor = target.partition("#")
+    here, file = Path(pages[source]).parent, (source.parent / path).resolve()
+    if picture and file.is_relative_to(DOCS):
+        return f"![{words}]({relpath(file.relative_to(DOCS), here)})"
     if picture or not path or re.match(r"[a-z]+:", target):
         return found.group()
-    goal = pages.get((source.parent / path).resolve())
+    goal = pages.get(file)
     if goal is None:
         return words
-    here = Path(pages[source]).parent
     return f"[{words}]({relpath(goal, here)}{'#' if anchor else ''}{anchor})"

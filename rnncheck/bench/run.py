@@ -42,7 +42,7 @@ from rnncheck.results.model import SpecRef, Tool
 from rnncheck.spec.model import Spec
 
 # Harness overhead beyond which the run says so: all measured sweeps stayed within it, also with
-# every core loaded (README, "How far its numbers hold").
+# every core loaded (docs/measurements.md, "How far the numbers of a sweep hold").
 HEAVY = 0.02
 
 # What is measured first, since the budget may not do for all: training time is what users pay for,

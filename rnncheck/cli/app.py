@@ -99,10 +99,10 @@ _COMMANDS: list[Callable[..., None]] = [
     doctor,
 ]
 SPEC_COMMANDS = (spec_commands.validate, spec_commands.show, spec_commands.schema)
-for command in _COMMANDS:
-    app.command()(_guarded(command))
 # What follows the script's name is the script's own.
 app.command("run", context_settings={"allow_interspersed_args": False})(_guarded(run_command))
+for command in _COMMANDS:
+    app.command()(_guarded(command))
 for command in SPEC_COMMANDS:
     spec_app.command()(_guarded(command))
 app.add_typer(spec_app, name="spec")

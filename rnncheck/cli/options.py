@@ -160,8 +160,8 @@ FastOption = Annotated[
     typer.Option(
         "--fast",
         help=(
-            "Leave the dear checks out, give the others 10 s, and repair nothing. Says what it left"
-            " out; no guarantee that rests on it is shown."
+            "Leave the expensive checks out, give the others 10 s, and repair nothing. Says what it"
+            " left out; no guarantee that rests on it is shown."
         ),
     ),
 ]

@@ -17,6 +17,7 @@ _LED = (
     "follows",
     "see",
     "replay",
+    "more",
 )  # what is read first, below the line of code
 _CONTRADICTING = ("cause", "fix")  # labels of a follower's facts: its own guess at the fault
 
@@ -115,9 +116,13 @@ def findings_in_order(run: Run) -> Iterator[tuple[CheckResult, int, Finding]]:
 
 
 def facts_of(run: Run, check: CheckResult, finding: Finding) -> list[tuple[str, str]]:
-    """The finding's labelled facts, and the address of its check's page where there is one."""
+    """The finding's labelled facts, what explains its check, and the address of its page where
+    there is one."""
     address = check_address(check.code)
-    return [*_facts_of(run, check, finding), *([("page", address)] if address else [])]
+    told = [("more", text.explaining(run, check.code)), *([("page", address)] if address else [])]
+    facts = _facts_of(run, check, finding)
+    at = next((number for number, (label, _) in enumerate(facts) if label == "at"), len(facts))
+    return [*facts[:at], *told, *facts[at:]]
 
 
 def parted_facts(facts: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], ...]:

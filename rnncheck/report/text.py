@@ -384,7 +384,7 @@ def broken_heading(stage: StageResult) -> str:
 def next_step(run: Run) -> str:
     """What to do now, or nothing."""
     if causes := causes_of(run):
-        explained = f"rnncheck rule {clean(causes[0].code)}"
+        explained = explaining(run, causes[0].code)
         case = clean(causes[0].case)
         return f"{explained}; once it is mended, rnncheck replay {case}" if case else explained
     watched = run.command == "run"
@@ -395,13 +395,19 @@ def next_step(run: Run) -> str:
         code = clean(open_[0].because).partition(":")[0]
         known = code if code in {check.code for check in run.checks} else run.checks[0].code
         accepted = f", or accept it: `guarantee: {open_[0].name}` in verify.accept"
-        return f"rnncheck rule {known}{'' if watched else accepted}"
+        return f"{explaining(run, known)}{'' if watched else accepted}"
     if run.verdict is Verdict.NOTHING_VERIFIED and watched:
         again = f"rnncheck run {clean(run.spec.path)}"
         return f"let a collector, env.rollout or a loop over env.step act, then {again}"
     if run.verdict is Verdict.NOTHING_VERIFIED and run.command not in ("bench", "memory"):
-        return f"rnncheck rule {clean(run.checks[0].code)}" if run.checks else "rnncheck rule"
+        return explaining(run, run.checks[0].code) if run.checks else "rnncheck rule"
     return ""
+
+
+def explaining(run: Run, code: str) -> str:
+    """The command that explains a check; one of a spec's own is known by that spec."""
+    own = prefix_of(code) not in BY_PREFIX and run.spec.path.endswith((".yaml", ".yml"))
+    return f"rnncheck rule {clean(code)}" + (f" --spec {clean(run.spec.path)}" if own else "")
 
 
 def header(run: Run) -> str:

@@ -126,7 +126,10 @@ class PassSpec(Component):
 
 
 class Spec(Strict):
-    """A whole spec file, validated. ``locate`` gives the line and column of any path in it."""
+    """A whole spec file, validated.
+
+    ``locate`` gives the line and column of any path in it.
+    """
 
     schema_: Literal[1] = Field(alias="schema", description="version of the spec's format")
     name: str = Field(min_length=1, max_length=200, description="shown in reports")

@@ -148,7 +148,7 @@ class BenchSpec(Strict):
         default=(), description="cells that match one are left out"
     )
     reference: str = Field(default="pad", description="speed-ups are against this variant")
-    # Chosen: below the 3 % of `max_slowdown`; the README has what machines reach within the budget.
+    # Chosen: below the 3 % of `max_slowdown`; docs/measurements.md has what machines reach.
     interval: Number = Field(
         default=0.02, gt=0, lt=1, description="half the 95 % interval of a median, relative to it"
     )
@@ -286,7 +286,7 @@ class GateSpec(Strict):
     budgets: tuple[BudgetSpec, ...] = Field(
         default=(), description="what cells may take; a broken one is exit 5"
     )
-    # Chosen: the README's tables of the gate say how often a slowdown of that size is told.
+    # Chosen: docs/measurements.md says how often a slowdown of that size is told.
     max_slowdown: Number = Field(
         default=0.03, ge=0, lt=1, description="how much slower than the other side is allowed"
     )

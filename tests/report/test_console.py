@@ -15,6 +15,7 @@ from rnncheck.report.formats import Target, write_reports
 from rnncheck.report.formats import render as render_as
 from rnncheck.report.progress import ConsoleProgress
 from rnncheck.report.terminal import console_for
+from rnncheck.report.text import explaining
 from rnncheck.results.events import (
     CheckFinished,
     CheckStarted,
@@ -249,3 +250,14 @@ def test_progress_shows_hostile_strings_as_text(monkeypatch: pytest.MonkeyPatch)
     assert "\x1b" not in replay(HOSTILE_RUN, io.StringIO())
     assert HOSTILE[:12] in replay(HOSTILE_RUN, Terminal())
     assert "\x1b[31m\x00" not in replay(HOSTILE_RUN, Terminal())
+
+
+def test_a_finding_names_what_explains_its_check() -> None:
+    assert "more       rnncheck rule BD301\n" in render(BROKEN, 120, verbose=True)
+
+
+def test_a_check_of_ones_own_is_explained_with_its_spec() -> None:
+    assert explaining(BROKEN, "BD301") == "rnncheck rule BD301"
+    assert explaining(BROKEN, "MY001") == f"rnncheck rule MY001 --spec {BROKEN.spec.path}"
+    live = replace(BROKEN, spec=replace(BROKEN.spec, path="agent.py"))
+    assert explaining(live, "MY001") == "rnncheck rule MY001"
