@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rnncheck.cases.model import ReplayEnding, ReplayResult, StoredCase, seen_in
-from rnncheck.cases.rerun import Asking, Rerun, asked_again
+from rnncheck.cases.rerun import OneCheck, Rerun, asked_again
 from rnncheck.cases.smaller import episodes_in, overrides_in, still_meant
 from rnncheck.cases.store import TENSOR_FILE, spec_of_case, spec_text
 from rnncheck.cases.tensors import Inputs, read_inputs
@@ -55,7 +55,7 @@ def _on(
     case: StoredCase, spec: Spec, smaller: list[str], inputs: Inputs | None, ran: str
 ) -> ReplayResult:
     (rule,) = select_rules(spec, [case.code])
-    how = Asking(case.thorough, episodes_in(smaller), inputs)
+    how = OneCheck(case.thorough, episodes_in(smaller), inputs)
     ran += ", with the stored weights and data" if inputs is not None else ""
     return _judged(case, asked_again(spec, rule, how), ran, tuple(smaller))
 

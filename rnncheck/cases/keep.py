@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rnncheck.cases.model import CaseError, Reduction, StoredCase, seen_in
 from rnncheck.cases.reduce import Failed, Reducer, Smallest
-from rnncheck.cases.rerun import Asking, asked_again
+from rnncheck.cases.rerun import OneCheck, asked_again
 from rnncheck.cases.smaller import episodes_in
 from rnncheck.cases.store import case_id, write_case
 from rnncheck.cases.tensors import Packed
@@ -85,7 +85,7 @@ class Keeping:
     def _repeats(self, rule: Rule, smallest: Smallest) -> bool:
         """Whether building it again gives the same to the bit. Raises CaseError where the check
         does not fail again."""
-        how = Asking(self.thorough, episodes_in(smallest.smaller))
+        how = OneCheck(self.thorough, episodes_in(smallest.smaller))
         again = asked_again(smallest.spec, rule, how)
         if again.reason == smallest.rerun.reason and again.inputs.same_as(smallest.rerun.inputs):
             return True

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rnncheck.cases.model import CaseError
-from rnncheck.cases.rerun import Asking, Rerun, asked_again
+from rnncheck.cases.rerun import OneCheck, Rerun, asked_again
 from rnncheck.cases.smaller import OFTEN_NEEDED, episodes_in, overrides_in, steps_of
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import UserError
@@ -114,7 +114,7 @@ class Reducer:
             spec = self._loaded(tuple(texts))
         except UserError:
             return False
-        how = Asking(self._thorough, episodes_in(texts), seconds=self._left())
+        how = OneCheck(self._thorough, episodes_in(texts), seconds=self._left())
         rerun = asked_again(spec, self._rule, how)
         if not self._seen.again(rerun):
             return False
@@ -122,7 +122,7 @@ class Reducer:
         return True
 
     def _whole(self) -> tuple[Spec, Rerun]:
-        rerun = asked_again(self._spec, self._rule, Asking(self._thorough))
+        rerun = asked_again(self._spec, self._rule, OneCheck(self._thorough))
         if not self._seen.again(rerun):
             raise CaseError("it did not fail again when the pipeline was built once more")
         return self._spec, rerun

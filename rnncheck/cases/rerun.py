@@ -41,7 +41,7 @@ class Rerun:
 
 
 @dataclass(frozen=True)
-class Asking:
+class OneCheck:
     """How a check is asked again.
 
     Episodes end after ``episodes`` steps, where that is not 0. What is ``stored`` takes the place
@@ -55,7 +55,7 @@ class Asking:
     seconds: float | None = None
 
 
-def asked_again(spec: Spec, rule: Rule, how: Asking) -> Rerun:
+def asked_again(spec: Spec, rule: Rule, how: OneCheck) -> Rerun:
     """Build ``spec`` and ask ``rule``."""
     plant, hurried = partial(_hooks, how), _hurried(spec, how.seconds)
     try:
@@ -129,7 +129,7 @@ def extent_of(pipeline: Pipeline, inputs: Inputs) -> Extent:
     )
 
 
-def _hooks(how: Asking, _: Parts) -> Hooks:
+def _hooks(how: OneCheck, _: Parts) -> Hooks:
     """What ends episodes, and puts what was stored in the place of what is made."""
     stored = how.stored or Inputs()
     waiting = list(stored.collected)

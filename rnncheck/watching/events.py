@@ -27,7 +27,7 @@ from rnncheck.watching.assemble import NothingSeen, spec_from
 from rnncheck.watching.ending import TO_DO, trained
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.saving.import_paths import home_of
-from rnncheck.watching.saving.keeping import Keeping
+from rnncheck.watching.saving.keeping import RunKeeping
 from rnncheck.watching.saving.lost import Lost, ends_without, without
 from rnncheck.watching.script import Script, main_kept, run_script
 from rnncheck.watching.seen import Sightings
@@ -135,7 +135,7 @@ def _kept(
 ) -> Iterator[str]:
     """Keep what was seen; what of it could not be is told."""
     home = home_of(script.name, module=script.module)
-    keeping = Keeping(seen, home)
+    keeping = RunKeeping(seen, home)
     keeping.write(path, asked, train)
     yield f"what was seen is kept in {path.name} (`rnncheck verify {path.name}` judges it again)"
     yield from dict.fromkeys(keeping.lost.values())

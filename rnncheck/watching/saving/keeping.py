@@ -32,7 +32,7 @@ COLLECTOR = (
 _LONGEST = 2000  # characters of what a script said when it ended
 
 
-class Keeping:
+class RunKeeping:
     """Keeps one run; ``lost`` is what of it could not be, by stage."""
 
     def __init__(self, seen: Sightings, home: Home) -> None:
