@@ -143,6 +143,12 @@ def names() -> list[str]:
     return [one.name for one in GUARANTEES]
 
 
+def rests_beyond(name: str, absent: Collection[Stage]) -> bool:
+    """Whether what the guarantee of this name needs was to be compared in an ``absent`` stage."""
+    found = next((one for one in GUARANTEES if one.name == name), None)
+    return found is not None and any(set(need.stages) & set(absent) for need in found.needs)
+
+
 def judge_guarantees(
     checks: Iterable[CheckResult], stages: Iterable[StageResult], *, strict: bool
 ) -> tuple[GuaranteeResult, ...]:

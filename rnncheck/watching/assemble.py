@@ -15,6 +15,7 @@ from rnncheck.errors import Place, UserError
 from rnncheck.pipeline.assembly.factories import Given
 from rnncheck.pipeline.assembly.live import spec_of
 from rnncheck.pipeline.instruments.own_loss import OwnLoss, OwnLosses
+from rnncheck.pipeline.instruments.vmap import left_under_vmap
 from rnncheck.pipeline.recording.batch_makers import Maker
 from rnncheck.pipeline.recording.made_batches import MadeBatches
 from rnncheck.pipeline.subject.modes import InMode
@@ -54,6 +55,8 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     if acting is None:
         raise NothingSeen(what_there_was(seen), place=place)
     loss, estimator = seen.loss(), seen.estimator()
+    if loss is not None and left_under_vmap(loss.module):
+        loss = None  # the script ended inside it
     batches = [*acting.batches, *acting.further]
     parts: dict[str, Any] = {
         "env": env_maker(acting.make_env),
@@ -150,7 +153,9 @@ def _critic(seen: Sightings, acting: Acting, owners: list[Called]) -> nn.Module 
             continue
         for name in CRITICS:
             network = given.get(name)
-            if network is not None and {id(one) for one in network.parameters()} - inside:
+            if network is None or left_under_vmap(network):
+                continue
+            if {id(one) for one in network.parameters()} - inside:
                 return network
     return None
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import Trouble, read_frame
 from rnncheck.printable import counted
-from rnncheck.results.model import Outcome, Source, Stage, StageResult
+from rnncheck.results.events import Event, GuaranteeJudged, StageFinished
+from rnncheck.results.guarantees import rests_beyond
+from rnncheck.results.model import Outcome, Source, Stage, StageResult, Standing
 from rnncheck.watching.seen import Sightings
 
 TO_DO = (
     "training is not shown: let the script come to an optimiser step on what it collected (less"
     " warm-up, a longer `--seconds`, no exit before it)"
 )
+
+# Every script that trains comes to these; an estimator it may lack.
+_TO_COME = {Stage.COLLECT, Stage.LOSS}
 
 
 @dataclass(frozen=True)
@@ -92,3 +98,18 @@ def _line(at: Place | None) -> Source | None:
     if at is None:
         return None
     return Source(at.path, at.line, at.column, "python", "train", read_frame(at.path, at.line))
+
+
+def as_far_as_it_came(events: Iterable[Event], why: str) -> Iterator[Event]:
+    """The events of a script that did not come to all that it set out to do, for the reason given:
+    a guarantee that rests on a stage which was not reached is not shown by the others."""
+    absent = set[Stage]()
+    for event in events:
+        match event:
+            case StageFinished() if event.result.outcome is Outcome.NOT_APPLICABLE:
+                absent.add(event.result.stage)
+            case GuaranteeJudged() if why and event.result.standing is Standing.SHOWN:
+                if rests_beyond(event.result.name, absent & _TO_COME):
+                    open_ = replace(event.result, standing=Standing.NOT_SHOWN, because=why)
+                    event = replace(event, result=open_)
+        yield event

@@ -24,7 +24,7 @@ from rnncheck.results.model import Outcome, Stage, StageResult
 from rnncheck.spec.model import Spec
 from rnncheck.watching import weights
 from rnncheck.watching.assemble import NothingSeen, spec_from
-from rnncheck.watching.ending import TO_DO, trained
+from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.saving.import_paths import home_of
 from rnncheck.watching.saving.keeping import RunKeeping
@@ -33,6 +33,7 @@ from rnncheck.watching.script import Script, main_kept, run_script
 from rnncheck.watching.seen import Sightings
 from rnncheck.watching.switches import own_pass
 from rnncheck.watching.words import (
+    RAISED,
     fed_by_networks,
     not_judged,
     of_the_script,
@@ -127,7 +128,8 @@ def judged_events(
         for event in events
         if not isinstance(event, RunStarted)
     )
-    yield from without(lost, told, strict=strict)
+    short = RAISED if raised else unseen
+    yield from without(lost, as_far_as_it_came(told, short), strict=strict)
 
 
 def _kept(

@@ -131,6 +131,8 @@ def test_a_script_that_raises_is_judged_as_far_as_it_came(rnncheck: Any, tmp_pat
     assert "is_init" in train["detail"]
     absent = {one["detail"] for one in found["stages"] if one["outcome"] == "not-applicable"}
     assert absent == {"not run: the script raised"}
+    standing = {one["name"]: one["standing"] for one in found["guarantees"]}
+    assert standing["data"] == "not-shown"  # WR108 alone says nothing of what was never stored
 
 
 NOTHING = """

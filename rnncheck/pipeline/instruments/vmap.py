@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import torch
 from tensordict import TensorDictBase
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def is_batched(value: Tensor) -> bool:
     """Whether the tensor stands for several at once, so that nothing can be asked of its values."""
     return bool(torch._C._functorch.is_batchedtensor(value))
+
+
+def left_under_vmap(owner: object) -> bool:
+    """Whether a call under vmap that raised left its own weights in a network of ``owner``."""
+    roots = [owner, *(vars(owner).values() if hasattr(owner, "__dict__") else ())]
+    parts = (part for root in roots if isinstance(root, nn.Module) for part in root.modules())
+    weights = (one for part in parts for one in part._parameters.values() if one is not None)
+    return any(map(is_batched, weights))
 
 
 def under_vmap(td: TensorDictBase) -> bool:
