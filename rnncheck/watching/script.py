@@ -19,7 +19,7 @@ from rnncheck.pipeline.guard.user_frames import LIBRARIES, describe_trouble
 from rnncheck.watching.ending import ScriptEnd
 from rnncheck.watching.observer import Enough, Watching
 from rnncheck.watching.places import run_as_a_module
-from rnncheck.watching.seams import opened
+from rnncheck.watching.seams.opening import opened
 
 _MAIN = "__main__"
 

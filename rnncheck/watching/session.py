@@ -13,7 +13,7 @@ from rnncheck.spec.watched import unseen
 from rnncheck.watching import weights
 from rnncheck.watching.ending import ScriptEnd, trained
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.seams import opened
+from rnncheck.watching.seams.opening import opened
 
 if TYPE_CHECKING:
     from rnncheck.notebook import ShownRun

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rnncheck.watching.arguments import bound_anew, given_by_caller
+from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
 
 
 def first_of(rows: Any) -> tuple[bool, Any]:

@@ -15,10 +15,10 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torchrl.envs import EnvBase
 
-from rnncheck.watching import patching, training
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.patching import replace
 from rnncheck.watching.places import calling_place, is_theirs
+from rnncheck.watching.seams import patching, training
+from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seen import Acting
 from rnncheck.watching.switches import switches_of
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from rnncheck.watching.acting import acting_seams
-from rnncheck.watching.makings import making_seams
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.own_training import own_training_seams
-from rnncheck.watching.stepping import stepping_seams
-from rnncheck.watching.training import training_seams
+from rnncheck.watching.seams.acting import acting_seams
+from rnncheck.watching.seams.makings import making_seams
+from rnncheck.watching.seams.own_training import own_training_seams
+from rnncheck.watching.seams.stepping import stepping_seams
+from rnncheck.watching.seams.training import training_seams
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 from torchrl.objectives import LossModule
 
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.patching import replace
+from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seen import Making
 
 _LATER = ("set_keys", "make_value_estimator")

@@ -20,10 +20,10 @@ from torchrl.objectives import LossModule
 from torchrl.objectives.value import ValueEstimatorBase
 
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.watching.graphs import nodes_of
 from rnncheck.watching.observer import Watching, modes_now
-from rnncheck.watching.patching import replace
 from rnncheck.watching.places import calling_place
+from rnncheck.watching.seams.graphs import nodes_of
+from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seen import KEPT, Called
 
 

@@ -24,12 +24,12 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.roles import role_of
-from rnncheck.watching.arguments import bound_anew, given_by_caller
-from rnncheck.watching.graphs import weights_in
-from rnncheck.watching.lines import lines_between
 from rnncheck.watching.observer import Watching, modes_now
-from rnncheck.watching.patching import replace
 from rnncheck.watching.places import calling_place, is_theirs
+from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
+from rnncheck.watching.seams.graphs import weights_in
+from rnncheck.watching.seams.lines import lines_between
+from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seen import KEPT, Called, Modes
 from rnncheck.watching.switches import Switches, switched_on, switches_of
 

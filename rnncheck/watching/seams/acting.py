@@ -18,10 +18,10 @@ from torchrl.modules import set_recurrent_mode
 from rnncheck.watching import weights
 from rnncheck.watching.envs import kept
 from rnncheck.watching.observer import Watching, modes_now
-from rnncheck.watching.patching import replace
 from rnncheck.watching.places import calling_place, is_theirs
+from rnncheck.watching.seams.patching import replace
+from rnncheck.watching.seams.stored import read_back
 from rnncheck.watching.seen import Acting
-from rnncheck.watching.stored import read_back
 from rnncheck.watching.switches import switches_of
 
 # Batches that are taken behind the last update, with the weights before the first: the fewest that

@@ -1,0 +1,1 @@
+"""Where a script is watched: what it acts with, collects, estimates and trains on."""
