@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, kl_divergence
 
 from rnncheck.pipeline.keys import Key, as_key, declared, dotted, tensor_keys
+from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.passes import cast
 from rnncheck.pipeline.subject.subject import Subject, innermost
 
@@ -49,6 +50,16 @@ class MeasuredOutput:
         ]
         return torch.stack(parts).sum(0).sqrt()
 
+    def has_divergence(self, outputs: TensorDictBase) -> bool:
+        """Whether torch knows the KL of these distributions."""
+        made = self._made(outputs[:1])
+        return _divergence(made, made) is not None
+
+    def agents_in(self, outputs: TensorDictBase) -> int:
+        """How many agents ``outputs`` ``[rows, steps]`` hold apart."""
+        whole = all(outputs.get(k)[0, 0].numel() % self.agents == 0 for k in self.keys)
+        return self.agents if whole else 1
+
     def _made(self, outputs: TensorDictBase) -> Distribution:
         wide = cast(outputs.select(*self.keys), torch.float64)
         made: Distribution = self.maker.get_dist(wide)
@@ -84,7 +95,8 @@ def _distribution(
     if not keys:
         return None
     names = ", ".join(dotted(key) for key in declared(maker, "out_keys")[:1])
-    return MeasuredOutput(f"distribution of {names}", keys, agents.get(keys[0][0], 1), maker)
+    found = MeasuredOutput(f"distribution of {names}", keys, agents.get(keys[0][0], 1), maker)
+    return found if found.has_divergence(outputs) else replace(found, maker=None)
 
 
 def _ends(subject: Subject, outputs: TensorDictBase) -> list[Key]:
@@ -110,13 +122,13 @@ def _ends(subject: Subject, outputs: TensorDictBase) -> list[Key]:
     return [key for key in ends if key not in made]
 
 
-def agents_of(first: TensorDictBase, rank: int) -> dict[str, int]:
+def agents_of(facts: EnvFacts) -> dict[str, int]:
     """How many agents a reset has below each first key: the batch of that group beyond the
     env's."""
     found = {}
-    for name, group in first.items():
-        if isinstance(group, TensorDictBase) and group.batch_dims > rank:
-            found[as_key(name)[0]] = group.batch_size[rank:].numel()
+    for name, group in facts.first.items():
+        if isinstance(group, TensorDictBase) and group.batch_dims > facts.rank:
+            found[as_key(name)[0]] = group.batch_size[facts.rank :].numel()
     return found
 
 

@@ -7,22 +7,21 @@ import datetime
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from torch import nn
 
 from rnncheck import __version__
 from rnncheck.errors import OutputError, UserError, first_line
 from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.pipeline.model import Pipeline
-from rnncheck.pipeline.subject.env_facts import Env, close_env, look_at
+from rnncheck.pipeline.subject.env_facts import Env, EnvFacts, close_env, look_at
 from rnncheck.pipeline.subject.introspect import make_subject
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.recall.horizon import (
-    CannotTell,
-    influence,
-    influence_matrix,
-    pool_of,
-)
+from rnncheck.recall.horizon import influence, influence_matrix
 from rnncheck.recall.journal import Answers
 from rnncheck.recall.matters import returns_under, treatments_for
+from rnncheck.recall.measured import CannotTell, Measured, measured_critic, pool_of
 from rnncheck.recall.observed import observed_by
 from rnncheck.recall.outputs import agents_of
 from rnncheck.recall.recommend import advice_of, findings_of, trained_on
@@ -39,10 +38,21 @@ from rnncheck.results.events import (
     StageFinished,
     StageStarted,
 )
-from rnncheck.results.memory import MemoryResult, Observed, Question, ReturnsUnder
+from rnncheck.results.memory import (
+    CRITIC,
+    POLICY,
+    InfluenceCurve,
+    MemoryResult,
+    Observed,
+    Question,
+    ReplayCurve,
+    ReturnsUnder,
+    StateFacts,
+)
 from rnncheck.results.model import Outcome, SpecRef, Stage, StageResult, Tool
 from rnncheck.spec.model import Spec
 
+Answer = TypeVar("Answer", InfluenceCurve, StateFacts, ReplayCurve)
 _STAGES = (Stage.ENV, Stage.POLICY, Stage.CRITIC)
 # Seconds that a step of env and policy takes: chosen, CartPole's with a small LSTM on one core.
 _STEP = 0.002
@@ -129,9 +139,7 @@ class MemoryStudy:
             except UserError:
                 raise
             except Exception as error:  # the user's env or policy may raise anything
-                told = str(error) if isinstance(error, CannotTell) else first_line(error)
-                untold = (*self.result.untold, f"{question}: {told}")
-                self.result = replace(self.result, untold=untold)
+                self._untold(question, error)
             else:
                 answered = (*self.result.answered, question)
                 self.result = replace(self.result, answered=answered)
@@ -155,31 +163,50 @@ class MemoryStudy:
 
     # --- the questions -------------------------------------------------------------------------
 
+    def _of_each(
+        self,
+        players: _Players,
+        episodes: Sequence[PlayedEpisode],
+        ask: Callable[[Measured], Iterator[Answer]],
+    ) -> tuple[Answer, ...]:
+        """What ``ask`` tells of the policy, and of the critic where it has a state; why not, where
+        that raises."""
+        found = list(ask(players.policy(episodes)))
+        try:
+            critic = players.critic_beside(episodes)
+            if critic is not None:
+                found += [replace(one, whose=CRITIC) for one in ask(critic)]
+        except Exception as error:  # the user's critic may raise anything
+            self._untold("critic", error)
+        return tuple(found)
+
+    def _untold(self, what: str, error: Exception) -> None:
+        told = f"{what}: {error if isinstance(error, CannotTell) else first_line(error)}"
+        if told not in self.result.untold:
+            self.result = replace(self.result, untold=(*self.result.untold, told))
+
     def _ask_horizon(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
-        asked, pool = self.spec.memory, pool_of(episodes)
-        curves = influence(players.subject, pool, players.agents, asked.lags, self.spec.seed)
-        matrix = influence_matrix(players.subject, pool, players.agents, self.spec.seed)
-        self.result = replace(self.result, curves=tuple(curves), matrix=matrix)
+        lags, seed = self.spec.memory.lags, self.spec.seed
+        curves = self._of_each(players, episodes, lambda one: influence(one, lags, seed))
+        matrix = influence_matrix(players.policy(episodes), seed)
+        self.result = replace(self.result, curves=curves, matrix=matrix)
         yield from ()
 
     def _ask_state(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
         trained = trained_on(self.spec).slice_len
-        states = tuple(state_facts(pool_of(episodes), trained))
+        states = self._of_each(players, episodes, lambda one: state_facts(one, trained))
         self.result = replace(self.result, states=states)
         yield from ()
 
     def _ask_replay(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
-        asked, pool = self.spec.memory, pool_of(episodes)
-        curves = replay_curves(
-            players.subject,
-            players.older,
-            pool,
-            players.agents,
-            asked.lags,
-            asked.share,
-            self.spec.seed,
-        )
-        self.result = replace(self.result, replay=tuple(curves))
+        asked, seed = self.spec.memory, self.spec.seed
+
+        def ask(one: Measured) -> Iterator[ReplayCurve]:
+            older = players.older if one.whose == POLICY else None
+            return replay_curves(one, older, asked.lags, asked.share, seed)
+
+        replay = self._of_each(players, episodes, ask)
+        self.result = replace(self.result, replay=replay)
         yield from ()
 
     def _ask_returns(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
@@ -227,14 +254,27 @@ def _so_far(found: Sequence[ReturnsUnder]) -> str:
     return f"({len(found[0].returns)} episodes of each)"
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Players:
-    """Who plays what."""
+    """Who plays what, and who listens."""
 
     subject: Subject
     env: Env
-    agents: dict[str, int]
+    facts: EnvFacts
     older: Subject | None = None
+    critic: nn.Module | None = None
+    beside: Measured | None = None  # the critic, once it was run over the episodes
+
+    def policy(self, episodes: Sequence[PlayedEpisode]) -> Measured:
+        """The policy over its episodes. Raises CannotTell."""
+        return Measured(self.subject, pool_of(episodes), agents_of(self.facts))
+
+    def critic_beside(self, episodes: Sequence[PlayedEpisode]) -> Measured | None:
+        """The critic over the same, run once; None without one, or where it has no state."""
+        if self.critic is not None:
+            self.beside = measured_critic(self.critic, self.policy(episodes), self.facts)
+            self.critic = None
+        return self.beside
 
     @classmethod
     def of(cls, pipeline: Pipeline, env: Env, older: Pipeline | None) -> _Players:
@@ -243,8 +283,8 @@ class _Players:
         make: Callable[[Pipeline], Subject] = lambda one: make_subject(  # noqa: E731
             Stage.POLICY, one.pristine_policy, facts
         )
-        agents = agents_of(facts.first, facts.rank)
-        return cls(make(pipeline), env, agents, None if older is None else make(older))
+        before = None if older is None else make(older)
+        return cls(make(pipeline), env, facts, before, pipeline.pristine_critic)
 
 
 def _built_policy(spec: Spec, scope: ExitStack) -> Pipeline:

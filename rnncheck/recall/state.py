@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rnncheck.numerics.paired import bootstrapped
 from rnncheck.pipeline.keys import dotted
-from rnncheck.recall.horizon import EpisodePool
+from rnncheck.recall.measured import EpisodePool, Measured
 from rnncheck.results.memory import Estimated, StateFacts
 
 # A tanh unit beyond this passes less than 2 % of its gradient (1 - 0.99^2), and is saturated where
@@ -20,12 +20,14 @@ _BOUND, _NEARLY_ALWAYS = 0.99, 0.95
 _DEAD = 1e-6  # of the widest unit's deviation: below it is rounding, in float32
 
 
-def state_facts(pool: EpisodePool, trained: int | None) -> Iterator[StateFacts]:
+def state_facts(measured: Measured, trained: int | None) -> Iterator[StateFacts]:
     """One for each carry key that holds floats; ``trained`` is how many steps a training slice
     has."""
+    pool = measured.pool
     begins = set(pool.begins)
     later = torch.tensor([i for i in range(sum(pool.lengths)) if i not in begins])
-    for key, values in pool.states.items():
+    for key in measured.states:
+        values = pool.states[key]
         if values.is_floating_point():
             flat = values.detach().double().flatten(1)
             yield _facts(dotted(key), flat, flat[later], pool, trained)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rnncheck.report.memory import curve_name
 from rnncheck.report.plots import COLOURS, MARKERS, drawn_svg
 from rnncheck.results.memory import (
+    CRITIC,
+    POLICY,
     AtLag,
     InfluenceCurve,
     InfluenceMatrix,
@@ -26,15 +28,23 @@ def memory_plots(found: MemoryResult | None) -> Iterator[tuple[str, str]]:
         return
     if found.returns:
         yield "returns by treatment of the state", _returns(found.returns)
-    main = found.main_curve
-    if main is not None:
-        alike = [one for one in found.curves if one.unit == main.unit and not one.of_state]
-        yield f"influence on {main.output} by lag", _decay(alike)
+    for main in (found.farthest(POLICY), found.farthest(CRITIC)):
+        if main is not None:
+            yield f"influence on {main.named} by lag", _decay(_beside(found, main))
     if found.matrix is not None:
         yield f"influence of step on step, {found.matrix.output}", _matrix(found.matrix)
-    for output in dict.fromkeys(one.output for one in found.replay):
-        mine = [one for one in found.replay if one.output == output]
+    for output in dict.fromkeys(one.named for one in found.replay):
+        mine = [one for one in found.replay if one.named == output]
         yield f"error of {output} in a slice", _replay(mine)
+
+
+def _beside(found: MemoryResult, main: InfluenceCurve) -> list[InfluenceCurve]:
+    """The curves that share its axes: of the same outputs' owner, in the same unit."""
+    return [
+        one
+        for one in found.curves
+        if (one.unit, one.whose, one.of_state) == (main.unit, main.whose, False)
+    ]
 
 
 def _band(axes: Axes, lags: Sequence[AtLag], label: str, number: int) -> None:

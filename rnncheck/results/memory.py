@@ -27,6 +27,14 @@ class ReturnEffect(StrEnum):
     UNCLEAR = "unclear"
 
 
+POLICY, CRITIC = "policy", "critic"  # whose outputs and states they are
+
+
+def named(whose: str, name: str) -> str:
+    """``state_value of the critic``; the policy's own go by their names."""
+    return name if whose == POLICY else f"{name} of the {whose}"
+
+
 @dataclass(frozen=True)
 class Estimated:
     """A value with its interval; ``beyond`` where the data end before it: it is at least that."""
@@ -88,6 +96,13 @@ class InfluenceCurve:
     reach: Estimated | None = None
     half_life: Estimated | None = None
     of_state: bool = False  # the output is the state itself
+    whose: str = POLICY
+    partial: bool = False  # of what is read the floats alone: others have no gradient
+
+    @property
+    def named(self) -> str:
+        """With whose it is, where that is not the policy."""
+        return named(self.whose, self.output)
 
 
 @dataclass(frozen=True)
@@ -119,6 +134,12 @@ class StateFacts:
     norms: tuple[float, ...]
     trained: int | None = None
     drift: Estimated | None = None
+    whose: str = POLICY
+
+    @property
+    def named(self) -> str:
+        """With whose it is, where that is not the policy."""
+        return named(self.whose, self.key)
 
 
 @dataclass(frozen=True)
@@ -135,6 +156,12 @@ class ReplayCurve:
     errors: tuple[AtLag, ...]
     share: float
     burn_in: Estimated | None = None
+    whose: str = POLICY
+
+    @property
+    def named(self) -> str:
+        """With whose it is, where that is not the policy."""
+        return named(self.whose, self.output)
 
 
 @dataclass(frozen=True)
@@ -185,12 +212,19 @@ class MemoryResult:
 
     @property
     def main_curve(self) -> InfluenceCurve | None:
-        """The curve that the conclusions rest on: by replacement, through the whole state, the
-        output (and agent) with the farthest horizon and reach."""
+        """The curve that conclusions on acting rest on: the policy's farthest."""
+        return self.farthest(POLICY)
+
+    def farthest(self, whose: str) -> InfluenceCurve | None:
+        """By replacement, through the whole state, the output (and agent) with the farthest horizon
+        and reach."""
         whole = [
             one
             for one in self.curves
-            if one.method == "replaced" and not one.through and not one.of_state
+            if one.method == "replaced"
+            and not one.through
+            and not one.of_state
+            and one.whose == whose
         ]
         return max(whole, key=_farness, default=None)
 

@@ -24,14 +24,14 @@ def figures_of(found: MemoryResult) -> dict[str, Estimated]:
     for curve in found.curves:
         through = f" through {curve.through}" if curve.through else ""
         agent = "" if curve.agent is None else f" of agent {curve.agent}"
-        name = f"{curve.output}{through}{agent}, {curve.method}"
+        name = f"{curve.named}{through}{agent}, {curve.method}"
         figures[f"horizon, {name}"] = Estimated(curve.horizon, curve.horizon, curve.horizon)
         for what, figure in (("reach", curve.reach), ("half-life", curve.half_life)):
             if figure is not None:
                 figures[f"{what}, {name}"] = figure
     for slice_ in found.replay:
         if slice_.burn_in is not None:
-            figures[f"burn-in, {slice_.output} from {slice_.start}"] = slice_.burn_in
+            figures[f"burn-in, {slice_.named} from {slice_.start}"] = slice_.burn_in
     for under in found.returns:
         if under.lost is not None:
             figures[f"return lost, {under.treatment}"] = under.lost

@@ -72,6 +72,35 @@ def test_a_head_that_ignores_the_state_is_told() -> None:
     assert "the head ignores it" in found(result)["memory-unused"]
 
 
+def test_a_graph_that_is_cut_in_training_is_told() -> None:
+    """A line of 4 steps whose pass over time detaches its state every 3."""
+    result = studied("policy.truncate=3")
+    (cut,) = result.findings
+    assert cut.name == "gradient-cut"
+    assert "action depends on observations 4 [4, 4] steps back" in cut.message
+    assert "reaches further back than 0 steps" in cut.message
+    assert cut.fix.startswith("cut it every 5 steps")
+    assert studied("policy.truncate=6").findings == ()
+
+
+def test_a_critic_has_its_own_memory() -> None:
+    """It decides over slices and burn-in, and not over whether the policy remembers."""
+    result = studied('critic={factory: "planted:Values"}', "memory.lags=20")
+    assert result.main_curve is not None
+    assert result.main_curve.output == "action"
+    values = [c for c in result.curves if c.whose == "critic" and not c.of_state]
+    assert {c.method for c in values} == {"replaced", "gradient"}
+    for curve in values:
+        assert curve.half_life is not None
+        assert curve.half_life.value == pytest.approx(math.log(0.5) / math.log(0.8), rel=0.05)
+    advised = {one.setting: one for one in result.advice}
+    assert advised["start"].advised == "stored"
+    assert "state_value of the critic" in advised["slice_len"].because
+    decayed = math.log(0.05) / math.log(0.8)  # steps until a twentieth of the error is left
+    assert int(advised["burn_in"].advised) == pytest.approx(decayed, abs=1)
+    assert {one.named for one in result.states} == {"h", "value_h of the critic"}
+
+
 def test_nothing_crosses_the_end_of_an_episode() -> None:
     matrix = studied().matrix
     assert matrix is not None
