@@ -3,11 +3,13 @@ and untold where neither says."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tensordict import TensorDict
 from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch import nn
 from torchrl.envs import Compose, GymEnv, InitTracker, ObservationNorm, TransformedEnv
@@ -15,7 +17,9 @@ from torchrl.modules import GRUModule, QValueModule
 
 import rnncheck
 from rnncheck.recall.observed import Visit, past_counts
+from rnncheck.recall.readout import read_out
 from rnncheck.recall.recommend import TrainedOn, findings_of
+from rnncheck.recall.session import PlayedEpisode
 from rnncheck.results.memory import (
     AtLag,
     Estimated,
@@ -76,9 +80,65 @@ def test_a_maze_whose_junction_looks_alike_shows_a_part() -> None:
 def test_observations_that_never_come_again_leave_it_untold() -> None:
     seen = told("memory/tmaze_short_slices.yaml", "memory.recorded=32")
     assert seen.whole is None
-    assert seen.because == (
-        "the env shows no state of its own, and no observation and action came again in 8 episodes"
+    assert seen.because.startswith(
+        "the env shows no state of its own, no observation and action came again in 8 episodes,"
+        " and a fit leaves"
     )
+
+
+def swings(count: int, noise: float = 0.0) -> list[tuple[PlayedEpisode, torch.Tensor]]:
+    """Episodes of a pendulum that is pushed at random: what was played, and its angle and
+    velocity."""
+    generator, found = np.random.default_rng(0), []
+    for seed in range(count):
+        angle, velocity = generator.normal(size=2)
+        rows = []
+        for _ in range(60):
+            push = generator.normal()
+            rows.append((angle, velocity, push, -(angle**2) - velocity**2 / 10))
+            velocity += 0.1 * (push - 2 * math.sin(angle)) + noise * generator.normal()
+            angle += 0.1 * velocity
+        seen, acted, paid = torch.tensor(rows, dtype=torch.float64).split([2, 1, 1], 1)
+        none = TensorDict({}, batch_size=[60])
+        rewards = paid[:, 0]
+        played = PlayedEpisode(seed, none, {}, float(rewards.sum()), False, acted, rewards)
+        found.append((played, seen))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("numbers", "noise", "whole"),
+    [
+        (2, 0.0, True),
+        (1, 0.0, False),  # the velocity is hidden, and the angle before tells it
+        (2, 0.5, None),  # what the wind does nothing tells
+    ],
+)
+def test_a_fit_tells_what_a_pendulum_shows(numbers: int, noise: float, whole: bool | None) -> None:
+    episodes, seen = zip(*swings(12, noise), strict=True)
+    told = read_out(episodes, [one[:, :numbers] for one in seen], lags=8)
+    assert told.whole is whole
+    assert ("with those" in told.because) is (whole is not True)
+
+
+def test_a_fit_of_few_episodes_tells_nothing() -> None:
+    episodes, seen = zip(*swings(6), strict=True)
+    assert read_out(episodes, seen, lags=8).because == "a fit needs 8 episodes, and has 6"
+
+
+def test_coins_are_told_by_no_fit() -> None:
+    """Observations and rewards of chance: no past is seen to count, whatever is drawn."""
+    for seed in range(20):
+        torch.manual_seed(seed)
+        episodes = [
+            PlayedEpisode(
+                i, TensorDict({}, batch_size=[30]), {}, 0.0, True,
+                torch.randint(0, 2, (30, 1)).double(), torch.randint(0, 2, (30,)).double(),
+            )
+            for i in range(8)
+        ]  # fmt: skip
+        seen = [torch.rand(30, 2, dtype=torch.float64) for _ in episodes]
+        assert read_out(episodes, seen, lags=4).whole is None
 
 
 def visits(count: int, follows: float, generator: np.random.Generator) -> list[Visit]:
