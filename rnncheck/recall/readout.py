@@ -59,67 +59,104 @@ class _Target:
         return (misordered if self.event else unexplained)(told, truth, rows)
 
 
+@dataclass(frozen=True)
+class _View:
+    """What follows some of the steps: ``learn`` is the half that is fitted, ``test`` the other."""
+
+    learn: _Steps
+    test: _Steps
+    targets: tuple[_Target, ...]
+    plain: Floats  # what a fit without the past tells of ``test``
+    left: tuple[Estimated, ...]  # of each target
+    known: tuple[int, ...]  # the targets that move
+
+    @classmethod
+    def of(cls, steps: _Steps, targets: Sequence[_Target]) -> _View:
+        learn, test = steps[_half(steps, 0)], steps[_half(steps, 1)]
+        plain = fitted(learn.now, learn.targets).predicted(test.now)
+        left = tuple(_left(one, plain, test, i) for i, one in enumerate(targets))
+        known = tuple(i for i, one in enumerate(left) if np.isfinite(one.value))
+        return cls(learn, test, tuple(targets), plain, left, known)
+
+    @property
+    def worst(self) -> tuple[float, str]:
+        """What is least told, and how little of it."""
+        i = max(self.known, key=lambda i: self.left[i].value)
+        return self.left[i].value, f"{_share(self.left[i])} of {self.targets[i].name}"
+
+
 def read_out(episodes: Sequence[PlayedEpisode], seen: Sequence[Tensor], lags: int) -> Observed:
     """What a fit tells of the next observation, the reward and the end; ``seen`` is
     ``[steps, numbers]`` of each episode. ``whole`` is None where that decides nothing."""
-    steps, targets = _steps(episodes, seen)
-    learn, test = steps[_half(steps, 0)], steps[_half(steps, 1)]
-    if min(len(np.unique(one.episodes)) for one in (learn, test)) < _EPISODES:
+    if len(episodes) < 2 * _EPISODES:
         return Observed(None, f"a fit needs {2 * _EPISODES} episodes, and has {len(episodes)}")
-    if len(steps.at) < _STEPS or steps.now.shape[1] > _NUMBERS:
-        what = f"{len(steps.at)} steps of {steps.now.shape[1]} numbers"
-        return Observed(None, f"a fit takes {_STEPS} steps or more of up to {_NUMBERS} numbers,"
-                        f" and has {what}")  # fmt: skip
-    plain = fitted(learn.now, learn.targets).predicted(test.now)
-    left = [_left(one, plain, test, i) for i, one in enumerate(targets)]
-    known = [i for i, one in enumerate(left) if np.isfinite(one.value)]
-    if not known:
+    steps, numbers = sum(one.length for one in episodes), seen[0].shape[1]
+    if steps < _STEPS or numbers > _NUMBERS:
+        return Observed(
+            None,
+            f"a fit takes {_STEPS} steps or more of up to {_NUMBERS} numbers, and has {steps} of"
+            f" {numbers}",
+        )
+    views = [_View.of(*_outcomes(episodes, seen)), _View.of(*_changes(episodes, seen))]
+    views = [one for one in views if one.known]
+    if not views:
         return Observed(None, "neither reward nor observation changes over the episodes")
-    worst = max(known, key=lambda i: left[i].value)
-    said = f"a fit to half of the episodes leaves {_share(left[worst])} of {targets[worst].name}"
-    if all(left[i].high <= _TOLD for i in known):
+    _, least = max(one.worst for one in views)
+    if all(one.left[i].high <= _TOLD for one in views for i in one.known):
         return Observed(
             True,
-            f"{said} in the other half unexplained, and no more of anything that follows an"
-            " observation and action: these tell it without the past",
+            f"a fit to half of the episodes leaves {least} in the other half unexplained, and no"
+            " more of anything that follows an observation and action: these tell it without the"
+            " past",
         )
-    return _with_past(learn, test, plain, targets, known, lags)
+    tried = [found for one in views if (found := _with_past(one, lags)) is not None]
+    if not tried:
+        return Observed(
+            None,
+            f"a fit leaves {least} unexplained by observation and action, and there are too few"
+            " steps for one with earlier ones",
+        )
+    return max(tried, key=lambda one: (one[1].whole is not None, one[0]))[1]
+
+
+def _outcomes(
+    episodes: Sequence[PlayedEpisode], seen: Sequence[Tensor]
+) -> tuple[_Steps, list[_Target]]:
+    """The reward of each step, and whether the episode ends there, where its length tells of
+    that."""
+    ends = len({one.length for one in episodes}) > 1 and any(one.ended for one in episodes)
+    found = []
+    for one in episodes:
+        over = torch.zeros(one.length, 1, dtype=torch.float64)
+        over[-1] = float(one.ended)
+        found.append(torch.cat([one.rewards.reshape(-1, 1), over], 1)[:, : 1 + ends])
+    names = [_Target("the reward"), _Target("the end of an episode", event=True)]
+    return _steps(episodes, seen, found), names[: 1 + ends]
+
+
+def _changes(
+    episodes: Sequence[PlayedEpisode], seen: Sequence[Tensor]
+) -> tuple[_Steps, list[_Target]]:
+    """By how much the next observation differs, of each step that has one."""
+    names = [f"the change of number {i + 1} of the observation" for i in range(seen[0].shape[1])]
+    return _steps(episodes, seen, [one.diff(dim=0) for one in seen]), list(map(_Target, names))
 
 
 def _steps(
-    episodes: Sequence[PlayedEpisode], seen: Sequence[Tensor]
-) -> tuple[_Steps, list[_Target]]:
-    """Steps with a next observation, by how much that differs; with those at which an episode ends
-    where its length tells of one."""
-    ends = len({one.length for one in episodes}) > 1 and any(one.ended for one in episodes)
-    parts, at, numbers = [], [], []
-    width = seen[0].shape[1]
-    for number, (one, shown) in enumerate(zip(episodes, seen, strict=True)):
-        last = one.length if ends else one.length - 1
-        change = torch.cat([shown.diff(dim=0), shown.new_full((1, width), torch.nan)])
-        over = torch.zeros(one.length, 1, dtype=torch.float64)
-        over[-1] = float(one.ended)
-        rewards = one.rewards.reshape(-1, 1)
-        parts.append(torch.cat([shown, one.actions, rewards, change, over], 1)[:last])
-        at += list(range(last))
-        numbers += [number] * last
-    wide = torch.cat(parts).numpy()
-    own = width + episodes[0].actions.shape[1]
-    names = [_Target("the reward")]
-    names += [_Target(f"the change of number {i + 1} of the observation") for i in range(width)]
-    names += [_Target("the end of an episode", event=True)] if ends else []
-    targets = wide[:, own : own + len(names)]
-    keep = np.isfinite(targets).all(1) | bool(ends)
-    steps = _Steps(wide[:, :own], targets, np.array(numbers), np.array(at))
-    return _filled(steps)[np.flatnonzero(keep)], names
-
-
-def _filled(steps: _Steps) -> _Steps:
-    """An episode's last step has no next observation: the mean stands there, which says
-    nothing."""
-    means = np.nan_to_num(np.nanmean(steps.targets, 0))
-    targets = np.where(np.isfinite(steps.targets), steps.targets, means)
-    return _Steps(np.nan_to_num(steps.now), targets, steps.episodes, steps.at)
+    episodes: Sequence[PlayedEpisode], seen: Sequence[Tensor], targets: Sequence[Tensor]
+) -> _Steps:
+    """As many steps of each episode as have targets."""
+    now = [
+        torch.cat([shown, one.actions], 1)[: len(target)]
+        for one, shown, target in zip(episodes, seen, targets, strict=True)
+    ]
+    lengths = [len(one) for one in targets]
+    return _Steps(
+        torch.cat(now).nan_to_num().numpy(),
+        torch.cat(list(targets)).nan_to_num().numpy(),
+        np.repeat(np.arange(len(lengths)), lengths),
+        np.concatenate([np.arange(one) for one in lengths]),
+    )
 
 
 def _half(steps: _Steps, which: int) -> Rows:
@@ -133,37 +170,32 @@ def _left(target: _Target, told: Floats, test: _Steps, i: int) -> Estimated:
     return Estimated(of(np.arange(len(told))), low, high)
 
 
-def _with_past(
-    learn: _Steps,
-    test: _Steps,
-    plain: Floats,
-    targets: Sequence[_Target],
-    known: Sequence[int],
-    lags: int,
-) -> Observed:
-    """The same with the earlier observation that tells most, as the first half has it."""
-    longest = min(lags, int(learn.at.max()), int(test.at.max()))
-    tried = {
-        k: fitted(*_before(learn, k)) for k in _LAGS if k <= longest and _rows(learn, k) > _STEPS
-    }
-    usual = [i for i in known if not targets[i].event]
+def _with_past(view: _View, lags: int) -> tuple[float, Observed] | None:
+    """With the earlier observation that tells most, as the first half has it, and how much is left
+    without; None where there are too few steps."""
+    learn, test = view.learn, view.test
+    usual = [i for i in view.known if not view.targets[i].event]
+    longest = min(lags, int(learn.at.max(initial=0)), int(test.at.max(initial=0)))
+    lengths = [k for k in _LAGS if k <= longest and len(_behind(learn, k)) >= _STEPS // 2]
+    tried = {k: fitted(*_before(learn, k)) for k in lengths if len(_behind(test, k))}
     if not tried or not usual:
-        return Observed(None, "the episodes are too short for a fit with earlier observations")
+        return None
     alone = fitted(learn.now, learn.targets).left_out
-    lag, i = min(
-        ((k, i) for k in tried for i in usual),
-        key=lambda pair: tried[pair[0]].left_out[pair[1]] / max(alone[pair[1]], 1e-12),
-    )
+
+    def gain(pair: tuple[int, int]) -> float:
+        return float(tried[pair[0]].left_out[pair[1]] / max(alone[pair[1]], 1e-12))
+
+    lag, i = min(((k, i) for k in tried for i in usual), key=gain)
     behind = _behind(test, lag)
     later, told = test[behind], tried[lag].predicted(_before(test, lag)[0])
-    left, after = (_left(targets[i], one, later, i) for one in (plain[behind], told))
+    left, after = (_left(view.targets[i], one, later, i) for one in (view.plain[behind], told))
     figures = (
-        f"a fit leaves {_share(left)} of {targets[i].name} unexplained by observation and"
+        f"a fit leaves {_share(left)} of {view.targets[i].name} unexplained by observation and"
         f" action, and {_share(after)} with those {counted(lag, 'step')} before"
     )
-    counts = after.high <= _TOLD and left.low >= _UNTOLD
-    few = learn.now.shape[1] <= _FEW
-    return Observed(False if counts and few and _settled(learn, later, left, i) else None, figures)
+    counts = after.high <= _TOLD and left.low >= _UNTOLD and learn.now.shape[1] <= _FEW
+    whole = False if counts and _settled(learn, later, left, i) else None
+    return left.value, Observed(whole, figures)
 
 
 def _settled(learn: _Steps, test: _Steps, left: Estimated, i: int) -> bool:
@@ -175,10 +207,6 @@ def _settled(learn: _Steps, test: _Steps, left: Estimated, i: int) -> bool:
 
 def _behind(steps: _Steps, lag: int) -> Rows:
     return np.flatnonzero(steps.at >= lag)
-
-
-def _rows(steps: _Steps, lag: int) -> int:
-    return len(_behind(steps, lag))
 
 
 def _before(steps: _Steps, lag: int) -> tuple[Floats, Floats]:

@@ -77,13 +77,19 @@ def test_a_maze_whose_junction_looks_alike_shows_a_part() -> None:
     assert "where another observation was seen 8 steps before" in seen.because
 
 
-def test_observations_that_never_come_again_leave_it_untold() -> None:
-    seen = told("memory/tmaze_short_slices.yaml", "memory.recorded=32")
+def test_observations_that_never_come_again_leave_it_untold_where_episodes_are_few() -> None:
+    seen = told("memory/tmaze_short_slices.yaml")
     assert seen.whole is None
     assert seen.because.startswith(
         "the env shows no state of its own, no observation and action came again in 8 episodes,"
         " and a fit leaves"
     )
+
+
+def test_a_fit_sees_what_a_maze_with_noise_hides() -> None:
+    seen = told("memory/tmaze_short_slices.yaml", "memory.recorded=32")
+    assert seen.whole is False
+    assert "of the reward unexplained by observation and action, and 0.0%" in seen.because
 
 
 def swings(count: int, noise: float = 0.0) -> list[tuple[PlayedEpisode, torch.Tensor]]:
@@ -119,6 +125,23 @@ def test_a_fit_tells_what_a_pendulum_shows(numbers: int, noise: float, whole: bo
     told = read_out(episodes, [one[:, :numbers] for one in seen], lags=8)
     assert told.whole is whole
     assert ("with those" in told.because) is (whole is not True)
+
+
+def test_a_reward_at_the_end_that_nothing_shown_tells_is_seen() -> None:
+    """A corridor whose every observation follows from the one before, and a last reward that is a
+    coin."""
+    torch.manual_seed(0)
+    shown = torch.arange(10, dtype=torch.float64)[:, None]
+    episodes = []
+    for i in range(12):
+        paid = torch.zeros(10, dtype=torch.float64)
+        paid[-1] = 2.0 * (i % 3 == 0) - 1
+        none = TensorDict({}, batch_size=[10])
+        acted = torch.zeros(10, 1, dtype=torch.float64)
+        episodes.append(PlayedEpisode(i, none, {}, float(paid.sum()), True, acted, paid))
+    told = read_out(episodes, [shown] * 12, lags=8)
+    assert told.whole is None
+    assert "of the reward unexplained" in told.because
 
 
 def test_a_fit_of_few_episodes_tells_nothing() -> None:
