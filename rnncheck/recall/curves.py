@@ -127,6 +127,7 @@ class Curve:
             half_life=half_life_of(rows) if horizon else None,
             of_state=self.of_state,
             partial=self.partial,
+            acts=self.output.acts,
         )
 
 

@@ -41,6 +41,8 @@ def gradient_curves(
     leaves, partial = _leaves(measured.subject, windows.inputs)
     out = _passed(measured.subject, windows, leaves)
     for output in outputs:
+        if not any(out.get(key).requires_grad for key in output.keys):
+            continue
         agents = output.agents_in(out)
         for agent in range(agents):
             norms = _jacobians(_ends(output, out, windows, agent, agents), leaves, generator)
@@ -169,8 +171,6 @@ def _ends(
 
 def _jacobians(ends: list[Tensor], leaves: dict[Key, Tensor], generator: torch.Generator) -> Tensor:
     """``[rows, steps]``: the Frobenius norm, from random projections (Hutchinson 1989)."""
-    if not any(one.requires_grad for one in ends):
-        raise CannotTell("the outputs have no gradient")
     rows, steps = next(iter(leaves.values())).shape[:2]
     total = torch.zeros(rows, steps, dtype=torch.float64)
     for _ in range(_PROJECTIONS):

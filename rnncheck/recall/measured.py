@@ -77,6 +77,7 @@ class Measured:
     subject: Subject
     pool: EpisodePool
     agents: dict[str, int]
+    actions: tuple[Key, ...]
     not_its_own: frozenset[Key] = frozenset()
     stored: bool = True
 
@@ -92,7 +93,7 @@ class Measured:
 
     def outputs(self, out: TensorDictBase) -> list[MeasuredOutput]:
         """What it puts out. Raises CannotTell where there is nothing to compare."""
-        found = measured_outputs(self.subject, out, self.agents)
+        found = measured_outputs(self.subject, out, self.agents, self.actions)
         mine = [one for one in found if self.not_its_own.isdisjoint(one.keys)]
         if not mine:
             raise CannotTell(f"the {self.whose} puts out no floats and no distribution")
@@ -145,7 +146,7 @@ def measured_critic(module: nn.Module, policy: Measured, facts: EnvFacts) -> Mea
     states = states_over(critic, bare)
     stored = set(critic.carry) <= set(subject.carry) and bool(others)
     seen = EpisodePool(bare.inputs, states, pool.lengths)
-    return Measured(critic, seen, policy.agents, others, stored)
+    return Measured(critic, seen, policy.agents, facts.actions, others, stored)
 
 
 def _first_outputs(subject: Subject, facts: EnvFacts) -> TensorDictBase:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ class MeasuredOutput:
     keys: tuple[Key, ...]  # of its floats
     agents: int = 1
     maker: Any = None  # what makes the distribution out of the floats
+    acts: bool = True  # the action follows from it
 
     @property
     def unit(self) -> str:
@@ -67,13 +68,40 @@ class MeasuredOutput:
 
 
 def measured_outputs(
-    subject: Subject, outputs: TensorDictBase, agents: dict[str, int]
+    subject: Subject, outputs: TensorDictBase, agents: dict[str, int], actions: Collection[Key]
 ) -> list[MeasuredOutput]:
     """What ``subject`` puts out, by structure.
 
     Its distributions over actions, and the floats that no other part of it reads; ``agents`` says
-    how many there are below a first key.
+    how many there are below a first key. What a recurrent part gives to nobody is no output beside
+    others.
     """
+    found, acting = _found(subject, outputs, agents), _before(subject.module, actions)
+    own = {key for carrier in subject.carriers for key in declared(carrier.module, "out_keys")}
+    marked = [replace(one, acts=not acting.isdisjoint(one.keys)) for one in found]
+    useful = [one for one in marked if one.acts or own.isdisjoint(one.keys)]
+    return useful or marked
+
+
+def _before(module: nn.Module, actions: Collection[Key]) -> set[Key]:
+    """The actions, and every key that they are made of."""
+    parts, needed = [part for _, part in innermost(module)], set(actions)
+    makers = [*parts, *_makers(module)]
+    while True:
+        more = {
+            key
+            for part in makers
+            if not needed.isdisjoint(declared(part, "out_keys"))
+            for key in declared(part, "in_keys")
+        }
+        if more <= needed:
+            return needed
+        needed |= more
+
+
+def _found(
+    subject: Subject, outputs: TensorDictBase, agents: dict[str, int]
+) -> list[MeasuredOutput]:
     makers = _makers(subject.module)
     found = [_distribution(one, outputs, agents) for one in makers]
     told = {
@@ -110,7 +138,9 @@ def _ends(subject: Subject, outputs: TensorDictBase) -> list[Key]:
         if key not in declared(part, "out_keys")
     }
     mine = set(subject.carry) | set(subject.flags)
+    promised = {key for part in parts for key in declared(part, "out_keys")} | set(subject.writes)
     keys = [key for key in tensor_keys(outputs) if key[0] != "next" and key not in mine | read]
+    keys = [key for key in keys if key in promised or not subject.writes]
     ends = [key for key in keys if outputs.get(key).is_floating_point()]
     made = {
         key

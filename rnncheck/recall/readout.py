@@ -216,4 +216,6 @@ def _before(steps: _Steps, lag: int) -> tuple[Floats, Floats]:
 
 
 def _share(found: Estimated) -> str:
-    return f"{found.value:.1%} [{found.low:.1%}, {found.high:.1%}]"
+    """What is told worse than by the mean is not told at all: 100 %."""
+    value, low, high = (min(1.0, one) for one in (found.value, found.low, found.high))
+    return f"{value:.1%} [{low:.1%}, {high:.1%}]"

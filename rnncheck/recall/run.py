@@ -267,7 +267,7 @@ class _Players:
 
     def policy(self, episodes: Sequence[PlayedEpisode]) -> Measured:
         """The policy over its episodes. Raises CannotTell."""
-        return Measured(self.subject, pool_of(episodes), agents_of(self.facts))
+        return Measured(self.subject, pool_of(episodes), agents_of(self.facts), self.facts.actions)
 
     def critic_beside(self, episodes: Sequence[PlayedEpisode]) -> Measured | None:
         """The critic over the same, run once; None without one, or where it has no state."""

@@ -97,6 +97,7 @@ class InfluenceCurve:
     half_life: Estimated | None = None
     of_state: bool = False  # the output is the state itself
     whose: str = POLICY
+    acts: bool = True  # the action follows from the output
     partial: bool = False  # of what is read the floats alone: others have no gradient
 
     @property
@@ -212,10 +213,10 @@ class MemoryResult:
 
     @property
     def main_curve(self) -> InfluenceCurve | None:
-        """The curve that conclusions on acting rest on: the policy's farthest."""
-        return self.farthest(POLICY)
+        """The curve that conclusions on acting rest on: the farthest from which actions follow."""
+        return self.farthest(POLICY, acting=True) or self.farthest(POLICY)
 
-    def farthest(self, whose: str) -> InfluenceCurve | None:
+    def farthest(self, whose: str, *, acting: bool = False) -> InfluenceCurve | None:
         """By replacement, through the whole state, the output (and agent) with the farthest horizon
         and reach."""
         whole = [
@@ -225,6 +226,7 @@ class MemoryResult:
             and not one.through
             and not one.of_state
             and one.whose == whose
+            and (one.acts or not acting)
         ]
         return max(whole, key=_farness, default=None)
 
