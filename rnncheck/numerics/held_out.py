@@ -20,7 +20,7 @@ _WIDTHS = (0.5, 1.0, 2.0, 4.0)  # of the kernel, in deviations and per root of a
 _RIDGES = (1e-8, 1e-5, 1e-2)  # of the kernel's largest value: none, little, much noise
 _FLAT = 1e-9  # of its largest value: a column that moves by less is constant
 
-Rows = NDArray[np.int64]
+StepRows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class SmoothFit:
         return found
 
 
-def fitted(features: Floats, targets: Floats, share: float = 1.0) -> SmoothFit:
+def smooth_fit(features: Floats, targets: Floats, share: float = 1.0) -> SmoothFit:
     """Of ``features`` ``[rows, numbers]`` and ``targets`` ``[rows, targets]``; of many rows some
     are drawn, of which ``share`` is used."""
     most = int(share * min(_FITTED, len(features)))
@@ -80,14 +80,14 @@ def _kernel(left: Floats, right: Floats, width: float) -> Floats:
     return found
 
 
-def unexplained(told: Floats, truth: Floats, rows: Rows) -> float:
+def unexplained(told: Floats, truth: Floats, rows: StepRows) -> float:
     """The squared error over the squared deviation of ``rows``; not a number of what never
     moves."""
     moved = ((truth[rows] - truth[rows].mean()) ** 2).sum()
     return float(((told[rows] - truth[rows]) ** 2).sum() / moved) if moved > 0 else np.nan
 
 
-def misordered(told: Floats, event: Floats, rows: Rows) -> float:
+def misordered(told: Floats, event: Floats, rows: StepRows) -> float:
     """Twice the chance that a step without ``event`` is told to be likelier to have it than one
     with it: 1 where nothing is told."""
     there = event[rows] > 0

@@ -98,7 +98,7 @@ class MeasuredRows:
 
 
 @dataclass(frozen=True)
-class Curve:
+class MeasuredCurve:
     """Of what a curve is; ``told`` makes it of what was measured."""
 
     output: MeasuredOutput

@@ -21,7 +21,7 @@ from rnncheck.pipeline.subject.passes import (
     unroll_subject,
 )
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.recall.curves import Curve, MeasuredRows
+from rnncheck.recall.curves import MeasuredCurve, MeasuredRows
 from rnncheck.recall.measured import CannotTell, EpisodePool, Measured, affordable_rows
 from rnncheck.recall.outputs import MeasuredOutput
 from rnncheck.results.memory import InfluenceCurve
@@ -46,7 +46,7 @@ def gradient_curves(
         agents = output.agents_in(out)
         for agent in range(agents):
             norms = _jacobians(_ends(output, out, windows, agent, agents), leaves, generator)
-            curve = Curve(
+            curve = MeasuredCurve(
                 output, 0.0, "gradient", agent=agent if agents > 1 else None, partial=partial
             )
             yield curve.told(windows.by_lag(norms))

@@ -20,7 +20,7 @@ from torch import Tensor
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, RunSettings, StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
-from rnncheck.recall.curves import Curve, MeasuredRows
+from rnncheck.recall.curves import MeasuredCurve, MeasuredRows
 from rnncheck.recall.gradient import gradient_curves
 from rnncheck.recall.measured import CannotTell, EpisodePool, Measured, affordable_rows
 from rnncheck.recall.outputs import MeasuredOutput
@@ -157,14 +157,16 @@ class _Trial:
         agent."""
         noise = self._noise(output)
         moved = output.distance(self.base, self.replaced)
-        yield from self._of_agents(Curve(output, noise), moved)
+        yield from self._of_agents(MeasuredCurve(output, noise), moved)
         for key in self.subject.carry if len(self.subject.carry) > 1 else ():
             state = {k: self._new[k] if k == key else v for k, v in self._own.items()}
             moved = output.distance(self.base[:, 1:], self._rest(state))
-            through = Curve(output, noise, through=dotted(key))
+            through = MeasuredCurve(output, noise, through=dotted(key))
             yield from self._of_agents(through, moved, first=1)
 
-    def _of_agents(self, curve: Curve, moved: Tensor, first: int = 0) -> Iterator[InfluenceCurve]:
+    def _of_agents(
+        self, curve: MeasuredCurve, moved: Tensor, first: int = 0
+    ) -> Iterator[InfluenceCurve]:
         for agent in range(moved.shape[-1]):
             number = agent if moved.shape[-1] > 1 else None
             yield replace(curve, agent=number).told(self._rows(moved[:, :, agent], first))
@@ -180,7 +182,7 @@ class _Trial:
         output = MeasuredOutput(f"state {dotted(key)}", (whole,))
         moved = output.distance(self.base, self.replaced)[:, :, 0]
         noise = self._noise(output)
-        yield Curve(output, noise, of_state=True).told(self._rows(moved))
+        yield MeasuredCurve(output, noise, of_state=True).told(self._rows(moved))
 
     def _noise(self, output: MeasuredOutput) -> float:
         moved = output.distance(self.base, self.precise)[self.made.inside]

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rnncheck.numerics.held_out import Rows, fitted, misordered, unexplained
+from rnncheck.numerics.held_out import StepRows, misordered, smooth_fit, unexplained
 from rnncheck.numerics.paired import bootstrapped
 from rnncheck.numerics.statistics import Floats
 from rnncheck.printable import counted
@@ -40,10 +40,10 @@ class _Steps:
 
     now: Floats  # [steps, numbers]
     targets: Floats  # [steps, targets]
-    episodes: Rows  # [steps]
-    at: Rows  # the step within its episode
+    episodes: StepRows  # [steps]
+    at: StepRows  # the step within its episode
 
-    def __getitem__(self, rows: Rows) -> _Steps:
+    def __getitem__(self, rows: StepRows) -> _Steps:
         return _Steps(self.now[rows], self.targets[rows], self.episodes[rows], self.at[rows])
 
 
@@ -54,7 +54,7 @@ class _Target:
     name: str
     event: bool = False
 
-    def left(self, told: Floats, truth: Floats, rows: Rows) -> float:
+    def left(self, told: Floats, truth: Floats, rows: StepRows) -> float:
         """What is left unexplained, 1 where nothing is told."""
         return (misordered if self.event else unexplained)(told, truth, rows)
 
@@ -73,7 +73,7 @@ class _View:
     @classmethod
     def of(cls, steps: _Steps, targets: Sequence[_Target]) -> _View:
         learn, test = steps[_half(steps, 0)], steps[_half(steps, 1)]
-        plain = fitted(learn.now, learn.targets).predicted(test.now)
+        plain = smooth_fit(learn.now, learn.targets).predicted(test.now)
         left = tuple(_left(one, plain, test, i) for i, one in enumerate(targets))
         known = tuple(i for i, one in enumerate(left) if np.isfinite(one.value))
         return cls(learn, test, tuple(targets), plain, left, known)
@@ -159,13 +159,13 @@ def _steps(
     )
 
 
-def _half(steps: _Steps, which: int) -> Rows:
+def _half(steps: _Steps, which: int) -> StepRows:
     return np.flatnonzero(steps.episodes % 2 == which)[: _TESTED if which else None]
 
 
 def _left(target: _Target, told: Floats, test: _Steps, i: int) -> Estimated:
     """What is left of a target, with its interval."""
-    of: Callable[[Rows], float] = partial(target.left, told[:, i], test.targets[:, i])
+    of: Callable[[StepRows], float] = partial(target.left, told[:, i], test.targets[:, i])
     low, high = bootstrapped(test.episodes, of)
     return Estimated(of(np.arange(len(told))), low, high)
 
@@ -177,10 +177,10 @@ def _with_past(view: _View, lags: int) -> tuple[float, Observed] | None:
     usual = [i for i in view.known if not view.targets[i].event]
     longest = min(lags, int(learn.at.max(initial=0)), int(test.at.max(initial=0)))
     lengths = [k for k in _LAGS if k <= longest and len(_behind(learn, k)) >= _STEPS // 2]
-    tried = {k: fitted(*_before(learn, k)) for k in lengths if len(_behind(test, k))}
+    tried = {k: smooth_fit(*_before(learn, k)) for k in lengths if len(_behind(test, k))}
     if not tried or not usual:
         return None
-    alone = fitted(learn.now, learn.targets).left_out
+    alone = smooth_fit(learn.now, learn.targets).left_out
 
     def gain(pair: tuple[int, int]) -> float:
         return float(tried[pair[0]].left_out[pair[1]] / max(alone[pair[1]], 1e-12))
@@ -200,12 +200,12 @@ def _with_past(view: _View, lags: int) -> tuple[float, Observed] | None:
 
 def _settled(learn: _Steps, test: _Steps, left: Estimated, i: int) -> bool:
     """With half of what it was fitted on it would have left about as much."""
-    told = fitted(learn.now, learn.targets, share=0.5).predicted(test.now)
+    told = smooth_fit(learn.now, learn.targets, share=0.5).predicted(test.now)
     before = unexplained(told[:, i], test.targets[:, i], np.arange(len(told)))
     return left.value >= _LEARNT * before
 
 
-def _behind(steps: _Steps, lag: int) -> Rows:
+def _behind(steps: _Steps, lag: int) -> StepRows:
     return np.flatnonzero(steps.at >= lag)
 
 

@@ -52,7 +52,7 @@ from rnncheck.results.memory import (
 from rnncheck.results.model import Outcome, SpecRef, Stage, StageResult, Tool
 from rnncheck.spec.model import Spec
 
-Answer = TypeVar("Answer", InfluenceCurve, StateFacts, ReplayCurve)
+_Told = TypeVar("_Told", InfluenceCurve, StateFacts, ReplayCurve)
 _STAGES = (Stage.ENV, Stage.POLICY, Stage.CRITIC)
 # Seconds that a step of env and policy takes: chosen, CartPole's with a small LSTM on one core.
 _STEP = 0.002
@@ -167,8 +167,8 @@ class MemoryStudy:
         self,
         players: _Players,
         episodes: Sequence[PlayedEpisode],
-        ask: Callable[[Measured], Iterator[Answer]],
-    ) -> tuple[Answer, ...]:
+        ask: Callable[[Measured], Iterator[_Told]],
+    ) -> tuple[_Told, ...]:
         """What ``ask`` tells of the policy, and of the critic where it has a state; why not, where
         that raises."""
         found = list(ask(players.policy(episodes)))
