@@ -70,7 +70,7 @@ def memory_items(budgets: list[MemoryBudget], found: MemoryResult) -> Iterator[G
         )
         figure, why = _figure(one.metric, found)
         if figure is None:
-            yield replace(item, reason=why)
+            yield replace(item, ruling=_without(one.metric, found), reason=why)
             continue
         ruling = limit_ruling(
             BudgetedNumber(figure.value, figure.low, figure.high), one.limit, "min"
@@ -86,6 +86,13 @@ def memory_items(budgets: list[MemoryBudget], found: MemoryResult) -> Iterator[G
             low=figure.low,
             high=figure.high,
         )
+
+
+def _without(metric: str, found: MemoryResult) -> Ruling:
+    """Of a budget whose figure the episodes end before: an influence that still grows there."""
+    curve = found.main_curve
+    grows = metric != "return_gain_min" and curve is not None and curve.horizon
+    return Ruling.UNCLEAR if grows else Ruling.FAILED
 
 
 def _figure(metric: str, found: MemoryResult) -> tuple[Estimated | None, str]:

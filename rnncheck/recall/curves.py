@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rnncheck.numerics.paired import bootstrapped
 from rnncheck.numerics.statistics import Floats
+from rnncheck.recall.measured import CannotTell
 from rnncheck.recall.outputs import MeasuredOutput
 from rnncheck.results.memory import AtLag, Estimated, InfluenceCurve
 
@@ -27,6 +28,7 @@ class MeasuredRows:
     """``distances`` ``[rows, lags]``, where ``there`` says so; ``episodes`` ``[rows]``.
 
     Column ``i`` is lag ``first + i``. ``cut`` says that the episodes go on behind the last lag.
+    Raises CannotTell of what is not a number.
     """
 
     distances: Floats
@@ -34,6 +36,10 @@ class MeasuredRows:
     episodes: RowNumbers
     first: int = 0
     cut: bool = False
+
+    def __post_init__(self) -> None:
+        if np.isnan(self.distances[self.there]).any():
+            raise CannotTell("outputs, or their gradients, hold NaN")
 
     @property
     def longest(self) -> int:

@@ -22,7 +22,7 @@ from rnncheck.pipeline.subject.passes import (
 )
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.recall.curves import MeasuredCurve, MeasuredRows
-from rnncheck.recall.measured import CannotTell, EpisodePool, Measured, affordable_rows
+from rnncheck.recall.measured import EpisodePool, Measured, affordable_rows
 from rnncheck.recall.outputs import MeasuredOutput
 from rnncheck.results.memory import InfluenceCurve
 
@@ -36,9 +36,11 @@ _SAME = 1e-3
 def gradient_curves(
     measured: Measured, outputs: Sequence[MeasuredOutput], lags: int, generator: torch.Generator
 ) -> Iterator[InfluenceCurve]:
-    """One for each output and agent. Raises CannotTell."""
+    """One for each output and agent; none where no float is read. Raises CannotTell."""
     windows = _windows(measured.pool, lags, generator)
     leaves, partial = _leaves(measured.subject, windows.inputs)
+    if not leaves:
+        return
     out = _passed(measured.subject, windows, leaves)
     for output in outputs:
         if not any(out.get(key).requires_grad for key in output.keys):
@@ -97,7 +99,7 @@ def _windows(pool: EpisodePool, lags: int, generator: torch.Generator) -> _Windo
         np.array([e for e, _ in rows]),
         torch.tensor(ends),
         steps,
-        lags < longest,
+        pool.goes_on or lags < longest,
     )
 
 
@@ -105,8 +107,6 @@ def _leaves(subject: Subject, inputs: TensorDictBase) -> tuple[dict[Key, Tensor]
     """The floats that are read, as leaves, and whether other inputs are read beside them."""
     read = [key for key in tensor_keys(inputs) if not subject.reads or key in subject.reads]
     floats = [key for key in read if inputs.get(key).is_floating_point()]
-    if not floats:
-        raise CannotTell("no observation is a float")
     leaves = {key: inputs.get(key).detach().clone().requires_grad_() for key in floats}
     return leaves, len(floats) < len(read)
 

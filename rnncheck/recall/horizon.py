@@ -59,8 +59,7 @@ def influence(measured: Measured, lags: int, seed: int) -> Iterator[InfluenceCur
         yield from trial.curves(output)
     for key in measured.states:
         yield from trial.state_curves(key)
-    with suppress(CannotTell):
-        yield from gradient_curves(measured, outputs, lags, generator)
+    yield from gradient_curves(measured, outputs, lags, generator)
 
 
 def _replacement(
@@ -75,7 +74,9 @@ def _replacement(
     starts[:, 0] = torch.tensor([s == 0 for _, s in rows])
     first = {key: value[at[:, 0]] for key, value in pool.states.items()}
     others = pool.inputs[donors].unsqueeze(1)
-    return Replacement(rows, pool.inputs[at], others, starts, inside, first, lags < longest)
+    return Replacement(
+        rows, pool.inputs[at], others, starts, inside, first, pool.goes_on or lags < longest
+    )
 
 
 def _sources(pool: EpisodePool, most: int, generator: torch.Generator) -> list[tuple[int, int]]:
@@ -177,7 +178,7 @@ class _Trial:
     def state_curves(self, key: Key) -> Iterator[InfluenceCurve]:
         """How far the state itself moves."""
         whole = next_key(key)
-        if self.base.get(whole, None) is None or not self.base.get(whole).is_floating_point():
+        if self.base.get(whole, None) is None:
             return
         output = MeasuredOutput(f"state {dotted(key)}", (whole,))
         moved = output.distance(self.base, self.replaced)[:, :, 0]

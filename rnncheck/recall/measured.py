@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from tensordict import TensorDict, TensorDictBase
@@ -33,6 +33,7 @@ class EpisodePool:
     inputs: TensorDictBase  # [steps]
     states: Mapping[Key, Tensor]  # [steps, ...], before each step
     lengths: tuple[int, ...]
+    goes_on: bool = False  # the longest of them was left before its end
 
     @property
     def begins(self) -> list[int]:
@@ -56,7 +57,8 @@ def pool_of(episodes: Sequence[PlayedEpisode]) -> EpisodePool:
     inputs = torch.cat([one.inputs for one in episodes])
     keys = episodes[0].states
     states = {key: torch.cat([one.states[key] for one in episodes]) for key in keys}
-    return EpisodePool(inputs, states, lengths)
+    goes_on = any(not one.ended and one.length == max(lengths) for one in episodes)
+    return EpisodePool(inputs, states, lengths, goes_on)
 
 
 def affordable_rows(pool: EpisodePool, steps: int, wanted: int) -> int:
@@ -142,10 +144,10 @@ def measured_critic(module: nn.Module, policy: Measured, facts: EnvFacts) -> Mea
         wide, others = pool.inputs.clone().update(given), frozenset[Key]()
     if not critic.carry:
         return None
-    bare = EpisodePool(critic.inputs_of(wide), {}, pool.lengths)
+    bare = EpisodePool(critic.inputs_of(wide), {}, pool.lengths, pool.goes_on)
     states = states_over(critic, bare)
     stored = set(critic.carry) <= set(subject.carry) and bool(others)
-    seen = EpisodePool(bare.inputs, states, pool.lengths)
+    seen = replace(bare, states=states)
     return Measured(critic, seen, policy.agents, facts.actions, others, stored)
 
 

@@ -66,7 +66,7 @@ class _Slices:
         rows = _begins(pool, affordable_rows(pool, self.steps, ROWS), seed)
         self.at, self.inside = pool.window(rows, self.steps)
         self.episodes = np.array([e for e, _ in rows])
-        self.cut = lags + 1 < longest
+        self.cut = pool.goes_on or lags + 1 < longest
         self.truth = _gathered(whole_episodes(subject, pool, RunSettings()), self.at)
         try:
             self.precise = _gathered(whole_episodes(subject, pool, IN_DOUBLE), self.at)

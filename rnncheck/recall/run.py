@@ -22,7 +22,7 @@ from rnncheck.recall.horizon import influence, influence_matrix
 from rnncheck.recall.journal import Answers
 from rnncheck.recall.matters import returns_under, treatments_for
 from rnncheck.recall.measured import CannotTell, Measured, measured_critic, pool_of
-from rnncheck.recall.observed import observed_by
+from rnncheck.recall.observed.whole import observed_by
 from rnncheck.recall.outputs import agents_of
 from rnncheck.recall.recommend import advice_of, findings_of, trained_on
 from rnncheck.recall.replay_loss import replay_curves
@@ -53,6 +53,7 @@ from rnncheck.results.model import Outcome, SpecRef, Stage, StageResult, Tool
 from rnncheck.spec.model import Spec
 
 _Told = TypeVar("_Told", InfluenceCurve, StateFacts, ReplayCurve)
+_Asked = Generator[Event, None, tuple[str, ...]]  # ends with why of what could not be told
 _STAGES = (Stage.ENV, Stage.POLICY, Stage.CRITIC)
 # Seconds that a step of env and policy takes: chosen, CartPole's with a small LSTM on one core.
 _STEP = 0.002
@@ -133,14 +134,16 @@ class MemoryStudy:
         left = [one for one in Question if one not in self.result.answered]
         for question in left:
             yield MemoryProgress(f"asking: {_WORDS[question]}")
+            ask: Callable[..., _Asked] = getattr(self, f"_ask_{question}")
             try:
-                ask = getattr(self, f"_ask_{question}")
-                yield from ask(players, episodes)
+                untold = yield from ask(players, episodes)
             except UserError:
                 raise
             except Exception as error:  # the user's env or policy may raise anything
-                self._untold(question, error)
-            else:
+                untold = (_why(error),)
+            for why in untold:
+                self._untold(question, why)
+            if not untold:  # what was told in part is open
                 answered = (*self.result.answered, question)
                 self.result = replace(self.result, answered=answered)
             yield from self._told()
@@ -161,55 +164,40 @@ class MemoryStudy:
             yield Notice(f"{error.place}: {error.message}; `--resume` would ask again")
         yield MemoryMeasured(self.result)
 
-    # --- the questions -------------------------------------------------------------------------
+    def _untold(self, question: Question, why: str) -> None:
+        self.result = replace(self.result, untold=(*self.result.untold, f"{question}: {why}"))
 
-    def _of_each(
-        self,
-        players: _Players,
-        episodes: Sequence[PlayedEpisode],
-        ask: Callable[[Measured], Iterator[_Told]],
-    ) -> tuple[_Told, ...]:
-        """What ``ask`` tells of the policy, and of the critic where it has a state; why not, where
-        that raises."""
-        found = list(ask(players.policy(episodes)))
-        try:
-            critic = players.critic_beside(episodes)
-            if critic is not None:
-                found += [replace(one, whose=CRITIC) for one in ask(critic)]
-        except Exception as error:  # the user's critic may raise anything
-            self._untold("critic", error)
-        return tuple(found)
+    # --- the questions: each says why of what it could not tell -----------------------------------
 
-    def _untold(self, what: str, error: Exception) -> None:
-        told = f"{what}: {error if isinstance(error, CannotTell) else first_line(error)}"
-        if told not in self.result.untold:
-            self.result = replace(self.result, untold=(*self.result.untold, told))
-
-    def _ask_horizon(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
+    def _ask_horizon(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> _Asked:
         lags, seed = self.spec.memory.lags, self.spec.seed
-        curves = self._of_each(players, episodes, lambda one: influence(one, lags, seed))
+        curves, untold = players.each(episodes, lambda one: influence(one, lags, seed))
+        self.result = replace(self.result, curves=curves)
         matrix = influence_matrix(players.policy(episodes), seed)
-        self.result = replace(self.result, curves=curves, matrix=matrix)
+        self.result = replace(self.result, matrix=matrix)
         yield from ()
+        return untold
 
-    def _ask_state(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
+    def _ask_state(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> _Asked:
         trained = trained_on(self.spec).slice_len
-        states = self._of_each(players, episodes, lambda one: state_facts(one, trained))
+        states, untold = players.each(episodes, lambda one: state_facts(one, trained))
         self.result = replace(self.result, states=states)
         yield from ()
+        return untold
 
-    def _ask_replay(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
+    def _ask_replay(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> _Asked:
         asked, seed = self.spec.memory, self.spec.seed
 
         def ask(one: Measured) -> Iterator[ReplayCurve]:
             older = players.older if one.whose == POLICY else None
             return replay_curves(one, older, asked.lags, asked.share, seed)
 
-        replay = self._of_each(players, episodes, ask)
+        replay, untold = players.each(episodes, ask)
         self.result = replace(self.result, replay=replay)
         yield from ()
+        return untold
 
-    def _ask_returns(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
+    def _ask_returns(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> _Asked:
         asked = self.spec.memory
         blocks = returns_under(
             players.subject,
@@ -224,6 +212,7 @@ class MemoryStudy:
             self.result = replace(self.result, returns=found)
             yield MemoryProgress(f"asking: {_WORDS[Question.RETURNS]} {_so_far(found)}")
             yield from self._told()
+        return ()
 
 
 def _building(builder: Builder) -> Generator[Event, None, Pipeline | None]:
@@ -236,6 +225,10 @@ def _building(builder: Builder) -> Generator[Event, None, Pipeline | None]:
             return None
     yield from map(Notice, dict.fromkeys(builder.notices))
     return builder.pipeline
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, CannotTell) else first_line(error)
 
 
 def _policy_ended(outcome: Outcome, why: str) -> StageFinished:
@@ -275,6 +268,23 @@ class _Players:
             self.beside = measured_critic(self.critic, self.policy(episodes), self.facts)
             self.critic = None
         return self.beside
+
+    def each(
+        self, episodes: Sequence[PlayedEpisode], ask: Callable[[Measured], Iterator[_Told]]
+    ) -> tuple[tuple[_Told, ...], tuple[str, ...]]:
+        """What ``ask`` tells of the policy, and of the critic where it has a state; and why, where
+        one of them raises on the way."""
+        found, untold = list[_Told](), list[str]()
+        try:
+            found.extend(ask(self.policy(episodes)))
+        except Exception as error:  # the user's policy may raise anything
+            untold.append(_why(error))
+        try:
+            critic = self.critic_beside(episodes)
+            found.extend(replace(one, whose=CRITIC) for one in (ask(critic) if critic else ()))
+        except Exception as error:  # the user's critic too
+            untold.append(f"the critic: {_why(error)}")
+        return tuple(found), tuple(untold)
 
     @classmethod
     def of(cls, pipeline: Pipeline, env: Env, older: Pipeline | None) -> _Players:
@@ -321,7 +331,8 @@ def plan_of(spec: Spec, left: Sequence[Question]) -> StudyPlan:
     }
     lines = [f"record {asked.recorded} episodes of at most {asked.steps} steps: {played} steps"]
     for question in left:
-        told = f"{costs[question]} calls of the policy" if costs[question] else "no further steps"
-        lines.append(f"{question}: {_WORDS[question]} at most {told}")
+        most = f"at most {costs[question]} calls of the policy"
+        told = most if costs[question] else "no further calls"
+        lines.append(f"{question}: {_WORDS[question]} {told}")
     total = played + sum(costs[one] for one in left)
     return StudyPlan(tuple(lines), total * _STEP)

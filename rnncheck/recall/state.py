@@ -4,6 +4,7 @@ episode."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -28,9 +29,9 @@ def state_facts(measured: Measured, trained: int | None) -> Iterator[StateFacts]
     later = torch.tensor([i for i in range(sum(pool.lengths)) if i not in begins])
     for key in measured.states:
         values = pool.states[key]
-        if values.is_floating_point():
-            flat = values.detach().double().flatten(1)
-            yield _facts(dotted(key), flat, flat[later], pool, trained)
+        flat = values.detach().double().flatten(1)
+        facts = _facts(dotted(key), flat, flat[later], pool, trained)
+        yield facts if values.is_floating_point() else replace(facts, saturated=None)
 
 
 def _facts(

@@ -45,6 +45,15 @@ def test_a_delay_line_has_its_length_as_horizon(delay: int) -> None:
     }  # fmt: skip
 
 
+def test_what_the_steps_end_before_is_at_least_that() -> None:
+    """Episodes of 24 steps of which 8 are played: a reach of 7 may be more."""
+    leaky = ("policy.kind=leaky", "policy.rate=0.9", "env.size=1", "env.delay=0")
+    curve = studied(*leaky, "memory.steps=8").main_curve
+    assert curve is not None
+    assert curve.reach is not None
+    assert (curve.reach.value, curve.reach.beyond) == (7, True)
+
+
 @pytest.mark.parametrize("rate", [0.5, 0.8])
 def test_a_leaky_integrator_has_its_half_life(rate: float) -> None:
     result = studied("policy.kind=leaky", f"policy.rate={rate}", "env.size=1", "env.delay=0")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.recall.readout import read_out
+from rnncheck.recall.observed.readout import read_out
 from rnncheck.recall.session import PlayedEpisode
 from rnncheck.results.memory import Observed
 

@@ -16,8 +16,8 @@ from torchrl.envs import Compose, GymEnv, InitTracker, ObservationNorm, Transfor
 from torchrl.modules import GRUModule, QValueModule
 
 import rnncheck
-from rnncheck.recall.observed import Visit, past_counts
-from rnncheck.recall.readout import read_out
+from rnncheck.recall.observed.readout import read_out
+from rnncheck.recall.observed.whole import Visit, past_counts
 from rnncheck.recall.recommend import TrainedOn, findings_of
 from rnncheck.recall.session import PlayedEpisode
 from rnncheck.results.memory import (
@@ -30,7 +30,7 @@ from rnncheck.results.memory import (
     ReturnsUnder,
 )
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "fixtures"
 FEW = ("memory.episodes=2", "memory.steps=40", "memory.lags=10")
 
 
