@@ -94,12 +94,18 @@ def _why_unused(result: MemoryResult, trained: TrainedOn) -> str:
     states = [one for one in result.curves if one.of_state and one.whose == POLICY]
     moves = [one for one in states if one.lags[0].largest > one.noise]
     if curve.horizon == 0 and not states:
-        return f"no earlier observation changes {curve.output}"
+        return f"no earlier observation changes {_of_agent(curve)}"
     if curve.horizon == 0 and not moves:
         return "no observation changes the state: the memory is dead (`rnncheck verify`: BD306)"
+    if curve.horizon == 0 and not any(one.horizon for one in moves):
+        return (
+            "observations change the state, and a step later nothing is left of it: the state"
+            " starts anew at every step, or nothing reads it"
+        )
     if curve.horizon == 0:
         return "observations change the state, and no later output reads it: the head ignores it"
-    told = f"earlier observations do change {curve.output}, up to {_count(curve.horizon)} later"
+    changed = f"earlier observations do change {_of_agent(curve)}"
+    told = f"{changed}, up to {_count(curve.horizon)} later"
     parts = [f"{told}; {_needed(result.observed)}", _cut_short(result, trained)]
     return "; ".join(part for part in parts if part)
 
@@ -147,8 +153,8 @@ def _short(result: MemoryResult, trained: TrainedOn) -> Iterator[MemoryFinding]:
     if curve.reach.low + 1 > learning:
         yield MemoryFinding(
             "slices-short",
-            f"{curve.named} depends on observations {_steps(curve.reach)} back, and gradients run"
-            f" through {learning} steps ({trained.what})",
+            f"{_of_agent(curve)} depends on observations {_steps(curve.reach)} back, and gradients"
+            f" run through {learning} steps ({trained.what})",
             "no gradient tells the state what to keep for longer than that",
             f"slices of {math.ceil(curve.reach.value) + 1 + trained.burn_in} steps or more",
         )
@@ -163,15 +169,19 @@ def _cut(result: MemoryResult) -> Iterator[MemoryFinding]:
         if one.method != "gradient" or one.partial or other is None or other.reach is None:
             continue
         if one.horizon < other.reach.low:
-            agent = "" if one.agent is None else f" of agent {one.agent}"
             yield MemoryFinding(
                 "gradient-cut",
-                f"{one.named}{agent} depends on observations {_steps(other.reach)} back, and no"
+                f"{_of_agent(one)} depends on observations {_steps(other.reach)} back, and no"
                 f" gradient of a pass over {one.longest + 1} steps or more reaches further back"
                 f" than {_count(one.horizon)}",
                 "the graph is cut (`detach`), or what is carried further has no gradient",
                 f"cut it every {math.ceil(other.reach.value) + 1} steps or more, or not at all",
             )
+
+
+def _of_agent(curve: InfluenceCurve) -> str:
+    """The output, with the agent whose it is where there are several."""
+    return curve.named if curve.agent is None else f"{curve.named} of agent {curve.agent}"
 
 
 def _burned(result: MemoryResult, trained: TrainedOn) -> Iterator[MemoryFinding]:
@@ -205,17 +215,18 @@ def _states(result: MemoryResult) -> Iterator[MemoryFinding]:
             yield MemoryFinding(
                 "state-drifts",
                 f"behind the {one.trained} steps that are trained on the norm of {one.named} is"
-                f" {_interval(drift)} times that within them",
+                f" {_interval(drift)} times that in their second half",
                 "the network acts on states that training never showed it",
             )
 
 
 def advice_of(result: MemoryResult, trained: TrainedOn) -> tuple[MemoryAdvice, ...]:
-    """What the settings should be, as far as the questions are answered."""
+    """What the settings should be, as far as the questions are answered; nothing of what remembers
+    nothing."""
     if not {Question.HORIZON, Question.REPLAY} <= set(result.answered):
         return ()
     zero, stored, curve = _zero_start(result), _stored_start(result), _farthest(result)
-    if zero is None or curve is None or zero.burn_in is None:
+    if zero is None or curve is None or zero.burn_in is None or not curve.horizon:
         return ()
     start, behind = _start(zero, stored)
     alone = _alone(result)
@@ -227,8 +238,8 @@ def advice_of(result: MemoryResult, trained: TrainedOn) -> tuple[MemoryAdvice, .
     return (
         MemoryAdvice(
             "slice_len", now, str(needed + 1 + burn), curve.reach,
-            f"burn-in {burn}, the {needed} steps that {curve.named} reaches back, and the step"
-            " itself",
+            f"burn-in {burn}, the {needed} steps that {_of_agent(curve)} reaches back, and the"
+            " step itself",
         ),
         MemoryAdvice(
             "burn_in", str(trained.burn_in), str(burn), behind.burn_in,

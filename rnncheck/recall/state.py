@@ -75,11 +75,12 @@ def _medians(norms: list[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> Itera
 def _drift(
     norms: list[np.ndarray[tuple[int], np.dtype[np.float64]]], trained: int | None
 ) -> Estimated | None:
-    """The mean norm behind the trained steps over that within them, of the episodes that have
-    both; the first state is left out."""
+    """The mean norm behind the trained steps over that in the second half of them, of the episodes
+    that have both: how a state comes up from its start is no drift."""
     if trained is None or trained < 2:
         return None
-    pairs = np.array([(o[1:trained].mean(), o[trained:].mean()) for o in norms if len(o) > trained])
+    half, longer = (trained + 1) // 2, [one for one in norms if len(one) > trained]
+    pairs = np.array([(one[half:trained].mean(), one[trained:].mean()) for one in longer])
     if len(pairs) < 2 or pairs[:, 0].sum() == 0:
         return None
 

@@ -123,8 +123,8 @@ class StateFacts:
 
     ``saturated`` are units of a state within [-1, 1] that are nearly always at its bound, None
     where a state is wider; ``dead`` never move. ``rank`` is the effective rank. ``norms`` are
-    medians by step; ``drift`` is the norm behind ``trained`` steps over that before, None where no
-    episode is longer.
+    medians by step; ``drift`` is the norm behind ``trained`` steps over that in the second half
+    of them, None where no episode is longer.
     """
 
     key: str

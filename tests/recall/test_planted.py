@@ -81,6 +81,12 @@ def test_a_head_that_ignores_the_state_is_told() -> None:
     assert "the head ignores it" in found(result)["memory-unused"]
 
 
+def test_a_state_that_starts_anew_at_every_step_is_told() -> None:
+    result = studied("policy.kind=anew", "env.size=1", "env.delay=0", *MANY)
+    assert "the state starts anew at every step" in found(result)["memory-unused"]
+    assert result.advice == ()  # of what remembers nothing
+
+
 def test_a_graph_that_is_cut_in_training_is_told() -> None:
     """A line of 4 steps whose pass over time detaches its state every 3."""
     result = studied("policy.truncate=3")
@@ -108,6 +114,15 @@ def test_a_critic_has_its_own_memory() -> None:
     decayed = math.log(0.05) / math.log(0.8)  # steps until a twentieth of the error is left
     assert int(advised["burn_in"].advised) == pytest.approx(decayed, abs=1)
     assert {one.named for one in result.states} == {"h", "value_h of the critic"}
+
+
+@pytest.mark.parametrize(("rate", "drifts"), [(0.9, False), (1.05, True)])
+def test_a_state_that_comes_up_from_its_start_does_not_drift(rate: float, drifts: bool) -> None:
+    """Batches of 12 steps, episodes of 24: one state has come up within 12, one grows for ever."""
+    leaky = ("policy.kind=leaky", f"policy.rate={rate}", "env.size=1", "memory.recorded=16")
+    collect = "collect={use: Collector, frames_per_batch: 12, batches: 2}"
+    told = {one.name for one in studied(*leaky, collect).findings}
+    assert ("state-drifts" in told) is drifts
 
 
 def test_nothing_crosses_the_end_of_an_episode() -> None:

@@ -43,6 +43,7 @@ def told(spec: str, *overrides: str) -> Observed:
 
 def of_cartpole(scale: float, velocities: float) -> Observed:
     """What an untrained GRU is shown of CartPole, whose positions and velocities are scaled."""
+    torch.manual_seed(0)
     gru = GRUModule(input_size=4, hidden_size=4, in_key="observation", out_key="features")
     head = TensorDictModule(nn.Linear(4, 2), in_keys=["features"], out_keys=["action_value"])
     scales = torch.tensor([scale, velocities, scale, velocities])
@@ -64,10 +65,10 @@ def test_an_observation_with_the_envs_own_state_shows_it_all() -> None:
     assert of_cartpole(-2, 0.5) == Observed(True, "each observation holds the env's own state")
 
 
-def test_velocities_that_are_hidden_leave_it_untold() -> None:
+def test_velocities_that_are_hidden_are_told_by_earlier_positions() -> None:
     seen = of_cartpole(1, 0)
-    assert seen.whole is None
-    assert "no number of the observation follows 2 of 4 numbers of the env's" in seen.because
+    assert seen.whole is False
+    assert "unexplained by observation and action, and 0.0%" in seen.because
 
 
 def test_a_maze_whose_junction_looks_alike_shows_a_part() -> None:
@@ -130,7 +131,7 @@ def test_a_fit_tells_what_a_pendulum_shows(numbers: int, noise: float, whole: bo
 def test_a_reward_at_the_end_that_nothing_shown_tells_is_seen() -> None:
     """A corridor whose every observation follows from the one before, and a last reward that is a
     coin."""
-    torch.manual_seed(0)
+    torch.manual_seed(2)
     shown = torch.arange(10, dtype=torch.float64)[:, None]
     episodes = []
     for i in range(12):
