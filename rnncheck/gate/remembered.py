@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from rnncheck.errors import Place
 from rnncheck.gate.budgets import BudgetedNumber, limit_ruling
 from rnncheck.recall.run import MemoryStudy
-from rnncheck.results.events import Event, MemoryMeasured, MemoryProgress, Notice
+from rnncheck.results.events import Event, MemoryMeasured, MemoryProgress, Notice, StageFinished
 from rnncheck.results.gate import GateItem, Part, Ruling
 from rnncheck.results.memory import Estimated, MemoryResult
+from rnncheck.results.model import Outcome
 from rnncheck.spec.model import Spec
 
+_ENDED = (Outcome.ERROR, Outcome.NOT_LOOKED)
 _NAMES = {
     "half_life_min": "half-life of the memory",
     "reach_min": "reach of the memory",
@@ -49,6 +51,9 @@ def studied(spec: Spec) -> Generator[Event, None, MemoryResult]:
         for event in events:
             if isinstance(event, MemoryMeasured):
                 found = event.result
+            if isinstance(event, StageFinished) and event.result.outcome in _ENDED:
+                why = f"{event.result.stage}: {event.result.detail}"
+                found = replace(found, untold=(*found.untold, why))
             if isinstance(event, MemoryMeasured | MemoryProgress | Notice):
                 yield event
     return found

@@ -70,6 +70,10 @@ def test_a_policy_without_state_has_no_memory_to_measure(rnncheck: Runner, folde
     done = rnncheck("memory", *QUICK, cwd=folder)
     assert done.returncode == 4
     assert "the policy carries no state" in done.stdout
+    budget = "gate.budgets=[{memory: {reach_min: 3}}]"
+    gated = rnncheck("gate", "--no-verify", *QUICK, "--set", budget, cwd=folder)
+    assert gated.returncode == 1
+    assert "policy: the policy carries no state" in gated.stdout
 
 
 def test_a_critic_that_raises_leaves_its_questions_open(rnncheck: Runner, folder: Path) -> None:
