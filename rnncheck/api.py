@@ -122,6 +122,7 @@ def memory(
     *,
     policy: Any = None,
     env: Any = None,
+    critic: Any = None,
     weights: str | PathLike[str] | None = None,
     older: str | PathLike[str] | None = None,
     seed: int | None = None,
@@ -135,7 +136,7 @@ def memory(
     Args:
         spec: a spec file. It stands alone: give either a spec or policy and env.
         policy, env: the object itself, of which a copy is played, or a function that makes it, as
-            for ``verify``.
+            for ``verify``; critic: whose values are measured beside it, where it has a state.
         weights, older: of a spec, as ``--weights`` and ``--older``.
         seed, device, overrides, name: as for ``verify``.
         settings: of the spec's ``memory`` section: ``recorded``, ``episodes``, ``steps``, ``lags``
@@ -149,11 +150,11 @@ def memory(
 
     begin, listener = time.perf_counter(), RunCollector()
     if spec is None:
-        parts = {"policy": policy, "env": env, "collect": False}
+        parts = {"policy": policy, "env": env, "critic": critic, "collect": False}
         loaded = _players(parts, settings, _caller(), seed or 0, device, name or "policy")
         study = MemoryStudy(loaded)
     else:
-        given = {"policy": policy, "env": env}
+        given = {"policy": policy, "env": env, "critic": critic}
         texts = [*overrides, *(f"memory.{key}={value}" for key, value in settings.items())]
         before = None if older is None else _from_file(spec, {}, [*texts, _weights(older)], seed)
         with_ = [] if weights is None else [_weights(weights)]

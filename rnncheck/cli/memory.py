@@ -17,6 +17,7 @@ from rnncheck.cli.options import (
     StrictOption,
     VerboseOption,
 )
+from rnncheck.errors import Place, UserError, did_you_mean
 from rnncheck.printable import clean
 
 if TYPE_CHECKING:
@@ -83,13 +84,14 @@ def memory(
     from rnncheck.spec.load import open_spec
 
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
-    loaded = open_spec(spec, [*overrides, *_with(weights)])
-    before = open_spec(spec, [*overrides, *_with(older)]) if older is not None else None
+    loaded = open_spec(spec, [*overrides, *_with("--weights", weights)])
+    stale = _with("--older", older)
+    before = open_spec(spec, [*overrides, *stale]) if stale else None
     if plan:
-        _print_plan(loaded)
+        _print_plan(loaded, _answers(loaded, before, resume=resume))
         return
     outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
-    answers = _answers(loaded, before, outputs.store.parent / ANSWERS_FILE, resume=resume)
+    answers = _answers(loaded, before, resume=resume)
 
     def events() -> Iterator[Event]:
         from rnncheck.recall.run import MemoryStudy
@@ -103,26 +105,40 @@ def memory(
     raise typer.Exit(run.exit_code)
 
 
-def _with(weights: Path | None) -> list[str]:
-    """The override that names these weights, from wherever the command runs."""
+def _with(option: str, weights: Path | None) -> list[str]:
+    """The override that names these weights, from wherever the command runs. Raises UserError where
+    there is no such file."""
     import json
 
-    return [] if weights is None else [f"policy.weights={json.dumps(str(weights.absolute()))}"]
+    if weights is None:
+        return []
+    if not weights.is_file():
+        folder = weights.parent
+        near = did_you_mean(weights.name, [one.name for one in folder.glob("*") if one.is_file()])
+        raise UserError(
+            f"there is no weights file '{weights}'",
+            place=Place(option),
+            hint=near or "the path is relative to the folder that the command runs in",
+        )
+    return [f"policy.weights={json.dumps(str(weights.absolute()))}"]
 
 
-def _print_plan(spec: Spec) -> None:
+def _print_plan(spec: Spec, answers: Answers) -> None:
+    """What is left to ask, and what that costs."""
     from rnncheck.recall.run import plan_of
     from rnncheck.results.memory import Question
 
-    found = plan_of(spec, list(Question))
+    found = plan_of(spec, [one for one in Question if one not in answers.found.answered])
     for line in found.lines:
         print(clean(line))
     print(f"at most about {found.seconds:.0f} s; nothing was run")
 
 
-def _answers(spec: Spec, older: Spec | None, path: Path, *, resume: bool) -> Answers:
+def _answers(spec: Spec, older: Spec | None, *, resume: bool) -> Answers:
     from rnncheck.recall.journal import Answers, head_of_study
+    from rnncheck.results.store import default_store
 
+    path = default_store(Path(spec.path)).parent / ANSWERS_FILE
     found = Answers(path, head_of_study(spec, older))
     if resume:
         found.resume()

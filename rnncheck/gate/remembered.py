@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from rnncheck.errors import Place
 from rnncheck.gate.budgets import BudgetedNumber, limit_ruling
 from rnncheck.recall.run import MemoryStudy
-from rnncheck.results.events import Event, MemoryMeasured, MemoryProgress, Notice
+from rnncheck.results.events import Event, MemoryMeasured, MemoryProgress, Notice, StageFinished
 from rnncheck.results.gate import GateItem, Part, Ruling
 from rnncheck.results.memory import Estimated, MemoryResult
+from rnncheck.results.model import Outcome
 from rnncheck.spec.model import Spec
 
+_ENDED = (Outcome.ERROR, Outcome.NOT_LOOKED)
 _NAMES = {
     "half_life_min": "half-life of the memory",
     "reach_min": "reach of the memory",
@@ -49,6 +51,9 @@ def studied(spec: Spec) -> Generator[Event, None, MemoryResult]:
         for event in events:
             if isinstance(event, MemoryMeasured):
                 found = event.result
+            if isinstance(event, StageFinished) and event.result.outcome in _ENDED:
+                why = f"{event.result.stage}: {event.result.detail}"
+                found = replace(found, untold=(*found.untold, why))
             if isinstance(event, MemoryMeasured | MemoryProgress | Notice):
                 yield event
     return found
@@ -70,7 +75,7 @@ def memory_items(budgets: list[MemoryBudget], found: MemoryResult) -> Iterator[G
         )
         figure, why = _figure(one.metric, found)
         if figure is None:
-            yield replace(item, reason=why)
+            yield replace(item, ruling=_without(one.metric, found), reason=why)
             continue
         ruling = limit_ruling(
             BudgetedNumber(figure.value, figure.low, figure.high), one.limit, "min"
@@ -86,6 +91,13 @@ def memory_items(budgets: list[MemoryBudget], found: MemoryResult) -> Iterator[G
             low=figure.low,
             high=figure.high,
         )
+
+
+def _without(metric: str, found: MemoryResult) -> Ruling:
+    """Of a budget whose figure the episodes end before: an influence that still grows there."""
+    curve = found.main_curve
+    grows = metric != "return_gain_min" and curve is not None and curve.horizon
+    return Ruling.UNCLEAR if grows else Ruling.FAILED
 
 
 def _figure(metric: str, found: MemoryResult) -> tuple[Estimated | None, str]:

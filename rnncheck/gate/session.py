@@ -165,7 +165,7 @@ class Gate:
             yield f"not run, by the command line: {_families(left, self.asked.rules)}"
         if not (self._budgets or self.asked.keeps or self.asked.against):
             yield (
-                "no speed was measured: the spec has no gate.budgets, "
+                "no speed was measured: the spec has no gate.budgets of speed, "
                 "and there is no --baseline and no --against"
             )
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from rnncheck.numerics.paired import bootstrapped
 from rnncheck.numerics.statistics import Floats
-from rnncheck.results.memory import AtLag, Estimated
+from rnncheck.recall.measured import CannotTell
+from rnncheck.recall.outputs import MeasuredOutput
+from rnncheck.results.memory import AtLag, Estimated, InfluenceCurve
 
 # Of the largest mean influence of an earlier observation: what moves the output by less than a
 # hundredth of what the most remembered one does is left out of the reach. Chosen.
@@ -26,6 +28,7 @@ class MeasuredRows:
     """``distances`` ``[rows, lags]``, where ``there`` says so; ``episodes`` ``[rows]``.
 
     Column ``i`` is lag ``first + i``. ``cut`` says that the episodes go on behind the last lag.
+    Raises CannotTell of what is not a number.
     """
 
     distances: Floats
@@ -33,6 +36,10 @@ class MeasuredRows:
     episodes: RowNumbers
     first: int = 0
     cut: bool = False
+
+    def __post_init__(self) -> None:
+        if np.isnan(self.distances[self.there]).any():
+            raise CannotTell("outputs, or their gradients, hold NaN")
 
     @property
     def longest(self) -> int:
@@ -94,6 +101,40 @@ class MeasuredRows:
             if before[i - 1] > 0 and levels[i - 1] > 0:
                 levels[i] = levels[i - 1] * after[i - 1] / before[i - 1]
         return levels
+
+
+@dataclass(frozen=True)
+class MeasuredCurve:
+    """Of what a curve is; ``told`` makes it of what was measured."""
+
+    output: MeasuredOutput
+    noise: float
+    method: str = "replaced"
+    through: str = ""
+    agent: int | None = None
+    of_state: bool = False
+    partial: bool = False
+
+    def told(self, rows: MeasuredRows) -> InfluenceCurve:
+        """With horizon, reach and half-life."""
+        lags = rows.at_lags()
+        horizon = horizon_of(lags, self.noise)
+        return InfluenceCurve(
+            output=self.output.name,
+            unit=self.output.unit if self.method == "replaced" else "norm of the Jacobian",
+            method=self.method,
+            through=self.through,
+            agent=self.agent,
+            lags=lags,
+            noise=self.noise,
+            longest=rows.longest,
+            horizon=horizon,
+            reach=reach_of(rows) if horizon else None,
+            half_life=half_life_of(rows) if horizon else None,
+            of_state=self.of_state,
+            partial=self.partial,
+            acts=self.output.acts,
+        )
 
 
 def horizon_of(lags: Sequence[AtLag], noise: float) -> int:

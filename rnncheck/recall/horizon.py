@@ -7,9 +7,9 @@ does to the output, by the same steps in float64, is the noise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,53 +20,15 @@ from torch import Tensor
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, RunSettings, StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
-from rnncheck.recall.curves import MeasuredRows, half_life_of, horizon_of, reach_of
-from rnncheck.recall.outputs import MeasuredOutput, measured_outputs
-from rnncheck.recall.session import PlayedEpisode, States
+from rnncheck.recall.curves import MeasuredCurve, MeasuredRows
+from rnncheck.recall.gradient import gradient_curves
+from rnncheck.recall.measured import CannotTell, EpisodePool, Measured, affordable_rows
+from rnncheck.recall.outputs import MeasuredOutput
+from rnncheck.recall.session import States
 from rnncheck.results.memory import InfluenceCurve, InfluenceMatrix
 
 ROWS = 256  # replaced observations: chosen, ten for each lag of a usual horizon, a second of work
-_GRADIENT_ROWS = 64  # each keeps its graph
-_PROJECTIONS = 2  # random ones of the outputs, whose squared gradients are averaged
 _MATRIX = 24  # steps of either episode in the matrix: chosen, what a picture still shows
-_BYTES = 2**26  # of one batch of windows, 64 MiB
-
-
-class CannotTell(Exception):
-    """A question that these episodes do not answer, and why."""
-
-
-@dataclass(frozen=True)
-class EpisodePool:
-    """The steps of all recorded episodes, end to end."""
-
-    inputs: TensorDictBase  # [steps]
-    states: Mapping[Key, Tensor]  # [steps, ...], before each step
-    lengths: tuple[int, ...]
-
-    @property
-    def begins(self) -> list[int]:
-        return [sum(self.lengths[:i]) for i in range(len(self.lengths))]
-
-    def window(self, rows: Sequence[tuple[int, int]], steps: int) -> tuple[Tensor, Tensor]:
-        """Step numbers ``[rows, steps]`` from ``(episode, step)`` on, and which of them are inside
-        the episode; behind its end the last step stands."""
-        begin = torch.tensor([self.begins[e] for e, _ in rows])
-        last = torch.tensor([self.lengths[e] - 1 for e, _ in rows])
-        at = torch.tensor([s for _, s in rows])[:, None] + torch.arange(steps)
-        inside = (at >= 0) & (at <= last[:, None])
-        return begin[:, None] + at.clamp(min=0).minimum(last[:, None]), inside
-
-
-def pool_of(episodes: Sequence[PlayedEpisode]) -> EpisodePool:
-    """All steps of ``episodes``. Raises CannotTell where none has an earlier step."""
-    lengths = tuple(one.length for one in episodes)
-    if max(lengths, default=0) < 2:
-        raise CannotTell("every episode has a single step")
-    inputs = torch.cat([one.inputs for one in episodes])
-    keys = episodes[0].states
-    states = {key: torch.cat([one.states[key] for one in episodes]) for key in keys}
-    return EpisodePool(inputs, states, lengths)
 
 
 @dataclass(frozen=True)
@@ -86,23 +48,18 @@ class Replacement:
         return np.array([e for e, _ in self.rows])
 
 
-def influence(
-    subject: Subject, pool: EpisodePool, agents: dict[str, int], lags: int, seed: int
-) -> Iterator[InfluenceCurve]:
+def influence(measured: Measured, lags: int, seed: int) -> Iterator[InfluenceCurve]:
     """The curves of every output and of every part of the state, by replacement and by
     gradient."""
     generator = torch.Generator().manual_seed(seed)
-    made = _replacement(subject, pool, lags, generator)
-    trial = _Trial(subject, made)
-    outputs = measured_outputs(subject, trial.base, agents)
-    if not outputs:
-        raise CannotTell("the policy puts out no floats and no distribution")
+    made = _replacement(measured.subject, measured.pool, lags, generator)
+    trial = _Trial(measured.subject, made)
+    outputs = measured.outputs(trial.base)
     for output in outputs:
         yield from trial.curves(output)
-    for key in subject.carry:
+    for key in measured.states:
         yield from trial.state_curves(key)
-    with suppress(CannotTell):
-        yield from _by_gradient(subject, pool, outputs, lags, generator)
+    yield from gradient_curves(measured, outputs, lags, generator)
 
 
 def _replacement(
@@ -117,14 +74,9 @@ def _replacement(
     starts[:, 0] = torch.tensor([s == 0 for _, s in rows])
     first = {key: value[at[:, 0]] for key, value in pool.states.items()}
     others = pool.inputs[donors].unsqueeze(1)
-    return Replacement(rows, pool.inputs[at], others, starts, inside, first, lags < longest)
-
-
-def affordable_rows(pool: EpisodePool, steps: int, wanted: int) -> int:
-    """How many rows of so many steps fit into ``_BYTES``."""
-    one = pool.inputs[0]
-    size = sum(one.get(key).nbytes for key in tensor_keys(one))
-    return max(8, min(wanted, _BYTES // max(1, int(size) * steps)))
+    return Replacement(
+        rows, pool.inputs[at], others, starts, inside, first, pool.goes_on or lags < longest
+    )
 
 
 def _sources(pool: EpisodePool, most: int, generator: torch.Generator) -> list[tuple[int, int]]:
@@ -202,18 +154,23 @@ class _Trial:
         return torch.cat(runs)
 
     def curves(self, output: MeasuredOutput) -> Iterator[InfluenceCurve]:
-        """Through the whole state, then through each key alone where there are several."""
+        """Through the whole state, then through each key alone where there are several; for each
+        agent."""
         noise = self._noise(output)
         moved = output.distance(self.base, self.replaced)
-        for agent in range(output.agents):
-            number = agent if output.agents > 1 else None
-            yield self._curve(output, moved[:, :, agent], noise, agent=number)
-        if len(self.subject.carry) > 1:
-            for key in self.subject.carry:
-                state = {k: self._new[k] if k == key else v for k, v in self._own.items()}
-                base, other = self.base[:, 1:], self._rest(state)
-                moved = output.distance(base, other).amax(-1)
-                yield self._curve(output, moved, noise, through=dotted(key), first=1)
+        yield from self._of_agents(MeasuredCurve(output, noise), moved)
+        for key in self.subject.carry if len(self.subject.carry) > 1 else ():
+            state = {k: self._new[k] if k == key else v for k, v in self._own.items()}
+            moved = output.distance(self.base[:, 1:], self._rest(state))
+            through = MeasuredCurve(output, noise, through=dotted(key))
+            yield from self._of_agents(through, moved, first=1)
+
+    def _of_agents(
+        self, curve: MeasuredCurve, moved: Tensor, first: int = 0
+    ) -> Iterator[InfluenceCurve]:
+        for agent in range(moved.shape[-1]):
+            number = agent if moved.shape[-1] > 1 else None
+            yield replace(curve, agent=number).told(self._rows(moved[:, :, agent], first))
 
     def _rest(self, state: States) -> TensorDict:
         return self._run(self.made.inputs[:, 1:], self.made.starts[:, 1:], state)
@@ -221,140 +178,26 @@ class _Trial:
     def state_curves(self, key: Key) -> Iterator[InfluenceCurve]:
         """How far the state itself moves."""
         whole = next_key(key)
-        if self.base.get(whole, None) is None or not self.base.get(whole).is_floating_point():
+        if self.base.get(whole, None) is None:
             return
         output = MeasuredOutput(f"state {dotted(key)}", (whole,))
         moved = output.distance(self.base, self.replaced)[:, :, 0]
-        yield self._curve(output, moved, self._noise(output), of_state=True)
+        noise = self._noise(output)
+        yield MeasuredCurve(output, noise, of_state=True).told(self._rows(moved))
 
     def _noise(self, output: MeasuredOutput) -> float:
         moved = output.distance(self.base, self.precise)[self.made.inside]
         return float(moved.max())
 
-    def _curve(
-        self,
-        output: MeasuredOutput,
-        moved: Tensor,
-        noise: float,
-        *,
-        agent: int | None = None,
-        through: str = "",
-        first: int = 0,
-        of_state: bool = False,
-    ) -> InfluenceCurve:
+    def _rows(self, moved: Tensor, first: int = 0) -> MeasuredRows:
         there = self.made.inside[:, first:].numpy()
         values = moved.detach().cpu().numpy().astype(np.float64)
-        rows = MeasuredRows(values, there, self.made.episodes, first, self.made.cut)
-        return _curve_of(output, rows, noise, "replaced", through, agent, of_state)
+        return MeasuredRows(values, there, self.made.episodes, first, self.made.cut)
 
 
-def _curve_of(
-    output: MeasuredOutput,
-    rows: MeasuredRows,
-    noise: float,
-    method: str,
-    through: str = "",
-    agent: int | None = None,
-    of_state: bool = False,
-) -> InfluenceCurve:
-    lags = rows.at_lags()
-    horizon = horizon_of(lags, noise)
-    return InfluenceCurve(
-        output=output.name,
-        unit=output.unit if method == "replaced" else "norm of the Jacobian",
-        method=method,
-        through=through,
-        agent=agent,
-        lags=lags,
-        noise=noise,
-        longest=rows.longest,
-        horizon=horizon,
-        reach=reach_of(rows) if horizon else None,
-        half_life=half_life_of(rows) if horizon else None,
-        of_state=of_state,
-    )
-
-
-# --- by gradient ---------------------------------------------------------------------------------
-
-
-def _by_gradient(
-    subject: Subject,
-    pool: EpisodePool,
-    outputs: Sequence[MeasuredOutput],
-    lags: int,
-    generator: torch.Generator,
-) -> Iterator[InfluenceCurve]:
-    """The Jacobian of the last output of a window with respect to each of its observations."""
-    steps = min(lags, max(pool.lengths) - 1) + 1
-    ends = [(e, t) for e, length in enumerate(pool.lengths) for t in range(1, length)]
-    most = affordable_rows(pool, steps, _GRADIENT_ROWS)
-    chosen = [ends[i] for i in torch.randperm(len(ends), generator=generator).tolist()[:most]]
-    chosen += [(e, length - 1) for e, length in enumerate(pool.lengths[:most]) if length > 1]
-    rows = [(e, t - steps + 1) for e, t in dict.fromkeys(chosen)]
-    at, inside = pool.window(rows, steps)
-    inputs, leaves = _with_leaves(subject, pool.inputs[at])
-    starts = torch.tensor([[s + j == 0 for j in range(steps)] for _, s in rows])
-    first = {key: value[at[:, 0]] for key, value in pool.states.items()}
-    out = unroll_subject(
-        subject, inputs, starts, StartStates(first=first), settings=RunSettings(grad=True)
-    )
-    for output in outputs:
-        norms = _jacobians(output, out, leaves, generator)
-        there = inside.flip(1).numpy()
-        episodes = np.array([e for e, _ in rows])
-        cut = lags < max(pool.lengths) - 1
-        measured = MeasuredRows(norms.flip(1).numpy(), there, episodes, 0, cut)
-        yield _curve_of(output, measured, 0.0, "gradient")
-
-
-def _with_leaves(subject: Subject, inputs: TensorDictBase) -> tuple[TensorDictBase, list[Tensor]]:
-    keys = [
-        key
-        for key in tensor_keys(inputs)
-        if (not subject.reads or key in subject.reads) and inputs.get(key).is_floating_point()
-    ]
-    if not keys:
-        raise CannotTell("no observation is a float")
-    leaves = [inputs.get(key).detach().clone().requires_grad_() for key in keys]
-    wanted = inputs.copy()
-    for key, leaf in zip(keys, leaves, strict=True):
-        wanted.set(key, leaf)
-    return wanted, leaves
-
-
-def _jacobians(
-    output: MeasuredOutput,
-    out: TensorDictBase,
-    leaves: list[Tensor],
-    generator: torch.Generator,
-) -> Tensor:
-    """``[rows, steps]``: the Frobenius norm, from random projections (Hutchinson 1989)."""
-    ends = [out.get(key)[:, -1] for key in output.keys]
-    if not any(one.requires_grad for one in ends):
-        raise CannotTell("the outputs have no gradient")
-    total: Tensor | None = None
-    for _ in range(_PROJECTIONS):
-        signs = [torch.randint(0, 2, one.shape, generator=generator) * 2 - 1 for one in ends]
-        scalar = sum((one * sign).sum() for one, sign in zip(ends, signs, strict=True))
-        found = torch.autograd.grad(scalar, leaves, retain_graph=True, allow_unused=True)
-        for one in found:
-            if one is not None:
-                squared = one.detach().double().flatten(2).square().sum(-1)
-                total = squared if total is None else total + squared
-    if total is None:
-        rows, steps = leaves[0].shape[:2]
-        total = torch.zeros(rows, steps, dtype=torch.float64)
-    return (total / _PROJECTIONS).sqrt()
-
-
-# --- the matrix ----------------------------------------------------------------------------------
-
-
-def influence_matrix(
-    subject: Subject, pool: EpisodePool, agents: dict[str, int], seed: int
-) -> InfluenceMatrix | None:
+def influence_matrix(measured: Measured, seed: int) -> InfluenceMatrix | None:
     """Each step of two episodes end to end replaced in turn; None with a single episode."""
+    subject, pool = measured.subject, measured.pool
     if len(pool.lengths) < 2:
         return None
     generator = torch.Generator().manual_seed(seed)
@@ -367,8 +210,6 @@ def influence_matrix(
     changed, every = base.clone(), torch.arange(count)
     changed[every, every] = pool.inputs[_donors(subject, pool, steps, generator)]
     runs = [unroll_subject(subject, inputs, starts) for inputs in (base, changed)]
-    output = next(iter(measured_outputs(subject, runs[0], agents)), None)
-    if output is None:
-        return None
+    output = measured.outputs(runs[0])[0]
     moved = output.distance(*runs).amax(-1).tolist()
     return InfluenceMatrix(output.name, output.unit, sizes[0], tuple(map(tuple, moved)))

@@ -69,9 +69,11 @@ def head_of_study(spec: Spec, older: Spec | None) -> dict[str, Any]:
 
 
 def _weights_hash(spec: Spec) -> str:
-    """Of the file's content: a checkpoint is written again under its name."""
-    path = spec.folder / (spec.policy.weights or "")
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    """Of the files' content: a checkpoint is written again under its name."""
+    networks = (spec.policy, spec.critic) if spec.critic is not None else (spec.policy,)
+    paths = [spec.folder / one.weights for one in networks if one.weights]
+    found = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()]
+    return " ".join(found)
 
 
 def _adapter() -> TypeAdapter[MemoryResult]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, kl_divergence
 
 from rnncheck.pipeline.keys import Key, as_key, declared, dotted, tensor_keys
+from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.passes import cast
 from rnncheck.pipeline.subject.subject import Subject, innermost
 
@@ -32,6 +33,7 @@ class MeasuredOutput:
     keys: tuple[Key, ...]  # of its floats
     agents: int = 1
     maker: Any = None  # what makes the distribution out of the floats
+    acts: bool = True  # the action follows from it
 
     @property
     def unit(self) -> str:
@@ -49,6 +51,16 @@ class MeasuredOutput:
         ]
         return torch.stack(parts).sum(0).sqrt()
 
+    def has_divergence(self, outputs: TensorDictBase) -> bool:
+        """Whether torch knows the KL of these distributions."""
+        made = self._made(outputs[:1])
+        return _divergence(made, made) is not None
+
+    def agents_in(self, outputs: TensorDictBase) -> int:
+        """How many agents ``outputs`` ``[rows, steps]`` hold apart."""
+        whole = all(outputs.get(k)[0, 0].numel() % self.agents == 0 for k in self.keys)
+        return self.agents if whole else 1
+
     def _made(self, outputs: TensorDictBase) -> Distribution:
         wide = cast(outputs.select(*self.keys), torch.float64)
         made: Distribution = self.maker.get_dist(wide)
@@ -56,13 +68,40 @@ class MeasuredOutput:
 
 
 def measured_outputs(
-    subject: Subject, outputs: TensorDictBase, agents: dict[str, int]
+    subject: Subject, outputs: TensorDictBase, agents: dict[str, int], actions: Collection[Key]
 ) -> list[MeasuredOutput]:
     """What ``subject`` puts out, by structure.
 
     Its distributions over actions, and the floats that no other part of it reads; ``agents`` says
-    how many there are below a first key.
+    how many there are below a first key. What a recurrent part gives to nobody is no output beside
+    others.
     """
+    found, acting = _found(subject, outputs, agents), _before(subject.module, actions)
+    own = {key for carrier in subject.carriers for key in declared(carrier.module, "out_keys")}
+    marked = [replace(one, acts=not acting.isdisjoint(one.keys)) for one in found]
+    useful = [one for one in marked if one.acts or own.isdisjoint(one.keys)]
+    return useful or marked
+
+
+def _before(module: nn.Module, actions: Collection[Key]) -> set[Key]:
+    """The actions, and every key that they are made of."""
+    parts, needed = [part for _, part in innermost(module)], set(actions)
+    makers = [*parts, *_makers(module)]
+    while True:
+        more = {
+            key
+            for part in makers
+            if not needed.isdisjoint(declared(part, "out_keys"))
+            for key in declared(part, "in_keys")
+        }
+        if more <= needed:
+            return needed
+        needed |= more
+
+
+def _found(
+    subject: Subject, outputs: TensorDictBase, agents: dict[str, int]
+) -> list[MeasuredOutput]:
     makers = _makers(subject.module)
     found = [_distribution(one, outputs, agents) for one in makers]
     told = {
@@ -84,7 +123,8 @@ def _distribution(
     if not keys:
         return None
     names = ", ".join(dotted(key) for key in declared(maker, "out_keys")[:1])
-    return MeasuredOutput(f"distribution of {names}", keys, agents.get(keys[0][0], 1), maker)
+    found = MeasuredOutput(f"distribution of {names}", keys, agents.get(keys[0][0], 1), maker)
+    return found if found.has_divergence(outputs) else replace(found, maker=None)
 
 
 def _ends(subject: Subject, outputs: TensorDictBase) -> list[Key]:
@@ -98,7 +138,9 @@ def _ends(subject: Subject, outputs: TensorDictBase) -> list[Key]:
         if key not in declared(part, "out_keys")
     }
     mine = set(subject.carry) | set(subject.flags)
+    promised = {key for part in parts for key in declared(part, "out_keys")} | set(subject.writes)
     keys = [key for key in tensor_keys(outputs) if key[0] != "next" and key not in mine | read]
+    keys = [key for key in keys if key in promised or not subject.writes]
     ends = [key for key in keys if outputs.get(key).is_floating_point()]
     made = {
         key
@@ -110,13 +152,13 @@ def _ends(subject: Subject, outputs: TensorDictBase) -> list[Key]:
     return [key for key in ends if key not in made]
 
 
-def agents_of(first: TensorDictBase, rank: int) -> dict[str, int]:
+def agents_of(facts: EnvFacts) -> dict[str, int]:
     """How many agents a reset has below each first key: the batch of that group beyond the
     env's."""
     found = {}
-    for name, group in first.items():
-        if isinstance(group, TensorDictBase) and group.batch_dims > rank:
-            found[as_key(name)[0]] = group.batch_size[rank:].numel()
+    for name, group in facts.first.items():
+        if isinstance(group, TensorDictBase) and group.batch_dims > facts.rank:
+            found[as_key(name)[0]] = group.batch_size[facts.rank :].numel()
     return found
 
 

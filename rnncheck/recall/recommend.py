@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rnncheck.printable import counted
 from rnncheck.results.memory import (
+    CRITIC,
+    POLICY,
     Estimated,
+    InfluenceCurve,
     MemoryAdvice,
     MemoryFinding,
     MemoryResult,
@@ -60,7 +63,7 @@ def trained_on(spec: Spec) -> TrainedOn:
 
 def findings_of(result: MemoryResult, trained: TrainedOn) -> tuple[MemoryFinding, ...]:
     """What was found that the user should act on."""
-    found = [*_unused(result, trained), *_short(result, trained)]
+    found = [*_unused(result, trained), *_short(result, trained), *_cut(result)]
     return (*found, *_states(result), *_burned(result, trained))
 
 
@@ -89,22 +92,26 @@ def _why_unused(result: MemoryResult, trained: TrainedOn) -> str:
     curve = result.main_curve
     if curve is None:
         return ""
-    states = [one for one in result.curves if one.of_state]
+    states = [one for one in result.curves if one.of_state and one.whose == POLICY]
     moves = [one for one in states if one.lags[0].largest > one.noise]
     if curve.horizon == 0 and not states:
-        return f"no earlier observation changes {curve.output}"
+        return f"no earlier observation changes {_of_agent(curve)}"
     if curve.horizon == 0 and not moves:
         return "no observation changes the state: the memory is dead (`rnncheck verify`: BD306)"
+    if curve.horizon == 0 and not any(one.horizon for one in moves):
+        return (
+            "observations change the state, and a step later nothing is left of it: the state"
+            " starts anew at every step, or nothing reads it"
+        )
     if curve.horizon == 0:
         return "observations change the state, and no later output reads it: the head ignores it"
-    told = (
-        f"earlier observations do change {curve.output}, up to {_steps_back(curve.horizon)} later"
-    )
+    changed = f"earlier observations do change {_of_agent(curve)}"
+    told = f"{changed}, up to {_count(curve.horizon)} later"
     parts = [f"{told}; {_needed(result.observed)}", _cut_short(result, trained)]
     return "; ".join(part for part in parts if part)
 
 
-def _steps_back(count: int) -> str:
+def _count(count: int) -> str:
     return counted(count, "step")
 
 
@@ -141,22 +148,46 @@ def _how_to_use(result: MemoryResult, trained: TrainedOn) -> str:
 
 
 def _short(result: MemoryResult, trained: TrainedOn) -> Iterator[MemoryFinding]:
-    curve, learning = result.main_curve, trained.learning
+    curve, learning = _farthest(result), trained.learning
     if curve is None or curve.reach is None or learning is None:
         return
     if curve.reach.low + 1 > learning:
         needed = math.ceil(curve.reach.value) + 1 + trained.burn_in
         yield MemoryFinding(
             "slices-short",
-            f"{curve.output} depends on observations {_steps(curve.reach)} back, and gradients run"
-            f" through {counted(learning, 'step')} ({trained.what})",
+            f"{_of_agent(curve)} depends on observations {_steps(curve.reach)} back, and gradients"
+            f" run through {counted(learning, 'step')} ({trained.what})",
             "no gradient tells the state what to keep for longer than that",
             f"slices of {counted(needed, 'step')} or more",
         )
 
 
+def _cut(result: MemoryResult) -> Iterator[MemoryFinding]:
+    """Where the graph of a pass over time ends before the influence does."""
+    curves = [one for one in result.curves if not one.of_state and not one.through]
+    replaced = {(o.named, o.agent): o for o in curves if o.method == "replaced"}
+    for one in curves:
+        other = replaced.get((one.named, one.agent))
+        if one.method != "gradient" or one.partial or other is None or other.reach is None:
+            continue
+        if one.horizon < other.reach.low:
+            yield MemoryFinding(
+                "gradient-cut",
+                f"{_of_agent(one)} depends on observations {_steps(other.reach)} back, and no"
+                f" gradient of a pass over {one.longest + 1} steps or more reaches further back"
+                f" than {_count(one.horizon)}",
+                "the graph is cut (`detach`), or what is carried further has no gradient",
+                f"cut it every {math.ceil(other.reach.value) + 1} steps or more, or not at all",
+            )
+
+
+def _of_agent(curve: InfluenceCurve) -> str:
+    """The output, with the agent whose it is where there are several."""
+    return curve.named if curve.agent is None else f"{curve.named} of agent {curve.agent}"
+
+
 def _burned(result: MemoryResult, trained: TrainedOn) -> Iterator[MemoryFinding]:
-    curve = _zero_start(result)
+    curve = _neediest(one for one in result.replay if one.start == "zero")
     if curve is None or curve.burn_in is None or trained.what not in ("slice_len",):
         return
     if 0 < trained.burn_in < curve.burn_in.low:
@@ -174,58 +205,62 @@ def _states(result: MemoryResult) -> Iterator[MemoryFinding]:
         if one.saturated is not None and one.saturated > _MANY * one.units:
             yield MemoryFinding(
                 "state-saturated",
-                f"{one.saturated} of {one.units} units of {one.key} are at their bound nearly"
+                f"{one.saturated} of {one.units} units of {one.named} are at their bound nearly"
                 " always: they pass no gradient",
             )
         if one.dead == one.units or one.dead > _MANY * one.units:
             yield MemoryFinding(
-                "state-dead", f"{one.dead} of {one.units} units of {one.key} never move"
+                "state-dead", f"{one.dead} of {one.units} units of {one.named} never move"
             )
         drift = one.drift
         if drift is not None and (drift.low > _DRIFTS or drift.high < 1 / _DRIFTS):
             yield MemoryFinding(
                 "state-drifts",
-                f"behind the {one.trained} steps that are trained on the norm of {one.key} is"
-                f" {_interval(drift)} times that within them",
+                f"behind the {one.trained} steps that are trained on the norm of {one.named} is"
+                f" {_interval(drift)} times that in their second half",
                 "the network acts on states that training never showed it",
             )
 
 
 def advice_of(result: MemoryResult, trained: TrainedOn) -> tuple[MemoryAdvice, ...]:
-    """What the settings should be, as far as the questions are answered."""
+    """What the settings should be, as far as the questions are answered; nothing of what remembers
+    nothing."""
     if not {Question.HORIZON, Question.REPLAY} <= set(result.answered):
         return ()
-    zero, curve = _zero_start(result), result.main_curve
-    stored = _stored_start(result)
-    if zero is None or curve is None or zero.burn_in is None:
+    zero, stored, curve = _zero_start(result), _stored_start(result), _farthest(result)
+    if zero is None or curve is None or zero.burn_in is None or not curve.horizon:
         return ()
-    start, burn = _start(zero, stored)
+    start, behind = _start(zero, stored)
+    alone = _alone(result)
+    if alone is not None and _burn_in(alone) > _burn_in(behind):
+        behind = alone
+    burn = _burn_in(behind)
     needed = 0 if curve.reach is None else math.ceil(curve.reach.value)
     now = "unknown" if trained.slice_len is None else str(trained.slice_len)
-    length = needed + 1 + burn
     return (
         MemoryAdvice(
-            "slice_len", now, str(length), curve.reach,
-            f"burn-in {burn}, the {needed} steps that {curve.output} reaches back, and the step"
-            " itself",
+            "slice_len", now, str(needed + 1 + burn), curve.reach,
+            f"burn-in {burn}, the {needed} steps that {_of_agent(curve)} reaches back, and the"
+            " step itself",
         ),
         MemoryAdvice(
-            "burn_in", str(trained.burn_in), str(burn), zero.burn_in if start == "zero" else
-            (stored.burn_in if stored is not None else None),
-            f"behind it nine of ten slices are within {zero.share:.0%} of the error of a start from"
-            " zero",
+            "burn_in", str(trained.burn_in), str(burn), behind.burn_in,
+            f"behind it nine of ten slices of {behind.named} are within {zero.share:.0%} of the"
+            " error of a start from zero",
         ),
         MemoryAdvice("start", "", start, None, _why_start(zero, stored)),
     )  # fmt: skip
 
 
-def _start(zero: ReplayCurve, stored: ReplayCurve | None) -> tuple[str, int]:
-    """Where slices should start from, and the burn-in behind that."""
-    without = math.ceil(zero.burn_in.value) if zero.burn_in is not None else 0
-    if stored is None or stored.burn_in is None or zero.burn_in is None or without == 0:
-        return "zero", without
-    kept = math.ceil(stored.burn_in.value)
-    return ("stored", kept) if kept < without else ("zero", without)
+def _burn_in(curve: ReplayCurve) -> int:
+    return 0 if curve.burn_in is None else math.ceil(curve.burn_in.value)
+
+
+def _start(zero: ReplayCurve, stored: ReplayCurve | None) -> tuple[str, ReplayCurve]:
+    """Where slices should start from, and what their burn-in then follows from."""
+    if stored is None or _burn_in(stored) >= _burn_in(zero):
+        return "zero", zero
+    return "stored", stored
 
 
 def _why_start(zero: ReplayCurve, stored: ReplayCurve | None) -> str:
@@ -240,18 +275,42 @@ def _why_start(zero: ReplayCurve, stored: ReplayCurve | None) -> str:
     )
 
 
-def _zero_start(result: MemoryResult) -> ReplayCurve | None:
+def _farthest(result: MemoryResult) -> InfluenceCurve | None:
+    """Of policy and critic the curve that reaches back furthest."""
+    found = [result.farthest(whose) for whose in (POLICY, CRITIC)]
+    return max(
+        (one for one in found if one is not None),
+        key=lambda one: one.reach.value if one.reach is not None else 0.0,
+        default=None,
+    )
+
+
+def _neediest(curves: Iterable[ReplayCurve]) -> ReplayCurve | None:
     """Of the outputs the one that needs most."""
-    found = [one for one in result.replay if one.start == "zero" and one.burn_in is not None]
-    return max(found, key=lambda one: one.burn_in.value if one.burn_in else 0.0, default=None)
+    return max((one for one in curves if one.burn_in is not None), key=_burn_in, default=None)
+
+
+def _zero_start(result: MemoryResult) -> ReplayCurve | None:
+    """From zero, where there is a stored state to do without."""
+    found = [one for one in result.replay if one.start == "zero"]
+    return _neediest(one for one in found if one.named in _with_stored(result))
+
+
+def _alone(result: MemoryResult) -> ReplayCurve | None:
+    """From zero, where no stored state would help: of a critic that does not act."""
+    found = [one for one in result.replay if one.start == "zero"]
+    return _neediest(one for one in found if one.named not in _with_stored(result))
+
+
+def _with_stored(result: MemoryResult) -> set[str]:
+    return {one.named for one in result.replay if one.start != "zero"}
 
 
 def _stored_start(result: MemoryResult) -> ReplayCurve | None:
-    """The same of the stored state, of older weights where they were given."""
-    found = [one for one in result.replay if one.start != "zero" and one.burn_in is not None]
+    """From the stored state, of older weights where they were given."""
+    found = [one for one in result.replay if one.start != "zero"]
     older = [one for one in found if "older" in one.start]
-    chosen = older or found
-    return max(chosen, key=lambda one: one.burn_in.value if one.burn_in else 0.0, default=None)
+    return _neediest(older or found)
 
 
 def _interval(found: Estimated) -> str:

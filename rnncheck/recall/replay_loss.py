@@ -17,36 +17,41 @@ from rnncheck.numerics.paired import bootstrapped
 from rnncheck.numerics.statistics import Floats
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, RunSettings, StartStates, unroll_subject
-from rnncheck.pipeline.subject.subject import Subject, next_key
+from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.recall.curves import MeasuredRows, RowNumbers
-from rnncheck.recall.horizon import ROWS, CannotTell, EpisodePool, affordable_rows
-from rnncheck.recall.outputs import MeasuredOutput, measured_outputs
+from rnncheck.recall.horizon import ROWS
+from rnncheck.recall.measured import (
+    CannotTell,
+    EpisodePool,
+    Measured,
+    affordable_rows,
+    states_over,
+    whole_episodes,
+)
+from rnncheck.recall.outputs import MeasuredOutput
 from rnncheck.results.memory import Estimated, ReplayCurve
 
 _LINE = 90  # the percentile that must come below the share: of ten slices nine do
 
 
 def replay_curves(
-    subject: Subject,
-    older: Subject | None,
-    pool: EpisodePool,
-    agents: dict[str, int],
-    lags: int,
-    share: float,
-    seed: int,
+    measured: Measured, older: Subject | None, lags: int, share: float, seed: int
 ) -> Iterator[ReplayCurve]:
     """For every output a curve for each start. ``older`` is the policy with the weights that stored
     the states. Raises CannotTell."""
-    slices = _Slices(subject, pool, lags, seed)
-    starts: dict[str, Mapping[Key, Tensor]] = {"zero": {}, "stored": pool.states}
+    pool = measured.pool
+    slices = _Slices(measured.subject, pool, lags, seed)
+    starts: dict[str, Mapping[Key, Tensor]] = {"zero": {}}
+    if measured.stored:
+        starts["stored"] = pool.states
     if older is not None:
-        starts["stored by older weights"] = _states_of(older, pool)
+        starts["stored by older weights"] = states_over(older, pool)
     runs = {name: slices.run(states) for name, states in starts.items()}
-    for output in measured_outputs(subject, runs["zero"], agents):
+    for output in measured.outputs(runs["zero"]):
         noise = slices.noise(output)
-        measured = {name: slices.rows(output, run) for name, run in runs.items()}
-        bound = share * _line(measured["zero"], np.arange(len(slices.at)))[0]
-        for name, rows in measured.items():
+        told = {name: slices.rows(output, run) for name, run in runs.items()}
+        bound = share * _line(told["zero"], np.arange(len(slices.at)))[0]
+        for name, rows in told.items():
             needed = _burn_in(rows, max(bound, noise))
             yield ReplayCurve(name, output.name, output.unit, rows.at_lags(), share, needed)
 
@@ -61,10 +66,10 @@ class _Slices:
         rows = _begins(pool, affordable_rows(pool, self.steps, ROWS), seed)
         self.at, self.inside = pool.window(rows, self.steps)
         self.episodes = np.array([e for e, _ in rows])
-        self.cut = lags + 1 < longest
-        self.truth = _gathered(_whole(subject, pool, RunSettings()), self.at)
+        self.cut = pool.goes_on or lags + 1 < longest
+        self.truth = _gathered(whole_episodes(subject, pool, RunSettings()), self.at)
         try:
-            self.precise = _gathered(_whole(subject, pool, IN_DOUBLE), self.at)
+            self.precise = _gathered(whole_episodes(subject, pool, IN_DOUBLE), self.at)
         except Exception:  # the user's module may know one dtype
             self.precise = self.truth
 
@@ -96,31 +101,8 @@ def _begins(pool: EpisodePool, most: int, seed: int) -> list[tuple[int, int]]:
     return [steps[i] for i in order.tolist()[:most]]
 
 
-def _whole(subject: Subject, pool: EpisodePool, settings: RunSettings) -> TensorDict:
-    """Every episode from its first step, end to end ``[steps]``."""
-    count, longest = len(pool.lengths), max(pool.lengths)
-    at, inside = pool.window([(e, 0) for e in range(count)], longest)
-    starts = torch.zeros(count, longest, dtype=torch.bool)
-    starts[:, 0] = True
-    return unroll_subject(subject, pool.inputs[at], starts, settings=settings)[inside]
-
-
 def _gathered(steps: TensorDict, at: Tensor) -> TensorDict:
     return TensorDict({k: steps.get(k)[at] for k in tensor_keys(steps)}, batch_size=at.shape)
-
-
-def _states_of(older: Subject, pool: EpisodePool) -> Mapping[Key, Tensor]:
-    """The states before each step that ``older`` has on the same observations, ``[steps]``."""
-    out = _whole(older, pool, RunSettings())
-    found = {}
-    for key, stored in pool.states.items():
-        new = out.get(next_key(key), None)
-        if new is None:
-            raise CannotTell(f"the policy with older weights does not write {'.'.join(key)}")
-        before = torch.cat([stored[:1], new[:-1]])
-        before[pool.begins] = stored[pool.begins]
-        found[key] = before
-    return found
 
 
 def _line(rows: MeasuredRows, chosen: RowNumbers) -> Floats:

@@ -7,24 +7,23 @@ import datetime
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from torch import nn
 
 from rnncheck import __version__
 from rnncheck.errors import OutputError, UserError, first_line
 from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.pipeline.model import Pipeline
-from rnncheck.pipeline.subject.env_facts import Env, close_env, look_at
+from rnncheck.pipeline.subject.env_facts import Env, EnvFacts, close_env, look_at
 from rnncheck.pipeline.subject.introspect import make_subject
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.printable import counted
-from rnncheck.recall.horizon import (
-    CannotTell,
-    influence,
-    influence_matrix,
-    pool_of,
-)
+from rnncheck.recall.horizon import influence, influence_matrix
 from rnncheck.recall.journal import Answers
 from rnncheck.recall.matters import returns_under, treatments_for
-from rnncheck.recall.observed import observed_by
+from rnncheck.recall.measured import CannotTell, Measured, measured_critic, pool_of
+from rnncheck.recall.observed.whole import observed_by
 from rnncheck.recall.outputs import agents_of
 from rnncheck.recall.recommend import advice_of, findings_of, trained_on
 from rnncheck.recall.replay_loss import replay_curves
@@ -40,10 +39,22 @@ from rnncheck.results.events import (
     StageFinished,
     StageStarted,
 )
-from rnncheck.results.memory import MemoryResult, Observed, Question, ReturnsUnder
+from rnncheck.results.memory import (
+    CRITIC,
+    POLICY,
+    InfluenceCurve,
+    MemoryResult,
+    Observed,
+    Question,
+    ReplayCurve,
+    ReturnsUnder,
+    StateFacts,
+)
 from rnncheck.results.model import Outcome, SpecRef, Stage, StageResult, Tool
 from rnncheck.spec.model import Spec
 
+_Told = TypeVar("_Told", InfluenceCurve, StateFacts, ReplayCurve)
+_Asked = Generator[Event, None, tuple[str, ...]]  # ends with why of what could not be told
 _STAGES = (Stage.ENV, Stage.POLICY, Stage.CRITIC)
 # Seconds that a step of env and policy takes: chosen, CartPole's with a small LSTM on one core.
 _STEP = 0.002
@@ -124,16 +135,16 @@ class MemoryStudy:
         left = [one for one in Question if one not in self.result.answered]
         for question in left:
             yield MemoryProgress(f"asking: {_WORDS[question]}")
+            ask: Callable[..., _Asked] = getattr(self, f"_ask_{question}")
             try:
-                ask = getattr(self, f"_ask_{question}")
-                yield from ask(players, episodes)
+                untold = yield from ask(players, episodes)
             except UserError:
                 raise
             except Exception as error:  # the user's env or policy may raise anything
-                told = str(error) if isinstance(error, CannotTell) else first_line(error)
-                untold = (*self.result.untold, f"{question}: {told}")
-                self.result = replace(self.result, untold=untold)
-            else:
+                untold = (_why(error),)
+            for why in untold:
+                self._untold(question, why)
+            if not untold:  # what was told in part is open
                 answered = (*self.result.answered, question)
                 self.result = replace(self.result, answered=answered)
             yield from self._told()
@@ -154,36 +165,40 @@ class MemoryStudy:
             yield Notice(f"{error.place}: {error.message}; `--resume` would ask again")
         yield MemoryMeasured(self.result)
 
-    # --- the questions -------------------------------------------------------------------------
+    def _untold(self, question: Question, why: str) -> None:
+        self.result = replace(self.result, untold=(*self.result.untold, f"{question}: {why}"))
 
-    def _ask_horizon(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
-        asked, pool = self.spec.memory, pool_of(episodes)
-        curves = influence(players.subject, pool, players.agents, asked.lags, self.spec.seed)
-        matrix = influence_matrix(players.subject, pool, players.agents, self.spec.seed)
-        self.result = replace(self.result, curves=tuple(curves), matrix=matrix)
+    # --- the questions: each says why of what it could not tell -----------------------------------
+
+    def _ask_horizon(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> _Asked:
+        lags, seed = self.spec.memory.lags, self.spec.seed
+        curves, untold = players.each(episodes, lambda one: influence(one, lags, seed))
+        self.result = replace(self.result, curves=curves)
+        matrix = influence_matrix(players.policy(episodes), seed)
+        self.result = replace(self.result, matrix=matrix)
         yield from ()
+        return untold
 
-    def _ask_state(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
+    def _ask_state(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> _Asked:
         trained = trained_on(self.spec).slice_len
-        states = tuple(state_facts(pool_of(episodes), trained))
+        states, untold = players.each(episodes, lambda one: state_facts(one, trained))
         self.result = replace(self.result, states=states)
         yield from ()
+        return untold
 
-    def _ask_replay(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
-        asked, pool = self.spec.memory, pool_of(episodes)
-        curves = replay_curves(
-            players.subject,
-            players.older,
-            pool,
-            players.agents,
-            asked.lags,
-            asked.share,
-            self.spec.seed,
-        )
-        self.result = replace(self.result, replay=tuple(curves))
+    def _ask_replay(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> _Asked:
+        asked, seed = self.spec.memory, self.spec.seed
+
+        def ask(one: Measured) -> Iterator[ReplayCurve]:
+            older = players.older if one.whose == POLICY else None
+            return replay_curves(one, older, asked.lags, asked.share, seed)
+
+        replay, untold = players.each(episodes, ask)
+        self.result = replace(self.result, replay=replay)
         yield from ()
+        return untold
 
-    def _ask_returns(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> Iterator[Event]:
+    def _ask_returns(self, players: _Players, episodes: Sequence[PlayedEpisode]) -> _Asked:
         asked = self.spec.memory
         blocks = returns_under(
             players.subject,
@@ -198,6 +213,7 @@ class MemoryStudy:
             self.result = replace(self.result, returns=found)
             yield MemoryProgress(f"asking: {_WORDS[Question.RETURNS]} {_so_far(found)}")
             yield from self._told()
+        return ()
 
 
 def _building(builder: Builder) -> Generator[Event, None, Pipeline | None]:
@@ -210,6 +226,10 @@ def _building(builder: Builder) -> Generator[Event, None, Pipeline | None]:
             return None
     yield from map(Notice, dict.fromkeys(builder.notices))
     return builder.pipeline
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, CannotTell) else first_line(error)
 
 
 def _policy_ended(outcome: Outcome, why: str) -> StageFinished:
@@ -228,14 +248,44 @@ def _so_far(found: Sequence[ReturnsUnder]) -> str:
     return f"({counted(len(found[0].returns), 'episode')} of each)"
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Players:
-    """Who plays what."""
+    """Who plays what, and who listens."""
 
     subject: Subject
     env: Env
-    agents: dict[str, int]
+    facts: EnvFacts
     older: Subject | None = None
+    critic: nn.Module | None = None
+    beside: Measured | None = None  # the critic, once it was run over the episodes
+
+    def policy(self, episodes: Sequence[PlayedEpisode]) -> Measured:
+        """The policy over its episodes. Raises CannotTell."""
+        return Measured(self.subject, pool_of(episodes), agents_of(self.facts), self.facts.actions)
+
+    def critic_beside(self, episodes: Sequence[PlayedEpisode]) -> Measured | None:
+        """The critic over the same, run once; None without one, or where it has no state."""
+        if self.critic is not None:
+            self.beside = measured_critic(self.critic, self.policy(episodes), self.facts)
+            self.critic = None
+        return self.beside
+
+    def each(
+        self, episodes: Sequence[PlayedEpisode], ask: Callable[[Measured], Iterator[_Told]]
+    ) -> tuple[tuple[_Told, ...], tuple[str, ...]]:
+        """What ``ask`` tells of the policy, and of the critic where it has a state; and why, where
+        one of them raises on the way."""
+        found, untold = list[_Told](), list[str]()
+        try:
+            found.extend(ask(self.policy(episodes)))
+        except Exception as error:  # the user's policy may raise anything
+            untold.append(_why(error))
+        try:
+            critic = self.critic_beside(episodes)
+            found.extend(replace(one, whose=CRITIC) for one in (ask(critic) if critic else ()))
+        except Exception as error:  # the user's critic too
+            untold.append(f"the critic: {_why(error)}")
+        return tuple(found), tuple(untold)
 
     @classmethod
     def of(cls, pipeline: Pipeline, env: Env, older: Pipeline | None) -> _Players:
@@ -244,8 +294,8 @@ class _Players:
         make: Callable[[Pipeline], Subject] = lambda one: make_subject(  # noqa: E731
             Stage.POLICY, one.pristine_policy, facts
         )
-        agents = agents_of(facts.first, facts.rank)
-        return cls(make(pipeline), env, agents, None if older is None else make(older))
+        before = None if older is None else make(older)
+        return cls(make(pipeline), env, facts, before, pipeline.pristine_critic)
 
 
 def _built_policy(spec: Spec, scope: ExitStack) -> Pipeline:
@@ -286,7 +336,7 @@ def plan_of(spec: Spec, left: Sequence[Question]) -> StudyPlan:
     ]
     for question in left:
         calls = counted(costs[question], "call of the policy")
-        told = calls if costs[question] else "no further steps"
-        lines.append(f"{question}: {_WORDS[question]} at most {told}")
+        told = f"at most {calls}" if costs[question] else "no further calls"
+        lines.append(f"{question}: {_WORDS[question]} {told}")
     total = played + sum(costs[one] for one in left)
     return StudyPlan(tuple(lines), total * _STEP)

@@ -4,6 +4,7 @@ episode."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from rnncheck.numerics.paired import bootstrapped
 from rnncheck.pipeline.keys import dotted
-from rnncheck.recall.horizon import EpisodePool
+from rnncheck.recall.measured import EpisodePool, Measured
 from rnncheck.results.memory import Estimated, StateFacts
 
 # A tanh unit beyond this passes less than 2 % of its gradient (1 - 0.99^2), and is saturated where
@@ -20,15 +21,17 @@ _BOUND, _NEARLY_ALWAYS = 0.99, 0.95
 _DEAD = 1e-6  # of the widest unit's deviation: below it is rounding, in float32
 
 
-def state_facts(pool: EpisodePool, trained: int | None) -> Iterator[StateFacts]:
+def state_facts(measured: Measured, trained: int | None) -> Iterator[StateFacts]:
     """One for each carry key that holds floats; ``trained`` is how many steps a training slice
     has."""
+    pool = measured.pool
     begins = set(pool.begins)
     later = torch.tensor([i for i in range(sum(pool.lengths)) if i not in begins])
-    for key, values in pool.states.items():
-        if values.is_floating_point():
-            flat = values.detach().double().flatten(1)
-            yield _facts(dotted(key), flat, flat[later], pool, trained)
+    for key in measured.states:
+        values = pool.states[key]
+        flat = values.detach().double().flatten(1)
+        facts = _facts(dotted(key), flat, flat[later], pool, trained)
+        yield facts if values.is_floating_point() else replace(facts, saturated=None)
 
 
 def _facts(
@@ -72,11 +75,12 @@ def _medians(norms: list[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> Itera
 def _drift(
     norms: list[np.ndarray[tuple[int], np.dtype[np.float64]]], trained: int | None
 ) -> Estimated | None:
-    """The mean norm behind the trained steps over that within them, of the episodes that have
-    both; the first state is left out."""
+    """The mean norm behind the trained steps over that in the second half of them, of the episodes
+    that have both: how a state comes up from its start is no drift."""
     if trained is None or trained < 2:
         return None
-    pairs = np.array([(o[1:trained].mean(), o[trained:].mean()) for o in norms if len(o) > trained])
+    half, longer = (trained + 1) // 2, [one for one in norms if len(one) > trained]
+    pairs = np.array([(one[half:trained].mean(), one[trained:].mean()) for one in longer])
     if len(pairs) < 2 or pairs[:, 0].sum() == 0:
         return None
 

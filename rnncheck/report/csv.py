@@ -125,15 +125,15 @@ def _table(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
 def _measures(found: MemoryResult) -> Iterator[dict[str, Any]]:
     """A line for each lag of each curve, each position of a slice, each treatment of the state."""
     for curve in found.curves:
-        head = {"what": "influence", "name": curve.output, "method": curve.method}
+        head = {"what": "influence", "name": curve.named, "method": curve.method}
         more = {"through": curve.through, "agent": curve.agent, "unit": curve.unit}
         yield from ({**head, **more, **_at_lag(one)} for one in curve.lags)
     for replay in found.replay:
-        head = {"what": "replay", "name": replay.output, "method": replay.start}
+        head = {"what": "replay", "name": replay.named, "method": replay.start}
         yield from ({**head, "unit": replay.unit, **_at_lag(one)} for one in replay.errors)
     for state in found.states:
         for step, norm in enumerate(state.norms):
-            yield {"what": "norm", "name": state.key, "at": step, "median": norm}
+            yield {"what": "norm", "name": state.named, "at": step, "median": norm}
     for under in found.returns:
         yield {
             "what": "return lost",

@@ -96,7 +96,7 @@ def curve_name(curve: InfluenceCurve) -> str:
     how = "an observation replaced" if curve.method == "replaced" else "by gradient"
     through = f", through {clean(curve.through)}" if curve.through else ""
     agent = "" if curve.agent is None else f", agent {curve.agent}"
-    return f"{clean(curve.output)}, {how}{through}{agent}"
+    return f"{clean(curve.named)}, {how}{through}{agent}"
 
 
 def _curve(curve: InfluenceCurve, *, drawn: bool) -> Iterator[str]:
@@ -141,7 +141,7 @@ def matrix_lines(matrix: InfluenceMatrix) -> Iterator[str]:
 def _state(one: StateFacts) -> Iterator[str]:
     held = "" if one.saturated is None else f", {one.saturated} saturated"
     yield (
-        f"{clean(one.key)}: {one.units} units{held}, {one.dead} dead, effective rank"
+        f"{clean(one.named)}: {counted(one.units, 'unit')}{held}, {one.dead} dead, effective rank"
         f" {number(one.rank, 3)}"
     )
     last = len(one.norms) - 1
@@ -160,7 +160,7 @@ def _replay(one: ReplayCurve) -> Iterator[str]:
         told = f"not within {one.share:.0%} by the end of the longest slice"
     first = one.errors[0].mean if one.errors else 0.0
     yield (
-        f"{clean(one.output)}, started from {clean(one.start)}: error {number(first, 3)} at the"
+        f"{clean(one.named)}, started from {clean(one.start)}: error {number(first, 3)} at the"
         f" first step, {told}"
     )
 

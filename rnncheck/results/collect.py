@@ -219,8 +219,9 @@ class RunCollector:
             left.append(f"{count} cells{resumed}")
         if start.command == "memory":
             answered = self._memory.answered if self._memory is not None else ()
-            questions = [str(one) for one in Question if one not in answered]
-            left.append(f"{', '.join(questions)} (go on with `rnncheck memory --resume`)")
+            questions = ", ".join(str(one) for one in Question if one not in answered)
+            kept = " (go on with `rnncheck memory --resume`)" if self._memory is not None else ""
+            left.append(questions + kept)
         hit = f"interrupted during {self._open}" if self._open else "interrupted"
         return [f"{hit}; not run: {', '.join(left)}" if left else hit]
 

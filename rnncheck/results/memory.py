@@ -27,6 +27,14 @@ class ReturnEffect(StrEnum):
     UNCLEAR = "unclear"
 
 
+POLICY, CRITIC = "policy", "critic"  # whose outputs and states they are
+
+
+def named(whose: str, name: str) -> str:
+    """``state_value of the critic``; the policy's own go by their names."""
+    return name if whose == POLICY else f"{name} of the {whose}"
+
+
 @dataclass(frozen=True)
 class Estimated:
     """A value with its interval; ``beyond`` where the data end before it: it is at least that."""
@@ -88,6 +96,14 @@ class InfluenceCurve:
     reach: Estimated | None = None
     half_life: Estimated | None = None
     of_state: bool = False  # the output is the state itself
+    whose: str = POLICY
+    acts: bool = True  # the action follows from the output
+    partial: bool = False  # of what is read the floats alone: others have no gradient
+
+    @property
+    def named(self) -> str:
+        """With whose it is, where that is not the policy."""
+        return named(self.whose, self.output)
 
 
 @dataclass(frozen=True)
@@ -107,8 +123,8 @@ class StateFacts:
 
     ``saturated`` are units of a state within [-1, 1] that are nearly always at its bound, None
     where a state is wider; ``dead`` never move. ``rank`` is the effective rank. ``norms`` are
-    medians by step; ``drift`` is the norm behind ``trained`` steps over that before, None where no
-    episode is longer.
+    medians by step; ``drift`` is the norm behind ``trained`` steps over that in the second half
+    of them, None where no episode is longer.
     """
 
     key: str
@@ -119,6 +135,12 @@ class StateFacts:
     norms: tuple[float, ...]
     trained: int | None = None
     drift: Estimated | None = None
+    whose: str = POLICY
+
+    @property
+    def named(self) -> str:
+        """With whose it is, where that is not the policy."""
+        return named(self.whose, self.key)
 
 
 @dataclass(frozen=True)
@@ -135,6 +157,12 @@ class ReplayCurve:
     errors: tuple[AtLag, ...]
     share: float
     burn_in: Estimated | None = None
+    whose: str = POLICY
+
+    @property
+    def named(self) -> str:
+        """With whose it is, where that is not the policy."""
+        return named(self.whose, self.output)
 
 
 @dataclass(frozen=True)
@@ -185,12 +213,20 @@ class MemoryResult:
 
     @property
     def main_curve(self) -> InfluenceCurve | None:
-        """The curve that the conclusions rest on: by replacement, through the whole state, the
-        output (and agent) with the farthest horizon and reach."""
+        """The curve that conclusions on acting rest on: the farthest from which actions follow."""
+        return self.farthest(POLICY, acting=True) or self.farthest(POLICY)
+
+    def farthest(self, whose: str, *, acting: bool = False) -> InfluenceCurve | None:
+        """By replacement, through the whole state, the output (and agent) with the farthest horizon
+        and reach."""
         whole = [
             one
             for one in self.curves
-            if one.method == "replaced" and not one.through and not one.of_state
+            if one.method == "replaced"
+            and not one.through
+            and not one.of_state
+            and one.whose == whose
+            and (one.acts or not acting)
         ]
         return max(whole, key=_farness, default=None)
 

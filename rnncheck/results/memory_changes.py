@@ -24,14 +24,15 @@ def figures_of(found: MemoryResult) -> dict[str, Estimated]:
     for curve in found.curves:
         through = f" through {curve.through}" if curve.through else ""
         agent = "" if curve.agent is None else f" of agent {curve.agent}"
-        name = f"{curve.output}{through}{agent}, {curve.method}"
-        figures[f"horizon, {name}"] = Estimated(curve.horizon, curve.horizon, curve.horizon)
+        name = f"{curve.named}{through}{agent}, {curve.method}"
+        last, open_ = curve.horizon, 0 < curve.horizon == curve.longest
+        figures[f"horizon, {name}"] = Estimated(last, last, last, open_)
         for what, figure in (("reach", curve.reach), ("half-life", curve.half_life)):
             if figure is not None:
                 figures[f"{what}, {name}"] = figure
     for slice_ in found.replay:
         if slice_.burn_in is not None:
-            figures[f"burn-in, {slice_.output} from {slice_.start}"] = slice_.burn_in
+            figures[f"burn-in, {slice_.named} from {slice_.start}"] = slice_.burn_in
     for under in found.returns:
         if under.lost is not None:
             figures[f"return lost, {under.treatment}"] = under.lost
@@ -44,10 +45,14 @@ def _changed(label: str, old: Mapping[str, Estimated], new: Mapping[str, Estimat
         return RowChange(label, Change.NEW if before is None else Change.GONE)
     told = f"{_figure(before)}, then {_figure(now)}"
     if now.low > before.high or now.high < before.low:
-        return RowChange(label, Change.MORE if now.value > before.value else Change.LESS, told)
+        more = now.value > before.value
+        if (before if more else now).beyond:  # at least that: it may be as much as the other
+            return RowChange(label, Change.UNCLEAR, told)
+        return RowChange(label, Change.MORE if more else Change.LESS, told)
     near = before.low <= now.value <= before.high and now.low <= before.value <= now.high
     return RowChange(label, Change.SAME if near else Change.UNCLEAR, told)
 
 
 def _figure(found: Estimated) -> str:
-    return f"{found.value:.4g} [{found.low:.4g}, {found.high:.4g}]"
+    least = "at least " if found.beyond else ""
+    return f"{least}{found.value:.4g} [{found.low:.4g}, {found.high:.4g}]"

@@ -70,6 +70,51 @@ def test_a_policy_without_state_has_no_memory_to_measure(rnncheck: Runner, folde
     done = rnncheck("memory", *QUICK, cwd=folder)
     assert done.returncode == 4
     assert "the policy carries no state" in done.stdout
+    budget = "gate.budgets=[{memory: {reach_min: 3}}]"
+    gated = rnncheck("gate", "--no-verify", *QUICK, "--set", budget, cwd=folder)
+    assert gated.returncode == 1
+    assert "policy: the policy carries no state" in gated.stdout
+
+
+def test_a_critic_that_raises_leaves_its_questions_open(rnncheck: Runner, folder: Path) -> None:
+    """What the policy told stands; the questions are asked again once the critic is mended."""
+    critic = ("--set", 'critic={factory: "planted:Values"}')
+    text = (folder / "planted.py").read_text()
+    wanted = 'x, h = td["observation"], td["value_h"]'
+    assert wanted in text
+    (folder / "planted.py").write_text(text.replace(wanted, 'raise ValueError("of the critic")'))
+    done = rnncheck("memory", *QUICK, *critic, cwd=folder)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "1 of 4 questions answered" in done.stdout
+    found = stored(folder)["memory"]
+    assert found["answered"] == ["returns"]
+    assert [one["output"] for one in found["curves"]] == ["action", "state h", "action"]
+    assert [one.split(":")[0] for one in found["untold"]] == ["horizon", "state", "replay"]
+    assert all("the critic: ValueError: of the critic" in one for one in found["untold"])
+    assert found["advice"] == []
+
+
+def test_outputs_that_are_no_numbers_are_no_horizon(rnncheck: Runner, folder: Path) -> None:
+    text = (folder / "planted.py").read_text()
+    plain = 'td["state_value"] = td["next", "value_h"] = self.rate * h + x'
+    assert plain in text
+    bad = 'td["state_value"] = td["next", "value_h"] = (self.rate * h + x) * float("nan")'
+    (folder / "planted.py").write_text(text.replace(plain, bad))
+    critic = ("--set", 'critic={factory: "planted:Values"}')
+    done = rnncheck("memory", *QUICK, *critic, cwd=folder)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "the critic: outputs, or their gradients, hold NaN" in done.stdout
+    assert "horizon" not in stored(folder)["memory"]["answered"]
+
+
+@pytest.mark.parametrize("option", ["--weights", "--older"])
+def test_weights_that_are_not_there_are_named(rnncheck: Runner, folder: Path, option: str) -> None:
+    done = rnncheck("memory", option, "nope.pt", cwd=folder)
+    assert done.returncode == 2
+    assert f"{option}: there is no weights file 'nope.pt'" in done.stderr
+    assert "relative to the folder that the command runs in" in done.stderr
+    (folder / "nap.pt").write_bytes(b"")
+    assert "did you mean 'nap.pt'?" in rnncheck("memory", option, "nope.pt", cwd=folder).stderr
 
 
 def test_what_was_found_before_an_interruption_is_kept_and_gone_on_with(
@@ -107,6 +152,8 @@ def test_what_was_found_before_an_interruption_is_kept_and_gone_on_with(
     assert whole["answered"] == ["horizon", "state", "replay", "returns"]
     assert whole["curves"] == first["curves"]
 
+    left = rnncheck("memory", "--resume", "--plan", *QUICK, cwd=folder).stdout
+    assert "calls of the policy" not in left  # nothing is left to ask
     other = rnncheck("memory", "--resume", *QUICK, "--seed", "3", cwd=folder)
     assert other.returncode == 2
     assert "its spec is another" in other.stderr

@@ -46,6 +46,13 @@ def test_a_policy_that_remembers_nothing_fails() -> None:
     assert ruling("half_life_min", 1.0, found(None, horizon=0)) is Ruling.FAILED
 
 
+def test_an_influence_that_still_grows_at_its_last_lag_is_unclear() -> None:
+    """A cue that is kept to the end has no half-life: the episodes end before it."""
+    assert ruling("half_life_min", 8.0, found(None)) is Ruling.UNCLEAR
+    untold = MemoryResult(curves=found(None).curves)
+    assert ruling("return_gain_min", 1.0, untold) is Ruling.FAILED
+
+
 def test_a_study_that_told_nothing_fails() -> None:
     assert ruling("return_gain_min", 1.0, MemoryResult()) is Ruling.FAILED
     assert ruling("return_gain_min", 1.5, found(None)) is Ruling.PASSED

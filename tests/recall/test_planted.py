@@ -45,6 +45,15 @@ def test_a_delay_line_has_its_length_as_horizon(delay: int) -> None:
     }  # fmt: skip
 
 
+def test_what_the_steps_end_before_is_at_least_that() -> None:
+    """Episodes of 24 steps of which 8 are played: a reach of 7 may be more."""
+    leaky = ("policy.kind=leaky", "policy.rate=0.9", "env.size=1", "env.delay=0")
+    curve = studied(*leaky, "memory.steps=8").main_curve
+    assert curve is not None
+    assert curve.reach is not None
+    assert (curve.reach.value, curve.reach.beyond) == (7, True)
+
+
 @pytest.mark.parametrize("rate", [0.5, 0.8])
 def test_a_leaky_integrator_has_its_half_life(rate: float) -> None:
     result = studied("policy.kind=leaky", f"policy.rate={rate}", "env.size=1", "env.delay=0")
@@ -70,6 +79,50 @@ def test_a_head_that_ignores_the_state_is_told() -> None:
     assert result.main_curve.horizon == 0
     assert found(result).keys() == {"memory-unused"}
     assert "the head ignores it" in found(result)["memory-unused"]
+
+
+def test_a_state_that_starts_anew_at_every_step_is_told() -> None:
+    result = studied("policy.kind=anew", "env.size=1", "env.delay=0", *MANY)
+    assert "the state starts anew at every step" in found(result)["memory-unused"]
+    assert result.advice == ()  # of what remembers nothing
+
+
+def test_a_graph_that_is_cut_in_training_is_told() -> None:
+    """A line of 4 steps whose pass over time detaches its state every 3."""
+    result = studied("policy.truncate=3")
+    (cut,) = result.findings
+    assert cut.name == "gradient-cut"
+    assert "action depends on observations 4 [4, 4] steps back" in cut.message
+    assert "reaches further back than 0 steps" in cut.message
+    assert cut.fix.startswith("cut it every 5 steps")
+    assert studied("policy.truncate=6").findings == ()
+
+
+def test_a_critic_has_its_own_memory() -> None:
+    """It decides over slices and burn-in, and not over whether the policy remembers."""
+    result = studied('critic={factory: "planted:Values"}', "memory.lags=20")
+    assert result.main_curve is not None
+    assert result.main_curve.output == "action"
+    values = [c for c in result.curves if c.whose == "critic" and not c.of_state]
+    assert {c.method for c in values} == {"replaced", "gradient"}
+    for curve in values:
+        assert curve.half_life is not None
+        assert curve.half_life.value == pytest.approx(math.log(0.5) / math.log(0.8), rel=0.05)
+    advised = {one.setting: one for one in result.advice}
+    assert advised["start"].advised == "stored"
+    assert "state_value of the critic" in advised["slice_len"].because
+    decayed = math.log(0.05) / math.log(0.8)  # steps until a twentieth of the error is left
+    assert int(advised["burn_in"].advised) == pytest.approx(decayed, abs=1)
+    assert {one.named for one in result.states} == {"h", "value_h of the critic"}
+
+
+@pytest.mark.parametrize(("rate", "drifts"), [(0.9, False), (1.05, True)])
+def test_a_state_that_comes_up_from_its_start_does_not_drift(rate: float, drifts: bool) -> None:
+    """Batches of 12 steps, episodes of 24: one state has come up within 12, one grows for ever."""
+    leaky = ("policy.kind=leaky", f"policy.rate={rate}", "env.size=1", "memory.recorded=16")
+    collect = "collect={use: Collector, frames_per_batch: 12, batches: 2}"
+    told = {one.name for one in studied(*leaky, collect).findings}
+    assert ("state-drifts" in told) is drifts
 
 
 def test_nothing_crosses_the_end_of_an_episode() -> None:

@@ -13,7 +13,8 @@ from rnncheck.recall.write import write_advice
 from rnncheck.report.formats import render
 from rnncheck.results.changes import Change
 from rnncheck.results.compare import compare_runs
-from rnncheck.results.memory import MemoryResult, ReturnEffect
+from rnncheck.results.memory import Estimated, MemoryResult, ReplayCurve, ReturnEffect
+from rnncheck.results.memory_changes import compared_memories
 from rnncheck.results.model import Run
 from rnncheck.spec.load import load_spec
 
@@ -67,6 +68,21 @@ def test_two_checkpoints_are_compared(walked: Run, lost: Run) -> None:
     assert {one.change for one in same} == {Change.SAME}
 
 
+def test_a_figure_that_the_episodes_end_before_may_be_as_much_as_a_larger_one() -> None:
+    def study(value: float, *, beyond: bool) -> MemoryResult:
+        burn_in = Estimated(value, value, value, beyond)
+        return MemoryResult(replay=(ReplayCurve("zero", "values", "", (), 0.05, burn_in),))
+
+    def change(first: MemoryResult, second: MemoryResult) -> Change:
+        (found,) = compared_memories(first, second)
+        return found.change
+
+    assert change(study(8, beyond=True), study(12, beyond=False)) is Change.UNCLEAR
+    assert change(study(12, beyond=False), study(8, beyond=True)) is Change.UNCLEAR
+    assert change(study(8, beyond=True), study(4, beyond=False)) is Change.LESS
+    assert change(study(4, beyond=False), study(8, beyond=True)) is Change.MORE
+
+
 def test_what_is_advised_is_written_into_the_spec(lost: Run, tmp_path: Path) -> None:
     for file in FOLDER.glob("tmaze*"):
         shutil.copy(file, tmp_path)
@@ -97,6 +113,7 @@ def test_every_format_has_the_measures(walked: Run, form: str) -> None:
     if form == "html":
         assert text.count("<svg") == 4
         assert "influence of step on step" in text
+        assert '<span class="row">own state' in text  # a bar does not wrap
     if form == "csv":
         lines = text.splitlines()
         assert sum(line.startswith("influence,action_value,replaced") for line in lines) == 9

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rnncheck.results.collect import RunCollector
+from rnncheck.results.collect import RunCollector, unstarted
 from rnncheck.results.environment import current_environment, gpu_models
 from rnncheck.results.events import (
     CausesFound,
@@ -18,12 +18,14 @@ from rnncheck.results.events import (
     CheckStarted,
     Event,
     GuaranteeJudged,
+    MemoryMeasured,
     Notice,
     RunStarted,
     StageFinished,
     StageStarted,
 )
 from rnncheck.results.exit_codes import ExitCode
+from rnncheck.results.memory import MemoryResult, Question
 from rnncheck.results.model import Run, Verdict
 from rnncheck.results.store import dumps
 from tests.report.canned import BROKEN, HEALTHY, RUNS, STRICT
@@ -80,6 +82,15 @@ def test_an_interruption_says_what_it_hit_and_what_was_not_run() -> None:
         during_check
     )
     assert _last_notice(heard) == "interrupted"
+
+
+def test_a_study_that_kept_nothing_is_not_said_to_resume() -> None:
+    begun: list[Event] = [unstarted("memory")]
+    assert _last_notice(begun) == "interrupted; not run: horizon, state, replay, returns"
+    told = MemoryMeasured(MemoryResult(answered=(Question.HORIZON,)))
+    assert _last_notice([*begun, told]).endswith(
+        "state, replay, returns (go on with `rnncheck memory --resume`)"
+    )
 
 
 def _last_notice(heard: list[Event]) -> str:

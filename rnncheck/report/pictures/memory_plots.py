@@ -10,6 +10,8 @@ from rnncheck.report.pictures.canvas import COLOURS, INK, MARKERS, Picture, draw
 from rnncheck.report.pictures.matrix import border, by_spans, shaded
 from rnncheck.report.text import number
 from rnncheck.results.memory import (
+    CRITIC,
+    POLICY,
     AtLag,
     InfluenceCurve,
     InfluenceMatrix,
@@ -36,19 +38,28 @@ def memory_plots(found: MemoryResult | None) -> Iterator[Picture]:
                 for one in found.returns
             ),
         )
-    main = found.main_curve
-    if main is not None:
-        alike = [one for one in found.curves if one.unit == main.unit and not one.of_state]
-        title, lags = f"influence on {main.output} by lag", [one.lags for one in alike]
-        names = [curve_name(one) for one in alike]
-        yield Picture(title, _decay(alike), "", *_means("steps back", names, lags))
+    for main in (found.farthest(POLICY), found.farthest(CRITIC)):
+        if main is not None:
+            alike = _beside(found, main)
+            title, lags = f"influence on {main.named} by lag", [one.lags for one in alike]
+            names = [curve_name(one) for one in alike]
+            yield Picture(title, _decay(alike), "", *_means("steps back", names, lags))
     if found.matrix is not None:
         yield _step_on_step(found.matrix)
-    for output in dict.fromkeys(one.output for one in found.replay):
-        mine = [one for one in found.replay if one.output == output]
+    for output in dict.fromkeys(one.named for one in found.replay):
+        mine = [one for one in found.replay if one.named == output]
         names, lags = [f"from {one.start}" for one in mine], [one.errors for one in mine]
         table = _means("position", names, lags)
         yield Picture(f"error of {output} in a slice", _replay(mine), "", *table)
+
+
+def _beside(found: MemoryResult, main: InfluenceCurve) -> list[InfluenceCurve]:
+    """The curves that share its axes: of the same outputs' owner, in the same unit."""
+    return [
+        one
+        for one in found.curves
+        if (one.unit, one.whose, one.of_state) == (main.unit, main.whose, False)
+    ]
 
 
 def _band(axes: Axes, lags: Sequence[AtLag], label: str, count: int) -> None:

@@ -3,19 +3,23 @@ and untold where neither says."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tensordict import TensorDict
 from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch import nn
 from torchrl.envs import Compose, GymEnv, InitTracker, ObservationNorm, TransformedEnv
 from torchrl.modules import GRUModule, QValueModule
 
 import rnncheck
-from rnncheck.recall.observed import Visit, past_counts
+from rnncheck.recall.observed.readout import read_out
+from rnncheck.recall.observed.whole import Visit, past_counts
 from rnncheck.recall.recommend import TrainedOn, findings_of
+from rnncheck.recall.session import PlayedEpisode
 from rnncheck.results.memory import (
     AtLag,
     Estimated,
@@ -26,7 +30,7 @@ from rnncheck.results.memory import (
     ReturnsUnder,
 )
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "fixtures"
 FEW = ("memory.episodes=2", "memory.steps=40", "memory.lags=10")
 
 
@@ -39,6 +43,7 @@ def told(spec: str, *overrides: str) -> Observed:
 
 def of_cartpole(scale: float, velocities: float) -> Observed:
     """What an untrained GRU is shown of CartPole, whose positions and velocities are scaled."""
+    torch.manual_seed(0)
     gru = GRUModule(input_size=4, hidden_size=4, in_key="observation", out_key="features")
     head = TensorDictModule(nn.Linear(4, 2), in_keys=["features"], out_keys=["action_value"])
     scales = torch.tensor([scale, velocities, scale, velocities])
@@ -60,10 +65,10 @@ def test_an_observation_with_the_envs_own_state_shows_it_all() -> None:
     assert of_cartpole(-2, 0.5) == Observed(True, "each observation holds the env's own state")
 
 
-def test_velocities_that_are_hidden_leave_it_untold() -> None:
+def test_velocities_that_are_hidden_are_told_by_earlier_positions() -> None:
     seen = of_cartpole(1, 0)
-    assert seen.whole is None
-    assert "no number of the observation follows 2 of 4 numbers of the env's" in seen.because
+    assert seen.whole is False
+    assert "unexplained by observation and action, and 0.0%" in seen.because
 
 
 def test_a_maze_whose_junction_looks_alike_shows_a_part() -> None:
@@ -73,12 +78,91 @@ def test_a_maze_whose_junction_looks_alike_shows_a_part() -> None:
     assert "where another observation was seen 8 steps before" in seen.because
 
 
-def test_observations_that_never_come_again_leave_it_untold() -> None:
-    seen = told("memory/tmaze_short_slices.yaml", "memory.recorded=32")
+def test_observations_that_never_come_again_leave_it_untold_where_episodes_are_few() -> None:
+    seen = told("memory/tmaze_short_slices.yaml")
     assert seen.whole is None
-    assert seen.because == (
-        "the env shows no state of its own, and no observation and action came again in 8 episodes"
+    assert seen.because.startswith(
+        "the env shows no state of its own, no observation and action came again in 8 episodes,"
+        " and a fit leaves"
     )
+
+
+def test_a_fit_sees_what_a_maze_with_noise_hides() -> None:
+    seen = told("memory/tmaze_short_slices.yaml", "memory.recorded=32")
+    assert seen.whole is False
+    assert "of the reward unexplained by observation and action, and 0.0%" in seen.because
+
+
+def swings(count: int, noise: float = 0.0) -> list[tuple[PlayedEpisode, torch.Tensor]]:
+    """Episodes of a pendulum that is pushed at random: what was played, and its angle and
+    velocity."""
+    generator, found = np.random.default_rng(0), []
+    for seed in range(count):
+        angle, velocity = generator.normal(size=2)
+        rows = []
+        for _ in range(60):
+            push = generator.normal()
+            rows.append((angle, velocity, push, -(angle**2) - velocity**2 / 10))
+            velocity += 0.1 * (push - 2 * math.sin(angle)) + noise * generator.normal()
+            angle += 0.1 * velocity
+        seen, acted, paid = torch.tensor(rows, dtype=torch.float64).split([2, 1, 1], 1)
+        none = TensorDict({}, batch_size=[60])
+        rewards = paid[:, 0]
+        played = PlayedEpisode(seed, none, {}, float(rewards.sum()), False, acted, rewards)
+        found.append((played, seen))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("numbers", "noise", "whole"),
+    [
+        (2, 0.0, True),
+        (1, 0.0, False),  # the velocity is hidden, and the angle before tells it
+        (2, 0.5, None),  # what the wind does nothing tells
+    ],
+)
+def test_a_fit_tells_what_a_pendulum_shows(numbers: int, noise: float, whole: bool | None) -> None:
+    episodes, seen = zip(*swings(12, noise), strict=True)
+    told = read_out(episodes, [one[:, :numbers] for one in seen], lags=8)
+    assert told.whole is whole
+    assert ("with those" in told.because) is (whole is not True)
+
+
+def test_a_reward_at_the_end_that_nothing_shown_tells_is_seen() -> None:
+    """A corridor whose every observation follows from the one before, and a last reward that is a
+    coin."""
+    torch.manual_seed(2)
+    shown = torch.arange(10, dtype=torch.float64)[:, None]
+    episodes = []
+    for i in range(12):
+        paid = torch.zeros(10, dtype=torch.float64)
+        paid[-1] = 2.0 * (i % 3 == 0) - 1
+        none = TensorDict({}, batch_size=[10])
+        acted = torch.zeros(10, 1, dtype=torch.float64)
+        episodes.append(PlayedEpisode(i, none, {}, float(paid.sum()), True, acted, paid))
+    told = read_out(episodes, [shown] * 12, lags=8)
+    assert told.whole is None
+    assert "of the reward unexplained" in told.because
+
+
+def test_a_fit_of_few_episodes_tells_nothing() -> None:
+    episodes, seen = zip(*swings(6), strict=True)
+    assert read_out(episodes, seen, lags=8).because == "a fit needs 8 episodes, and has 6"
+
+
+def test_coins_are_told_by_no_fit() -> None:
+    """Observations and rewards of chance: no past is seen to count, whatever is drawn."""
+    for seed in range(20):
+        torch.manual_seed(seed)
+        episodes = [
+            PlayedEpisode(
+                i, TensorDict({}, batch_size=[30]), {}, 0.0, True,
+                torch.randint(0, 2, (30, 1)).double(), torch.randint(0, 2, (30,)).double(),
+            )
+            for i in range(8)
+        ]  # fmt: skip
+        seen = [torch.rand(30, 2, dtype=torch.float64) for _ in episodes]
+        assert read_out(episodes, seen, lags=4).whole is None
 
 
 def visits(count: int, follows: float, generator: np.random.Generator) -> list[Visit]:

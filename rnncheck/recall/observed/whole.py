@@ -3,7 +3,7 @@
 It does where it holds the env's own state. It does not where the same observation and action lead
 to something else by what was seen before. Of continuous observations none comes twice, and whether
 the past tells more than they do cannot be tested without assumptions (Shah and Peters 2020, "The
-Hardness of Conditional Independence Testing"): that is said to be untold.
+Hardness of Conditional Independence Testing"): what a fit tells of them is measured.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch import Tensor
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.printable import counted
+from rnncheck.recall.observed.readout import read_out
 from rnncheck.recall.session import PlayedEpisode
 from rnncheck.results.memory import Observed
 
@@ -39,20 +40,26 @@ def observed_by(subject: Subject, episodes: Sequence[PlayedEpisode], lags: int) 
     depends = _past_counts(episodes, seen, lags)
     if depends.lag:
         return Observed(False, depends.said)
-    states = [one.env_states for one in episodes]
-    shown = [one for one in states if one is not None]
-    if len(shown) < len(states):
-        return Observed(None, f"the env shows no state of its own, and {depends.said}")
-    values = torch.cat(seen)
-    missing = _hidden(torch.cat(shown), values)
-    if len(values) >= _STEPS and not missing:
-        return Observed(True, "each observation holds the env's own state")
+    by_state = _by_state(episodes, torch.cat(seen))
+    if by_state.whole:
+        return by_state
+    by_fit = read_out(episodes, seen, lags)
+    if by_fit.whole is not None:
+        return by_fit
+    return Observed(None, f"{by_state.because}, {depends.said}, and {by_fit.because}")
+
+
+def _by_state(episodes: Sequence[PlayedEpisode], values: Tensor) -> Observed:
+    """Whether the observations ``[steps, numbers]`` hold the env's own state."""
+    shown = [one.env_states for one in episodes if one.env_states is not None]
+    if len(shown) < len(episodes):
+        return Observed(None, "the env shows no state of its own")
     if len(values) < _STEPS:
-        return Observed(
-            None, f"the episodes have {counted(len(values), 'step')}, and {depends.said}"
-        )
+        return Observed(None, f"the episodes have {counted(len(values), 'step')}")
+    if not (missing := _hidden(torch.cat(shown), values)):
+        return Observed(True, "each observation holds the env's own state")
     told = f"no number of the observation follows {missing} of {shown[0].shape[1]} numbers"
-    return Observed(None, f"{told} of the env's own state, and {depends.said}")
+    return Observed(None, f"{told} of the env's own state")
 
 
 def _wide(subject: Subject, episode: PlayedEpisode) -> Tensor:

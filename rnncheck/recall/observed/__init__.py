@@ -1,0 +1,1 @@
+"""Whether each observation shows what the task takes."""
