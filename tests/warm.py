@@ -60,14 +60,16 @@ class Keeper:
 
     def __init__(self) -> None:
         self.env = os.environ | {"PYTHONPATH": str(ROOT)}
+        self._owner = os.getpid()
         self.process = subprocess.Popen(
             [sys.executable, "-c", KEEPER], env=self.env, start_new_session=True, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
     def close(self) -> None:
-        """End it: its standard input is at its end."""
-        self.process.communicate()
+        """End it: its standard input is at its end. A fork of this process leaves it alone."""
+        if os.getpid() == self._owner:
+            self.process.communicate()
 
     def fits(self, env: Mapping[str, str]) -> bool:
         """Whether a program with this environment may run in a fork."""
