@@ -47,9 +47,11 @@ def _versions() -> dict[str, str]:
 
 
 def _threads() -> int:
-    """The threads that torch uses, or may use where it is not loaded."""
-    torch = sys.modules.get("torch")
-    return int(torch.get_num_threads()) if torch else os.cpu_count() or 1
+    """The threads that torch uses, or will use where it is not loaded."""
+    if torch := sys.modules.get("torch"):
+        return int(torch.get_num_threads())
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdecimal() and int(asked) else os.cpu_count() or 1
 
 
 def _cpu_model() -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.small import START
+from tests.warm import cold
 
 Runner = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).parents[2]
@@ -117,6 +118,13 @@ def test_weights_that_are_not_there_are_named(rnncheck: Runner, folder: Path, op
     assert "did you mean 'nap.pt'?" in rnncheck("memory", option, "nope.pt", cwd=folder).stderr
 
 
+def resumed(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Gone on with in a process like the first: one that has imported torch before it was asked
+    counts its threads in another way."""
+    env = os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+    return cold(START, "memory", "--resume", *args, *QUICK, cwd=folder, env=env)
+
+
 def test_what_was_found_before_an_interruption_is_kept_and_gone_on_with(
     rnncheck: Runner, folder: Path
 ) -> None:
@@ -146,13 +154,13 @@ def test_what_was_found_before_an_interruption_is_kept_and_gone_on_with(
     assert "returns" not in first["answered"]
     assert "rnncheck memory --resume" in run["notices"][-1]
 
-    done = rnncheck("memory", "--resume", *QUICK, cwd=folder)
+    done = resumed(folder)
     assert done.returncode == 0, done.stderr
     whole = stored(folder)["memory"]
     assert whole["answered"] == ["horizon", "state", "replay", "returns"]
     assert whole["curves"] == first["curves"]
 
-    left = rnncheck("memory", "--resume", "--plan", *QUICK, cwd=folder).stdout
+    left = resumed(folder, "--plan").stdout
     assert "calls of the policy" not in left  # nothing is left to ask
     other = rnncheck("memory", "--resume", *QUICK, "--seed", "3", cwd=folder)
     assert other.returncode == 2

@@ -46,6 +46,8 @@ WHOLE_ROWS = (
 
 def run(evidence: Evidence) -> Judgement:
     """Shuffled training batches."""
+    if not evidence.written(Stage.REPLAY, Stage.LOSS):
+        raise NotApplicable("the spec has no replay stage")
     if evidence.policy.carry and steps_only(evidence, evidence.policy):
         raise NotApplicable("the policy has no recurrent mode")
     if not evidence.written(Stage.REPLAY):
