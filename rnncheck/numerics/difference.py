@@ -18,6 +18,7 @@ class Difference:
     step: int
     feature: tuple[int, ...]
     first_step: int  # the first step, in any row, that exceeds the bound asked for
+    first_rows: tuple[int, ...]  # the rows that exceed it there
     differing: int  # elements beyond the bound
     elements: int
 
@@ -55,7 +56,8 @@ def locate(gaps: Tensor, bound: Tensor | float, reference: Tensor) -> Difference
         return None
     excess = torch.where(beyond, _excess(gaps, bound), torch.full_like(gaps, -1.0))
     index = [int(i) for i in torch.unravel_index(excess.argmax(), excess.shape)]
-    steps = beyond.flatten(2).any(-1).any(0) if gaps.ndim > 2 else beyond.any(0)
+    places = beyond.flatten(2).any(-1) if gaps.ndim > 2 else beyond
+    first_step = int(places.any(0).nonzero()[0])
     scale = float(reference.double().abs().nan_to_num(0.0, 0.0, 0.0).max().clamp_min(1e-300))
     worst = float(gaps[tuple(index)])
     return Difference(
@@ -64,7 +66,8 @@ def locate(gaps: Tensor, bound: Tensor | float, reference: Tensor) -> Difference
         row=index[0],
         step=index[1],
         feature=tuple(index[2:]),
-        first_step=int(steps.nonzero()[0]),
+        first_step=first_step,
+        first_rows=tuple(places[:, first_step].nonzero().flatten().tolist()),
         differing=int(beyond.sum()),
         elements=gaps.numel(),
     )

@@ -81,3 +81,22 @@ def test_without_features_and_at_the_bound() -> None:
     assert found is not None
     assert (found.row, found.step, found.feature, found.differing) == (0, 1, (), 1)
     assert locate(gaps, 2.0, gaps) is None
+
+
+@pytest.mark.parametrize(
+    ("beyond", "first_step", "first_rows"),
+    [
+        ({(0, 3): 9.0, (1, 1): 2.0, (2, 1): 3.0}, 1, (1, 2)),
+        ({(0, 3): 9.0}, 3, (0,)),
+    ],
+)
+def test_the_first_step_beyond_the_bound_comes_with_its_own_rows(
+    beyond: dict[tuple[int, int], float], first_step: int, first_rows: tuple[int, ...]
+) -> None:
+    gaps = torch.zeros(3, 5, 2)
+    for (row, step), size in beyond.items():
+        gaps[row, step, 1] = size
+    found = locate(gaps, 1.0, torch.ones(3, 5, 2))
+    assert found is not None
+    assert (found.row, found.step) == (0, 3)
+    assert (found.first_step, found.first_rows) == (first_step, first_rows)

@@ -25,7 +25,7 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.equivalence.mode_comparison import beginnings, disagreement
+from rnncheck.checks.equivalence.mode_comparison import beginnings, disagreement, diverges_at_starts
 from rnncheck.checks.evidence.comparison import Mismatch
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.observations import mismatch_observed
@@ -55,7 +55,7 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def _observed(subject: Subject, made: Constructed, found: Mismatch, begins: str) -> Observation:
-    at_start = bool(made.starts[found.difference.row, found.difference.first_step])
+    at_start = diverges_at_starts(found.difference, made.starts)
     return mismatch_observed(
         subject,
         made,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import recurrent_outputs
 from rnncheck.checks.rule import Deferred
+from rnncheck.numerics.difference import Difference
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject
 
@@ -46,3 +50,10 @@ def disagreement(
         raise Deferred(f"the {subject.stage}'s outputs are NaN in sequential mode already", "CL409")
     found = mismatches(out, made.truth, made.oracle, numbers)
     return (found[0] if found else None), len(numbers)
+
+
+def diverges_at_starts(difference: Difference, starts: Tensor) -> bool:
+    """Whether every row of ``starts`` ``[rows, steps]`` that differs at the first divergent step is
+    reset there."""
+    rows = torch.tensor(difference.first_rows)
+    return bool(starts[rows, difference.first_step].all())

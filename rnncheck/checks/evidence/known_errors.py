@@ -52,6 +52,14 @@ _WAYS: tuple[tuple[str, str, str], ...] = (
         "return a tensordict (or a dict) such as {'loss_value': tensor}, or one tensor",
     ),
     (
+        r"[Cc]onsider providing",  # TorchRL's own words, of the size of an action
+        "an argument is missing, no entry of the batch: the message names it",
+        (
+            "give what the message names: the policy's ProbabilisticActor spec=env.action_spec, or"
+            " the loss target_entropy (SACLoss: or action_spec)"
+        ),
+    ),
+    (
         r"log-prob|log_prob",
         (
             "the batch has no log-probability of its actions: the policy is deterministic, or does"

@@ -22,6 +22,7 @@ from rnncheck.pipeline.assembly import components as c
 from rnncheck.pipeline.compat import lacks
 from rnncheck.pipeline.copying.copies import CannotCopy
 from rnncheck.pipeline.guard.calling import raising_as
+from rnncheck.pipeline.guard.process import settled_envs
 from rnncheck.pipeline.guard.user_frames import (
     describe_trouble,
     display_path,
@@ -188,7 +189,7 @@ def call_factory(
     def convert(error: BaseException) -> ComponentError:
         return _raised(spec, component, error)
 
-    with raising_as(convert):
+    with raising_as(convert), settled_envs(spec.seed):
         made = _call(function, {**wanted, **given})
     return made if component._live is None else _own_copy(spec, component, made)
 

@@ -92,3 +92,21 @@ def keeping_randomness() -> Iterator[None]:
         finally:
             random.setstate(mine)
             np.random.set_state(arrays)
+
+
+@contextmanager
+def settled_envs(seed: int) -> Iterator[None]:
+    """An env of gymnasium's that nobody seeded takes its seed from the system, another one in every
+    run: here it is drawn from ``seed``."""
+    from gymnasium.utils import seeding
+
+    original, draw = seeding.np_random, np.random.default_rng(seed)
+
+    def np_random(seed: int | None = None) -> tuple[np.random.Generator, int]:
+        return original(int(draw.integers(2**31)) if seed is None else seed)
+
+    seeding.np_random = np_random
+    try:
+        yield
+    finally:
+        seeding.np_random = original

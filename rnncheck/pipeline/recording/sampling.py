@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tensordict import TensorDictBase
+from torchrl.data import ReplayBuffer
 
 from rnncheck.errors import StageError
 from rnncheck.pipeline.guard.calling import running
@@ -19,10 +22,24 @@ def draw_samples(section: ReplaySpec, buffer: Any, count: int = SAMPLES) -> list
     size = () if own else (section.batch_size,)
     samples = []
     for _ in range(count):
-        with running("replay"):
+        with running("replay"), drawing_in_turn(buffer):
             sample = buffer.sample(*size)
         samples.append(_as_data(sample))
     return samples
+
+
+@contextmanager
+def drawing_in_turn(buffer: Any) -> Iterator[None]:
+    """Threads that draw ahead race for the process's random numbers, with another outcome in every
+    run: nothing is drawn ahead."""
+    ahead = isinstance(buffer, ReplayBuffer) and getattr(buffer, "_prefetch", False)
+    if ahead:
+        buffer._prefetch = False
+    try:
+        yield
+    finally:
+        if ahead:
+            buffer._prefetch = ahead
 
 
 def _as_data(sample: Any) -> TensorDictBase:
