@@ -18,7 +18,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rnncheck.cases.model import CaseError, StoredBatch, StoredCase, StoredEntry
-from rnncheck.errors import Place
+from rnncheck.errors import Place, first_line
 
 MOST_TENSORS = 64 * 2**20  # bytes of one case: chosen, a reduced case takes a few KiB
 # What numpy has no type for is stored as the bits of a number of the same size.
@@ -113,8 +113,8 @@ def read_inputs(case: StoredCase, path: Path) -> Inputs:
         weights = {".".join(one.key): _restored(one, arrays) for one in case.weights}
         collected = [_batch(one, arrays) for one in case.collected]
         return Inputs(collected, [_batch(one, arrays) for one in case.trained], weights)
-    except (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
-        said = f"the case's tensors cannot be read ({type(error).__name__}: {error})"
+    except Exception as error:  # torch, numpy and zlib each raise their own
+        said = f"the case's tensors cannot be read ({first_line(error)})"
         raise CaseError(said, place=Place(str(path))) from error
 
 
