@@ -35,8 +35,7 @@ def memory_plots(found: MemoryResult | None) -> Iterator[Picture]:
             _returns(found.returns),
             headings=("treatment", "episodes", "mean return"),
             rows=tuple(
-                (one.treatment, str(len(one.returns)), number(one.mean))
-                for one in found.returns
+                (one.treatment, str(len(one.returns)), number(one.mean)) for one in found.returns
             ),
         )
     for main in (found.farthest(POLICY), found.farthest(CRITIC)):
