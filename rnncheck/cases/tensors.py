@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rnncheck.cases.model import CaseError, StoredBatch, StoredCase, StoredEntry
 from rnncheck.errors import Place, first_line
-from rnncheck.numerics.bits import bits_of
+from rnncheck.numerics.bits import raw_bits
 
 MOST_TENSORS = 64 * 2**20  # bytes of one case: chosen, a reduced case takes a few KiB
 
@@ -51,7 +51,7 @@ def _flat(inputs: Inputs) -> dict[tuple[str, ...], Tensor]:
 def _same(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
-    return bool(torch.equal(bits_of(one), bits_of(other)))
+    return bool(torch.equal(raw_bits(one), raw_bits(other)))
 
 
 def _leaves(batch: TensorDictBase) -> list[tuple[tuple[str, ...], Tensor]]:
@@ -91,7 +91,7 @@ class Packed:
             most = MOST_TENSORS // 2**20
             raise OSError(0, f"its tensors take {size // 2**20} MiB, more than {most}")
         arrays: dict[str, Any] = {
-            name: (bits_of(one) if one.is_complex() else bits_of(one).unsqueeze(-1)).numpy()
+            name: (raw_bits(one) if one.is_complex() else raw_bits(one).unsqueeze(-1)).numpy()
             for name, one in self.tensors.items()
         }
         with path.open("xb") as file:

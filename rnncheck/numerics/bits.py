@@ -9,7 +9,7 @@ from torch import Tensor
 _WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def bits_of(value: Tensor) -> Tensor:
+def raw_bits(value: Tensor) -> Tensor:
     """``value`` on the processor as whole numbers; a complex one as those of its parts."""
     plain = value.detach().cpu().contiguous()
     plain = torch.view_as_real(plain.resolve_conj()).contiguous() if plain.is_complex() else plain
