@@ -106,10 +106,12 @@ class _Program:
 
     def _head(self) -> str:
         case = self._case
-        cause = case.seen.reason.split("|")[2]
+        parts = case.seen.reason.split("|")
+        cause = parts[2] if len(parts) > 2 else case.seen.message
         version = case.environment.packages.get("torchrl", "")
         told = textwrap.fill(f"{cause[:1].upper()}{cause[1:]}.", _WIDTH)
-        return _HEAD.format(code=case.code, name=case.name, version=version, cause=told)
+        texts = {"code": case.code, "name": case.name, "version": version, "cause": told}
+        return _HEAD.format(**{name: _quotable(text) for name, text in texts.items()})
 
     def _imports(self) -> Iterator[str]:
         yield from ("import sys", "", "import torch")
@@ -239,12 +241,17 @@ def _arguments(args: dict[str, Any]) -> str:
 def _code(value: Any) -> str:
     """``value`` as Python, texts in double quotes."""
     if isinstance(value, str):
-        return json.dumps(value)
+        return json.dumps(value, ensure_ascii=False)  # an escaped pair is two characters
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_code, value))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_code(k)}: {_code(v)}' for k, v in value.items())}}}"
     return repr(value)
+
+
+def _quotable(text: str) -> str:
+    """``text`` as it may stand in a docstring, whoever stored it."""
+    return text.replace("\\", "\\\\").replace('"', "'")
 
 
 def _literal(value: Tensor) -> str:

@@ -33,7 +33,7 @@ CASE_FILE, TENSOR_FILE = "case.json", "tensors.npz"
 MOST_CASES = 50  # chosen: many more than anyone has open at a time
 MOST_BYTES = 256 * 2**20  # of all cases in a folder
 STORED_CASE = "a case that `rnncheck verify` stored"
-_ABOVE = 2  # folders between a case and its spec: cases, .rnncheck
+_ABOVE = len(CASES.parts)  # folders between a case and its spec
 _ID = re.compile(r"[a-z0-9_]{1,40}-[0-9a-f]{8}", re.ASCII)
 
 
@@ -138,8 +138,9 @@ def store_of(start: Path) -> Path:
 def find_case(name: str, start: Path) -> Path:
     """The folder of the case with this id, or at this path."""
     given = Path(name)
-    if (given / CASE_FILE).is_file():
-        return given.resolve()
+    with suppress(OSError):  # a name that is too long for a file
+        if name and (given / CASE_FILE).is_file():
+            return given.resolve()
     store = store_of(start.resolve())
     known = case_folders(store)
     found = next((path for path in known if path.name == name.lower()), None)
@@ -185,8 +186,21 @@ def _check_case_format(data: Any, place: Place) -> None:
         )
 
 
+def _is_stored(folder: Path) -> bool:
+    """Whether this is the folder of a case where ``write_case`` puts it."""
+    return folder.parts[-3:-1] == CASES.parts and _ID.fullmatch(folder.name) is not None
+
+
 def prune_cases(folders: list[Path]) -> int:
-    """Remove these cases, and say how many. Raises CaseError where one cannot be."""
+    """Remove these cases, and say how many. Raises CaseError where one cannot be, and before any
+    goes where one is no folder that ``write_case`` made: what else lies in it is the user's."""
+    for path in folders:
+        if not _is_stored(path.absolute()):
+            raise CaseError(
+                f"this does not lie in {str(CASES)!r}; nothing is removed",
+                place=Place(str(path)),
+                hint="`rnncheck replay --list` names what --prune removes",
+            )
     for path in folders:
         try:
             _discard(path)
@@ -202,5 +216,7 @@ def spec_text(case: StoredCase) -> str:
 
 
 def spec_of_case(case: StoredCase, folder: Path) -> Path:
-    """Where the spec lies, or lay."""
-    return folder.resolve().parents[_ABOVE] / Path(case.spec_file).name
+    """Where the spec lies, or lay; of a case that was put elsewhere, beside its folder."""
+    here = folder.resolve()
+    above = _ABOVE if _is_stored(here) else 0
+    return here.joinpath(*[os.pardir] * (above + 1)).resolve() / Path(case.spec_file).name

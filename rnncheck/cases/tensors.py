@@ -18,11 +18,10 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rnncheck.cases.model import CaseError, StoredBatch, StoredCase, StoredEntry
-from rnncheck.errors import Place
+from rnncheck.errors import Place, first_line
+from rnncheck.numerics.bits import raw_bits
 
 MOST_TENSORS = 64 * 2**20  # bytes of one case: chosen, a reduced case takes a few KiB
-# What numpy has no type for is stored as the bits of a number of the same size.
-_AS_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass
@@ -52,7 +51,7 @@ def _flat(inputs: Inputs) -> dict[tuple[str, ...], Tensor]:
 def _same(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
-    return bool(torch.equal(_bits(one), _bits(other)))
+    return bool(torch.equal(raw_bits(one), raw_bits(other)))
 
 
 def _leaves(batch: TensorDictBase) -> list[tuple[tuple[str, ...], Tensor]]:
@@ -61,13 +60,6 @@ def _leaves(batch: TensorDictBase) -> list[tuple[tuple[str, ...], Tensor]]:
         if isinstance(value, Tensor):
             found.append(((key,) if isinstance(key, str) else tuple(key), value))
     return sorted(found, key=lambda pair: pair[0])
-
-
-def _bits(value: Tensor) -> Tensor:
-    """``value`` as whole numbers; a complex one as those of its parts."""
-    plain = value.detach().cpu().contiguous()
-    plain = torch.view_as_real(plain).contiguous() if plain.is_complex() else plain
-    return plain.view(_AS_BITS[plain.element_size()])
 
 
 @dataclass
@@ -99,7 +91,7 @@ class Packed:
             most = MOST_TENSORS // 2**20
             raise OSError(0, f"its tensors take {size // 2**20} MiB, more than {most}")
         arrays: dict[str, Any] = {
-            name: (_bits(one) if one.is_complex() else _bits(one).unsqueeze(-1)).numpy()
+            name: (raw_bits(one) if one.is_complex() else raw_bits(one).unsqueeze(-1)).numpy()
             for name, one in self.tensors.items()
         }
         with path.open("xb") as file:
@@ -113,8 +105,8 @@ def read_inputs(case: StoredCase, path: Path) -> Inputs:
         weights = {".".join(one.key): _restored(one, arrays) for one in case.weights}
         collected = [_batch(one, arrays) for one in case.collected]
         return Inputs(collected, [_batch(one, arrays) for one in case.trained], weights)
-    except (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
-        said = f"the case's tensors cannot be read ({type(error).__name__}: {error})"
+    except Exception as error:  # torch, numpy and zlib each raise their own
+        said = f"the case's tensors cannot be read ({first_line(error)})"
         raise CaseError(said, place=Place(str(path))) from error
 
 

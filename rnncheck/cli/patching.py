@@ -28,7 +28,7 @@ class PatchDesk:
         if isinstance(event, PatchOffered | PatchWithheld):
             self._ended = event
 
-    def conclude(self, spec: str, *, apart: bool) -> None:
+    def conclude(self, *, apart: bool) -> None:
         """Show the patch, ``apart`` from a report on standard output; then write it.
 
         Raises an OutputError, and has written nothing, where the files are others by now.
@@ -46,7 +46,7 @@ class PatchDesk:
         patch = self._ended.patch
         print("\n".join(_shown(patch)), file=out)
         if not self._write:
-            print(clean(f"write it: rnncheck verify {spec} --fix --write"), file=out)
+            print("write it: the same command with --write", file=out)
             return
         from rnncheck.patch.write import write_patch
 

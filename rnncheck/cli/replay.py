@@ -51,6 +51,12 @@ def replay(
     """
     from rnncheck.errors import UserError
 
+    named = {"--list": list_, "--prune": prune, "--script": script is not None, "--stored": stored}
+    asked = [name for name, given in named.items() if given]
+    if len(asked) > 1:
+        raise UserError(f"{' and '.join(asked)} ask for different things", hint="give one of them")
+    if list_ and case is not None:
+        raise UserError("--list lists all cases", hint="leave the id out")
     if list_:
         _list()
     elif prune:

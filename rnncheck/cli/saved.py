@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,8 @@ if TYPE_CHECKING:
     from rnncheck.results.events import Event
     from rnncheck.results.model import Stage
     from rnncheck.spec.model import Spec
+
+_ZIP = b"PK\x03\x04"  # what a zip file begins with
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,10 @@ class Asking:
 
 
 def is_zip(path: Path) -> bool:
-    """Whether it is a saved run: a spec is a text."""
+    """Whether it is a saved run, or was one before it was cut off: a spec is a text."""
     try:
-        return path.is_file() and zipfile.is_zipfile(path)
+        with path.open("rb") as file:
+            return file.read(len(_ZIP)) == _ZIP
     except (OSError, ValueError):
         return False
 

@@ -94,7 +94,7 @@ def verify(
         also=desk.hear,
     )
     outputs.conclude(run)
-    desk.conclude(loaded.path, apart=not outputs.plain)
+    desk.conclude(apart=not outputs.plain)
     raise typer.Exit(run.exit_code)
 
 

@@ -72,7 +72,7 @@ def _returns(found: tuple[ReturnsUnder, ...]) -> Iterator[str]:
     if not found:
         return
     widest = max(len(one.treatment) for one in found)
-    means = [sum(one.returns) / len(one.returns) for one in found]
+    means = [one.mean for one in found]
     low = min(0.0, *means)
     span = max(max(means) - low, 1e-30)
     for one, mean in zip(found, means, strict=True):

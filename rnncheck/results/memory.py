@@ -59,6 +59,11 @@ class ReturnsUnder:
     effect: ReturnEffect | None = None
     margin: float = 0.0
 
+    @property
+    def mean(self) -> float:
+        """The mean return; 0 of no episode, which no run stores."""
+        return sum(self.returns) / max(len(self.returns), 1)
+
 
 @dataclass(frozen=True)
 class AtLag:

@@ -92,6 +92,9 @@ def _in_folder(path: pathlib.Path) -> str:
 
 
 def _decode(raw: bytes, name: str) -> str:
+    if raw.startswith(b"PK\x03\x04"):  # a zip file
+        hint = f"what `rnncheck run --save` kept is judged by `rnncheck verify {name}`"
+        raise SpecError("this is no spec", place=Place(name), hint=hint)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

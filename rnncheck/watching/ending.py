@@ -69,7 +69,7 @@ def _told(seen: Sightings, ended: ScriptEnd) -> str:
 
 
 def _steps(seen: Sightings) -> str:
-    return f"{seen.updates} optimiser steps"
+    return counted(seen.updates, "optimiser step")
 
 
 def _how(ended: ScriptEnd) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -124,7 +126,16 @@ def test_a_case_of_another_kind_is_refused(case: Path, text: str, said: str) -> 
     assert said in cli("replay", "--list").output
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04 and no more"], ids=["empty", "cut"])
+def texts_alone() -> bytes:
+    """A file of the right form whose arrays hold no numbers."""
+    made = io.BytesIO()
+    np.savez(made, allow_pickle=False, **{f"t{number}": np.array(["a"]) for number in range(99)})
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"PK\x03\x04 and no more", texts_alone()], ids=["empty", "cut", "texts"]
+)
 def test_broken_tensors_cannot_run(case: Path, data: bytes) -> None:
     (case / "tensors.npz").write_bytes(data)
     done = cli("replay", case.name, "--stored")
@@ -146,6 +157,38 @@ def test_cases_are_listed_and_removed(case: Path) -> None:
     assert "1 case removed" in cli("replay", case.name, "--prune").output
     assert list(CASES.iterdir()) == []
     assert "0 cases removed" in cli("replay", "--prune").output
+
+
+def test_a_folder_of_the_users_is_never_removed(case: Path) -> None:
+    shutil.copytree(case, "mine")
+    Path("mine", "notes.txt").write_text("precious")
+    done = cli("replay", "--prune", "mine")
+    assert done.exit_code == ExitCode.USAGE
+    assert "nothing is removed" in done.output
+    assert Path("mine", "notes.txt").read_text() == "precious"
+
+
+def test_a_case_that_was_put_elsewhere_is_run(case: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(case, tmp_path / "moved")
+    done = cli("replay", str(moved))
+    assert done.exit_code == ExitCode.FAILED, done.output
+    assert "the stored spec: rnncheck.yaml is gone" in done.output
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("x" * 5000,), "there is no case 'xxx"),
+        (("",), "there is no case ''"),
+        (("--list", "--prune"), "--list and --prune ask for different things"),
+        (("wr102", "--list"), "leave the id out"),
+    ],
+    ids=["long", "empty", "two", "list"],
+)
+def test_a_wrong_call_gets_one_sentence(case: Path, args: tuple[str, ...], said: str) -> None:
+    done = cli("replay", *args)
+    assert done.exit_code == ExitCode.USAGE, done.output
+    assert said in done.output
 
 
 def test_the_same_fault_has_the_same_case(case: Path) -> None:

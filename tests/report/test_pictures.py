@@ -18,6 +18,7 @@ from rnncheck.report.formats import FORMATS, render
 from rnncheck.report.pictures.all import gallery
 from rnncheck.report.terminal import text_console
 from rnncheck.results import store
+from rnncheck.results.memory import InfluenceMatrix, MemoryResult, ReturnsUnder
 from rnncheck.results.model import Outcome, Stage, StageResult
 from tests.report.canned import BROKEN, HEALTHY
 from tests.report.drawn import CAUSE, DRAWN, EXHIBITS, MAP, ODD, SHOWN_HEALTHY
@@ -144,3 +145,19 @@ def test_a_stage_that_raised_is_red() -> None:
 
 def test_the_cause_of_the_canned_run_is_the_drawn_one() -> None:
     assert {CAUSE} == {code for one in EXHIBITS.strips for code in one.explains}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        MemoryResult(returns=(ReturnsUnder("own", ()),)),
+        MemoryResult(matrix=InfluenceMatrix("logits", "nats", 1, ((1.0, 2.0), (1.0,)))),
+        MemoryResult(matrix=InfluenceMatrix("logits", "nats", 7, ((1.0, 2.0), (1.0, 2.0)))),
+        MemoryResult(matrix=InfluenceMatrix("logits", "nats", 0, ())),
+    ],
+    ids=["no returns", "ragged", "beyond", "empty"],
+)
+def test_a_study_that_no_run_stores_is_shown(found: MemoryResult) -> None:
+    run = replace(HEALTHY, command="memory", memory=found)
+    for name in ("html", "console"):
+        assert render(run, name)

@@ -160,6 +160,7 @@ def test_nothing_is_imported_or_run(tmp_path: Path, base: str) -> None:
     [
         ("missing.yaml", None, "does not exist"),
         ("big.yaml", b"#" * (2**20 + 1), "larger than 1 MiB"),
+        ("seen.zip", b"PK\x03\x04\x8c", "judged by `rnncheck verify"),
         ("latin.yaml", b"schema: 1\nname: caf\xe9\n", "byte 0xe9 is not UTF-8"),
         ("utf16.yaml", "schema: 1".encode("utf-16"), "byte 0xff is not UTF-8"),
         ("empty.yaml", b"", "the spec is empty"),

@@ -19,7 +19,8 @@ from tensordict import TensorDict
 from tensordict.nn import TensorDictModule
 
 from rnncheck.results.exit_codes import ExitCode
-from rnncheck.watching.saving.decoding import Decoder
+from rnncheck.watching.saving.again import folders_of
+from rnncheck.watching.saving.decoding import Decoder, Malformed
 from rnncheck.watching.saving.encoding import Encoder
 from rnncheck.watching.saving.import_paths import CannotKeep, Home, found_at
 from tests.small import START
@@ -143,6 +144,38 @@ def test_a_broken_file_gets_one_sentence(
     file.write_bytes(with_parts(change(told), b"" if how == "tensors cut off" else data))
     code, _, said = again(rnncheck, file, "--select", "WR103")
     assert (code, words in said) == (ExitCode.USAGE, True), said
+
+
+def test_a_file_that_was_cut_off_is_no_spec(rnncheck: Any, tmp_path: Path, saved: Path) -> None:
+    file = tmp_path / "seen.rnncheck"
+    file.write_bytes(saved.read_bytes()[:500])
+    code, _, said = again(rnncheck, file)
+    assert (code, "this is no saved run" in said) == (ExitCode.USAGE, True), said
+
+
+def test_a_stranger_sends_nobody_to_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine" / "inner").mkdir(parents=True)
+    (tmp_path / "file").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    file, mine = tmp_path / "file", tmp_path / "mine"
+    assert folders_of(file, "../mine/inner") == (mine / "inner", file, mine)
+    assert folders_of(file, ".") == (file, mine)
+    for told in ("..", "/", "../other", "../minerals"):
+        assert folders_of(file, told) == (file, mine)
+
+
+def test_tensors_take_no_more_than_their_bytes() -> None:
+    kept = torch.arange(6.0)
+    encoder = Encoder(Home("train", Path()), {})
+    form = encoder.whole([kept, kept[:3].clone()])
+    data = bytes(encoder.data)
+    assert Decoder(encoder.nodes, data, (Path(),)).whole(form)[0].tolist() == kept.tolist()
+    nodes = [one if one is None or one["kind"] != "tensor" else one | {"begin": 0, "shape": [9]}
+             for one in encoder.nodes]  # fmt: skip
+    with pytest.raises(Malformed, match="tensors share their bytes"):
+        Decoder(nodes, data, (Path(),)).whole(form)
 
 
 @pytest.mark.slow

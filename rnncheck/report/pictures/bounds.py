@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rnncheck.results.exhibits import (
@@ -64,8 +65,13 @@ def _matrix(matrix: StepMatrix) -> StepMatrix:
         matrix,
         places=matrix.places[:size],
         borders=tuple(sorted({one for one in matrix.borders if 0 <= one < size})),
-        values=tuple((*line, *[0.0] * size)[:size] for line in matrix.values[:size]),
+        values=squared(matrix.values, size),
     )
+
+
+def squared(values: Sequence[Sequence[float]], size: int) -> tuple[tuple[float, ...], ...]:
+    """``size`` lines of as many values, 0 where there are none."""
+    return tuple((*line, *[0.0] * size)[:size] for line in values[:size])
 
 
 def _curves(found: Curves) -> Curves:

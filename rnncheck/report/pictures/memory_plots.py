@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rnncheck.report.memory import curve_name
+from rnncheck.report.pictures.bounds import squared
 from rnncheck.report.pictures.canvas import COLOURS, INK, MARKERS, Picture, drawn_svg
 from rnncheck.report.pictures.matrix import border, by_spans, shaded
 from rnncheck.report.text import number
@@ -34,8 +35,7 @@ def memory_plots(found: MemoryResult | None) -> Iterator[Picture]:
             _returns(found.returns),
             headings=("treatment", "episodes", "mean return"),
             rows=tuple(
-                (one.treatment, str(len(one.returns)), number(sum(one.returns) / len(one.returns)))
-                for one in found.returns
+                (one.treatment, str(len(one.returns)), number(one.mean)) for one in found.returns
             ),
         )
     for main in (found.farthest(POLICY), found.farthest(CRITIC)):
@@ -44,7 +44,7 @@ def memory_plots(found: MemoryResult | None) -> Iterator[Picture]:
             title, lags = f"influence on {main.named} by lag", [one.lags for one in alike]
             names = [curve_name(one) for one in alike]
             yield Picture(title, _decay(alike), "", *_means("steps back", names, lags))
-    if found.matrix is not None:
+    if found.matrix is not None and found.matrix.values:
         yield _step_on_step(found.matrix)
     for output in dict.fromkeys(one.named for one in found.replay):
         mine = [one for one in found.replay if one.named == output]
@@ -96,12 +96,15 @@ def _replay(curves: Sequence[ReplayCurve]) -> str:
 
 
 def _step_on_step(matrix: InfluenceMatrix) -> Picture:
+    values = squared(matrix.values, len(matrix.values))
+    second = max(0, min(matrix.second, len(values)))  # a stored one may be anyone's
+
     def draw(axes: Axes) -> None:
-        shaded(axes, matrix.values)
-        border(axes, matrix.second)
+        shaded(axes, values)
+        border(axes, second)
         axes.set(xlabel="output at step", ylabel="observation replaced at step")
 
-    spans = by_spans(matrix.values, (0, matrix.second))
+    spans = by_spans(values, (0, second))
     names = ("first episode", "second episode")
     return Picture(
         f"influence of step on step, {matrix.output}",
@@ -128,7 +131,7 @@ def _means(
 def _returns(found: Sequence[ReturnsUnder]) -> str:
     def draw(axes: Axes) -> None:
         names = [one.treatment for one in found]
-        means = [sum(one.returns) / len(one.returns) for one in found]
+        means = [one.mean for one in found]
         own, spread = means[0], [one.lost for one in found]
         ends = [
             (own, own) if lost is None else (own - lost.high, own - lost.low) for lost in spread

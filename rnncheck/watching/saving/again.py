@@ -127,9 +127,8 @@ def saved_events(
     """Ask ``rules`` of what a script was seen to do."""
     yield run_started(asked, rules, "verify", strict=strict)
     saved, data = run
-    folder = path.resolve().parent
-    folders = ((folder / saved.folder).resolve(), Path.cwd())
-    sys.path[:0] = [str(folders[0])]
+    folders = folders_of(path.resolve().parent, saved.folder)
+    sys.path[:0] = map(str, folders)
     again = SavedAgain(
         saved,
         Decoder(saved.nodes, data, folders),
@@ -155,6 +154,15 @@ def saved_events(
         strict=strict,
         illustrate=illustrate,
     )
+
+
+def folders_of(of_file: Path, told: str) -> tuple[Path, ...]:
+    """Where modules are imported from: the script's folder, where that lies in the file's or in
+    the working folder, and these two. Whoever wrote the file may have told any other one."""
+    mine = (of_file, Path.cwd().resolve())
+    home = (of_file / told).resolve()
+    inside = any(home.is_relative_to(one) for one in mine)
+    return tuple(dict.fromkeys((home, *mine) if inside else mine))
 
 
 def _changes(saved: SavedRun) -> list[str]:

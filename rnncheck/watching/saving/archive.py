@@ -45,7 +45,7 @@ class SavedRun(_Strict):
     seed: int = Field(ge=0, lt=2**31)
     device: Text
     module: Text
-    folder: Text  # of the module, from the folder of this file
+    folder: str = Field(max_length=4096, pattern=r"^[^\x00]*$")  # of the module, from this file's
     sources: dict[str, Text]
     outcome: Text
     detail: Text

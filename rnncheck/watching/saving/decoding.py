@@ -38,6 +38,7 @@ class Decoder:
         self._nodes, self._data, self.folders = nodes, data, folders
         self._made: dict[int, Any] = {}
         self._open: set[int] = set()
+        self._read = 0  # bytes of tensors
 
     def whole(self, form: Any) -> Any:
         """The object of a form. Raises CannotKeep where it cannot be made again, Malformed where it
@@ -92,6 +93,9 @@ class Decoder:
         end = begin + count * dtype.itemsize
         if end > len(self._data):
             raise Malformed("a tensor is cut off")
+        self._read += end - begin
+        if self._read > len(self._data):
+            raise Malformed("tensors share their bytes")
         raw = bytearray(self._data[begin:end])
         plain = torch.frombuffer(raw, dtype=dtype) if raw else torch.empty(0, dtype=dtype)
         made = plain.reshape(shape).clone()

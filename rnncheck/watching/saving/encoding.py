@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torchrl.envs import EnvBase
 from torchrl.objectives import LossModule
 
+from rnncheck.numerics.bits import raw_bits
 from rnncheck.watching.saving.env_forms import env_node
 from rnncheck.watching.saving.forms import AT, DTYPES
 from rnncheck.watching.saving.import_paths import CannotKeep, Home, path_of
@@ -98,8 +99,7 @@ class Encoder:
         """Its bytes go beside the forms."""
         if value.is_sparse or value.is_quantized or str(value.dtype)[6:] not in DTYPES:
             raise CannotKeep(f"a tensor of {value.dtype} and layout {value.layout}")
-        plain = value.detach().cpu().contiguous()
-        raw = plain.reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+        raw = raw_bits(value).numpy().tobytes()
         if len(self.data) + len(raw) > MOST_BYTES:
             raise CannotKeep(f"it has more than {MOST_BYTES // 2**20} MiB of tensors")
         begin = len(self.data)

@@ -111,7 +111,8 @@ def _imported(name: str, folders: tuple[Path, ...]) -> types.ModuleType:
     if top not in ("torch", "tensordict", "torchrl", "builtins"):
         places = [folder / top for folder in folders]
         if not any(p.with_suffix(".py").is_file() or p.is_dir() for p in places):
-            raise CannotKeep(f"there is no module {name} in {folders[0]} any more")
+            where = " or ".join(map(str, folders))
+            raise CannotKeep(f"there is no module {name} in {where}")
 
     def convert(error: BaseException) -> CannotKeep:
         return CannotKeep(f"{name} cannot be imported: {sentence(error)}")

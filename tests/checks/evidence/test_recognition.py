@@ -52,6 +52,13 @@ def test_a_state_that_was_zeroed_does_not_hide_the_step() -> None:
     assert found(rows, columns) == [1, 2, 3, 4]
 
 
+def test_steps_are_told_by_types_that_numpy_lacks() -> None:
+    columns = collected()
+    columns["state",] = columns["state",].bfloat16()
+    columns["token",] = columns["token",].to(torch.bfloat16)
+    assert found(taken(columns, 3, 1, 0, 2, 9), columns) == [3, 1, 0, 2, 9]
+
+
 def test_what_was_never_collected_is_unknown() -> None:
     columns = collected()
     rows = taken(columns, 0, 1)
