@@ -84,6 +84,18 @@ def test_a_fault_of_the_script_is_one_of_its_spec(rnncheck: Any, tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_batches_that_the_script_makes_are_not_taken_for_those_it_collects(
+    rnncheck: Any, tmp_path: Path
+) -> None:
+    old = "losses = loss_module(data[rows])"
+    new = "losses = loss_module(data[rows][:, torch.randperm(data.shape[1])])"
+    file = tmp_path / "seen.yaml"
+    script = planted(tmp_path, "ppo_cartpole.py", (old, new))
+    run(rnncheck, "--spec", file, "--select", "WR101", script, cwd=tmp_path)
+    assert lacking(file.read_text()) == {"loss"}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "lacks", "why"),
     [

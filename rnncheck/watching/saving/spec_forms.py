@@ -40,7 +40,7 @@ class Forms:
         making = self.made(value)
         if making is None:
             raise CannotKeep(f"how the {type(value).__name__} was made was not seen")
-        return given(type(value), making)
+        return arguments_given(type(value), making)
 
     def component(self, value: Any, leave_out: Iterable[str] = ()) -> Form:
         """``{use: ..., ...}``, or ``factory`` for a class of the script's."""
@@ -146,7 +146,7 @@ def modules_run(value: Any, forms: Forms) -> list[Any]:
     return [value]
 
 
-def given(kind: type, making: Making, method: str = "__init__") -> dict[str, Any]:
+def arguments_given(kind: type, making: Making, method: str = "__init__") -> dict[str, Any]:
     """The arguments of a call of a class, or of a method of its objects, by name."""
     try:
         signature = inspect.signature(getattr(kind, method))

@@ -23,13 +23,14 @@ from torchrl.objectives import LossModule, TargetNetUpdater, ValueEstimators
 
 from rnncheck.pipeline.keys import dotted
 from rnncheck.watching.saving.import_paths import CannotKeep
-from rnncheck.watching.saving.spec_forms import Form, Forms, given, modules_run
+from rnncheck.watching.saving.spec_forms import Form, Forms, arguments_given, modules_run
 from rnncheck.watching.seen import Acting, Called, Making, Sightings
 
 _WIRED = ("create_env_fn", "policy", "total_frames", "replay_buffer")  # of a collector
 _NETWORKS = ("_network", "_model", "network", "qvalue_network")
 _BUFFER_PARTS = ("storage", "sampler", "writer")
 _EXPLORES = "torchrl.modules.tensordict_module.exploration"
+_LASTING = ("observation", "action", "reward", "done")
 BATCHES = 2  # the fewest that have a join between them
 
 
@@ -189,7 +190,7 @@ class Sections:
                 "it is the script's own code; name a function that is called on the batch:"
                 " {function: module:function}"
             )
-        args = given(type(called.module), making)
+        args = arguments_given(type(called.module), making)
         rest = {k: v for k, v in args.items() if not _is_network(k, v)}
         plain = {"use": type(called.module).__name__, **self._forms.forms(rest)}
         form = self._set_up(plain, making)
@@ -206,7 +207,7 @@ class Sections:
                 form["keys"] = {**form.get("keys", {}), **self._forms.forms(kwargs)}
                 continue
             call = Making(making.made, args, kwargs)
-            told = given(kind, call, "make_value_estimator")
+            told = arguments_given(kind, call, "make_value_estimator")
             chosen = told.pop("value_type", None)
             if not isinstance(chosen, (ValueEstimators, type(None))):
                 raise CannotKeep("its value estimator is one of the script's")
@@ -232,6 +233,16 @@ class Sections:
                 what = type(network).__name__
                 yield f"its `{name}` is a {what} beside the policy and the critic"
 
+    def _other_rows(self, trained: TensorDictBase) -> Iterator[str]:
+        batches = self._acting.batches
+        if not batches or not _are_rows_of(trained, batches):
+            yield "the script makes other batches than it collects; name a function under `batch`"
+        elif trained.shape != batches[0].shape:
+            self.notes["loss"] = (
+                f"the script calls it on {_shape(trained)} of the {_shape(batches[0])} that it"
+                " collects; here it gets them whole, unless a function under `batch` parts them"
+            )
+
     def _is_the_same(self, network: Any, known: Any) -> bool:
         """Whether they run the same modules; what explores stands behind the actor alone."""
         if network is known:
@@ -243,12 +254,7 @@ class Sections:
     def _other_batches(self, called: Called) -> Iterator[str]:
         """What it is called on is what was sampled; of collected data it may be some rows."""
         if self._seen.sampled is None:
-            collected, trained = next(iter(self._acting.batches), None), called.inputs[0]
-            if collected is not None and trained.shape != collected.shape:
-                self.notes["loss"] = (
-                    f"the script calls it on {_shape(trained)} of the {_shape(collected)} that it"
-                    " collects; here it gets them whole, unless a function under `batch` parts them"
-                )
+            yield from self._other_rows(called.inputs[0])
             return
         changed = _changes(self._seen.sampled[1], called.inputs[0])
         if changed and self._seen.estimator() is None:
@@ -256,6 +262,21 @@ class Sections:
                 f"between the sample and the loss the script {changed}; name a function that does"
                 " so: `batch: {factory: module:function}`"
             )
+
+
+def _are_rows_of(trained: TensorDictBase, batches: list[TensorDictBase]) -> bool:
+    """Whether each row is one that was collected, by what the env and the actor wrote: networks
+    write the rest again."""
+    first = batches[0]
+    if trained.shape[1:] != first.shape[1:]:
+        return False
+    names = [key for key in first.keys(True, True) if _key(key)[-1] in _LASTING]
+    both = [key for key in names if trained.get(key, None) is not None]
+    rows = [[batch.get(key)[row] for key in both] for batch in batches for row in range(len(batch))]
+    return all(
+        any(all(map(_equal, (trained.get(key)[row] for key in both), one)) for one in rows)
+        for row in range(len(trained))
+    )
 
 
 def _changes(sample: TensorDictBase, trained: TensorDictBase) -> str:
