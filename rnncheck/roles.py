@@ -33,3 +33,18 @@ def guessed(function: Function) -> Function:
 def _marked(function: Function, role: str) -> Function:
     setattr(function, _MARK, role)
     return function
+
+
+def policy_module(policy: Any, writes: list[Any]) -> Any:
+    """The part of ``policy`` that writes these entries, for a critic that shares it: what a spec
+    names as ``{factory: "rnncheck.roles:policy_module", writes: [embed]}``."""
+    wanted = [_key(one) for one in writes]
+    parts = [(part, getattr(part, "out_keys", None)) for part in policy.modules()]
+    found = [part for part, keys in parts if keys and [_key(one) for one in keys] == wanted]
+    if not found:
+        raise ValueError(f"no part of the policy writes {writes}")
+    return found[-1]  # the innermost: what holds it may write no more than it does
+
+
+def _key(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)

@@ -7,10 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rnncheck.spec.scaffold import Template
-
-SCHEMA = Path(".rnncheck") / "spec.schema.json"
-MODELINE = f"# yaml-language-server: $schema={SCHEMA.as_posix()}"
+from rnncheck.spec.scaffold import MODELINE, SCHEMA, Template
 
 
 def init(
@@ -38,27 +35,31 @@ def init(
     texts[spec.name] = f"{MODELINE}\n{texts[spec.name]}"
     targets = {spec.parent / name: text for name, text in texts.items()}
     for target in targets:
-        _refuse(target, force)  # before anything is written: a refusal leaves nothing half done
+        refuse_existing(
+            target, force
+        )  # before anything is written: a refusal leaves nothing half done
     for target, text in targets.items():
         write_atomic(target, text)
         typer.echo(f"wrote {target}")
-    _write_schema(spec.parent / SCHEMA)
+    write_schema(spec.parent)
+    typer.echo(f"wrote {spec.parent / SCHEMA}")
     typer.echo(f"next: {_next_command(spec)}")
 
 
-def _write_schema(file: Path) -> None:
-    """What the first line of the spec names, for editors; made anew each time."""
+def write_schema(folder: Path) -> None:
+    """What the first line of a spec in ``folder`` names, for editors; made anew each time."""
     import json
 
     from rnncheck.cli.spec import schema_for_editors
     from rnncheck.results.files import write_atomic
 
+    file = folder / SCHEMA
     file.parent.mkdir(exist_ok=True)
     write_atomic(file, json.dumps(schema_for_editors(), indent=2) + "\n")
-    typer.echo(f"wrote {file}")
 
 
-def _refuse(target: Path, force: bool) -> None:
+def refuse_existing(target: Path, force: bool) -> None:
+    """Raise OutputError where the file is there already or cannot be written."""
     from rnncheck.errors import OutputError, Place
     from rnncheck.results.files import check_writable
 

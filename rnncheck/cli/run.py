@@ -57,6 +57,16 @@ SaveOption = Annotated[
         show_default=False,
     ),
 ]
+SpecOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--spec",
+        metavar="FILE",
+        help="Write the spec of what was seen; what it lacks is a TODO there.",
+        show_default=False,
+    ),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite the file that --spec names.")]
 KeepGoingOption = Annotated[
     bool, typer.Option("--keep-going", help="Let the script train on to its end.")
 ]
@@ -69,6 +79,8 @@ def run(
     seconds: SecondsOption = 600.0,
     keep_going: KeepGoingOption = False,
     save: SaveOption = None,
+    spec: SpecOption = None,
+    force: ForceOption = False,
     select: SelectOption = None,
     ignore: IgnoreOption = None,
     stage: StageOption = None,
@@ -85,6 +97,7 @@ def run(
     It runs your script. Nothing in it need be changed: envs, collectors, buffers, estimators and
     losses are watched where it calls them, and findings name its lines.
     """
+    from rnncheck.cli.init import refuse_existing, write_schema
     from rnncheck.cli.outputs import Outputs
     from rnncheck.cli.verify import blank_run, follow
     from rnncheck.results.files import check_writable
@@ -95,8 +108,11 @@ def run(
     asked = unseen(script[0], seed or 0, VerifySpec(backends=proven, strict=strict), script[1:])
     outputs = Outputs.prepared(asked, report, quiet=quiet, verbose=verbose)
     kept = None if save is None else save.absolute()  # a script may change the folder
+    written = None if spec is None else spec.absolute()
     if kept is not None:
         check_writable(kept)
+    if written is not None:
+        refuse_existing(written, force)
 
     def events() -> Iterator[Event]:
         from rnncheck.checks.engine.select import select_rules
@@ -105,7 +121,7 @@ def run(
         from rnncheck.watching.script import Script
 
         what = Script(script[0], tuple(script[1:]), module)
-        limits = RunLimits(updates, seconds, keep_going, kept)
+        limits = RunLimits(updates, seconds, keep_going, kept, written)
         rules = select_rules(asked, select or [], ignore or [], stage or ())
         return watched_events(
             what,
@@ -128,6 +144,8 @@ def run(
         prints=not piped,
         script_ended=_script_ended,
     )
+    if written is not None and written.exists():
+        write_schema(written.parent)
     outputs.conclude(made)
     raise typer.Exit(made.exit_code)
 

@@ -71,6 +71,11 @@ def spec_to_json(spec: Spec) -> str:
 
 def to_yaml(spec: Spec) -> str:
     """The effective spec as YAML that loads to the same spec."""
+    return yaml_text(plain_spec(spec))
+
+
+def yaml_text(plain: Any, *, flow: bool | None = None) -> str:
+    """Plain data as YAML; without ``flow`` nothing stands on one line with what it holds."""
     from ruamel.yaml import YAML
     from ruamel.yaml.representer import SafeRepresenter
 
@@ -85,10 +90,10 @@ def to_yaml(spec: Spec) -> str:
     yaml: Any = YAML(typ="safe", pure=True)
     yaml.Representer = Quoting
     yaml.sort_base_mapping_type_on_output = False
-    yaml.default_flow_style = None  # what holds no further list or mapping stands on one line
+    yaml.default_flow_style = flow  # None: what holds no further list or mapping is on one line
     yaml.width = 100  # columns: chosen, what an editor shows
     stream = io.StringIO()
-    yaml.dump(plain_spec(spec), stream)
+    yaml.dump(plain, stream)
     return _HARMFUL.sub(_escaped, stream.getvalue())
 
 

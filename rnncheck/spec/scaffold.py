@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
+
+SCHEMA = Path(".rnncheck") / "spec.schema.json"  # beside the spec
+MODELINE = f"# yaml-language-server: $schema={SCHEMA.as_posix()}"  # its first line, for editors
 
 
 class Template(StrEnum):
@@ -25,3 +29,9 @@ def template_files(template: Template, spec_name: str) -> dict[str, str]:
     named = {spec_name: f"{template}.yaml"} | beside
     folder = files("rnncheck.spec") / "templates"
     return {name: (folder / source).read_text("utf-8") for name, source in named.items()}
+
+
+def template_head() -> str:
+    """What every template says of its form, behind its first sentence."""
+    text = template_files(Template.DQN, "")[""]
+    return text[text.index("#\n") : text.index("\n\n")]

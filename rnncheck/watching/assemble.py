@@ -61,7 +61,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     parts: dict[str, Any] = {
         "env": env_maker(acting.make_env),
         "policy": acting.policy,
-        "critic": _critic(seen, acting, [one for one in (estimator, loss) if one is not None]),
+        "critic": critic_of(seen, acting, loss),
         "collect": Recorded(batches, acting.collector) if batches else False,
         "loss": None if loss is None else _loss(loss, seen.losses_alike()),
     }
@@ -142,9 +142,10 @@ def _in_its_mode(called: Called) -> Any:
     return module if type(module).__module__.startswith("torchrl.") else InMode(module, True)
 
 
-def _critic(seen: Sightings, acting: Acting, owners: list[Called]) -> nn.Module | None:
+def critic_of(seen: Sightings, acting: Acting, loss: Called | None) -> nn.Module | None:
     """The network that judges what the policy does: of a loss one beside its actor, and one with
     weights that the policy lacks."""
+    owners = [one for one in (seen.estimator(), loss) if one is not None]
     acts = isinstance(acting.policy, nn.Module)
     inside = {id(one) for one in acting.policy.parameters()} if acts else set()
     for owner in owners:

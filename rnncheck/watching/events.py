@@ -19,16 +19,19 @@ from rnncheck.results.events import (
     StageFinished,
     StageStarted,
 )
+from rnncheck.results.files import write_atomic
 from rnncheck.results.guarantees import judge_guarantees
 from rnncheck.results.model import Outcome, Stage, StageResult
 from rnncheck.spec.model import Spec
+from rnncheck.spec.scaffold import MODELINE
 from rnncheck.watching import weights
 from rnncheck.watching.assemble import NothingSeen, spec_from
 from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.saving.import_paths import home_of
+from rnncheck.watching.saving.import_paths import CannotKeep, home_of
 from rnncheck.watching.saving.keeping import RunKeeping
 from rnncheck.watching.saving.lost import Lost, ends_without, without
+from rnncheck.watching.saving.spec_writing import described_spec
 from rnncheck.watching.script import Script, main_kept, run_script
 from rnncheck.watching.seen import Sightings
 from rnncheck.watching.switches import own_pass
@@ -50,6 +53,7 @@ class RunLimits:
     seconds: float = 600.0
     keep_going: bool = False
     save: Path | None = None  # where what was seen is kept
+    spec: Path | None = None  # where the spec of it is written
 
 
 def watched_events(
@@ -66,7 +70,9 @@ def watched_events(
     nothing, with its settings."""
     yield run_started(asked, rules, "run", strict=strict)
     begin = time.perf_counter()
-    watching = Watching(limits.updates, ends=not limits.keep_going)
+    watching = Watching(
+        limits.updates, ends=not limits.keep_going, describes=limits.spec is not None
+    )
     with main_kept():
         yield StageStarted(Stage.TRAIN)
         ended = run_script(script, watching, limits.seconds)
@@ -81,6 +87,8 @@ def watched_events(
             yield Notice(f"the script was ended after {limits.seconds:g} s (`--seconds`)")
         if limits.save is not None:
             yield from map(Notice, _kept(script, watching.seen, asked, train, limits.save))
+        if limits.spec is not None:
+            yield from map(Notice, _described(script, watching.seen, asked, limits.spec))
         yield from judged_events(
             watching.seen,
             asked,
@@ -141,6 +149,19 @@ def _kept(
     keeping.write(path, asked, train)
     yield f"what was seen is kept in {path.name} (`rnncheck verify {path.name}` judges it again)"
     yield from dict.fromkeys(keeping.lost.values())
+
+
+def _described(script: Script, seen: Sightings, asked: Spec, path: Path) -> Iterator[str]:
+    """Write the spec of what was seen; what of it could not be is told."""
+    try:
+        text, missing = described_spec(script, seen, asked, path.parent)
+    except CannotKeep as error:
+        yield f"no spec is written: {error}"
+        return
+    write_atomic(path, f"{MODELINE}\n{text}")
+    yield f"the spec of what was seen is {path.name} (`rnncheck verify {path.name}`)"
+    for one in missing:
+        yield f"{path.name} lacks what is to be filled in by hand: {one}"
 
 
 def _unseen(

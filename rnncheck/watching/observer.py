@@ -25,10 +25,11 @@ class Enough(BaseException):
 
 class Watching:
     """Notes what a script does. ``updates`` optimiser steps are enough; with ``ends`` the script is
-    then ended, from inside the optimiser's step."""
+    then ended, from inside the optimiser's step. ``describes``: how everything was made is noted as
+    well."""
 
-    def __init__(self, updates: int, *, ends: bool) -> None:
-        self.seen = Sightings()
+    def __init__(self, updates: int, *, ends: bool, describes: bool = False) -> None:
+        self.seen, self.describes = Sightings(), describes
         self.enough = False
         self.at_a_step: list[Callable[[], None]] = []  # of an env, by the script itself
         self.at_the_first_update: list[Callable[[], None]] = []

@@ -81,6 +81,8 @@ class Sightings:
     networks: list[tuple[Any, str, nn.Module]] = field(default_factory=list)
     transforms: list[Called] = field(default_factory=list)  # run on samples
     makings: dict[int, Making] = field(default_factory=dict)  # by the id of what was made
+    parts: dict[int, Making] = field(default_factory=dict)  # of all else, where a spec is written
+    sampled: tuple[Any, TensorDictBase] | None = None  # a buffer and the first that it gave
     recurrent: dict[str, int] = field(default_factory=dict)  # TorchRL's modules and their calls
     layers: dict[str, int] = field(default_factory=dict)  # torch's own, inside these or alone
     env_steps: int = 0  # by the script itself, one by one

@@ -9,6 +9,7 @@ from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting import acting_seams
 from rnncheck.watching.seams.makings import making_seams
 from rnncheck.watching.seams.own_training import own_training_seams
+from rnncheck.watching.seams.parts import parts_seams
 from rnncheck.watching.seams.stepping import stepping_seams
 from rnncheck.watching.seams.training import training_seams
 
@@ -22,4 +23,6 @@ def opened(watching: Watching) -> Iterator[None]:
         training_seams(watching, scope)
         making_seams(watching, scope)
         own_training_seams(watching, scope)
+        if watching.describes:
+            parts_seams(watching, scope)
         yield

@@ -1,0 +1,93 @@
+"""How the script made what a spec names: with which arguments its own lines called TorchRL's and
+torch's constructors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from types import FrameType
+from typing import Any
+
+import torchrl._utils
+from tensordict import TensorDictBase
+from torch import nn
+from torchrl.collectors import BaseCollector
+from torchrl.data import ReplayBuffer
+from torchrl.data.replay_buffers import Sampler, Storage, Writer
+from torchrl.envs import EnvBase
+from torchrl.objectives import TargetNetUpdater
+
+from rnncheck.watching.observer import Watching
+from rnncheck.watching.places import is_theirs
+from rnncheck.watching.seams.patching import replace
+from rnncheck.watching.seen import Making
+
+MADE_THERE = ("torch.", "tensordict.", "torchrl.")
+_BASES = (nn.Module, EnvBase, BaseCollector, ReplayBuffer, Storage, Sampler, Writer)
+
+
+def parts_seams(watching: Watching, scope: ExitStack) -> None:
+    """Open the seams until ``scope`` ends."""
+    noting = _Parts(watching)
+    for kind in _kinds():
+        if "__init__" in kind.__dict__:
+            replace(scope, kind, "__init__", noting.made)
+    buffers: list[type] = [ReplayBuffer, *_below(ReplayBuffer)]
+    for kind in buffers:
+        if "sample" in kind.__dict__:
+            replace(scope, kind, "sample", noting.sampled)
+
+
+def _kinds() -> list[type]:
+    """The libraries' own classes, as far as they are imported."""
+    found = [kind for base in (*_BASES, TargetNetUpdater) for kind in (base, *_below(base))]
+    ours = (one for one in dict.fromkeys(found) if one is not nn.Module)
+    return [one for one in ours if f"{one.__module__}.".startswith(MADE_THERE)]
+
+
+def _below(base: type) -> list[type]:
+    found, queue = list[type](), [base]
+    while queue:
+        kinds: list[type] = queue.pop(0).__subclasses__()
+        for kind in kinds:
+            if kind not in found:
+                found.append(kind)
+                queue.append(kind)
+    return found
+
+
+class _Parts:
+    """Notes the constructors that the script called, and the first samples that it drew."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+
+    def made(self, original: Callable[..., None], made: Any, *args: Any, **kwargs: Any) -> None:
+        """``SomeClass(...)``; what a library makes for itself is part of what it was made for."""
+        parts = self._watching.seen.parts
+        noted = not self._watching.enough and id(made) not in parts
+        if noted and _is_the_scripts(sys._getframe(2)):
+            parts[id(made)] = Making(made, args, kwargs)
+        original(made, *args, **kwargs)
+
+    def sampled(self, original: Callable[..., Any], buffer: Any, *args: Any, **kwargs: Any) -> Any:
+        """``buffer.sample()``."""
+        looks = self._watching.looks and _is_the_scripts(sys._getframe(2))
+        with self._watching.inside():
+            drawn = original(buffer, *args, **kwargs)
+        seen = self._watching.seen
+        if looks and seen.sampled is None and isinstance(drawn, TensorDictBase):
+            with suppress(Exception):  # whatever a buffer of the user's returns
+                seen.sampled = (buffer, drawn.detach().clone())
+        return drawn
+
+
+def _is_the_scripts(frame: FrameType | None) -> bool:
+    """Whether a line of the user's called; TorchRL's metaclasses stand between."""
+    while frame is not None and not is_theirs(frame.f_code.co_filename):
+        code = frame.f_code
+        if code.co_name != "__call__" and code.co_filename != torchrl._utils.__file__:
+            return False
+        frame = frame.f_back
+    return frame is not None
