@@ -132,7 +132,7 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["ruel"], "Did you mean 'rule'?"),
+        (["ruel"], "'rule'"),
         (["spec", "sow"], "'show'"),
         (["spec", "show", "--jsn"], "--json"),
         (["spec", "show", "a", "b"], "unexpected extra argument"),
