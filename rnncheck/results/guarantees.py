@@ -135,6 +135,7 @@ GUARANTEES = (
         {"PR901": ("PR902",)},  # the error against float64 is what the precision is for
     ),
 )
+NONE_ASKED = "none of its checks was asked"
 _OWN = Guarantee("own checks", "what the checks of your own ask for", (), ())
 
 
@@ -190,7 +191,7 @@ def _standing(
 ) -> tuple[Standing, str]:
     """How it stands, and why: what breaks it before what was not shown."""
     if not asked:
-        return Standing.NOT_ASKED, "none of its checks was asked"
+        return Standing.NOT_ASKED, NONE_ASKED
     if broken := [check for check in asked if check.fails(strict=strict)]:
         return Standing.BROKEN, ", ".join(f"{check.code} {check.name}" for check in broken)
     if one.stages and not set(one.stages) & set(there):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from rnncheck.results.families import BY_PREFIX, prefix_of
-from rnncheck.results.guarantees import GUARANTEES, judge_guarantees
+from rnncheck.results.guarantees import GUARANTEES, NONE_ASKED, judge_guarantees
 from rnncheck.results.model import CheckResult, GuaranteeResult, Outcome, StageResult, Standing
 
 
@@ -36,7 +36,9 @@ def _unasked(one: GuaranteeResult, left_out: Collection[str]) -> GuaranteeResult
     if not belongs:  # that of the user's own checks
         belongs = {code for code in left_out if prefix_of(code) not in BY_PREFIX}
     missing = [code for code in left_out if code in belongs]
-    if one.standing is not Standing.SHOWN or not missing:
+    whole = one.because == NONE_ASKED
+    if not missing or not (whole or one.standing is Standing.SHOWN):
         return one
-    because = f"not all of it: {', '.join(missing)} left out by --fast"
+    because = f"{', '.join(missing)} left out by --fast"
+    because = because if whole else f"not all of it: {because}"
     return replace(one, standing=Standing.NOT_ASKED, because=because)
