@@ -25,6 +25,8 @@ Example
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
@@ -224,17 +226,11 @@ def _ignored(number: int, mask: Mask, size: float) -> Observation:
 
 
 def _weighed(number: int, mask: Mask, size: float) -> Observation:
-    key = dotted(mask.key)
-    return Observation(
-        stage=Stage.LOSS,
-        message=f"the loss trains on steps that {key} calls padding",
-        key=key,
+    return replace(
+        _ignored(number, mask, size),
+        message=f"the loss trains on steps that {dotted(mask.key)} calls padding",
         quantity="gradient of the loss at padded steps",
-        measured=size,
-        on=f"training batch {number}",
         bound_formula="none, up to 1e-6 of the gradient at the data",
-        cause=f"the loss sums over all steps without looking at {key}",
-        fix=f"weigh per-step losses with {mask.text}, or sample ragged slices",
     )
 
 
