@@ -166,7 +166,8 @@ def ran(step: Step) -> bool:
     """Whether a step came to its end: what it found may fail, what it measured is kept."""
     print(f"\n=== {step.name}: {' '.join(step.command)}", flush=True)
     begin = time.perf_counter()
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    paths = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     code = subprocess.run([sys.executable, *step.command], cwd=ROOT, env=env).returncode
     print(f"=== {step.name}: exit {code}, {time.perf_counter() - begin:.0f} s", flush=True)
     return code == 0
