@@ -2,17 +2,19 @@
 bench-peers`.
 
 Each answers the same question again and again, in fresh processes: how long does one forward and
-backward pass of an LSTM take? The table shows the seconds of the whole process until the answer,
-the 95 % interval of the median of its raw samples (computed alike for all), how far its answers lie
-apart, and what a comparison of the workload with itself says: for the peers the ratio of two
-successive answers, as people compare; for rnncheck the paired ratio of `auto`, which is `pad`
-there, over `pad`, in the same run. Then the same while other processes load every core.
+backward pass of an LSTM take? The table shows the seconds from the start of the process until the
+answer, the 95 % interval of the median of its raw samples (computed alike for all), how many of
+these intervals hold the median of its answers, how far its answers lie apart, and what a comparison
+of the workload with itself says: for the peers the ratio of two successive answers, as people
+compare; for rnncheck the paired ratio of `auto`, which is `pad` there, over `pad`, in the same run.
+Then the same while other processes load every core. All are asked in turn, so that what the machine
+does in the meantime happens to all.
 
 A last table gives each the same time, ``--equal`` seconds of its whole process, and one thread: the
-ways by hand call until they are over, pytest-benchmark and rnncheck are told what an answer before
-those that count left them. Each is asked how long the workload takes; the comparison with itself is
-for the peers that of two successive answers (so of twice the time), for rnncheck another answer of
-the same time.
+ways by hand call until they are over, rnncheck has them as its budget, and pytest-benchmark is told
+what its answers so far left it. Each is asked how long the workload takes; the comparison with
+itself is for the peers that of two successive answers (so of twice the time), for rnncheck another
+answer of the same time.
 
     python benchmarks/bench_peers.py [--repeats 10] [--small] [--quiet-only | --loaded-only] [--json
     PATH] [--device cuda] [--equal 8] [--equal-only]
@@ -44,6 +46,7 @@ from rnncheck.numerics.statistics import median_interval
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+PATHS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
 TARGET = 0.02  # relative half-width that an interval should have
 
 Shape = tuple[int, int, int, int, float]
@@ -104,19 +107,33 @@ class Found:
 Ask = Callable[[Shape, str, Path], Found]
 
 
-def run(
-    command: list[str], folder: Path, *, may_fail: bool = False, **environment: str
-) -> tuple[str, float]:
-    """What the command printed, and its seconds; one that ``may_fail`` may say that it measured
-    nothing."""
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])} | environment
+def run(command: list[str], folder: Path, *, may_fail: bool = False, **environment: str) -> float:
+    """The command's seconds; one that ``may_fail`` may say that it measured nothing."""
     begin = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, *command], env=env, capture_output=True, text=True, cwd=folder
-    )
+        [sys.executable, *command], env=os.environ | PATHS | environment, cwd=folder,
+        capture_output=True, text=True,
+    )  # fmt: skip
     if done.returncode not in ((0, 4) if may_fail else (0,)):
         raise SystemExit(f"{' '.join(command)}: {done.stderr[-2000:] or done.stdout[-2000:]}")
-    return done.stdout, time.perf_counter() - begin
+    return time.perf_counter() - begin
+
+
+def said(command: list[str], folder: Path, **environment: str) -> tuple[dict[str, Any], float]:
+    """The line that the command prints, and its seconds until then: that torch is taken apart
+    afterwards is not waited for."""
+    begin = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, *command], env=os.environ | PATHS | environment, cwd=folder,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        until = time.perf_counter() - begin
+    if not line:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode} and no answer")
+    found: dict[str, Any] = json.loads(line)
+    return found, until
 
 
 def judged(value: float, samples: list[float], until: float) -> Found:
@@ -132,8 +149,7 @@ def by_hand(way: str) -> Callable[[Shape, str, Path], Found]:
 
     def ask(shape: Shape, device: str, folder: Path) -> Found:
         command = [str(HERE / "peers.py"), way, json.dumps([*shape, device])]
-        said, until = run(command, folder)
-        found = json.loads(said.splitlines()[-1])
+        found, until = said(command, folder)
         return judged(found["value"], found["samples"], until)
 
     return ask
@@ -145,9 +161,8 @@ def by_pytest(shape: Shape, device: str, folder: Path, *, max_time: float | None
     out = folder / "benchmark.json"
     command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "peers_pytest.py")]
     command += [] if max_time is None else [f"--benchmark-max-time={max_time}"]
-    _, until = run(
-        [*command, f"--benchmark-json={out}"], folder, PEERS_SHAPE=json.dumps([*shape, device])
-    )
+    command += [f"--benchmark-json={out}"]
+    until = run(command, folder, PEERS_SHAPE=json.dumps([*shape, device]))
     stats = json.loads(out.read_text(encoding="utf-8"))["benchmarks"][0]["stats"]
     return judged(stats["median"], stats["data"], until)
 
@@ -164,7 +179,7 @@ def swept(
     )  # fmt: skip
     spec.write_text(text, encoding="utf-8")
     command = ["-m", "rnncheck", "bench", str(spec), "-q", "--report", f"json={out}"]
-    _, until = run(command, folder, may_fail=True)
+    until = run(command, folder, may_fail=True)
     rows = json.loads(out.read_text(encoding="utf-8"))["cells"]
     return {row["cell"]["variant"]: row for row in rows}, until
 
@@ -200,8 +215,7 @@ def equal_by_hand(way: str, seconds: float) -> Ask:
 
     def ask(shape: Shape, device: str, folder: Path) -> Found:
         command = [str(HERE / "peers.py"), way, json.dumps([*shape, device])]
-        said, until = run(command, folder, PEERS_UNTIL=str(time.time() + seconds - EXIT))
-        found = json.loads(said.splitlines()[-1])
+        found, until = said(command, folder, PEERS_UNTIL=str(time.time() + seconds))
         return judged(found["value"], found["samples"], until)
 
     return ask
@@ -221,19 +235,16 @@ def equal_by_pytest(seconds: float) -> Ask:
 
 def equal_by_rnncheck(seconds: float) -> Ask:
     """``rnncheck bench``: the time of one cell, and in as much time again two that are compared."""
-    budget = [seconds - 1]
 
     def ask(shape: Shape, device: str, folder: Path) -> Found:
-        one, until = swept(shape, device, folder, "pad", budget[0], NARROW)
-        two, _ = swept(shape, device, folder, "pad, auto", budget[0], NARROW)
-        budget[0] = max(LEAST, budget[0] + seconds - until)
+        one, until = swept(shape, device, folder, "pad", seconds, NARROW)
+        two, _ = swept(shape, device, folder, "pad, auto", seconds, NARROW)
         return replace(timing_of(one["pad"], until), ratio=ratio_of(two["auto"]))
 
     return ask
 
 
 LEAST = 0.5  # seconds that are always given
-EXIT = 0.3  # seconds in which a process of peers.py prints and ends
 
 
 def equal_ways(seconds: float) -> dict[str, Ask]:
@@ -275,6 +286,11 @@ def width(found: list[Found]) -> float:
     )
 
 
+def held(found: list[Found], middle: float) -> int:
+    """How many of the intervals hold ``middle``: of honest ones nearly all do."""
+    return sum(one.low <= middle <= one.high for one in found if math.isfinite(one.value))
+
+
 def row(name: str, found: list[Found]) -> str:
     """One line of the table; what gave no answer counts where intervals are, as one that has
     none."""
@@ -291,6 +307,7 @@ def row(name: str, found: list[Found]) -> str:
         "none" if math.isnan(middle) else f"{middle * 1e3:.2f} ms",
         f"{until:.1f} s",
         f"±{half:.1%}" if math.isfinite(half) else "none",
+        f"{held(found, middle)} of {len(found)}",
         f"{narrow} of {len(found)}",
         "none" if math.isnan(middle) else f"{(max(values) - min(values)) / middle:.1%}",
         "none" if math.isnan(worst) else f"{worst:.1%}",
@@ -304,6 +321,7 @@ COLUMNS = (
     "answer",
     "until the answer",
     "its 95 % interval",
+    "holds the middle answer",
     "within 2 %",
     "spread of its answers",
     "A/A off by up to",
@@ -315,28 +333,33 @@ HEAD = f"\n| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 def table(
     shape: str, busy: bool, wanted: argparse.Namespace, ways: dict[str, Ask], about: str = ""
 ) -> dict[str, Any]:
-    """One condition: printed row by row, and returned with every sample."""
+    """One condition, printed, and returned with every sample."""
     state = "every core loaded" if busy else "as quiet as it is"
-    print(
-        f"\n{shape} {SHAPES[shape]}, {wanted.device}, {state}, {wanted.repeats} answers each{about}"
-    )
-    print(HEAD, flush=True)
-    kept: dict[str, Any] = {"shape": shape, "loaded": busy, "device": wanted.device, "peers": {}}
-    answers: dict[str, list[Found]] = {}
+    asked = f"{wanted.device}, {state}, {wanted.repeats} answers each{about}"
+    print(f"\n{shape} {SHAPES[shape]}, {asked}", flush=True)
     with loaded(busy):
+        answers = asked_in_turn(shape, wanted, ways, first=0 if about else 1)
+    print(HEAD)
+    for name, found in answers.items():
+        print(row(name, found))
+    print(f"\n{ranked(answers)}" if about else "", flush=True)
+    peers = {name: [asdict(one) for one in found] for name, found in answers.items()}
+    return {"shape": shape, "loaded": busy, "device": wanted.device, "peers": peers}
+
+
+def asked_in_turn(
+    shape: str, wanted: argparse.Namespace, ways: dict[str, Ask], first: int
+) -> dict[str, list[Found]]:
+    """The answers of each. One with the number 0 says what is left of the time, and does not
+    count."""
+    answers: dict[str, list[Found]] = {name: [] for name in ways}
+    for number in range(first, wanted.repeats + 1):
         for name, ask in ways.items():
             with tempfile.TemporaryDirectory() as folder:
-                if about:  # the first one says what is left of the time, and does not count
-                    ask(SHAPES[shape], wanted.device, Path(folder))
-                found = [
-                    ask(SHAPES[shape], wanted.device, Path(folder)) for _ in range(wanted.repeats)
-                ]
-            print(row(name, found), flush=True)
-            answers[name] = found
-            kept["peers"][name] = [asdict(one) for one in found]
-    if about:
-        print(f"\n{ranked(answers)}")
-    return kept
+                found = ask(SHAPES[shape], wanted.device, Path(folder))
+            answers[name] += [found] if number else []
+            print(f"{number} of {wanted.repeats}: {name}", file=sys.stderr)
+    return answers
 
 
 def ranked(answers: dict[str, list[Found]]) -> str:

@@ -102,7 +102,7 @@ WAYS = {"loop": loop, "torchrl": torchrl, "autorange": autorange}
 
 def main(way: str, shape: list[Any]) -> None:
     value, samples = WAYS[way](workload(*shape))
-    print(json.dumps({"value": value, "samples": samples}))
+    print(json.dumps({"value": value, "samples": samples}), flush=True)
 
 
 if __name__ == "__main__":

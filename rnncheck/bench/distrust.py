@@ -14,6 +14,7 @@ DRIFTING = 0.05  # last third against the first
 # Python 3.11): 0.3 % of this, below the 0.6 % that the ratio of one pair is measured to.
 SHORT = 20e-6
 BUSY = 0.15  # share of all cores that other processes used
+UNJUDGED = "numbers not judged: the budget is too small for it"
 
 
 def reasons(

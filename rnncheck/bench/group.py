@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from rnncheck.bench.distrust import reasons
+from rnncheck.bench.distrust import UNJUDGED, reasons
 from rnncheck.bench.load import Usage, others_share, usage
 from rnncheck.bench.messages import (
     CellDropped,
@@ -93,6 +94,7 @@ class CellInProgress:
     rounds: list[int] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)
     workers: list[int] = field(default_factory=list)
     end: tuple[Status, str] | None = None  # it will not be measured (any more)
     late: str = ""  # why there is no time for it (any more)
@@ -105,8 +107,9 @@ class CellInProgress:
     @property
     def round_seconds(self) -> float:
         """About what its part of a round takes."""
-        seconds = self.wall[-1] if self.wall else self.told.seconds if self.told else 0.0
-        return seconds * self.repetitions
+        if self.wall:
+            return (self.wall[-1] + self.waited[-1]) * self.repetitions
+        return self.told.seconds * self.repetitions if self.told else 0.0
 
     @property
     def repetitions(self) -> int:
@@ -120,6 +123,7 @@ class CellInProgress:
             tuple(self.cpu),
             self.repetitions,
             tuple(self.workers),
+            tuple(self.waited),
         )
 
     def interval(self) -> Interval:
@@ -227,7 +231,8 @@ class Group:
         try:
             worker = self._alive_worker()
             began = self._turn.clock()
-            answer = ask(worker, PrepareCell(one.cell), CellPrepared, self._patience_with(one))
+            command = PrepareCell(one.cell, self._turn.judging)
+            answer = ask(worker, command, CellPrepared, self._patience_with(one))
         except WorkerTrouble as trouble:
             one.end, self.worker = self._ending(trouble), None
             one.late = f"it was not ready after {self._turn.clock() - began:.1f} s"
@@ -259,7 +264,7 @@ class Group:
         self._drop_the_dearest()
         wide = [one for one in self._cells if one.alive]
         while wide and self._another_round(wide):
-            self._one_round([one for one in self._cells if one in wide or self._leads(one)])
+            self._some_rounds([one for one in self._cells if one in wide or self._leads(one)])
             wide = [one for one in wide if one.alive]
             if self._round % _ROUNDS_BETWEEN_LOOKS == 0:
                 living = [one for one in self._cells if one.alive]
@@ -307,27 +312,30 @@ class Group:
         seen = len(one.wall) >= least and self._spent >= min(SETTLED, self._allotted)
         return seen and one.interval().relative <= self._limits.interval
 
-    def _one_round(self, living: list[CellInProgress]) -> None:
-        order = list(living)
-        self._order.shuffle(order)
-        self._round += 1
+    def _some_rounds(self, living: list[CellInProgress]) -> None:
+        """Those up to the next look for which there is time, in one command: what wakes other
+        processes between two calls is felt in the second."""
+        left = self._turn.left(self._turn.until) / max(1e-9, sum(o.round_seconds for o in living))
+        count = int(max(1, min(left, _ROUNDS_BETWEEN_LOOKS - self._round % _ROUNDS_BETWEEN_LOOKS)))
         begin = self._turn.clock()
-        self._collect(order)
+        self._collect([self._order.sample(living, len(living)) for _ in range(count)])
+        self._round += count
         self._spent += self._turn.clock() - begin
 
-    def _collect(self, order: Sequence[CellInProgress]) -> None:
-        """Keep the samples of one round; what goes wrong is the end of the cell that was timed."""
-        by_key = {one.cell.key: one for one in order}
-        current = order[0]
+    def _collect(self, orders: Sequence[Sequence[CellInProgress]]) -> None:
+        """Keep the samples of rounds; what goes wrong is the end of the cell that was timed."""
+        by_key = {one.cell.key: one for one in orders[0]}
+        current, rounds = orders[0][0], Counter[str]()
         try:
             worker = self._alive_worker()
-            worker.send(TimeRound(tuple(one.cell.key for one in order if one.alive)))
+            worker.send(TimeRound(tuple(o.cell.key for order in orders for o in order if o.alive)))
             while True:
                 match receive(worker, RoundAnswer, self._patience):
                     case SampleBegun(key) if key in by_key:
                         current = by_key[key]
+                        rounds[key] += 1
                     case SampleTaken() as sample if sample.key in by_key:
-                        self._keep(by_key[sample.key], sample)
+                        self._keep(by_key[sample.key], sample, self._round + rounds[sample.key])
                     case RoundEnded(cpu):
                         self._own_cpu += cpu
                         return
@@ -340,12 +348,13 @@ class Group:
         except WorkerTrouble as trouble:
             current.end, self.worker = self._ending(trouble), None
 
-    def _keep(self, one: CellInProgress, sample: SampleTaken) -> None:
-        one.rounds.append(self._round)
+    def _keep(self, one: CellInProgress, sample: SampleTaken, number: int) -> None:
+        one.rounds.append(number)
         one.wall.append(sample.wall)
         one.cpu.append(sample.cpu)
+        one.waited.append(sample.waited)
         one.workers.append(self._started)
-        self._timed += sample.wall * one.repetitions
+        self._timed += (sample.wall + sample.waited) * one.repetitions
 
     # --- results
     # -----------------------------------------------------------------------------------
@@ -372,6 +381,7 @@ class Group:
         timing = Timing(found.median, found.low, found.high, len(one.wall), stopped, cpu)
         accuracy = told.accuracy
         wrong = "" if accuracy is None or accuracy.right else _said(accuracy)
+        unjudged = () if self._turn.judging else (UNJUDGED,)
         return CellResult(
             one.cell,
             Status.WRONG if wrong else Status.OK,
@@ -382,7 +392,7 @@ class Group:
             memory=told.memory,
             first_call=told.first_call,
             compile=told.compile,
-            distrust=reasons(samples, timing, wanted, others, told.steady),
+            distrust=(*unjudged, *reasons(samples, timing, wanted, others, told.steady)),
             engine=told.engine,
         )
 

@@ -1,12 +1,13 @@
-"""How busy the machine is with other work."""
+"""How busy the machine is with other work, and since when this process runs."""
 
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-STAT = Path("/proc/stat")
+STAT, OWN = Path("/proc/stat"), Path("/proc/self/stat")
 
 
 @dataclass(frozen=True)
@@ -34,3 +35,13 @@ def others_share(before: Usage | None, after: Usage | None, own: float) -> float
     if before is None or after is None or after.total <= before.total:
         return None
     return max(0.0, (after.busy - before.busy - own) / (after.total - before.total))
+
+
+def process_began() -> float:
+    """When this process did, as time.monotonic has it; now where there is no Linux /proc."""
+    try:
+        ticks = int(OWN.read_text().rpartition(")")[2].split()[19])  # since boot: see proc(5)
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        age = 0.0
+    return time.monotonic() - age

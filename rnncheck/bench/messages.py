@@ -55,7 +55,8 @@ class PrepareCell:
 
 @dataclass(frozen=True)
 class TimeRound:
-    """One sample of each cell, in this order; over so many calls, or as many as warm-up chose."""
+    """One sample of each cell, in this order, in which a cell may come again; over so many calls,
+    or as many as warm-up chose."""
 
     keys: tuple[str, ...]
     repetitions: int | None = None
@@ -108,11 +109,12 @@ class SampleBegun(RoundAnswer):
 
 @dataclass(frozen=True)
 class SampleTaken(RoundAnswer):
-    """Wall and CPU seconds of one call of a cell."""
+    """Wall and CPU seconds of one call of a cell; ``waited`` is what was taken off the wall."""
 
     key: str
     wall: float
     cpu: float
+    waited: float
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ START_UP = 120.0  # that it may take to import and to build the pipeline, at lea
 PATIENCE = 5.0  # that it gets to end by itself
 # Inductor's pool of compilers would load the machine while the first cells are timed.
 QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+AHEAD = "ahead"  # an argument: it imports before it is asked for anything
 
 Wanted = TypeVar("Wanted")
 
@@ -116,10 +117,12 @@ class WorkerProcess:
         python: str = sys.executable,
         environment: dict[str, str] | None = None,
         folder: Path | None = None,
+        *,
+        ahead: bool = False,
     ) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self._process = subprocess.Popen(
-            [python, "-m", "rnncheck.bench.worker"],
+            [python, "-m", "rnncheck.bench.worker", *([AHEAD] if ahead else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 
+from rnncheck.bench.distrust import UNJUDGED
 from rnncheck.bench.group import REACHED
 from rnncheck.bench.pairs import paired
 from rnncheck.results.cells import MIB, CellResult, Phase
@@ -60,8 +61,14 @@ def _recommended(purpose: str, rows: list[CellResult], bench: BenchSpec) -> Reco
         arguments=arguments_of(variant),
         compile=variant.compile,
         changes=tuple(_changes(rows, groups, main, best, bench)),
-        open=(*_rivals(best, mine, bench), *_more_time(best, mine, bench)),
+        open=(*_unjudged(best), *_rivals(best, mine, bench), *_more_time(best, mine, bench)),
     )
+
+
+def _unjudged(best: CellResult) -> Iterator[str]:
+    """That nobody looked whether it computes the right numbers."""
+    if UNJUDGED in best.distrust:
+        yield UNJUDGED
 
 
 def _rivals(best: CellResult, rows: Sequence[CellResult], bench: BenchSpec) -> Iterator[str]:

@@ -56,7 +56,8 @@ class Sweep:
     for the workers.
 
     Without a journal nothing can be resumed. The spec's ``bench.budget`` is the wall time of all of
-    it; where ``seconds`` are given they are those of rounds alone.
+    it, from when it ``began`` on time.monotonic, or from now; where ``seconds`` are given they are
+    those of rounds alone.
     """
 
     spec: Spec
@@ -71,6 +72,7 @@ class Sweep:
     engine: Engine = field(default_factory=LocalEngine)
     seconds: float | None = None
     first: str = ""  # what to say of an answer that is only a first one
+    began: float | None = None
     _begin: float = 0.0
     _estimate: float = 0.0
     _finished: int = 0
@@ -112,7 +114,7 @@ class Sweep:
         waiting = [todo for group in groups(cells) if (todo := self._left_of(group))]
         waiting.sort(key=lambda group: IMPORTANT.index(group[0].phase))
         whole, slots = self.seconds is None, self.engine.slots
-        schedule = Schedule(self._budget, waiting, whole=whole, slots=slots)
+        schedule = Schedule(self._budget, waiting, whole=whole, slots=slots, began=self.began)
         orders = [self._order(group, schedule) for group in waiting]
         opening = PipelineOpening(self.spec, self.overrides)
         with closing(self.engine.measure(orders, opening)) as stream:

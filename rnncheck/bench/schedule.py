@@ -18,23 +18,30 @@ from rnncheck.results.variant import Variant
 Clock = Callable[[], float]  # seconds, of which only differences count
 
 # Seconds on 2 cores (torch 2.13.0, TorchRL 0.14.1), the first guess: what a sweep sees takes their
-# place. START and PREPARE are rounded up from one run of the cells of
-# fixtures/specs/cartpole_dqn.yaml on a nearly idle machine (4.2 s; 1 to 1.6 s for eager pad).
-START = 4.5  # of a worker: imports and the pipeline
+# place. PREPARE is rounded up from one run of the cells of fixtures/specs/cartpole_dqn.yaml on a
+# nearly idle machine (1 to 1.6 s for eager pad), START from the CPU time of workers (3.2 to 3.3 s,
+# of which torch and TorchRL are 2.7).
+START = 3.5  # of a worker: imports and the pipeline
 PREPARE = 1.0  # of an eager cell: first calls, warm-up, memory, accuracy
 TRAINED = 0.5  # more where it is trained: the loss, and the gradients of the oracle
+READY = 0.5  # of an eager cell without memory and accuracy: 0.45 s of CPU, rounded up
 COMPILE = 14.0  # of a compilation. Chosen above the 4 to 12 that were measured for an LSTM
 # Of a cell's rounds: ``group.SETTLED`` and some more.
 MEASURE = 4.0
 # Of the fewest rounds of a cell whose calls were not timed yet. Chosen: ten samples of 0.03 s.
 FEWEST = 0.3
 ENDING = 0.3  # of the worker's end. Chosen
+# Of a budget that is too small for judging numbers, which takes up to a second a cell: all that the
+# start leaves goes into rounds. Chosen: about twice START.
+SMALL = 10.0
 
 
 class Costs:
     """Seconds that it takes to prepare cells: guessed, and learned while the sweep goes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, judging: bool = True) -> None:
+        """``judging``: its numbers are judged then, too."""
+        self._judging = judging
         self._seen: dict[tuple[str, Phase], list[float]] = {}
         self._off: list[float] = []  # what was seen over what was guessed
 
@@ -43,12 +50,13 @@ class Costs:
         how far the guesses were off: one slow backend says little of the others."""
         if seen := self._seen.get((cell.variant.label, cell.phase)):
             return median(seen)
-        return guess(cell) * (geometric_mean(self._off) if self._off else 1.0)
+        first = guess(cell, judging=self._judging)
+        return first * (geometric_mean(self._off) if self._off else 1.0)
 
     def saw(self, cell: Cell, seconds: float) -> None:
         """It took so long."""
         self._seen.setdefault((cell.variant.label, cell.phase), []).append(seconds)
-        self._off.append(max(seconds, 1e-3) / guess(cell))
+        self._off.append(max(seconds, 1e-3) / guess(cell, judging=self._judging))
 
     def least(self, cells: Sequence[Cell]) -> float:
         """Of a group from which each cell is measured as briefly as it may be."""
@@ -59,12 +67,12 @@ class Costs:
         return sum(self.of(cell) + MEASURE for cell in cells)
 
 
-def guess(cell: Cell) -> float:
+def guess(cell: Cell, *, judging: bool = True) -> float:
     """Seconds to prepare ``cell``, before anything was seen."""
     variant = cell.variant
     compiling = isinstance(variant, Variant) and variant.compile != "eager"
     trained = TRAINED if cell.phase is Phase.TRAIN else 0.0
-    return PREPARE + trained + (COMPILE if compiling else 0.0)
+    return (PREPARE + trained if judging else READY) + (COMPILE if compiling else 0.0)
 
 
 @dataclass
@@ -83,6 +91,7 @@ class Turn:
     rounds: float | None = None
     costs: Costs = field(default_factory=Costs)
     last: bool = False  # no group comes after it
+    judging: bool = True  # there is time to judge numbers
 
     def begin_rounds(self, fewest: float) -> None:
         """All that can be prepared is; the fewest rounds of it take so many seconds, and have them
@@ -104,7 +113,8 @@ class Turn:
 
 
 class Schedule:
-    """Gives each group its turn out of ``budget`` seconds, which begin now. Threads may share it.
+    """Gives each group its turn out of ``budget`` seconds, which ``began`` on the clock, now where
+    that is not said. Threads may share it.
 
     A group gets a share of what is left by what it would like to have, at least what the fewest
     rounds of all its cells take. With ``slots`` groups at once each has so many times the share.
@@ -118,12 +128,14 @@ class Schedule:
         whole: bool = True,
         slots: int = 1,
         clock: Clock = time.monotonic,
+        began: float | None = None,
     ) -> None:
-        self.budget, self.costs, self.clock = budget, Costs(), clock
+        self._judging = not whole or budget >= SMALL
+        self.budget, self.costs, self.clock = budget, Costs(judging=self._judging), clock
         self._whole, self._slots = whole, slots
         self._waiting = [list(group) for group in groups]
         self._cells = sum(map(len, self._waiting))
-        self._end = clock() + budget
+        self._end = (clock() if began is None else began) + budget
         self._lock = threading.Lock()
 
     def turn(self, group: Sequence[Cell]) -> Turn:
@@ -146,7 +158,7 @@ class Schedule:
         spare = left - sum(map(self.costs.least, self._waiting)) / self._slots
         return Turn(
             self.clock, until=now + share, ready=now + max(share, spare), end=end,
-            costs=self.costs, last=last,
+            costs=self.costs, last=last, judging=self._judging,
         )  # fmt: skip
 
 

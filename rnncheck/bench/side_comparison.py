@@ -30,7 +30,7 @@ from rnncheck.bench.messages import (
     TimeRound,
     WorkerFailed,
 )
-from rnncheck.bench.process import START_UP, WorkerProcess, WorkerTrouble, ask, receive
+from rnncheck.bench.process import START_UP, AnyWorker, WorkerTrouble, ask, receive
 from rnncheck.bench.sides import Side, make_import_folder, open_command, scratch
 from rnncheck.errors import UserError
 from rnncheck.numerics.statistics import Interval, ratio_interval
@@ -147,7 +147,7 @@ class SideComparison:
                 worker.kill()
         return True
 
-    def _open(self, workers: Sequence[WorkerProcess], order: Sequence[int]) -> None:
+    def _open(self, workers: Sequence[AnyWorker], order: Sequence[int]) -> None:
         """Both at once: starting is not timed."""
         for i in order:
             rules = self.rules
@@ -161,7 +161,7 @@ class SideComparison:
             if isinstance(found, WorkerFailed):
                 raise UserError(f"{side.name}: the pipeline cannot be built: {found.reason}")
 
-    def _ask_about(self, workers: Sequence[WorkerProcess]) -> None:
+    def _ask_about(self, workers: Sequence[AnyWorker]) -> None:
         for side, worker in zip(self.sides, workers, strict=True):
             if side.name not in self.about:
                 with suppress(WorkerTrouble):  # the next pair is asked
@@ -169,7 +169,7 @@ class SideComparison:
                     if not isinstance(found, WorkerFailed):
                         self.about[side.name] = found
 
-    def _prepare(self, comparison: CellComparison, workers: Sequence[WorkerProcess]) -> int | None:
+    def _prepare(self, comparison: CellComparison, workers: Sequence[AnyWorker]) -> int | None:
         """Both at once; the numbers are judged in the first pair alone.
 
         Returns how many calls a sample is, alike on both sides: the first of them find other caches
@@ -192,7 +192,7 @@ class SideComparison:
         return None if comparison.end else repetitions
 
     def _measure(
-        self, comparison: CellComparison, workers: Sequence[WorkerProcess], repetitions: int
+        self, comparison: CellComparison, workers: Sequence[AnyWorker], repetitions: int
     ) -> None:
         """Rounds in turn, the order of the sides drawn anew each time."""
         seen: tuple[list[_CallTimes], list[_CallTimes]] = ([], [])
@@ -209,7 +209,7 @@ class SideComparison:
         comparison.ratios[Measure.WALL].append(1 / _wall(seen).median)
         comparison.ratios[Measure.CPU].append(_cpu(seen))
 
-    def _drop(self, comparison: CellComparison, workers: Sequence[WorkerProcess]) -> None:
+    def _drop(self, comparison: CellComparison, workers: Sequence[AnyWorker]) -> None:
         """Give its memory back: the next cell may need it."""
         for side, worker in zip(self.sides, workers, strict=True):
             with ending(comparison, side):
@@ -257,13 +257,13 @@ def ending(comparison: CellComparison, side: Side) -> Iterator[None]:
         raise PairBroken from error
 
 
-def _sample(worker: WorkerProcess, cell: Cell, repetitions: int, timeout: float) -> _CallTimes:
+def _sample(worker: AnyWorker, cell: Cell, repetitions: int, timeout: float) -> _CallTimes:
     """One sample. Raises CallFailed and WorkerTrouble."""
     worker.send(TimeRound((cell.key,), repetitions))
     taken = (float("nan"), float("nan"))
     while True:
         match receive(worker, RoundAnswer, timeout):
-            case SampleTaken(_, wall, cpu):
+            case SampleTaken(_, wall, cpu, _):
                 taken = (wall, cpu)
             case RoundEnded():
                 return taken

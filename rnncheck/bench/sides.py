@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rnncheck.bench.messages import OpenPipeline
-from rnncheck.bench.process import WorkerProcess
+from rnncheck.bench.process import AnyWorker, WorkerProcess
 from rnncheck.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -53,7 +53,7 @@ class Side:
         path = [str(import_folder), *self.importable]
         return {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
 
-    def worker(self, import_folder: Path) -> WorkerProcess:
+    def worker(self, import_folder: Path) -> AnyWorker:
         """A fresh process of it."""
         return WorkerProcess(self.python, self.environment(import_folder), self.folder)
 

@@ -6,6 +6,7 @@ output when it started. Whatever the user's code prints goes to standard error.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import time
@@ -32,7 +33,9 @@ from rnncheck.bench.messages import (
     decode_command,
     encode_answer,
 )
+from rnncheck.bench.process import AHEAD
 from rnncheck.errors import RnncheckError
+from rnncheck.importing import import_ahead
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.results.cells import MIB, Status
 
@@ -76,7 +79,8 @@ class CellWorker:
 
     def _say(self, answer: WorkerAnswer) -> None:
         self._out.write(encode_answer(answer))
-        self._out.flush()
+        if not isinstance(answer, SampleTaken):  # another answer follows at once
+            self._out.flush()
 
     def _open(self, command: OpenPipeline) -> None:
         import gc
@@ -130,8 +134,7 @@ class CellWorker:
             self._say(SampleBegun(key))
             prepared, chosen = self._prepared[key], self._warm[key].repetitions
             take = prepared.timed or sample
-            wall, cpu = take(prepared.call, command.repetitions or chosen)
-            self._say(SampleTaken(key, wall, cpu))
+            self._say(SampleTaken(key, *take(prepared.call, command.repetitions or chosen)))
         self._say(RoundEnded(time.process_time() - before))
 
     def _drop(self, command: DropCell) -> None:
@@ -177,10 +180,16 @@ def _status(error: Exception) -> Status:
 
 
 def main() -> None:
-    """Keep the answers apart from what anything else prints."""
+    """Keep the answers apart from what anything else prints; end without taking the interpreter and
+    torch apart, which takes up to a second."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    if AHEAD in sys.argv[1:]:
+        import_ahead("rnncheck.pipeline.workload.prepared_pipeline")
     CellWorker(answers).serve(sys.stdin)
+    atexit._run_exitfuncs()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

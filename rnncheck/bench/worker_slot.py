@@ -29,9 +29,10 @@ class PipelineOpening:
     spec: Spec
     overrides: Sequence[str]
 
-    def started(self) -> AnyWorker:
-        """A fresh process on this machine, opened. Raises UserError as ``open``."""
-        worker = WorkerProcess()
+    def started(self, process: WorkerProcess | None = None) -> AnyWorker:
+        """A fresh process on this machine, opened: ``process``, where it has begun already. Raises
+        UserError as ``open``."""
+        worker = process or WorkerProcess()
         self.open(worker, self.spec.path)
         return worker
 
@@ -136,14 +137,26 @@ class LocalEngine:
     name = "local"
     slots = 1
 
+    def __init__(self, first: WorkerProcess | None = None) -> None:
+        """``first`` is a process that has begun already; ``measure`` ends it."""
+        self._first = first
+
     def measure(
         self, orders: Sequence[GroupOrder], opening: PipelineOpening
     ) -> Generator[str | GroupOutcome, None, None]:
         """See ``Engine``. Raises UserError where the spec cannot be built."""
 
-        with closing(WorkerSlot(opening.started)) as slot:
-            for order in orders:
-                yield from slot.measure(order)
+        def start() -> AnyWorker:
+            process, self._first = self._first, None
+            return opening.started(process)
+
+        try:
+            with closing(WorkerSlot(start)) as slot:
+                for order in orders:
+                    yield from slot.measure(order)
+        finally:
+            if self._first is not None:
+                self._first.kill()
 
     def last_words(self) -> Iterator[str]:
         """Nothing: the run's environment says it."""

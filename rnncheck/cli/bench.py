@@ -4,7 +4,8 @@ policy."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,13 +24,15 @@ from rnncheck.printable import clean
 
 if TYPE_CHECKING:
     from rnncheck.bench.journal import Journal
+    from rnncheck.bench.process import WorkerProcess
     from rnncheck.bench.worker_slot import Engine
     from rnncheck.results.cells import Cell, CellResult
+    from rnncheck.results.events import Event
     from rnncheck.results.model import Run
     from rnncheck.spec.model import Spec
 
 JOURNAL = "sweep.jsonl"
-QUICK = 18  # seconds of a quick sweep: with the command's own start and end it takes 20
+QUICK = 20  # seconds of a quick sweep
 FIRST = "this is a first answer: `rnncheck bench` without --quick measures all"
 
 
@@ -54,7 +57,7 @@ QuickOption = Annotated[
     bool,
     typer.Option(
         "--quick",
-        help=f"A first answer within {QUICK + 2} s: training and acting, at the first shape only.",
+        help=f"A first answer within {QUICK} s: training and acting, at the first shape only.",
     ),
 ]
 ScaleOption = Annotated[
@@ -114,12 +117,13 @@ def bench(
 
     Cells run in processes of their own. They import your factories, so they run your Python.
     """
-    from rnncheck.bench.claims import claim_cells
-    from rnncheck.bench.run import Sweep
+    from rnncheck.bench.load import process_began
     from rnncheck.cli.outputs import Outputs
     from rnncheck.cli.verify import blank_run, follow
     from rnncheck.spec.load import open_spec
+    from rnncheck.supervisor.signals import armed
 
+    began = process_began() if armed() else time.monotonic()
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
     overrides += ["bench.interval=0.05"] if quick else []
     loaded = open_spec(spec, overrides)
@@ -127,18 +131,29 @@ def bench(
         overrides.append(f"bench.budget={QUICK}")
         loaded = open_spec(spec, overrides)
     cells, axes = _cells(loaded, scale or [], quick=quick)
-    claimed = claim_cells(cells) if claims else []
+    claimed = _claimed(cells) if claims else []
     cells = claimed or cells
     if plan:
         _print_plan(loaded, cells, overrides, choosing=not (axes or claimed))
         return
     outputs = Outputs.prepared(loaded, report, quiet=quiet, verbose=verbose)
-    place = _engine(engine, ray_address, loaded)
-    journal, done = _journal(loaded, outputs.store.parent / JOURNAL, place.name, resume=resume)
-    sweep = Sweep(loaded, cells, journal, overrides, done, axes, claimed, place)
-    sweep.first = FIRST if quick else ""
+    place = _ray(engine, ray_address, loaded)
+    journal, done = _journal(loaded, outputs.store.parent / JOURNAL, engine.value, resume=resume)
+
+    def events() -> Iterator[Event]:
+        begun = None if place else _begun(loaded, [cell for cell in cells if cell.key not in done])
+        from rnncheck.bench.run import Sweep
+        from rnncheck.bench.worker_slot import LocalEngine
+
+        at = place or LocalEngine(begun)
+        said = FIRST if quick else ""
+        sweep = Sweep(
+            loaded, cells, journal, overrides, done, axes, claimed, at, first=said, began=began
+        )
+        yield from sweep.events()
+
     blank = blank_run("bench", loaded)
-    run = follow(sweep.events, outputs.targets, blank, quiet=quiet, verbose=verbose)
+    run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose, pipelines=False)
     outputs.conclude(run)
     if write:
         _write(loaded, run)
@@ -162,16 +177,17 @@ def _print_plan(
     choosing = choosing and spec.bench.goal == "choice"
     bench = spec.bench
     seconds = found.estimate(everything, bench.budget, bench.interval, choosing=choosing)
-    count = sum(map(len, everything))
+    count, said = sum(map(len, everything)), "at least" if found.late else "about"
     print(
-        f"{count} cells, about {seconds:.0f} s of at most {bench.budget:g}, by a probe on this"
+        f"{count} cells, {said} {seconds:.0f} s of at most {bench.budget:g}, by a probe on this"
         " machine; nothing was measured"
     )
+    for (label, phase), waited in found.late.items():
+        print(f"{clean(label)} | {phase} was not ready after {waited:.0f} s")
 
 
-def _engine(name: EngineName, address: str | None, spec: Spec) -> Engine:
-    """Connected, where it is elsewhere. Raises UserError."""
-    from rnncheck.bench.worker_slot import LocalEngine
+def _ray(name: EngineName, address: str | None, spec: Spec) -> Engine | None:
+    """Connected, where it is wanted. Raises UserError."""
     from rnncheck.errors import UserError
 
     if name is EngineName.RAY:
@@ -180,7 +196,23 @@ def _engine(name: EngineName, address: str | None, spec: Spec) -> Engine:
         return RayEngine(address, spec.device, spec.bench.threads)
     if address is not None:
         raise UserError("--ray-address is for --engine ray alone", hint="add `--engine ray`")
-    return LocalEngine()
+    return None
+
+
+def _begun(spec: Spec, cells: Sequence[Cell]) -> WorkerProcess | None:
+    """A worker that imports torch while this process imports what it needs; None where there is no
+    work for it."""
+    from rnncheck.bench.process import WorkerProcess
+    from rnncheck.bench.schedule import PREPARE, START
+
+    enough = spec.bench.budget > START + PREPARE
+    return WorkerProcess(ahead=True) if cells and enough else None
+
+
+def _claimed(cells: Sequence[Cell]) -> list[Cell]:
+    from rnncheck.bench.claims import claim_cells
+
+    return claim_cells(cells)
 
 
 def _journal(
@@ -205,12 +237,13 @@ def _journal(
 def _cells(spec: Spec, scales: Sequence[str], *, quick: bool) -> tuple[list[Cell], list[str]]:
     """The cells, and the axes along which they are spread."""
     from rnncheck.bench.plan import plan_cells
-    from rnncheck.bench.scale import parse_scale, scaled_cells
 
     cells = plan_cells(spec, quick=quick)
-    wanted = [parse_scale(text) for text in scales]
-    if not wanted:
+    if not scales:
         return cells, []
+    from rnncheck.bench.scale import parse_scale, scaled_cells
+
+    wanted = [parse_scale(text) for text in scales]
     spread = [cell for axis, values in wanted for cell in scaled_cells(cells, axis, values)]
     return list({cell.key: cell for cell in spread}.values()), [axis for axis, _ in wanted]
 

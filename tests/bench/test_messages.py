@@ -52,7 +52,7 @@ ANSWERS: list[WorkerAnswer] = [
         "a", 0.5, 0.4, 0.1, 3, False, Accuracy(math.inf, 1e-6), Memory(4, low=3), "interpreted"
     ),
     SampleBegun("a"),
-    SampleTaken("a", 0.1, 0.2),
+    SampleTaken("a", 0.1, 0.2, 0.05),
     RoundEnded(0.3),
     CellDropped(),
     PipelineContents(("a.py",), current_environment()),

@@ -54,6 +54,9 @@ def test_a_worker_that_hangs_ends_the_probe_and_a_pipeline_that_is_none_is_told(
     worker = SimulatedWorker(Clock(), SECONDS | {"scan": 1e6}, CALLS)
     found = probed([[cell("pad"), cell("scan")]], lambda: worker, 5, clock=worker.clock)
     assert {label for label, _ in found.rounds} == {"pad"}
+    assert [label for label, _ in found.late] == ["scan"]
+    assert found.samples  # those of the other were taken in another worker
+    assert found.estimate([[cell("pad"), cell("scan")]], 90, 0.02, choosing=True) > 5
 
     def refused() -> SimulatedWorker:
         raise UserError("the pipeline cannot be built")

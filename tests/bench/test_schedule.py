@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rnncheck.bench.distrust import UNJUDGED
 from rnncheck.bench.group import CLEAR, REACHED, SPENT, Group, Limits
-from rnncheck.bench.schedule import ENDING, START, Costs, Schedule, Turn, estimate, guess
+from rnncheck.bench.recommend import recommendations
+from rnncheck.bench.schedule import ENDING, SMALL, START, Costs, Schedule, Turn, estimate, guess
 from rnncheck.results.cells import Cell, CellResult, Phase, Status
 from rnncheck.results.variant import Variant
+from rnncheck.spec.settings import BenchSpec
 from tests.bench.simulated import Clock, SimulatedWorker, cell
 
 VARIANTS = ("pad", "scan", "pad-compiled", "scan-compiled")
@@ -152,3 +155,30 @@ def test_an_estimate_is_no_more_than_the_budget() -> None:
 
 def test_a_turn_has_nothing_left_when_it_is_past() -> None:
     assert Turn(Clock()).left(999.0) == 0.0
+
+
+def test_what_was_spent_before_counts_where_it_is_told() -> None:
+    group, clock = cells(2, ["pad"]), Clock()
+    late = Schedule(100, [group], clock=clock, began=clock.now - 60).turn(group)
+    assert late.end == clock.now + 40 - ENDING
+
+
+@pytest.mark.parametrize("budget", [SMALL - 0.1, SMALL])
+def test_a_small_budget_goes_into_rounds_and_the_row_says_that_nobody_judged(budget: float) -> None:
+    worker = SimulatedWorker(Clock(), SECONDS, CALLS)
+    (found,) = swept(budget, [cells(2, ["pad"])], worker)
+    small = budget < SMALL
+    assert len(worker.judged) == (not small)
+    assert (UNJUDGED in found.distrust) == small
+    (told,) = recommendations([found], BenchSpec())
+    assert (UNJUDGED in told.open) == small
+
+
+@pytest.mark.parametrize("budget", [START + 3, START + 4.05])
+def test_rounds_go_on_to_the_end_of_the_budget(budget: float) -> None:
+    clock = Clock()
+    begin = clock.now
+    worker = SimulatedWorker(clock, SECONDS, CALLS, noise=0.5)
+    (found,) = swept(budget, [cells(2, ["pad"])], worker)
+    assert budget - 2 * CALLS["pad"] <= clock.now - begin <= budget
+    assert list(found.samples.rounds) == list(range(1, len(found.samples.rounds) + 1))
