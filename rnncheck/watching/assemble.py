@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,16 +13,16 @@ from torchrl.objectives import LossModule
 
 from rnncheck.errors import Place, UserError
 from rnncheck.pipeline.assembly.factories import Given
-from rnncheck.pipeline.assembly.live import spec_of
+from rnncheck.pipeline.assembly.live import loss_section, spec_of
 from rnncheck.pipeline.instruments.own_loss import OwnLoss, OwnLosses
 from rnncheck.pipeline.instruments.vmap import left_under_vmap
 from rnncheck.pipeline.recording.batch_makers import Maker
-from rnncheck.pipeline.recording.made_batches import MadeBatches
+from rnncheck.pipeline.recording.made_batches import MadeBatches, OtherTraining
 from rnncheck.pipeline.subject.modes import InMode
 from rnncheck.spec.model import AdvantageSpec, Component, Spec
 from rnncheck.watching.envs import env_maker, env_name
+from rnncheck.watching.forms.in_form import InForm, beside, in_form, turned
 from rnncheck.watching.seen import Acting, Called, Sightings
-from rnncheck.watching.switches import own_pass
 from rnncheck.watching.words import what_there_was
 
 ACTOR = "actor_network"
@@ -57,16 +57,16 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     loss, estimator = seen.loss(), seen.estimator()
     if loss is not None and left_under_vmap(loss.module):
         loss = None  # the script ended inside it
-    batches = [*acting.batches, *acting.further]
+    pair = in_form(acting, loss, estimated=estimator is not None)
+    batches = pair.batches
     parts: dict[str, Any] = {
         "env": env_maker(acting.make_env),
-        "policy": acting.policy,
-        "critic": critic_of(seen, acting, loss),
+        "policy": pair.policy,
+        "critic": critic_of(seen, acting, estimator, loss),
         "collect": Recorded(batches, acting.collector) if batches else False,
-        "loss": None if loss is None else _loss(loss, seen.losses_alike()),
+        "loss": None if loss is None else _loss(pair, seen.losses_alike()),
+        "training_pass": pair.over_sequences,
     }
-    if loss is not None and batches and (own := own_pass(batches, loss)) is not None:
-        parts["training_pass"] = own
     device = _device(acting.policy)
     made = spec_of(
         parts, name=asked.name, seed=asked.seed, device=device, verify=asked.verify, place=place
@@ -80,15 +80,65 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     if loss is not None and batches:
         sections["batch"] = _making()
     whole = made.model_copy(update=sections)
-    whole._made = MadeBatches(
+    first = MadeBatches(
         estimated=[] if estimator is None else estimator.inputs,
-        trained=[] if loss is None else loss.inputs,
+        trained=pair.trained,
+        whole=pair.whole,
         makers=[_maker(made, one) for one in seen.transforms if one.inputs],
         random=acting.random,
     )
-    whole._hash = asked.hash
+    whole._made, whole._hash = first, asked.hash
     whole._places = {(): place, **_places(acting, loss, estimator)}
+    if loss is not None and batches and (pairs := pairs_beside(seen)):
+        others = [_other(seen, acting, whole, batches, *one) for one in pairs]
+        whole._made = replace(first, first=loss.name, others=others)
     return whole
+
+
+def pairs_beside(seen: Sightings) -> list[tuple[Called | None, Called | None]]:
+    """The losses that are judged by themselves, each with the estimator of its critic, then the
+    estimators that none of them has."""
+    left, found = seen.other_estimators(), list[tuple[Called | None, Called | None]]()
+    for loss in seen.other_losses():
+        weights = _judging_weights(seen, loss)
+        own = next((one for one in left if _judging_weights(seen, one) & weights), None)
+        left = [one for one in left if one is not own]
+        found.append((loss, own))
+    return [*found, *((None, one) for one in left)]
+
+
+def _judging_weights(seen: Sightings, called: Called) -> set[int]:
+    """The weights of its networks, by id, without its actor's."""
+    given = seen.networks_of(called.module)
+    return {id(p) for name, one in given.items() if name != ACTOR for p in one.parameters()}
+
+
+def _other(
+    seen: Sightings,
+    acting: Acting,
+    whole: Spec,
+    acted: list[TensorDictBase],
+    loss: Called | None,
+    estimator: Called | None,
+) -> OtherTraining:
+    """The sections of a loss and an estimator beside the first ones."""
+    judged, trained = (None, list[TensorDictBase]()) if loss is None else beside(loss, acted)
+    spec = whole.model_copy(
+        update={
+            "loss": None if loss is None else loss_section(judged),
+            "batch": None if loss is None else _making(),
+            "advantage": None if estimator is None else _advantage(estimator),
+        }
+    )
+    spec._made = MadeBatches(
+        estimated=[] if estimator is None else estimator.inputs,
+        trained=trained,
+        makers=whole._made.makers,
+        random=acting.random,
+    )
+    spec._places = whole._places | _places(acting, loss, estimator)
+    named = [one.name for one in (loss, estimator) if one is not None]
+    return OtherTraining(named[0], spec, critic_of(seen, acting, estimator, loss))
 
 
 def _places(acting: Acting, loss: Called | None, estimator: Called | None) -> dict[Any, Place]:
@@ -126,26 +176,21 @@ def _making() -> Component:
     return made
 
 
-def _loss(first: Called, alike: list[Called]) -> Any:
+def _loss(pair: InForm, alike: list[Called]) -> Any:
     """What is trained on; several functions of the user's as one loss with as many parts."""
     if len(alike) < 2:
-        return _in_its_mode(first)
-    own = {f"{one.place}": OwnLoss(one.module, {}, one.batch) for one in alike}
+        return pair.loss
+    own = {}
+    for one in alike:
+        name = one.batch if pair.axis is None else ""
+        own[f"{one.place}"] = OwnLoss(turned(one.module, pair.axis), {}, name)
     return OwnLosses(own)
 
 
-def _in_its_mode(called: Called) -> Any:
-    """TorchRL's losses set the mode by themselves; another is called as the script calls it."""
-    module = called.module
-    if called.modes.recurrent is None or not isinstance(module, nn.Module):
-        return module
-    return module if type(module).__module__.startswith("torchrl.") else InMode(module, True)
-
-
-def critic_of(seen: Sightings, acting: Acting, loss: Called | None) -> nn.Module | None:
+def critic_of(seen: Sightings, acting: Acting, *given_to: Called | None) -> nn.Module | None:
     """The network that judges what the policy does: of a loss one beside its actor, and one with
     weights that the policy lacks."""
-    owners = [one for one in (seen.estimator(), loss) if one is not None]
+    owners = [one for one in given_to if one is not None]
     acts = isinstance(acting.policy, nn.Module)
     inside = {id(one) for one in acting.policy.parameters()} if acts else set()
     for owner in owners:

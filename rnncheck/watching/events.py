@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from rnncheck.spec.scaffold import MODELINE
 from rnncheck.watching import weights
 from rnncheck.watching.assemble import NothingSeen, spec_from
 from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
+from rnncheck.watching.forms.switches import own_pass
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.saving.import_paths import CannotKeep, home_of
 from rnncheck.watching.saving.keeping import RunKeeping
@@ -34,7 +37,6 @@ from rnncheck.watching.saving.lost import Lost, ends_without, without
 from rnncheck.watching.saving.spec_writing import described_spec
 from rnncheck.watching.script import Script, main_kept, run_script
 from rnncheck.watching.seen import Sightings
-from rnncheck.watching.switches import own_pass
 from rnncheck.watching.words import (
     RAISED,
     fed_by_networks,
@@ -43,6 +45,9 @@ from rnncheck.watching.words import (
     unseen_loss,
     why_nothing,
 )
+
+# What is done behind the checks of a script: what was seen of it, how it ended, and the events.
+BehindChecks = Callable[[Sightings, StageResult, Iterator[Event]], Iterator[Event]]
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ def watched_events(
     thorough: bool = False,
     strict: bool = False,
     illustrate: Illustrator | None = None,
+    behind: BehindChecks | None = None,
 ) -> Iterator[Event]:
     """Run the script under the watch, then ask ``rules`` of what was seen; ``asked`` is the spec of
     nothing, with its settings."""
@@ -89,7 +95,7 @@ def watched_events(
             yield from map(Notice, _kept(script, watching.seen, asked, train, limits.save))
         if limits.spec is not None:
             yield from map(Notice, _described(script, watching.seen, asked, limits.spec))
-        yield from judged_events(
+        judged = judged_events(
             watching.seen,
             asked,
             rules,
@@ -98,6 +104,7 @@ def watched_events(
             strict=strict,
             illustrate=illustrate,
         )
+        yield from judged if behind is None else behind(watching.seen, train, judged)
 
 
 def judged_events(
@@ -133,11 +140,22 @@ def judged_events(
     )
     told = (
         of_the_script(event, raised=raised, unseen=unseen)
-        for event in events
+        for event in _silent(events)
         if not isinstance(event, RunStarted)
     )
     short = RAISED if raised else unseen
     yield from without(lost, as_far_as_it_came(told, short), strict=strict)
+
+
+def _silent(events: Generator[Event, None, None]) -> Iterator[Event]:
+    """The same; what the script's code prints when it is called again was printed before."""
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, closing(events):
+        while True:
+            with redirect_stdout(nowhere), redirect_stderr(nowhere):
+                event = next(events, None)
+            if event is None:
+                return
+            yield event
 
 
 def _kept(
@@ -177,7 +195,7 @@ def _unseen(
 
 def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
     """What was seen and is not judged, and what to do about it."""
-    loss, judged = seen.loss(), seen.losses_alike()
+    loss, judged = seen.loss(), seen.judged_losses()
     for one in [one for one in seen.losses if one not in judged]:
         if not one.fed:
             yield f"{one.place}: {not_judged(one)}"

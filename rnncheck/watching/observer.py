@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from torchrl.envs.utils import exploration_type
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
-from rnncheck.watching.seen import Modes, Sightings
+from rnncheck.watching.seen import CalledOn, Modes, Sightings
 from rnncheck.watching.weights import taken
+
+_LATEST = 16  # calls that are remembered: chosen, between two steps a policy has few
 
 
 class Enough(BaseException):
@@ -31,9 +35,14 @@ class Watching:
     def __init__(self, updates: int, *, ends: bool, describes: bool = False) -> None:
         self.seen, self.describes = Sightings(), describes
         self.enough = False
+        # Of modules on a tensordict, by the script.
+        self.calls: deque[CalledOn] = deque(maxlen=_LATEST)
         self.at_a_step: list[Callable[[], None]] = []  # of an env, by the script itself
+        self.at_a_backward: list[Callable[[FrameType], None]] = []
         self.at_the_first_update: list[Callable[[], None]] = []
         self.at_the_end: list[Callable[[], None]] = []  # done while the script is still alive
+        self.at_moving_on: list[Callable[[], None]] = []  # no call of a module is of use any more
+        self.when_settled: Callable[[], None] = lambda: None  # closes what it watches through
         self._updates, self._ends = updates, ends
         self._process = os.getpid()
         self._inside = threading.local()
@@ -74,6 +83,13 @@ class Watching:
         if self._ends:  # a script that swallows it hears it again at its next update
             raise Enough
 
+    def move_on(self) -> None:
+        """Something is collected that belongs to other weights than what is judged."""
+        if not self.seen.moved_on:
+            self.seen.moved_on = True
+            for close in self.at_moving_on:
+                close()
+
     def settle(self) -> None:
         """Nothing more is noted; what must be done while the script is alive is done now."""
         if self.enough:
@@ -82,6 +98,7 @@ class Watching:
         self.seen.given.clear()  # they hold their graph
         for step in self.at_the_end if self._ends else ():  # one that goes on is not disturbed
             step()
+        self.when_settled()
 
     def _trains(self) -> bool:
         """Whether anything was trained on so far."""

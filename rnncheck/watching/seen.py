@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
+import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.errors import Place
+from rnncheck.pipeline.keys import Key
 
+CalledOn = tuple[nn.Module, TensorDictBase]
+Returned = tuple[FunctionType, dict[str, Any]]
 # Training batches that are kept of each loss, as many as verify draws of a buffer.
 KEPT = 3
+
+
+@torch.no_grad()
+def copy_now(data: TensorDictBase) -> TensorDictBase:
+    """What it holds now, without a graph."""
+    return data.clone()
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,8 @@ class Acting:
     more: Callable[[], TensorDictBase | None] | None = None
     switches: dict[str, dict[str, Any]] = field(default_factory=dict)  # as it acts
     random: int | None = None  # leading random ``batches`` of those read back from a buffer
+    parts: list[str] = field(default_factory=list)  # of the policy, whose outputs were noted
+    writes: list[Key] = field(default_factory=list)  # what it was seen to write
 
 
 @dataclass
@@ -58,16 +72,32 @@ class Called:
     batch: str = ""  # the argument that gets the batch, where that is not the first
     last: int = 0  # of lines of a loop: the last of them
     fed: bool = False  # what it was called on has a graph: networks ran on the batch before it
+    trains: bool = False  # what a loss gave has a graph
+    around: Called | None = None  # lines of the user's around that function, from a batch of theirs
+    passed: list[TensorDictBase] = field(default_factory=list)  # to the recurrent pass inside it
+    over: Any = None  # that pass, where it is a call of a function on tensors
+    itself: bool = False  # the policy itself, or a module around it, ran on a tensordict in it
+
+    @property
+    def name(self) -> str:
+        """What it is called beside others."""
+        kind = "the loss" if self.own is not None else type(self.module).__name__
+        place = Path(self.place.path).name
+        return f"{kind} ({place}:{self.place.line})" if self.place.line else f"{kind} ({place})"
 
 
 @dataclass
 class Making:
-    """The arguments that a loss was made with, and the calls that set it up afterwards."""
+    """The arguments that something was made with, and the calls that set a loss up afterwards.
+    ``own``: they are those of a constructor of the script's; ``inside`` are the script's functions
+    that were under way."""
 
     made: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
+    own: bool = False
+    inside: tuple[CodeType, ...] = ()
 
 
 @dataclass
@@ -82,10 +112,13 @@ class Sightings:
     transforms: list[Called] = field(default_factory=list)  # run on samples
     makings: dict[int, Making] = field(default_factory=dict)  # by the id of what was made
     parts: dict[int, Making] = field(default_factory=dict)  # of all else, where a spec is written
+    # By the id of a part: the script's functions that returned it, with their arguments.
+    returned: dict[int, list[Returned]] = field(default_factory=dict)
     sampled: tuple[Any, TensorDictBase] | None = None  # a buffer and the first that it gave
     recurrent: dict[str, int] = field(default_factory=dict)  # TorchRL's modules and their calls
     layers: dict[str, int] = field(default_factory=dict)  # torch's own, inside these or alone
     env_steps: int = 0  # by the script itself, one by one
+    plain: str = ""  # why a loop over a plain env's steps is not judged
     updates: int = 0
     steps: int = 0  # of any optimiser
     optimisers: int = 0  # that the script made
@@ -106,7 +139,8 @@ class Sightings:
         """The loss that was called on the most data; not one that networks ran ahead of, since the
         script's own lines around it are the loss."""
         found = [one for one in self.losses if one.inputs and not one.fed]
-        return max(found, key=lambda one: (len(one.inputs), len(_entries(one))), default=None)
+        size = [(one.trains, len(one.inputs), len(_entries(one))) for one in found]
+        return found[size.index(max(size))] if found else None
 
     def losses_alike(self) -> list[Called]:
         """The loss that is judged first, then the others that are judged with it: code of the
@@ -117,6 +151,21 @@ class Sightings:
         own = [one for one in self.losses if one.own is not None and one.inputs]
         alike = [one for one in own if _entries(one) <= _entries(first)]
         return [first, *(one for one in alike if one is not first)]
+
+    def other_losses(self) -> list[Called]:
+        """Those that are judged beside these, each by itself: what they gave can be trained on."""
+        alike = self.losses_alike()
+        found = [one for one in self.losses if one.inputs and one.trains and not one.fed]
+        return [one for one in found if alike and not any(one is other for other in alike)]
+
+    def judged_losses(self) -> list[Called]:
+        """All that are judged."""
+        return [*self.losses_alike(), *self.other_losses()]
+
+    def other_estimators(self) -> list[Called]:
+        """Those that the script called beside the one that is judged first."""
+        first = self.estimator()
+        return [one for one in self.estimators if one.inputs and one is not first]
 
     def estimator(self) -> Called | None:
         """The estimator that the script itself called."""

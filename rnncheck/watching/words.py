@@ -7,10 +7,17 @@ from dataclasses import replace
 
 from rnncheck.printable import counted
 from rnncheck.results.events import CheckFinished, Event, GuaranteeJudged, Notice, StageFinished
-from rnncheck.results.model import NOT_IN_SCRIPT, NOT_IN_SPEC, Outcome, Stage, StageResult, Standing
+from rnncheck.results.model import (
+    NOBODY_ACTED,
+    NOT_IN_SCRIPT,
+    NOT_IN_SPEC,
+    Outcome,
+    Stage,
+    StageResult,
+    Standing,
+)
 from rnncheck.watching.seen import Called, Sightings
 
-NOBODY = "nobody was seen to act"
 RAISED = "not run: the script raised"
 UNSEEN = "the script calls `backward`, and no batch that its loss is made of was seen"
 TOO_EARLY = "the script set out to train, and no batch that its loss is made of was seen"
@@ -72,7 +79,7 @@ def fed_by_networks(called: Called) -> str:
 
 def why_nothing(train: StageResult) -> str:
     """Why nothing of it can be judged."""
-    return RAISED if train.outcome is Outcome.ERROR else NOBODY
+    return RAISED if train.outcome is Outcome.ERROR else NOBODY_ACTED
 
 
 def what_there_was(seen: Sightings) -> str:
@@ -85,6 +92,13 @@ def what_there_was(seen: Sightings) -> str:
         f"{counted(seen.backwards, 'call')} of backward",
         counted(seen.steps, "optimiser step"),
     ]
+    if seen.plain:
+        return (
+            f"the script steps an env of gymnasium's, and who acts in it is not seen: {seen.plain};"
+            " let one function get what the env shows and the state that its call before returned,"
+            " and return the action and the new state: `action, state = act(obs, state, done)`; or"
+            f" step the env as one of TorchRL's. {', '.join(calls)} were seen"
+        )
     return (
         "no collector, no env.rollout with a policy and no env.step behind a module's call on its"
         f" tensordict was seen; {', '.join(calls)} were"

@@ -41,7 +41,9 @@ PPO, DQN, LOOP = "ppo_cartpole.py", "dqn_cartpole.py", "step_loop.py"
 OWN, SWITCH, PADDED = "own_actor_critic.py", "own_switch.py", "padded_trajs.py"
 PADDED_SWITCH = "padded_switch.py"
 R2D2, Q, WORKERS = "r2d2_slices.py", "q_rollouts.py", "dqn_workers.py"
-CORE, TOKENS = "core_outside.py", "token_likelihood.py"
+FIRST, PLAIN, ONE_ENV = "time_first.py", "plain_vector.py", "plain_single.py"
+CORE, TOKENS, TWO = "core_outside.py", "token_likelihood.py", "two_losses.py"
+GROUPS = "two_groups.py"
 SAC, TEAM, A2C = "sac_rollouts.py", "team_ppo.py", "a2c_package/__main__.py"
 RANDOMLY = "[:, torch.randperm(data.shape[1])]"
 ROWS = "loss_module(data[rows])"
@@ -64,12 +66,21 @@ OWN_PRIMER = (
 )
 ENDS = 'data["next", "agents", key] = ends.clone()'
 ENDLESS_TEAM = ENDS.replace("ends.clone()", "torch.zeros_like(ends)")
+HANDED_ON, NOT_HANDED_ON = '"is_init", *STATE)', '"is_init")'
 SPLIT = 'split_trajectories(data, trajectory_key=("collector", "traj_ids"))'
 WHOLE = 'data.set(("collector", "mask"), torch.ones(data.shape, dtype=torch.bool))'
 ESTIMATES = "        with torch.no_grad(), set_recurrent_mode(True):\n"
 ENDLESS = """        for key in ("done", "terminated"):
             data["next", key] = torch.zeros_like(data["next", key])
 """
+
+IN_TRAINING = 'batch["is_init"].squeeze(-1), state)'
+ZEROED = "            h = torch.zeros_like(h)\n"
+RESTARTED = "            h = torch.where(start.view(-1, 1), torch.zeros_like(h), h)\n"
+STACKED = "    return torch.stack(steps), td"
+A_STEP_LATE = """    batch = torch.stack(steps)
+    batch["is_init"] = batch["is_init"].roll(1, 0)
+    return batch, td"""
 
 FAULTS = (
     _one(PPO, PRIMER, "WR103", NET, ""),
@@ -210,6 +221,7 @@ FAULTS = (
         '("sequential"):\n                core(rows)',
     ),
     _one(CORE, "InitTracker is missing", "WR102", "InitTracker(), ", ""),
+    _one(CORE, "the last value starts from zero", "VL604", HANDED_ON, NOT_HANDED_ON),
     _one(
         CORE,
         SHUFFLED,
@@ -226,5 +238,123 @@ FAULTS = (
         "score, model, prior)\n        optim",
         "score, acting, prior)\n        optim",
     ),
+    _one(
+        FIRST,
+        "the training pass ignores the resets",
+        "BD301",
+        IN_TRAINING,
+        f"torch.zeros_like({IN_TRAINING[:-8]}), state)",
+    ),
+    _one(
+        FIRST,
+        "training starts from the state behind the batch",
+        "CL406",
+        "tuple(batch[key][0]",
+        'tuple(batch["next", key][-1]',
+    ),
+    _one(FIRST, "start flags come a step late", "RP503", STACKED, A_STEP_LATE),
+    _one(
+        FIRST,
+        SHUFFLED,
+        "RP502",
+        "ppo_loss(agent, batch[:, rows])",
+        "ppo_loss(agent, batch[torch.randperm(STEPS)][:, rows])",
+    ),
+    _one(
+        FIRST,
+        "the estimator runs on over an end",
+        "LS701",
+        "on = (~done[t]).float()",
+        "on = torch.ones(reward.shape[1])",
+    ),
+    _one(
+        PLAIN,
+        "acting ignores the ends of episodes",
+        "CL403",
+        "agent.act(next_obs, next_state, next_done)",
+        "agent.act(next_obs, next_state, torch.zeros(ENVS))",
+    ),
+    _one(
+        PLAIN,
+        "the training pass ignores the resets",
+        "RP503",
+        "b_dones[rows],",
+        "0 * b_dones[rows],",
+    ),
+    _one(
+        PLAIN,
+        "training starts from the state behind the batch",
+        "RP504",
+        "(initial_state[0][:, mine], initial_state[1][:, mine])",
+        "(next_state[0][:, mine], next_state[1][:, mine])",
+    ),
+    Planted(
+        PLAIN,
+        "ends are stored a step late",
+        "RP503",
+        (
+            ("            dones[step] = next_done\n", ""),
+            (
+                "next_done = torch.Tensor(np.logical_or(terminated, truncated))",
+                "dones[step] = next_done = torch.Tensor(np.logical_or(terminated, truncated))",
+            ),
+        ),
+    ),
+    _one(
+        PLAIN,
+        SHUFFLED,
+        "RP502",
+        "rows = flat[:, mine].ravel()",
+        "rows = np.random.permutation(STEPS * ENVS)[: STEPS * len(mine)]",
+    ),
+    _one(
+        PLAIN,
+        "the estimator runs on over an end",
+        "LS701",
+        "1.0 - dones[t + 1], values[t + 1]",
+        "1.0, values[t + 1]",
+    ),
+    _one(ONE_ENV, "the loop keeps the state over a reset", "CL403", ZEROED, ""),
+    _one(ONE_ENV, "the training pass ignores the resets", "BD301", RESTARTED, ""),
+    _one(
+        ONE_ENV,
+        "the gradient is cut between the steps",
+        "GR801",
+        "values.append(value)",
+        "values.append(value)\n            h = h.detach()",
+    ),
+    _one(ONE_ENV, "the return runs on over an end", "LS701", " * after * ~done", " * after"),
     _one(TOKENS, SHUFFLED, "RP502", "data.exclude(", f"data{RANDOMLY}.exclude("),
+    _one(TWO, "the critic's return runs on over an end", "LS701", " * (~done[:, step])", ""),
+    _one(
+        TWO,
+        "the critic's loss is not in recurrent mode",
+        "GR801",
+        "set_recurrent_mode(True), self.value_network_params",
+        "set_recurrent_mode(False), self.value_network_params",
+    ),
+    _one(
+        TWO,
+        "the critic's steps in random order",
+        "RP502",
+        "critic_loss(rows)",
+        "critic_loss(rows[:, torch.randperm(rows.shape[1])])",
+    ),
+    _one(
+        GROUPS,
+        "the second group's estimator runs on over an end",
+        "VL601",
+        "                estimators[name](data)",
+        "                if name == 'blue':\n"
+        "                    data['next', 'done'] = torch.zeros_like(data['next', 'done'])\n"
+        "                estimators[name](data)",
+    ),
+    _one(
+        GROUPS,
+        "the second group's steps in random order",
+        "RP502",
+        "losses[name](rows)",
+        "losses[name](rows if name == 'red' else rows[:, torch.randperm(rows.shape[1])])",
+    ),
+    _one(GROUPS, PRIMER, "WR103", "Compose(InitTracker(), *primers)", "Compose(InitTracker())"),
 )

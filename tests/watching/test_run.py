@@ -11,7 +11,20 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.faults import A2C, FAULTS, GOES_ON, IN_ANY_ORDER, LOOP, PPO, ROWS, TEAM, Planted
+from tests.watching.faults import (
+    A2C,
+    CORE,
+    FAULTS,
+    GOES_ON,
+    HANDED_ON,
+    IN_ANY_ORDER,
+    LOOP,
+    NOT_HANDED_ON,
+    PPO,
+    ROWS,
+    TEAM,
+    Planted,
+)
 from tests.watching.scripts import SCRIPTS, failed, planted, run, target
 
 ITSELF = """            step, td = env.step_and_maybe_reset(actor(td))
@@ -70,6 +83,24 @@ def test_a_planted_fault_is_named(rnncheck: Any, tmp_path: Path, fault: Planted)
     assert failed(found) == [fault.code]
     warns = found["checks"][0]["severity"] == "warning"
     assert ended == (ExitCode.VERIFIED if warns else ExitCode.FAILED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('nn.Linear(HIDDEN, 1), ["features"]', 'nn.Linear(4, 1), ["observation"]'),
+        ("Compose(InitTracker(), ", "Compose(InitTracker(), StepCounter(max_steps=4), "),
+    ],
+    ids=["critic-without-memory", "rows-end-with-episodes"],
+)
+def test_a_last_value_needs_no_state_where_none_is_used(
+    rnncheck: Any, tmp_path: Path, change: tuple[str, str]
+) -> None:
+    counter = ("InitTracker, SerialEnv", "InitTracker, SerialEnv, StepCounter")
+    path = planted(tmp_path, CORE, (HANDED_ON, NOT_HANDED_ON), counter, change)
+    _, found, _ = run(rnncheck, "--select", "VL604", path)
+    assert [one["outcome"] for one in found["checks"]] == ["passed"]
 
 
 def test_every_script_has_three_faults_and_a_row_in_the_document() -> None:

@@ -8,8 +8,9 @@ import json
 import os
 import subprocess
 import sys
+import types
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,14 @@ from rnncheck.results.exit_codes import ExitCode
 from rnncheck.watching.saving.again import folders_of
 from rnncheck.watching.saving.decoding import Decoder, Malformed
 from rnncheck.watching.saving.encoding import Encoder
-from rnncheck.watching.saving.import_paths import CannotKeep, Home, found_at
+from rnncheck.watching.saving.import_paths import CannotKeep, Home, found_at, home_of
 from tests.small import START
 from tests.watching.scripts import SCRIPTS, planted, run
 from tests.watching.test_endings import ACTS
+from tests.watching.test_run import NOTHING
 
 ROOT = Path(__file__).parents[2]
 CONTENT = ("saved.json", "tensors.bin")
-# Which stages of a script's run are not kept: its own code, where importing it would run it.
-LOST = {
-    "dqn_cartpole.py": {"loss"},
-    "own_actor_critic.py": {"policy"},
-    "own_switch.py": {"policy"},
-    "padded_trajs.py": {"loss"},
-    "r2d2_slices.py": {"loss"},
-}
 
 
 def again(rnncheck: Any, path: Path, *args: str) -> tuple[int, dict[str, Any], str]:
@@ -54,23 +48,46 @@ def standings(found: dict[str, Any]) -> dict[str, str]:
     return {one["name"]: one["standing"] for one in found["guarantees"]}
 
 
+SAVED = sorted(path.name for path in SCRIPTS.glob("*.py"))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.glob("*.py")))
+@pytest.mark.parametrize("name", SAVED)
 def test_a_saved_run_is_judged_as_the_script_was(rnncheck: Any, tmp_path: Path, name: str) -> None:
     file = tmp_path / "seen.rnncheck"
     before, told, _ = run(rnncheck, "--save", file, SCRIPTS / name)
     after, found, _ = again(rnncheck, file)
-    if name not in LOST:
-        assert (after, outcomes(found)) == (before, outcomes(told))
-        assert standings(found) == standings(told)
-        return
-    assert (before, after) == (ExitCode.VERIFIED, ExitCode.NOT_SHOWN)
-    assert any(" is not kept: " in notice for notice in found["notices"])
-    now = standings(found)
-    assert {"shown", "not-shown"} >= set(now.values())
-    assert now["learning"] == "not-shown"
-    known = outcomes(told)
-    assert all(known[code] == "passed" for code, one in outcomes(found).items() if one == "passed")
+    assert (after, outcomes(found)) == (before, outcomes(told))
+    assert standings(found) == standings(told)
+
+
+UNKEPT = """
+actor.module[0].extra = eval("lambda: 0")
+"""
+
+
+@pytest.mark.slow
+def test_what_could_not_be_kept_is_not_shown(rnncheck: Any, tmp_path: Path) -> None:
+    script, file = tmp_path / "script.py", tmp_path / "seen.rnncheck"
+    script.write_text(ACTS.replace("with torch.no_grad():", UNKEPT + "with torch.no_grad():"))
+    run(rnncheck, "--select", "WR103", "--save", file, script)
+    code, found, _ = again(rnncheck, file, "--report", f"console={tmp_path / 'told.txt'}")
+    assert code == ExitCode.NOT_SHOWN
+    assert any("no name that it can be imported by" in one for one in found["notices"])
+    assert "shown" not in standings(found).values()
+    said = " ".join((tmp_path / "told.txt").read_text().split())
+    assert "next: rnncheck run SCRIPT, which also judges what the file does not keep" in said
+
+
+def test_a_saved_run_in_which_nobody_acted_says_what_to_do(rnncheck: Any, tmp_path: Path) -> None:
+    script, file = tmp_path / "nothing.py", tmp_path / "seen.rnncheck"
+    script.write_text(NOTHING)
+    run(rnncheck, "--save", file, script)
+    code, found, _ = again(rnncheck, file, "--report", f"console={tmp_path / 'told.txt'}")
+    assert (code, found["verdict"]) == (ExitCode.NOT_SHOWN, "nothing-verified")
+    said = " ".join((tmp_path / "told.txt").read_text().split())
+    assert "next: let a collector, env.rollout or a loop over env.step act, then" in said
+    assert said.endswith(f"rnncheck run --save {file} SCRIPT")
 
 
 @pytest.mark.slow
@@ -218,9 +235,95 @@ def test_a_function_in_a_module_is_named_and_never_read_as_a_pickle() -> None:
     form = encoder.whole(kept)
     made = Decoder(encoder.nodes, bytes(encoder.data), (Path(),)).whole(form)
     assert made(TensorDict(x=-torch.ones(2)))["y"].tolist() == [0.0, 0.0]
-    unnamed = TensorDictModule(lambda x: x, in_keys=["x"], out_keys=["y"])
+    unnamed = TensorDictModule(eval("lambda x: x"), in_keys=["x"], out_keys=["y"])
     with pytest.raises(CannotKeep, match="<lambda> has no name that it can be imported by"):
         encoder.whole(unnamed)
+
+
+INNER = """
+import torch
+print("it runs")
+
+SCALE = 2.0
+offset = torch.ones(3)
+
+
+def shifted(x):
+    return x * SCALE + offset
+
+
+class Twice:
+    def __call__(self, x):
+        return shifted(shifted(x))
+
+
+def make(weight, calls):
+    def inner(x, more=1):
+        calls.append(x)
+        return weight * x + more if x < 3 else inner(x - 1)
+
+    return inner, lambda x: weight - x
+"""
+
+
+@pytest.fixture
+def kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Path, Any, Callable[[Any], Any]]]:
+    """A script that runs when it is imported: its file, what it has as ``__main__``, and what makes
+    an object of it again from its form."""
+    path = tmp_path / "runs_at_once.py"
+    path.write_text(INNER)
+    main = types.ModuleType("__main__")
+    exec(compile(INNER, str(path), "exec"), main.__dict__)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+
+    def again(value: Any) -> Any:
+        encoder = Encoder(home_of(str(path), module=False), {})
+        form = encoder.whole(value)
+        data = bytes(encoder.data)
+        decoder = Decoder(encoder.nodes, data, (tmp_path,), "runs_at_once")
+        for name, one in encoder.globals.items():
+            setattr(decoder.module("runs_at_once"), name, decoder.whole(one))
+        return decoder.whole(form)
+
+    yield path, main, again
+    sys.modules.pop("runs_at_once", None)
+
+
+Kept = tuple[Path, Any, Callable[[Any], Any]]
+
+
+def test_a_script_that_runs_at_once_gives_its_definitions_without_it(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, main, again = kept
+    capsys.readouterr()
+    main.offset += 4  # what it was when it was kept, not what its line says
+    made = again([main.shifted, main.Twice()])
+    assert capsys.readouterr().out == ""
+    assert made[0](1.0).tolist() == [7.0, 7.0, 7.0]
+    assert made[1](1.0).tolist() == [19.0, 19.0, 19.0]
+    assert made[0] is not main.shifted
+
+
+def test_what_a_kept_function_reads_is_kept_or_it_is_not(kept: Kept) -> None:
+    _, main, again = kept
+    main.offset = (one for one in ())
+    with pytest.raises(CannotKeep, match="shifted reads offset: generator: cannot pickle"):
+        again(main.Twice())
+
+
+def test_inner_functions_are_kept_by_their_code_and_what_they_hold(kept: Kept) -> None:
+    path, main, again = kept
+    calls: list[int] = []
+    inner, less = main.make(5, calls)
+    made = again([inner, less, calls])
+    assert (made[0](4), made[1](1), made[2], calls) == (11, 4, [4, 3, 2], [])
+    path.write_text(INNER.replace("weight - x", "weight + x"))
+    with pytest.raises(CannotKeep, match="is not in its file"):
+        again(less)
 
 
 def test_what_is_defined_here_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

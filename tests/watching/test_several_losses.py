@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.scripts import failed, run
+from tests.watching.faults import TWO
+from tests.watching.scripts import failed, planted, run
 from tests.watching.test_endings import ACTS
 
 OPTIMISERS = """
@@ -115,3 +116,72 @@ def test_what_is_not_judged_is_named(rnncheck: Any, tmp_path: Path, loop: str, w
     place = named.removesuffix(f": `backward` is called {words}")
     line = path.read_text().splitlines()[int(place.rpartition(":")[2]) - 1]
     assert line.strip() in ("value_loss(batch).backward()", "judged.mean().backward()")
+
+
+RUNS_ON = (" * (~done[:, step])", "")
+CRITIC = """    critic = TensorDictSequential(
+        memories["critic"], ValueOperator(nn.Linear(HIDDEN, 1), in_keys=["embed_critic"])
+    )
+"""
+NO_MEMORY = """    del memories["critic"]
+    critic = ValueOperator(nn.Linear(4, 1), in_keys=["observation"])
+"""
+TRAINS = (
+    "        for rows in data.split(2):\n",
+    """        for rows in data.split(2):
+            loss = critic_loss(rows)["loss_critic"]
+            critic_optim.zero_grad()
+            loss.backward()
+            critic_optim.step()
+""",
+)
+UNTRAINED = (
+    """            loss = critic_loss(rows)["loss_critic"]
+            critic_optim.zero_grad()
+            loss.backward()
+            critic_optim.step()
+""",
+    """            with torch.no_grad():
+                loss = critic_loss(rows)["loss_critic"]
+""",
+)
+
+
+@pytest.mark.slow
+def test_a_finding_names_the_loss_module_and_its_line(rnncheck: Any, tmp_path: Path) -> None:
+    path, kept = planted(tmp_path, TWO, RUNS_ON), tmp_path / "seen.rnncheck"
+    _, found, _ = run(rnncheck, "--select", "LS701", "--save", kept, path, cwd=tmp_path)
+    (finding,) = found["checks"][0]["findings"]
+    line = finding["source"]["line"]
+    assert "critic_loss(rows)" in path.read_text().splitlines()[line - 1]
+    assert finding["details"]["loss"] == f"CriticLoss (two_losses.py:{line})"
+    assert finding["message"].startswith(finding["details"]["loss"])
+    again = rnncheck("verify", "--select", "LS701", str(kept), cwd=tmp_path)
+    assert again.returncode == ExitCode.FAILED and "CriticLoss" in again.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_step", [False, True], ids=["healthy", "actor-by-step"])
+def test_memory_is_asked_of_the_loss_that_trains_it(
+    rnncheck: Any, tmp_path: Path, by_step: bool
+) -> None:
+    """The critic, trained first, has no memory."""
+    changes = [(CRITIC, NO_MEMORY), TRAINS]
+    if by_step:
+        actor = "self.actor_network_params.to_module"
+        changes.append(
+            (f"set_recurrent_mode(True), {actor}", f"set_recurrent_mode(False), {actor}")
+        )
+    path = planted(tmp_path, TWO, *changes)
+    codes = ("LS703", "GR801", "GR803")
+    _, found, _ = run(rnncheck, *(part for code in codes for part in ("--select", code)), path)
+    assert failed(found) == (["LS703", "GR801"] if by_step else [])
+    assert {one["outcome"] for one in found["checks"]} <= {"passed", "failed"}
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_not_trained_on_is_named(rnncheck: Any, tmp_path: Path) -> None:
+    path = planted(tmp_path, TWO, RUNS_ON, UNTRAINED)
+    _, found, _ = run(rnncheck, "--select", "LS701", path)
+    assert failed(found) == []
+    assert [one for one in found["notices"] if "CriticLoss was called as well" in one]

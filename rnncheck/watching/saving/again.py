@@ -17,7 +17,7 @@ from rnncheck.checks.engine.session import Illustrator, run_started
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Place, UserError
 from rnncheck.results.events import Event, Notice, StageFinished
-from rnncheck.results.model import Outcome, Stage, StageResult
+from rnncheck.results.model import NOT_MADE_AGAIN, Outcome, Stage, StageResult
 from rnncheck.spec.model import Spec
 from rnncheck.spec.settings import VerifySpec
 from rnncheck.spec.watched import unseen
@@ -84,7 +84,9 @@ class SavedAgain:
         saved, seen = self.saved, Sightings()
         seen.updates, seen.backwards = saved.updates, saved.backwards
         seen.unjudged = dict(saved.unjudged)
-        if saved.acting is not None and (acting := self._made(Stage.POLICY, saved.acting)):
+        if why := self._without_globals():
+            self.lost[Stage.POLICY] = why
+        elif saved.acting is not None and (acting := self._made(Stage.POLICY, saved.acting)):
             seen.acting.append(_acting(acting, saved.acting))
         for stage, parts, into in (
             (Stage.LOSS, saved.losses, seen.losses),
@@ -100,6 +102,18 @@ class SavedAgain:
             seen.losses.clear()
         return seen
 
+    def _without_globals(self) -> str:
+        """Give the script's functions the globals that they read; why that cannot be, else."""
+        for name, form in self.saved.globals.items():
+            if not _NAME.fullmatch(name) or name.startswith("__"):
+                raise Malformed(f"{name!r:.80} is no name of a script's own")
+            try:
+                module = self.decoder.module(self.saved.module)
+                setattr(module, name, self.decoder.whole(form))
+            except CannotKeep as error:
+                return f"{name} of {self.saved.module} {NOT_MADE_AGAIN}{error}"
+        return ""
+
     def _made(self, stage: Stage, part: SavedPart) -> dict[str, Any] | None:
         if not isinstance(part.form, dict):
             raise Malformed(f"the {stage} has no parts")
@@ -109,7 +123,7 @@ class SavedAgain:
                 made[name] = self.decoder.whole(form)
             except CannotKeep as error:
                 what = Stage.ENV if name == "make_env" else stage
-                self.lost[what] = f"the {what} cannot be made again: {error}"
+                self.lost[what] = f"the {what} {NOT_MADE_AGAIN}{error}"
                 return None
         return made
 
@@ -123,15 +137,17 @@ def saved_events(
     thorough: bool = False,
     strict: bool = False,
     illustrate: Illustrator | None = None,
+    beside: Path | None = None,
 ) -> Generator[Event, None, None]:
-    """Ask ``rules`` of what a script was seen to do."""
+    """Ask ``rules`` of what a script was seen to do; the script lies ``beside`` the file, or in
+    that folder."""
     yield run_started(asked, rules, "verify", strict=strict)
     saved, data = run
-    folders = folders_of(path.resolve().parent, saved.folder)
+    folders = folders_of((beside or path.parent).resolve(), saved.folder)
     sys.path[:0] = map(str, folders)
     again = SavedAgain(
         saved,
-        Decoder(saved.nodes, data, folders),
+        Decoder(saved.nodes, data, folders, saved.module),
         {Stage(stage): why for stage, why in saved.lost.items() if stage in list(Stage)},
     )
     try:
@@ -184,6 +200,7 @@ def _acting(made: dict[str, Any], part: SavedPart) -> Acting:
     acting.modes = Modes(made["recurrent"], _UNSEEN_MODE)
     acting.batches, acting.further = made["batches"], made["further"]
     acting.switches, acting.random = made["switches"], made["random"]
+    acting.parts, acting.writes = made.get("parts", []), made.get("writes", [])
     if made["collector"] is not None:
         name, held = made["collector"]
         if not _NAME.fullmatch(name):
@@ -196,5 +213,11 @@ def _called(made: dict[str, Any], part: SavedPart) -> Called:
     modes = Modes(made["recurrent"], _UNSEEN_MODE)
     called = Called(made["module"], Place(part.path, part.line), modes, made["inputs"])
     called.switches, called.batch = made["switches"], made["batch"]
+    called.trains = True
+    called.itself = made.get("itself", True)  # what older files tell nothing of
     called.own = part.path + str(part.line) if made["own"] else None
+    called.passed, called.over = made.get("passed", []), made.get("over")
+    if around := made.get("around"):
+        place, modes = Place(*around["place"]), Modes(around["recurrent"], _UNSEEN_MODE)
+        called.around = Called(around["module"], place, modes, around["inputs"])
     return called

@@ -58,6 +58,7 @@ class SavedRun(_Strict):
     estimators: list[SavedPart] = Field(max_length=_MOST_PLACES)
     transforms: list[SavedPart] = Field(max_length=_MOST_PLACES)
     nodes: list[Any]
+    globals: dict[str, Any] = Field(default_factory=dict)  # of the module, beside what it defines
 
 
 def write_saved(saved: SavedRun, data: bytes, path: Path) -> None:

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from torchrl.objectives import LossModule
 
 from rnncheck.pipeline.guard.user_frames import sentence
-from rnncheck.watching.saving import env_forms
-from rnncheck.watching.saving.forms import AT, DTYPES
-from rnncheck.watching.saving.import_paths import CannotKeep, found_at
+from rnncheck.watching.saving import code_forms, env_forms, number_forms, plain_forms
+from rnncheck.watching.saving.forms import AT, DTYPES, NAMESPACES
+from rnncheck.watching.saving.import_paths import CannotKeep, found_at, module_at
+from rnncheck.watching.seams.nowhere import Nowhere
 
 _HERE = Path(__file__).parent
 
@@ -34,8 +35,10 @@ class Malformed(Exception):
 class Decoder:
     """Makes the objects of one saved run, each once."""
 
-    def __init__(self, nodes: list[Any], data: bytes, folders: tuple[Path, ...]) -> None:
-        self._nodes, self._data, self.folders = nodes, data, folders
+    def __init__(
+        self, nodes: list[Any], data: bytes, folders: tuple[Path, ...], script: str = ""
+    ) -> None:
+        self._nodes, self._data, self.folders, self._script = nodes, data, folders, script
         self._made: dict[int, Any] = {}
         self._open: set[int] = set()
         self._read = 0  # bytes of tensors
@@ -105,7 +108,11 @@ class Decoder:
 
     def found(self, told: Any) -> Any:
         """The class or function that is named."""
-        return found_at(told, self.folders)
+        return found_at(told, self.folders, self._script)
+
+    def module(self, told: Any) -> types.ModuleType:
+        """The user's module that is named."""
+        return module_at(told, self.folders, self._script)
 
 
 def _is_ours(error: Exception) -> bool:
@@ -208,6 +215,12 @@ _KINDS: dict[Any, Callable[[Decoder, dict[str, Any], int], Any]] = {
     "float": lambda _, node, __: float.fromhex(node["is"]),
     "tensor": Decoder.tensor,
     "tensordict": _tensordict,
+    "namespace": lambda decoder, node, _: NAMESPACES[node["of"]](**decoder.part(node["held"])),
+    "nowhere": lambda *_: Nowhere(),
+    "array": number_forms.array_again,
+    "numpy dtype": number_forms.dtype_again,
+    "numpy generator": number_forms.generator_again,
+    "torch generator": number_forms.torch_generator_again,
     "dtype": lambda _, node, __: DTYPES[node["is"]],
     "device": lambda *_: torch.device("cpu"),
     "size": _listed(torch.Size),
@@ -223,9 +236,16 @@ _KINDS: dict[Any, Callable[[Decoder, dict[str, Any], int], Any]] = {
     "partial": _partial,
     "method": _method,
     "name": lambda decoder, node, _: decoder.found(node["of"]),
+    "code": code_forms.function_again,
     "object": _object,
     "loss": _loss,
     "transformed": env_forms.transformed,
     "batched": env_forms.batched,
     "gym": env_forms.gym,
+    "plain env": plain_forms.plain_env_again,
+    "registered env": plain_forms.registered_again,
+    "vector env": plain_forms.vector_again,
+    "plain policy": plain_forms.plain_policy_again,
+    "call pass": plain_forms.call_pass_again,
+    "rollout loss": plain_forms.rollout_loss_again,
 }

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import collections
 import copy
 import copyreg
 import enum
 import functools
 import itertools
+import sys
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import gymnasium
+import numpy as np
 import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModule
@@ -20,14 +24,36 @@ from torchrl.envs import EnvBase
 from torchrl.objectives import LossModule
 
 from rnncheck.numerics.bits import raw_bits
+from rnncheck.watching.forms.plain_loss import run_lines
+from rnncheck.watching.forms.plain_pass import CallPass
+from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
+from rnncheck.watching.saving.code_forms import function_node
+from rnncheck.watching.saving.definitions import read_globally
 from rnncheck.watching.saving.env_forms import env_node
-from rnncheck.watching.saving.forms import AT, DTYPES
+from rnncheck.watching.saving.forms import AT, DTYPES, NAMESPACES
 from rnncheck.watching.saving.import_paths import CannotKeep, Home, path_of
+from rnncheck.watching.saving.number_forms import (
+    array_node,
+    dtype_node,
+    generator_node,
+    torch_generator_node,
+)
+from rnncheck.watching.saving.plain_forms import (
+    call_pass_node,
+    plain_env_node,
+    plain_policy_node,
+    registered_node,
+    rollout_loss_node,
+    vector_node,
+)
+from rnncheck.watching.seams.lines import around_of
+from rnncheck.watching.seams.nowhere import Nowhere
 from rnncheck.watching.seen import Making
 
 MOST_BYTES = 512 * 2**20  # of tensors: chosen, some hundred times what a small agent has
 _NEWOBJ = object().__reduce_ex__(4)[0]  # what pickle makes an object of a class by
 _MOST_BITS = 63  # of a whole number
+_MAIN = "__main__"
 
 
 class Encoder:
@@ -36,23 +62,24 @@ class Encoder:
     def __init__(self, home: Home, makings: Mapping[int, Making]) -> None:
         self.home, self.makings = home, makings
         self.modules: set[str] = set()  # that are named
+        self.globals: dict[str, Any] = {}  # of the script: what kept functions of it read
         self.nodes: list[dict[str, Any] | None] = []
         self.data = bytearray()
         self._known: dict[int, int] = {}
+        self._read: set[int] = set()  # functions and classes whose globals are kept, by id
         self._alive: list[Any] = []  # as long as their ids are keys
 
     def whole(self, value: Any) -> Any:
         """The form of ``value``; where it cannot be kept nothing of it stays behind."""
-        count, size, known = len(self.nodes), len(self.data), dict(self._known)
+        count, size = len(self.nodes), len(self.data)
+        before = dict(self._known), dict(self.globals), set(self._read)
         try:
             return self.form(value)
-        except CannotKeep:
-            del self.nodes[count:], self.data[size:]
-            self._known = known
-            raise
         except Exception as error:  # whatever an object of the user's raises
             del self.nodes[count:], self.data[size:]
-            self._known = known
+            self._known, self.globals, self._read = before
+            if isinstance(error, CannotKeep):
+                raise
             raise CannotKeep(f"{type(value).__name__}: {error}") from error
 
     def form(self, value: Any) -> Any:
@@ -73,9 +100,9 @@ class Encoder:
         for kind, make in _KINDS:
             if isinstance(value, kind):
                 return make(self, value)
-        return self._object(value)
+        return self.object(value)
 
-    def _object(self, value: Any) -> dict[str, Any]:
+    def object(self, value: Any) -> dict[str, Any]:
         """What pickle would be told of it, where that is its class and its state."""
         registered = copyreg.dispatch_table.get(type(value))
         told = value.__reduce_ex__(4) if registered is None else registered(value)
@@ -91,9 +118,39 @@ class Encoder:
 
     def path(self, value: Any) -> str:
         """The import path of a class or function."""
-        told = path_of(value, self.home)
+        told = path_of(value, self.home, partly=True)
         self.modules.add(told.partition(":")[0])
+        self.reads(value)
         return told
+
+    def module(self, name: str) -> str:
+        """What the module is imported as."""
+        main = name == _MAIN
+        if main and self.home.obstacle and not self.home.fixed:
+            raise CannotKeep(f"it is the script's, and {self.home.obstacle}")
+        self.modules.add(self.home.name if main else name)
+        return self.home.name if main else name
+
+    def reads(self, value: Any) -> None:
+        """Keep the globals that a function or class of the script reads, where only its definitions
+        are there later on."""
+        if value.__module__ != _MAIN or not self.home.obstacle or id(value) in self._read:
+            return
+        self._read.add(id(value))
+        held = vars(sys.modules[_MAIN])
+        for name in sorted(read_globally(value) & held.keys()):
+            if name not in self.home.fixed and name not in self.globals:
+                self.globals[name] = None  # so that what reads itself comes to an end
+                self.globals[name] = self._global(name, held[name], value)
+            elif isinstance(held[name], (type, types.FunctionType)):
+                self.reads(held[name])
+
+    def _global(self, name: str, held: Any, reader: Any) -> Any:
+        try:
+            return self.form(held)
+        except Exception as error:
+            said = error if isinstance(error, CannotKeep) else f"{type(held).__name__}: {error}"
+            raise CannotKeep(f"{reader.__qualname__} reads {name}: {said}") from error
 
     def tensor(self, value: Tensor) -> dict[str, Any]:
         """Its bytes go beside the forms."""
@@ -145,6 +202,12 @@ def _default(encoder: Encoder, value: collections.defaultdict[Any, Any]) -> dict
     return {"kind": "default", "of": pairs, "made": encoder.form(value.default_factory)}
 
 
+def _namespace(encoder: Encoder, value: Any) -> dict[str, Any]:
+    if type(value) not in NAMESPACES.values():
+        raise CannotKeep(f"a {type(value).__name__} cannot be kept without pickle")
+    return {"kind": "namespace", "of": type(value).__name__, "held": encoder.form(vars(value))}
+
+
 def _iterator(encoder: Encoder, value: Any) -> dict[str, Any]:
     """What is left of it; TorchRL's MLP keeps those that it was built by."""
     return {"kind": "iterator", "of": [encoder.form(one) for one in copy.copy(value)]}
@@ -168,6 +231,8 @@ def _named(encoder: Encoder, value: Any) -> dict[str, Any]:
 
 
 def _partial(encoder: Encoder, value: functools.partial[Any]) -> dict[str, Any]:
+    if value.func is run_lines:
+        return rollout_loss_node(encoder, *value.args)
     parts = (value.func, value.args, value.keywords)
     return {"kind": "partial", "of": [encoder.form(one) for one in parts]}
 
@@ -179,7 +244,9 @@ def _method(encoder: Encoder, value: types.MethodType) -> dict[str, Any]:
 
 
 def _function(encoder: Encoder, value: types.FunctionType) -> dict[str, Any]:
-    return {"kind": "name", "of": encoder.path(value)}
+    """By its name, else by its code in its file."""
+    inner = "<" in value.__qualname__ or around_of(value) is not None
+    return function_node(encoder, value) if inner else _named(encoder, value)
 
 
 def _loss(encoder: Encoder, value: LossModule) -> dict[str, Any]:
@@ -193,11 +260,22 @@ def _loss(encoder: Encoder, value: LossModule) -> dict[str, Any]:
 
 
 _KINDS: tuple[tuple[Any, Callable[[Encoder, Any], dict[str, Any]]], ...] = (
+    ((np.ndarray, np.generic), array_node),  # np.float64 is a float as well
+    (np.dtype, dtype_node),
+    (np.random.Generator, generator_node),
+    (torch.Generator, torch_generator_node),
     (float, _number),
     (TensorDictBase, _tensordict),
     (Tensor, Encoder.tensor),
     (EnvBase, env_node),
     (LossModule, _loss),
+    (PlainEnv, plain_env_node),
+    (gymnasium.Env, registered_node),
+    (gymnasium.vector.VectorEnv, vector_node),
+    (PlainPolicy, plain_policy_node),
+    (CallPass, call_pass_node),
+    ((argparse.Namespace, types.SimpleNamespace), _namespace),
+    (Nowhere, lambda *_: {"kind": "nowhere"}),
     (torch.dtype, lambda _, value: {"kind": "dtype", "is": str(value)[6:]}),
     (torch.device, lambda _, value: {"kind": "device"}),
     (torch.Size, _listed("size")),

@@ -10,6 +10,7 @@ from torchrl.envs import EnvBase, EnvCreator, GymEnv, ParallelEnv, SerialEnv, Tr
 from rnncheck.watching.saving.import_paths import CannotKeep
 
 _BATCHED = (SerialEnv, ParallelEnv)
+_LIBRARIES = ("torchrl.", "torch.", "tensordict.")
 Node = dict[str, Any]
 
 
@@ -21,6 +22,9 @@ class Encodes(Protocol):
 
     def path(self, value: Any) -> str:
         """The import path of a class."""
+
+    def object(self, value: Any) -> Node:
+        """An object as its class and its state."""
 
     def whole(self, value: Any) -> Any:
         """The same, and where it cannot be kept nothing of it stays."""
@@ -47,7 +51,9 @@ def env_node(encoder: Encodes, env: EnvBase) -> Node:
     if isinstance(env, GymEnv):
         of = encoder.path(type(env))
         return {"kind": "gym", "of": of, "given": encoder.form(_arguments(env))}
-    raise CannotKeep(f"a live {type(env).__name__}, which no function of a module makes")
+    if type(env).__module__.startswith(_LIBRARIES):
+        raise CannotKeep(f"a live {type(env).__name__}, which no function of a module makes")
+    return encoder.object(env)  # the user's own class
 
 
 def _arguments(env: GymEnv) -> dict[str, Any]:

@@ -6,6 +6,9 @@ N-th of ``nodes``: a mapping with its ``kind``.
 
 from __future__ import annotations
 
+import argparse
+import types
+
 import torch
 
 DTYPES = {
@@ -15,5 +18,6 @@ DTYPES = {
         *(torch.int8, torch.int16, torch.int32, torch.int64, torch.complex64, torch.complex128),
     )
 }
+NAMESPACES = {one.__name__: one for one in (argparse.Namespace, types.SimpleNamespace)}
 FLOATS = "float"  # a number of Python's: JSON has neither NaN nor infinity
 AT = "at"

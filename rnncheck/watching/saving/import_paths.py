@@ -9,7 +9,7 @@ import inspect
 import re
 import sys
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import nn
 from rnncheck.errors import RnncheckError
 from rnncheck.pipeline.guard.calling import raising_as
 from rnncheck.pipeline.guard.user_frames import is_user_file, sentence
+from rnncheck.watching.saving.definitions import defined_module, file_of, fixed_names
 
 _MAIN = "__main__"
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -41,11 +42,13 @@ class CannotKeep(RnncheckError):
 
 @dataclass(frozen=True)
 class Home:
-    """The module that a script is when it is imported; ``obstacle`` says why it is not to be."""
+    """The module that a script is when it is imported; ``obstacle`` says why it is not to be, and
+    ``fixed`` are the names that its imports, functions and classes have in it all the same."""
 
     name: str
     folder: Path
     obstacle: str = ""
+    fixed: frozenset[str] = frozenset()
 
 
 def home_of(script: str, *, module: bool) -> Home:
@@ -53,10 +56,51 @@ def home_of(script: str, *, module: bool) -> Home:
     if module:
         found = sys.modules[_MAIN].__spec__
         name = script if found is None else found.name
-        return Home(name, Path.cwd(), obstacle_in(Path(str(sys.modules[_MAIN].__file__))))
+        return _home(name, Path.cwd(), Path(str(sys.modules[_MAIN].__file__)))
     path = Path(script).resolve()
-    named = "" if path.stem.isidentifier() else f"{path.name} has no name that can be imported"
-    return Home(path.stem, path.parent, named or obstacle_in(path))
+    if not path.stem.isidentifier():
+        said = f"{path.name} has no name that can be imported"
+        return Home(path.stem, path.parent, said)
+    return _home(path.stem, path.parent, path)
+
+
+def _home(name: str, folder: Path, path: Path) -> Home:
+    obstacle = obstacle_in(path)
+    try:
+        return Home(name, folder, obstacle, fixed_names(path) if obstacle else frozenset())
+    except (OSError, SyntaxError, ValueError):
+        return Home(name, folder, obstacle)
+
+
+def home_of_main() -> Home:
+    """What the functions of the program that runs now are imported from."""
+    main = sys.modules[_MAIN]
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if file is None or not Path(file).is_file():
+        typed = "what is typed into an interpreter or a notebook cannot be imported"
+        return Home("", Path.cwd(), typed)
+    home = home_of(file, module=False) if spec is None else home_of(spec.name, module=True)
+    line = _line_of(main)
+    if home.obstacle or not line or _is_guarded(Path(file), line):
+        return home
+    return replace(home, obstacle=f"importing {Path(file).name} would run it (line {line})")
+
+
+def _line_of(module: types.ModuleType) -> int:
+    """The line of the module that runs now; 0 where none does."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_globals is vars(module) and frame.f_code.co_name == "<module>":
+            return frame.f_lineno
+        frame = frame.f_back
+    return 0
+
+
+def _is_guarded(path: Path, line: int) -> bool:
+    """Whether the line runs in the program alone: below ``if __name__ == "__main__"``."""
+    body = ast.parse(path.read_bytes()).body
+    around = [one for one in body if one.lineno <= line <= (one.end_lineno or one.lineno)]
+    return any(isinstance(one, ast.If) and "__name__" in ast.unparse(one.test) for one in around)
 
 
 def obstacle_in(path: Path) -> str:
@@ -72,13 +116,14 @@ def obstacle_in(path: Path) -> str:
     return ""
 
 
-def path_of(value: Any, home: Home) -> str:
-    """``module:name`` of a class or function."""
+def path_of(value: Any, home: Home, *, partly: bool = False) -> str:
+    """``module:name`` of a class or function; ``partly``: of a script that runs when it is imported
+    what can be had without that will do."""
     name = getattr(value, "__qualname__", "")
     module = getattr(value, "__module__", None) or ("torch" if name in _TORCH else "")
     told = f"{module}:{name}"
     if module == _MAIN:
-        if home.obstacle:
+        if home.obstacle and not (partly and name.partition(".")[0] in home.fixed):
             raise CannotKeep(f"{name} is the script's, and {home.obstacle}")
         told = f"{home.name}:{name}"
     held = _attribute(sys.modules.get(module), name)
@@ -93,12 +138,13 @@ def _attribute(found: Any, path: str) -> Any:
     return found
 
 
-def found_at(told: Any, folders: tuple[Path, ...]) -> Any:
-    """The class or function at an import path: TorchRL's, or one of a module in ``folders``."""
+def found_at(told: Any, folders: tuple[Path, ...], script: str = "") -> Any:
+    """The class or function at an import path: TorchRL's, or one of a module in ``folders``.
+    ``script`` is the module that a script is: where importing it would run it, it is not run."""
     if not isinstance(told, str) or len(told) > _LONGEST or not _PATH.fullmatch(told):
         raise CannotKeep(f"{told!r:.80} is no import path")
     module, _, name = told.partition(":")
-    found = _attribute(_imported(module, folders), name)
+    found = _attribute(_imported(module, folders, script), name)
     if found is None:
         raise CannotKeep(f"there is no {name} in {module} any more")
     if not _is_allowed(found, module, name, folders):
@@ -106,7 +152,17 @@ def found_at(told: Any, folders: tuple[Path, ...]) -> Any:
     return found
 
 
-def _imported(name: str, folders: tuple[Path, ...]) -> types.ModuleType:
+def module_at(told: Any, folders: tuple[Path, ...], script: str) -> types.ModuleType:
+    """The user's module of that name, which is in ``folders``."""
+    if not isinstance(told, str) or len(told) > _LONGEST or not _PATH.fullmatch(f"{told}:x"):
+        raise CannotKeep(f"{told!r:.80} is no module's name")
+    found = _imported(told, folders, script)
+    if not _is_inside(found, folders):
+        raise CannotKeep(f"{told} is nothing that a saved run may name")
+    return found
+
+
+def _imported(name: str, folders: tuple[Path, ...], script: str) -> types.ModuleType:
     top = name.partition(".")[0]
     if top not in ("torch", "tensordict", "torchrl", "builtins"):
         places = [folder / top for folder in folders]
@@ -118,7 +174,16 @@ def _imported(name: str, folders: tuple[Path, ...]) -> types.ModuleType:
         return CannotKeep(f"{name} cannot be imported: {sentence(error)}")
 
     with raising_as(convert):
+        path = file_of(name) if name == script and name not in sys.modules else None
+        if path is not None and obstacle_in(path):
+            return defined_module(name, path)
         return importlib.import_module(name)
+
+
+def _is_inside(module: types.ModuleType, folders: tuple[Path, ...]) -> bool:
+    file = getattr(module, "__file__", None) or ""
+    inside = any(Path(file).resolve().is_relative_to(one.resolve()) for one in folders)
+    return inside and is_user_file(file)
 
 
 def _is_allowed(found: Any, module: str, name: str, folders: tuple[Path, ...]) -> bool:
@@ -134,6 +199,4 @@ def _is_allowed(found: Any, module: str, name: str, folders: tuple[Path, ...]) -
         return inspect.isclass(owner) and issubclass(owner, nn.Module)
     if module.startswith(_CLASSES):
         return inspect.isclass(found)
-    file = getattr(sys.modules[module], "__file__", None) or ""
-    inside = any(Path(file).resolve().is_relative_to(one.resolve()) for one in folders)
-    return inside and is_user_file(file) and callable(found)
+    return _is_inside(sys.modules[module], folders) and callable(found)

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from rnncheck import __version__
 from rnncheck.pipeline.guard.user_frames import is_user_file, sentence
-from rnncheck.results.model import Stage, StageResult
+from rnncheck.results.model import NOT_KEPT, Stage, StageResult
 from rnncheck.spec.model import Spec
+from rnncheck.watching.forms.in_form import lines_ahead
 from rnncheck.watching.saving.archive import SavedPart, SavedRun, write_saved
 from rnncheck.watching.saving.encoding import Encoder
 from rnncheck.watching.saving.env_forms import maker_form
@@ -40,13 +41,16 @@ class RunKeeping:
         self._encoder = Encoder(home, seen.makings)
         self.lost: dict[str, str] = {}
 
-    def write(self, path: Path, asked: Spec, train: StageResult) -> None:
-        """Keep it at ``path``. Raises OutputError where that cannot be written."""
-        seen, folder = self._seen, path.resolve().parent
+    def write(
+        self, path: Path, asked: Spec, train: StageResult, beside: Path | None = None
+    ) -> None:
+        """Keep it at ``path``; what is ``beside`` it lies in that folder, by default its own.
+        Raises OutputError where it cannot be written."""
+        seen, folder = self._seen, (beside or path.parent).resolve()
         acting = self._acting(seen.actor())
-        losses = [self._part(Stage.LOSS, one, _called) for one in seen.losses_alike()]
         estimator = seen.estimator()
-        estimators = [] if estimator is None else [estimator]
+        losses = [self._loss(one, estimated=bool(estimator)) for one in seen.judged_losses()]
+        estimators = [] if estimator is None else [estimator, *seen.other_estimators()]
         saved = SavedRun(
             rnncheck=__version__,
             torchrl=version("torchrl"),
@@ -70,6 +74,7 @@ class RunKeeping:
             ),
             lost=self.lost,
             nodes=self._encoder.nodes,
+            globals=self._encoder.globals,
         )
         write_saved(saved, bytes(self._encoder.data), path)
 
@@ -79,11 +84,16 @@ class RunKeeping:
         try:
             make = maker_form(self._encoder, acting.make_env)
         except Exception as error:  # a function of the user's may raise anything
-            self.lost[Stage.ENV] = f"the env is not kept: {_short(error)}"
+            self.lost[Stage.ENV] = f"the env {NOT_KEPT}{_short(error)}"
             return None
         return self._part(
             Stage.POLICY, acting, lambda one: {**_acted(one), "make_env": _Form(make)}
         )
+
+    def _loss(self, loss: Called, *, estimated: bool) -> SavedPart | None:
+        acting = self._seen.actor()
+        around = None if acting is None else lines_ahead(acting, loss, estimated=estimated)
+        return self._part(Stage.LOSS, loss, lambda one: _called(one, around))
 
     def _part(
         self, stage: Stage, one: Any, told: Callable[[Any], dict[str, Any]]
@@ -96,12 +106,12 @@ class RunKeeping:
             }
             parts |= {"networks": encoder.whole(self._networks(one))}
         except Exception as error:  # a tensordict of the user's may raise anything
-            self.lost[stage] = f"the {stage} is not kept: {_short(error)}"
+            self.lost[stage] = f"the {stage} {NOT_KEPT}{_short(error)}"
             return None
         return SavedPart(path=one.place.path, line=one.place.line, form=parts)
 
     def _unjudged(self) -> dict[str, str]:
-        judged = self._seen.losses_alike()
+        judged = self._seen.judged_losses()
         others = [one for one in self._seen.losses if one not in judged]
         return self._seen.unjudged | {str(one.place): not_judged(one) for one in others}
 
@@ -145,10 +155,12 @@ def _acted(acting: Acting) -> dict[str, Any]:
         "further": [_tensors(one) for one in acting.further],
         "switches": acting.switches,
         "random": acting.random,
+        "parts": acting.parts,
+        "writes": acting.writes,
     }
 
 
-def _called(called: Called) -> dict[str, Any]:
+def _called(called: Called, around: Called | None = None) -> dict[str, Any]:
     return {
         "module": called.module,
         "recurrent": called.modes.recurrent,
@@ -156,7 +168,21 @@ def _called(called: Called) -> dict[str, Any]:
         "switches": called.switches,
         "own": called.own is not None,
         "batch": called.batch,
+        "itself": called.itself,
+        "passed": [_tensors(one) for one in called.passed],
+        "over": called.over,
+        "around": _around(around),
     }
+
+
+def _around(called: Called | None) -> dict[str, Any] | None:
+    """The lines of the script around the function that is the loss."""
+    if called is None:
+        return None
+    place = [called.place.path, called.place.line]
+    recurrent = called.modes.recurrent
+    inputs = [_tensors(one) for one in called.inputs]
+    return {"module": called.module, "place": place, "recurrent": recurrent, "inputs": inputs}
 
 
 def _tensors(batch: TensorDictBase) -> TensorDictBase:

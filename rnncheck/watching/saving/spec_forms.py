@@ -6,18 +6,20 @@ import enum
 import functools
 import inspect
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
 from tensordict.nn import TensorDictSequential
 from torch import Tensor, nn
 from torchrl.data import TensorSpec
+from torchrl.envs import EnvBase
 from torchrl.modules import ProbabilisticActor
 
 from rnncheck.pipeline.assembly import components as c
 from rnncheck.watching.saving.import_paths import CannotKeep, Home, path_of
 from rnncheck.watching.seams.parts import MADE_THERE
-from rnncheck.watching.seen import Making
+from rnncheck.watching.seen import Making, Returned
 
 Form = dict[str, Any]
 SHARED = "rnncheck.roles:policy_module"
@@ -28,8 +30,14 @@ _MOST_NUMBERS = 64  # of a tensor that is written out
 class Forms:
     """Gives objects their forms; ``named`` says whether a module of the script's was named."""
 
-    def __init__(self, home: Home, makings: Mapping[int, Making]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        makings: Mapping[int, Making],
+        returned: Mapping[int, list[Returned]] | None = None,
+    ) -> None:
         self._home, self._makings, self.named = home, makings, False
+        self._returned = returned or {}
 
     def made(self, value: Any) -> Making | None:
         """How the script made it; None where it did not."""
@@ -42,11 +50,19 @@ class Forms:
             raise CannotKeep(f"how the {type(value).__name__} was made was not seen")
         return arguments_given(type(value), making)
 
+    def made_in(self, code: Any, kind: type) -> Any:
+        """The last object of a kind that was made while a function of the script's was under way;
+        None where none was."""
+        found = [one.made for one in self._makings.values() if code in one.inside]
+        return next((one for one in reversed(found) if isinstance(one, kind)), None)
+
     def component(self, value: Any, leave_out: Iterable[str] = ()) -> Form:
         """``{use: ..., ...}``, or ``factory`` for a class of the script's."""
         kind = type(value)
+        if getattr(kind, "__init__", None) is not _own_init(kind):
+            return self._own(value, leave_out)
         named = self._class(kind)
-        args = self.arguments(value)
+        args = {} if kind.__init__ is nn.Module.__init__ else self.arguments(value)
         mine = [name for name in args if name not in set(leave_out) and name[:1] != "_"]
         left = {name: args[name] for name in mine}
         return {**named, **self.forms(left)}
@@ -70,10 +86,17 @@ class Forms:
                     return {"use": kind.__name__}
             raise CannotKeep(f"{kind.__name__} has no public name in TorchRL")
         told = path_of(kind, self._home)
-        if getattr(kind, "__init__", None) is not _own_init(kind):
-            raise CannotKeep(f"{kind.__name__} is the script's own class")
         self.named = True
         return {"factory": told}
+
+    def _own(self, value: Any, leave_out: Iterable[str] = ()) -> Form:
+        """A class of the script's with a constructor of its own, which gets plain data alone."""
+        kind, making = type(value), self.made(value)
+        if making is None or not making.own:
+            raise CannotKeep(f"how the script's own {kind.__name__} was made was not seen")
+        named, left = self._class(kind), set(leave_out)
+        told = arguments_given(kind, making)
+        return named | {k: _plain(kind, k, v) for k, v in told.items() if k not in left}
 
     def forms(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments as plain data; what the env says of itself is left out."""
@@ -112,7 +135,29 @@ class Forms:
     def network(self, value: Any, beside: Any = None) -> list[Form]:
         """The list of modules that a policy or a critic is. What it has in common with the network
         ``beside`` is named there."""
-        return [form for leaf in modules_run(value, self) for form in self._leaf(leaf, beside)]
+        try:
+            found = list[Form]()
+            for part in _parts_of(value, self):
+                leaf = part is value
+                found += self._leaf(part, beside) if leaf else self.network(part, beside)
+            return found
+        except CannotKeep:
+            if (made := self._by_function(value, beside)) is None:
+                raise
+            return [made]
+
+    def _by_function(self, value: Any, beside: Any) -> Form | None:
+        """The function of the script's that returned it, the outermost that a spec can call; what
+        has weights of another network is not made anew."""
+        shared = {id(one) for one in beside.parameters()} if beside is not None else set()
+        if any(id(one) in shared for one in getattr(value, "parameters", tuple)()):
+            return None
+        for function, given in reversed(self._returned.get(id(value), [])):
+            with suppress(CannotKeep):
+                rest = {k: v for k, v in given.items() if not _is_offered(k, v)}
+                args = {k: _plain(function, k, v) for k, v in rest.items()}
+                return self.function(function) | args
+        return None
 
     def _leaf(self, leaf: Any, beside: Any) -> list[Form]:
         theirs = {id(one) for one in modules_run(beside, self)} if beside is not None else set()
@@ -134,16 +179,44 @@ class Forms:
         return [{**self.module(module), **self.forms(args)}]
 
 
+def _plain(kind: Any, name: str, value: Any) -> Any:
+    """An argument that a spec hands on as it is: what its text gives must be what was given."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) is list:
+        return [_plain(kind, name, one) for one in value]
+    if type(value) is dict and all(isinstance(key, str) for key in value):
+        return {key: _plain(kind, name, one) for key, one in value.items()}
+    what = type(value).__name__
+    raise CannotKeep(f"`{name}` of the script's own {kind.__name__} is a {what}, no plain data")
+
+
 def modules_run(value: Any, forms: Forms) -> list[Any]:
     """The modules of a network in the order in which they run; an actor stands behind what it draws
     from."""
-    if isinstance(value, ProbabilisticActor) and forms.made(value) is not None:
-        return [*modules_run(forms.arguments(value)["module"], forms), value]
+    parts = _parts_of(value, forms)
+    return [leaf for one in parts for leaf in ([one] if one is value else modules_run(one, forms))]
+
+
+def _parts_of(value: Any, forms: Forms) -> list[Any]:
+    """What the network runs one after the other; itself where a spec makes it as a whole."""
+    making = forms.made(value)
+    if making is not None and making.own:
+        return [value]
+    if isinstance(value, ProbabilisticActor) and making is not None:
+        return [forms.arguments(value)["module"], value]
     if isinstance(value, TensorDictSequential) and not isinstance(value, ProbabilisticActor):
         if not type(value).__module__.startswith(MADE_THERE):
             raise CannotKeep(f"{type(value).__name__} is the script's own class")
-        return [leaf for one in value.module for leaf in modules_run(one, forms)]
+        return list(value.module)
     return [value]
+
+
+def _is_offered(name: str, value: Any) -> bool:
+    """What a factory of a spec is given by its name."""
+    return (name == "env" and isinstance(value, EnvBase)) or (
+        name == "create_env_fn" and callable(value)
+    )
 
 
 def arguments_given(kind: type, making: Making, method: str = "__init__") -> dict[str, Any]:

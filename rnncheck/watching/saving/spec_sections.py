@@ -47,7 +47,8 @@ class Sections:
 
     def __init__(self, seen: Sightings, acting: Acting, critic: Any, forms: Forms) -> None:
         self._seen, self._acting, self._critic, self._forms = seen, acting, critic, forms
-        self._stored = True  # whether the buffer can be written
+        self._primed = False  # whether the script adds state primers outside of its functions
+        self._stored = self._estimated = True  # whether buffer and estimator can be written
         self.notes: dict[str, str] = {}  # by section: what is written otherwise than it was seen
 
     def env(self) -> Form:
@@ -57,13 +58,16 @@ class Sections:
             make = self._forms.arguments(self._acting.collector).get("create_env_fn")
         if isinstance(make, (list, tuple)):
             make = make[0]
-        return self._env(make)
+        form = self._env(make)
+        if self._primed:
+            return form if "use" in form else {**form, "primers": "always"}
+        return {**form, "primers": "manual"} if "use" in form else form
 
     def _env(self, make: Any) -> Form:
         if isinstance(make, EnvCreator):
             make = make.create_env_fn
         if not isinstance(make, EnvBase):
-            return self._forms.function(make)
+            return self._by_function(make)
         if isinstance(make, TransformedEnv):
             base = self._env(make.base_env)
             added = [one for t in _flat(make.transform) for one in self._transform(t)]
@@ -72,13 +76,23 @@ class Sections:
             return self._several(make)
         return self._forms.component(make)
 
+    def _by_function(self, make: Any) -> Form:
+        """Its name; of a function without one, what it made."""
+        try:
+            return self._forms.function(make)
+        except CannotKeep:
+            made = self._forms.made_in(getattr(make, "__code__", None), EnvBase)
+            if made is None:
+                raise
+            return self._env(made)
+
     def _several(self, env: SerialEnv | ParallelEnv) -> Form:
         makers = env.create_env_fn
         makers = list(makers) if isinstance(makers, (list, tuple)) else [makers]
         try:
             found = [self._env(one) for one in makers]
         except CannotKeep:  # of functions without a name, what they made
-            live = getattr(env, "_envs", None)
+            live = vars(env).get("_envs")  # a closed one has none
             if not live:
                 raise
             found = [self._env(one) for one in live]
@@ -88,8 +102,9 @@ class Sections:
         return {**found[0], "workers": env.num_workers, **more}
 
     def _transform(self, transform: Any) -> list[Any]:
-        """State primers are added by themselves."""
+        """State primers are added by themselves, where the script adds some."""
         if isinstance(transform, TensorDictPrimer):
+            self._primed = True
             return []
         return [_short(self._forms.component(transform))]
 
@@ -175,9 +190,23 @@ class Sections:
         collected = {one.shape for one in self._acting.batches}
         if self._seen.sampled is not None and called.inputs[0].shape not in collected:
             form["on"] = "sample"
-        if why := [*self._other_networks(self._forms.arguments(module))]:
+        why = [*self._other_networks(self._forms.arguments(module))]
+        if why := [*why, *self._before_estimating(called, sampled=form.get("on") == "sample")]:
+            self._estimated = False
             raise Unsaid("; ".join(why), form)
         return form
+
+    def _before_estimating(self, called: Called, *, sampled: bool) -> Iterator[str]:
+        """What the script itself does for the estimator."""
+        if getattr(called.module, "value_network", self) is None:
+            yield "the script runs the critic before it, which has none"
+        first = next(iter(self._acting.batches), None)
+        changed = "" if sampled or first is None else _changes(first, called.inputs[0])
+        if changed:
+            yield (
+                f"between the collector and the estimator the script {changed}; name a function"
+                " that does so, `batch: {factory: module:function}`, and say `on: sample`"
+            )
 
     def loss(self) -> Form | None:
         """TorchRL's loss as the script made it and set it up."""
@@ -196,6 +225,7 @@ class Sections:
         form = self._set_up(plain, making)
         why = [*self._other_batches(called), *self._other_networks(args)]
         why += [] if self._stored else ["its batches are what the buffer holds"]
+        why += [] if self._estimated else ["its batches are what the estimator gave"]
         if why:
             raise Unsaid("; ".join(why), form)
         return form

@@ -30,8 +30,8 @@ def described_spec(
     if acting is None:
         raise CannotKeep("nobody was seen to act: there is nothing to write a spec of")
     home = home_of(script.name, module=script.module)
-    forms = Forms(home, seen.parts | seen.makings)
-    sections = Sections(seen, acting, critic_of(seen, acting, seen.loss()), forms)
+    forms = Forms(home, seen.parts | seen.makings, seen.returned)
+    sections = Sections(seen, acting, critic_of(seen, acting, seen.estimator(), seen.loss()), forms)
     parts, missing = list[str](), list[str]()
     for name in ("env", "policy", "critic", "collect", "replay", "advantage", "loss"):
         text, why = _section(name, getattr(sections, name), sections.notes)

@@ -17,12 +17,12 @@ from torchrl.modules import set_recurrent_mode
 
 from rnncheck.watching import weights
 from rnncheck.watching.envs import kept
+from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.places import calling_place, is_theirs
 from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seams.stored import read_back
-from rnncheck.watching.seen import Acting
-from rnncheck.watching.switches import switches_of
+from rnncheck.watching.seen import Acting, copy_now
 
 # Batches that are taken behind the last update, with the weights before the first: the fewest that
 # have a join between them.
@@ -122,9 +122,9 @@ class _Iterated:
         if not self._watching.looks or not isinstance(batch, TensorDictBase):
             return
         if seen.frozen:
-            seen.moved_on = True
+            self._watching.move_on()
         else:
-            mine.batches.append(batch.detach().clone())
+            mine.batches.append(copy_now(batch))
             _note_switches(mine)
 
 
@@ -167,9 +167,9 @@ class _RolledOut:
         seen.acting.append(acting)
         acting.more = again
         if seen.frozen:
-            seen.moved_on = True
+            self._watching.move_on()
         else:
-            acting.batches.append(data.detach().clone())
+            acting.batches.append(copy_now(data))
             _note_switches(acting)
 
 
@@ -203,7 +203,7 @@ def take_further(watching: Watching) -> None:
             batch = acting.more()
             if not isinstance(batch, TensorDictBase):
                 break
-            acting.further.append(batch.detach().clone())
+            acting.further.append(copy_now(batch))
 
 
 def _sent(collector: Any) -> None:

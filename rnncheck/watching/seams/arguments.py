@@ -15,13 +15,18 @@ _BINDS = ("STORE_FAST", "STORE_DEREF")
 
 def bound_anew(frame: FrameType, name: str) -> bool:
     """Whether a line before the present one may have given the parameter another value."""
-    return any(offset < frame.f_lasti for offset in _stores(frame.f_code, name))
+    first = _first_stores(frame.f_code).get(name)
+    return first is not None and first < frame.f_lasti
 
 
 @cache
-def _stores(code: CodeType, name: str) -> tuple[int, ...]:
-    found = dis.get_instructions(code)
-    return tuple(one.offset for one in found if one.opname in _BINDS and one.argval == name)
+def _first_stores(code: CodeType) -> dict[str, int]:
+    """Where each variable of a function is first given a value."""
+    found = dict[str, int]()
+    for one in dis.get_instructions(code):
+        if one.opname in _BINDS:
+            found.setdefault(one.argval, one.offset)
+    return found
 
 
 def given_by_caller(frame: FrameType, name: str, *, bound: bool) -> Any:
@@ -43,7 +48,7 @@ def given_by_caller(frame: FrameType, name: str, *, bound: bool) -> Any:
 def _call(caller: FrameType) -> ast.Call | None:
     """The call that the frame is in."""
     at = next(islice(caller.f_code.co_positions(), caller.f_lasti // 2, None), None)
-    tree = _parsed(caller.f_code.co_filename)
+    tree = parsed(caller.f_code.co_filename)
     if at is None or tree is None:
         return None
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
@@ -55,7 +60,8 @@ def _place(node: ast.Call) -> tuple[int | None, ...]:
 
 
 @cache
-def _parsed(path: str) -> ast.Module | None:
+def parsed(path: str) -> ast.Module | None:
+    """The file's text as it was when it was first asked for; None where it is no Python."""
     try:
         return ast.parse("".join(linecache.getlines(path)))
     except SyntaxError:

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import ast
 import copy
-import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
+from rnncheck.watching.seams.arguments import parsed
+from rnncheck.watching.seams.nowhere import Nowhere, writes_records
+
 _NAME = "training_step"
+_NO_BATCH = "_batch"  # what is given in the place of a batch by those who have none
+_DEFINED = (ModuleType, FunctionType, type)
+_AROUND = "__rnncheck_lines__"
 
 
 @dataclass(frozen=True)
@@ -23,28 +28,99 @@ class Lines:
 
 
 @dataclass(frozen=True)
+class LinesBehind:
+    """The same of no batch; ``reads`` are the names that it reads."""
+
+    function: Callable[..., Any]
+    reads: frozenset[str]
+
+
+@dataclass(frozen=True)
+class LinesAround:
+    """Where the lines of a function that was made of them are: the last of them, and the names
+    that a batch may have there; with ``behind`` those behind that line, of no batch."""
+
+    line: int
+    names: tuple[str, ...]
+    behind: int | None = None
+
+
+@dataclass(frozen=True)
 class _Block:
     """Statements up to the one that holds the line, behind those that bind a batch's name."""
 
     batch: str
     body: list[ast.stmt]
+    whole: bool = False  # what it only reads is an argument as well
 
 
 def lines_between(frame: FrameType, names: set[str]) -> Lines | None:
     """What the frame does with the batch of one of ``names`` up to its present line."""
-    tree = _tree(frame.f_code.co_filename)
+    tree = parsed(frame.f_code.co_filename)
     found = None if tree is None else _block(tree.body, frame.f_lineno, names)
     if found is None:
         return None
-    function = _compiled(found, frame)
-    return None if function is None else Lines(function, found.batch)
-
-
-def _tree(path: str) -> ast.Module | None:
-    try:
-        return ast.parse("".join(linecache.getlines(path)))
-    except SyntaxError:
+    function = _function(found, frame)
+    if function is None:
         return None
+    setattr(function, _AROUND, LinesAround(frame.f_lineno, tuple(sorted(names))))
+    return Lines(function, found.batch)
+
+
+def lines_behind(frame: FrameType, line: int) -> LinesBehind | None:
+    """What the frame does behind the statement that holds ``line``, up to its present one, in the
+    innermost block that has both."""
+    tree = parsed(frame.f_code.co_filename)
+    body = None if tree is None else _between(tree.body, line, frame.f_lineno)
+    if not body:
+        return None
+    names = frozenset(_named(body))
+    function = _function(_Block(_NO_BATCH, body, whole=True), frame)
+    if function is None:
+        return None
+    setattr(function, _AROUND, LinesAround(frame.f_lineno, (), line))
+    return LinesBehind(function, names)
+
+
+def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
+    first = next((n for n, one in enumerate(body) if _holds(one, line)), None)
+    last = next((n for n, one in enumerate(body) if _holds(one, until)), None)
+    if first is None or last is None:
+        return []
+    if first < last:
+        return body[first + 1 : last + 1]
+    inner = (_between(one, line, until) for one in _bodies(body[first])) if first == last else ()
+    return next((found for found in inner if found), [])
+
+
+def _function(block: _Block, frame: FrameType) -> FunctionType | None:
+    """A function whose other names are what they are in the frame now."""
+    held = _held(block, frame)
+    made = _compiled(block, frame.f_code.co_filename, list(held))
+    if made is None:
+        return None
+    function = FunctionType(made, frame.f_globals, _NAME)
+    function.__kwdefaults__ = held
+    return function
+
+
+def around_of(function: FunctionType) -> LinesAround | None:
+    """Where its lines are, for a function that was made of them."""
+    found = getattr(function, _AROUND, None)
+    return found if isinstance(found, LinesAround) else None
+
+
+def lines_again(path: str, around: LinesAround, held: list[str]) -> CodeType | None:
+    """The code of such a function, of the file as it is now."""
+    tree = parsed(path)
+    if tree is None:
+        return None
+    if around.behind is None:
+        found = _block(tree.body, around.line, set(around.names))
+    else:
+        body = _between(tree.body, around.behind, around.line)
+        found = _Block(_NO_BATCH, body, whole=True) if body else None
+    return None if found is None else _compiled(found, path, held)
 
 
 def _block(body: list[ast.stmt], line: int, names: set[str]) -> _Block | None:
@@ -99,17 +175,46 @@ def _bound(target: ast.expr) -> Iterator[str]:
             yield from _bound(one)
 
 
-def _compiled(block: _Block, frame: FrameType) -> Callable[..., Any] | None:
-    """A function whose other names are what they are in the frame now."""
-    stored = {
-        node.id
-        for one in block.body
-        for node in ast.walk(one)
-        if isinstance(node, ast.Name) and node.id != block.batch
-    }
-    held = {k: v for k, v in frame.f_locals.items() if k in stored and k != block.batch}
-    if frame.f_locals is frame.f_globals:  # a script's own lines: what is only read stays global
-        held = {k: v for k, v in held.items() if k in _stores(block.body)}
+def _held(block: _Block, frame: FrameType) -> dict[str, Any]:
+    """What the block reads of the frame before it binds the name itself; of a whole one all that
+    it mentions. What it writes records to is nowhere."""
+    if block.whole:
+        read = _named(block.body) - {block.batch}
+    else:
+        read = _read(block.body) - {block.batch}
+        if frame.f_locals is frame.f_globals:  # a script's own lines: what is only read is global
+            read &= _stores(block.body)
+    seen = {**frame.f_globals, **frame.f_locals}
+    silent = {name for name in _named(block.body) & seen.keys() if writes_records(seen[name])}
+    held = {name: value for name, value in frame.f_locals.items() if name in read}
+    if frame.f_locals is frame.f_globals:  # what is defined is there later on as well
+        held = {name: value for name, value in held.items() if not isinstance(value, _DEFINED)}
+    return held | {name: Nowhere() for name in silent - {block.batch}}
+
+
+def _named(body: list[ast.stmt]) -> set[str]:
+    nodes = [node for one in body for node in ast.walk(one)]
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def _read(body: list[ast.stmt]) -> set[str]:
+    """The names that are not surely bound by a statement of the body before it mentions them."""
+    read, bound = set[str](), set[str]()
+    for one in body:
+        assigned = set(_assigned(one))
+        loaded = _loads(one)
+        read |= (_named([one]) - assigned | loaded) - bound
+        bound |= assigned
+    return read
+
+
+def _loads(statement: ast.stmt) -> set[str]:
+    nodes = ast.walk(statement)
+    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _compiled(block: _Block, path: str, held: list[str]) -> CodeType | None:
+    """The code of a function of the batch that gets the names ``held`` as they were."""
     first = block.body[0].lineno
     once = ast.For(
         target=ast.Name(id="_", ctx=ast.Store()),
@@ -130,22 +235,13 @@ def _compiled(block: _Block, frame: FrameType) -> Callable[..., Any] | None:
         if isinstance(node, (ast.stmt, ast.expr, ast.arg)) and not hasattr(node, "lineno"):
             node.lineno = node.end_lineno = first
             node.col_offset = node.end_col_offset = 0
-    return _function(module, frame, held)
+    try:
+        whole = compile(module, path, "exec")
+    except (SyntaxError, ValueError):  # what only stands inside its function, such as `yield`
+        return None
+    return next(one for one in whole.co_consts if isinstance(one, CodeType))
 
 
 def _stores(body: list[ast.stmt]) -> set[str]:
     nodes = [node for one in body for node in ast.walk(one)]
     return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-
-
-def _function(
-    module: ast.Module, frame: FrameType, held: dict[str, Any]
-) -> Callable[..., Any] | None:
-    try:
-        whole = compile(module, frame.f_code.co_filename, "exec")
-    except (SyntaxError, ValueError):  # what only stands inside its function, such as `yield`
-        return None
-    code = next(one for one in whole.co_consts if isinstance(one, CodeType))
-    function = FunctionType(code, frame.f_globals, _NAME)
-    function.__kwdefaults__ = held
-    return function

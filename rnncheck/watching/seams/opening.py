@@ -10,14 +10,19 @@ from rnncheck.watching.seams.acting import acting_seams
 from rnncheck.watching.seams.makings import making_seams
 from rnncheck.watching.seams.own_training import own_training_seams
 from rnncheck.watching.seams.parts import parts_seams
+from rnncheck.watching.seams.plain_steps import plain_seams
 from rnncheck.watching.seams.stepping import stepping_seams
-from rnncheck.watching.seams.training import training_seams
+from rnncheck.watching.seams.training import training_seams, update_seams
 
 
 @contextmanager
 def opened(watching: Watching) -> Iterator[None]:
-    """Inside, the watch notes what passes."""
-    with ExitStack() as scope:
+    """Inside, the watch notes what passes; once it has seen enough, nothing is in the way of what
+    goes on but the seam that says so again."""
+    with ExitStack() as whole:
+        update_seams(watching, whole)
+        scope = whole.enter_context(ExitStack())
+        plain_seams(watching, scope)  # who acted is known before others keep it
         stepping_seams(watching, scope)  # its steps are batches before others look at them
         acting_seams(watching, scope)
         training_seams(watching, scope)
@@ -25,4 +30,5 @@ def opened(watching: Watching) -> Iterator[None]:
         own_training_seams(watching, scope)
         if watching.describes:
             parts_seams(watching, scope)
+        watching.when_settled = scope.close
         yield

@@ -7,9 +7,9 @@ function is the loss; else the lines of their loop between the batch and ``backw
 
 from __future__ import annotations
 
-import gc
+import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,21 +19,27 @@ from typing import Any
 import torch
 from tensordict import TensorDictBase
 from torch import nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.roles import role_of
+from rnncheck.watching.forms.switches import Switches, switched_on, switches_of
 from rnncheck.watching.observer import Watching, modes_now
-from rnncheck.watching.places import calling_place, is_theirs
+from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
+from rnncheck.watching.seams.frames import (
+    frame_arguments,
+    function_with,
+    method_of,
+    owner_of,
+    their_frames,
+)
 from rnncheck.watching.seams.graphs import weights_in
-from rnncheck.watching.seams.lines import lines_between
-from rnncheck.watching.seams.patching import replace
-from rnncheck.watching.seen import KEPT, Called, Modes
-from rnncheck.watching.switches import Switches, switched_on, switches_of
+from rnncheck.watching.seams.lines import Lines, lines_between
+from rnncheck.watching.seams.patching import hear_modules, replace
+from rnncheck.watching.seen import KEPT, Called, Modes, copy_now
 
-_MOST_FRAMES = 40  # of a stack that are looked at: a training loop is seldom deeper
+_RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # by anyone
 
 
 @dataclass
@@ -65,7 +71,7 @@ class FoundLoss:
 def own_training_seams(watching: Watching, scope: ExitStack) -> None:
     """Open the seams until ``scope`` ends."""
     noting = OwnTraining(watching)
-    scope.callback(register_module_forward_pre_hook(noting.called).remove)
+    hear_modules(watching, scope, noting.called)
     replace(scope, torch.Tensor, "backward", noting.backward)
     scope.callback(noting.forget)
     watching.at_a_step.append(noting.forget)  # what is stepped with was acted on, not trained on
@@ -77,29 +83,58 @@ class OwnTraining:
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
         self._held: dict[FrameType, HeldBatches] = {}  # outermost last
+        # The stack of the user's as it was last looked into, outermost first, and where in them.
+        self._looked: dict[FrameType, set[int]] = {}
+        # To find one may take a walk over all objects.
+        self._functions: dict[CodeType, FunctionType | None] = {}
+        self._found: dict[tuple[CodeType, int, frozenset[str], Any], Lines] = {}
         self._trained = dict[int, set[int]]()  # weights that act, by how many were seen to
+        self._told = set[str]()  # places of losses that own code is judged for
+        self._itself = False  # a module with weights that act ran on a tensordict
 
-    def called(self, module: nn.Module, _inputs: Any) -> None:
+    def called(self, module: nn.Module, inputs: Any) -> None:
         """A module is about to run."""
         seen = self._watching.seen
         if not torch.is_grad_enabled() or not self._watching.looks or seen.moved_on:
             return
         if seen.losses and not any(one.own or one.fed for one in seen.losses):
             return
+        if inputs and isinstance(inputs[0], TensorDictBase) and not self._itself:
+            self._itself = bool({id(one) for one in module.parameters()} & self._acting())
         if self._is_trained(module):
-            for frame in _their_frames(sys._getframe(1)):
+            copies = dict[int, TensorDictBase]()  # the same batch is in many frames
+            for frame in self._further_on(sys._getframe(1)):
                 if frame not in self._held and (found := _as_given(frame, _batches_in(frame))):
-                    arguments = _arguments_of(frame)
-                    copies = {name: td.detach().clone() for name, td in found.items()}
+                    copies |= {
+                        id(td): copy_now(td) for td in found.values() if id(td) not in copies
+                    }
                     self._held[frame] = HeldBatches(
                         frame.f_code,
                         frame,
                         frame.f_lineno,
                         modes_now(),
-                        arguments,
+                        frame_arguments(frame),
                         self._switches(),
-                        copies,
+                        {name: copies[id(td)] for name, td in found.items()},
                     )
+
+    def _further_on(self, innermost: FrameType) -> list[FrameType]:
+        """The user's frames that are somewhere else than when they were last looked into, innermost
+        first. What a frame that was there already was called by has not gone on since."""
+        looked, found = self._looked, list[FrameType]()
+        for frame in their_frames(innermost):
+            known = looked.get(frame, ())
+            if frame.f_lasti not in known:
+                found.append(frame)
+            if known and not frame.f_code.co_flags & _RESUMED:
+                while next(reversed(looked)) is not frame:  # they have returned
+                    looked.popitem()
+                break
+        else:
+            looked.clear()
+        for frame in reversed(found):
+            looked.setdefault(frame, set()).add(frame.f_lasti)
+        return found
 
     def _switches(self) -> Switches:
         acting = self._watching.seen.actor()
@@ -125,6 +160,8 @@ class OwnTraining:
         """``loss.backward()``: whose it is, then the call itself."""
         if self._watching.looks:
             self._watching.seen.backwards += 1
+            for note in self._watching.at_a_backward:
+                note(sys._getframe(1))
             if self._held:
                 self._note(sys._getframe(1))
             else:
@@ -135,12 +172,14 @@ class OwnTraining:
 
     def _name(self, loss: Any) -> None:
         """Note what of this loss nothing judges: all that is seen of it is its weights."""
-        seen = self._watching.seen
+        seen, place = self._watching.seen, str(calling_place(3))
+        judged = any(str(one.place) == place for one in seen.losses)
+        if judged or not seen.losses or place in self._told:
+            return
         given = [node for nodes in seen.given.values() for node in nodes]
         weights = weights_in(loss, given)
-        if not weights or not seen.losses:
+        if not weights:
             return
-        place = str(calling_place(3))
         if not any(one.own for one in seen.losses):
             seen.unjudged[place] = (
                 "`backward` is called on more than loss modules gave: the rest is not judged"
@@ -149,33 +188,49 @@ class OwnTraining:
             seen.unjudged[place] = (
                 "`backward` is called on a loss of none of the weights that act: it is not judged"
             )
+        else:  # walking the graph again would say the same
+            self._told.add(place)
 
     def forget(self) -> None:
         """The frames are let go: they hold all that was in them."""
         self._held.clear()
+        self._looked.clear()
+        self._itself = False
 
     def _note(self, here: FrameType) -> None:
-        found = self._function() or self._lines(list(_their_frames(here)))
+        stack, losses = list(their_frames(here)), self._watching.seen.losses
+        found = self._function()
         if found is None:
+            if (lines := self._lines(stack)) is not None:
+                self._add(losses, lines)
             return
-        losses, held = self._watching.seen.losses, found.held
+        known = self._add(losses, found)
+        outside = [one for one in stack if one is not found.held.frame]
+        if (lines := self._lines(outside, found.own)) is not None:
+            known.around = self._add([known.around] if known.around else [], lines)
+
+    def _add(self, losses: list[Called], found: FoundLoss) -> Called:
+        """One more batch of the loss that was found."""
+        held = found.held
         known = next((one for one in losses if one.own == found.own), None)
         if known is None:
             place = Place(display_path(held.code.co_filename), held.line)
             known = Called(found.loss, place, held.modes, switches=held.switches, own=found.own)
-            known.batch = found.argument
+            known.batch, known.trains = found.argument, True
             losses.append(known)
+        known.itself = known.itself or self._itself
         if found.last > known.last:  # of lines that go on to another `backward`: all of them
             known.module, known.last = found.loss, found.last
         if len(known.inputs) < KEPT:
             known.inputs.append(held.batches[found.batch])
+        return known
 
     def _function(self) -> FoundLoss | None:
         """The function that is marked as the loss, else the outermost that was given a batch."""
         found = []
         for held in reversed(self._held.values()):
             name = next((one for one in held.arguments if one in held.batches), None)
-            if name is not None and (function := _function_of(held)) is not None:
+            if name is not None and (function := self._function_of(held)) is not None:
                 found.append((function, held, name))
         marked = [one for one in found if role_of(one[0]) == "loss"]
         for function, held, name in [*marked, *found][:1]:
@@ -183,26 +238,34 @@ class OwnTraining:
             return FoundLoss(loss, held, name, held.code, argument=name)
         return None
 
-    def _lines(self, stack: list[FrameType]) -> FoundLoss | None:
-        """The lines of a loop that ``backward`` is reached in."""
+    def _lines(self, stack: list[FrameType], inner: Any = None) -> FoundLoss | None:
+        """The lines of a loop that ``backward`` is reached in; around the loss ``inner``, if that
+        is told."""
         for frame in stack:
             held = self._held.get(frame)
             if held is None:
                 continue
-            found = lines_between(frame, set(held.batches))
+            found = self._lines_of(frame, frozenset(held.batches), inner)
             if found is not None:
                 own = (held.code, found.function.__code__.co_firstlineno)
                 return FoundLoss(found.function, held, found.batch, own, last=frame.f_lineno)
         return None
 
+    def _lines_of(self, frame: FrameType, names: frozenset[str], inner: Any) -> Lines | None:
+        """What was made of them at the first time: it is that which is called again."""
+        key = (frame.f_code, frame.f_lineno, names, inner)
+        if key not in self._found and (found := lines_between(frame, set(names))) is not None:
+            self._found[key] = found
+        return self._found.get(key)
 
-def _their_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """The user's frames on the stack, innermost first."""
-    count = 0
-    while frame is not None and count < _MOST_FRAMES:
-        if is_theirs(frame.f_code.co_filename):
-            yield frame
-        frame, count = frame.f_back, count + 1
+    def _function_of(self, held: HeldBatches) -> Any:
+        """The function, or bound method, whose frame it was; a module for its ``forward``."""
+        method = method_of(held.code, held.arguments)
+        if method is not None:
+            return method
+        if held.code not in self._functions:
+            self._functions[held.code] = function_with(held.code, held.frame.f_globals)
+        return self._functions[held.code]
 
 
 def _batches_in(frame: FrameType) -> dict[str, TensorDictBase]:
@@ -217,38 +280,14 @@ def _batches_in(frame: FrameType) -> dict[str, TensorDictBase]:
 def _as_given(frame: FrameType, found: dict[str, TensorDictBase]) -> dict[str, TensorDictBase]:
     """The batches, those that are parameters as the caller handed them over; without those of which
     that cannot be told."""
-    arguments = _arguments_of(frame)
+    arguments = frame_arguments(frame)
     anew = [name for name in found if name in arguments and bound_anew(frame, name)]
     if not anew:
         return found
-    bound = _owner_of(frame.f_code, arguments) is not None
+    bound = owner_of(frame.f_code, arguments) is not None
     first = {name: given_by_caller(frame, name, bound=bound) for name in anew}
     kept = {name: td for name, td in found.items() if name not in first}
     return kept | {name: td for name, td in first.items() if isinstance(td, TensorDictBase)}
-
-
-def _arguments_of(frame: FrameType) -> dict[str, Any]:
-    code, held = frame.f_code, frame.f_locals
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return {name: held[name] for name in names if name in held}
-
-
-def _function_of(held: HeldBatches) -> Any:
-    """The function, or bound method, whose frame it was; a module for its ``forward``."""
-    owner = _owner_of(held.code, held.arguments)
-    if owner is not None:
-        bound = getattr(owner, held.code.co_name)
-        return owner if isinstance(owner, nn.Module) and held.code.co_name == "forward" else bound
-    made = [one for one in gc.get_referrers(held.code) if isinstance(one, FunctionType)]
-    return next((one for one in made if one.__globals__ is held.frame.f_globals), None)
-
-
-def _owner_of(code: CodeType, arguments: dict[str, Any]) -> Any:
-    """The object whose method the code is."""
-    owner = next(iter(arguments.values()), None)
-    bound = getattr(owner, code.co_name, None) if owner is not None else None
-    mine = getattr(bound, "__code__", None) is code and getattr(bound, "__self__", None) is owner
-    return owner if mine else None
 
 
 def _with_the_rest(function: Any, held: HeldBatches, batch: str) -> Any:

@@ -7,15 +7,39 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+
+from rnncheck.watching.observer import Watching
+
 _ABSENT = object()
 # What stands in for a method: it gets the original, and calls it.
 Instead = Callable[..., Any]
 
 
+def hear_modules(
+    watching: Watching,
+    scope: ExitStack,
+    before: Callable[[nn.Module, Any], None],
+    after: Callable[[nn.Module, Any, Any], None] | None = None,
+) -> None:
+    """Until ``scope`` ends, or the script has moved on, modules tell that they are about to run,
+    and that they have."""
+    handles = [register_module_forward_pre_hook(before)]
+    handles += [] if after is None else [register_module_forward_hook(after)]
+    for handle in handles:
+        scope.callback(handle.remove)
+        watching.at_moving_on.append(handle.remove)
+
+
 def replace(scope: ExitStack, owner: type, name: str, instead: Instead) -> None:
     """Until ``scope`` ends, ``owner.name(*args)`` is ``instead(original, *args)``.
 
-    A method that ``owner`` inherits is its own meanwhile, and inherited again afterwards.
+    A method that ``owner`` inherits is its own meanwhile, and inherited again afterwards. What the
+    script has put in its place since stays there.
     """
     own = owner.__dict__.get(name, _ABSENT)
     original = getattr(owner, name)
@@ -24,8 +48,13 @@ def replace(scope: ExitStack, owner: type, name: str, instead: Instead) -> None:
     def method(*args: Any, **kwargs: Any) -> Any:
         return instead(original, *args, **kwargs)
 
+    def put_back() -> None:
+        if owner.__dict__.get(name) is not method:
+            return
+        if own is _ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
+
     setattr(owner, name, method)
-    if own is _ABSENT:
-        scope.callback(delattr, owner, name)
-    else:
-        scope.callback(setattr, owner, name, own)
+    scope.callback(put_back)

@@ -6,27 +6,28 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
-from tensordict.nn import TensorDictModuleBase, TensorDictSequential
 from torch import nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torchrl.envs import EnvBase
 
+from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
+from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.places import calling_place, is_theirs
 from rnncheck.watching.seams import patching, training
-from rnncheck.watching.seams.patching import replace
-from rnncheck.watching.seen import Acting
-from rnncheck.watching.switches import switches_of
+from rnncheck.watching.seams.calls import RememberedOutermost, one_after_the_other, writers_of
+from rnncheck.watching.seams.patching import hear_modules, replace
+from rnncheck.watching.seen import Acting, copy_now
 
 _METHODS = ("step", "step_and_maybe_reset")
-_LATEST = 16  # calls of modules between two steps that are remembered: chosen, a policy has few
+_GIVEN = 64  # outputs of parts that are remembered: chosen, more than a policy has parts
 _PARTS = 2  # batches that a row of steps is told as: the fewest that have a join between them
 _BETWEEN = {nn.modules.module.__file__, patching.__file__, training.__file__}
-Call = tuple[nn.Module, TensorDictBase]
 
 
 def stepping_seams(watching: Watching, scope: ExitStack) -> None:
@@ -36,7 +37,7 @@ def stepping_seams(watching: Watching, scope: ExitStack) -> None:
         for name in _METHODS:
             if name in kind.__dict__:
                 replace(scope, kind, name, noting.stepped)
-    scope.callback(register_module_forward_pre_hook(noting.called).remove)
+    hear_modules(watching, scope, noting.called, noting.gave)
     watching.at_the_first_update.append(noting.gather)
     scope.callback(noting.gather)
 
@@ -57,24 +58,37 @@ class Stepping:
 
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
-        self._calls: deque[Call] = deque(maxlen=_LATEST)
+        self._calls = watching.calls
         self._known: dict[tuple[int, ...], Acting] = {}
+        self._outermost = RememberedOutermost()
         self._rows: list[tuple[Acting, list[TensorDictBase]]] = []
         self._goes_on = False  # the last row was not broken off by a step of nobody's
+        self._gave: deque[tuple[nn.Module, torch.Tensor]] = deque(maxlen=_GIVEN)
+        self._keys = set[Key]()  # of the tensordict that the latest call was on, before it
 
     def called(self, module: nn.Module, inputs: Any) -> None:
         """A module is about to run: noted where the script itself calls it on a tensordict."""
         if not inputs or not isinstance(inputs[0], TensorDictBase) or isinstance(module, EnvBase):
             return
         if self._watching.looks and _by_the_script():
+            if not self._calls or self._calls[-1][1] is not inputs[0]:
+                self._gave.clear()
+                self._keys = set(tensor_keys(inputs[0]))
             self._calls.append((module, inputs[0]))
+
+    def gave(self, module: nn.Module, _inputs: Any, result: Any) -> None:
+        """A module has run: what an innermost part gave for one step is remembered."""
+        looks = self._calls and not self._watching.seen.frozen and self._watching.looks
+        if looks and isinstance(result, torch.Tensor) and not module._modules:
+            self._gave.append((module, result.detach()))
 
     def stepped(self, original: Callable[..., Any], env: EnvBase, data: Any, *more: Any) -> Any:
         """``env.step(data)`` or ``env.step_and_maybe_reset(data)``."""
         watching = self._watching
         if not watching.looks or not isinstance(data, TensorDictBase):
             return original(env, data, *more)
-        modules = list(_parts(env, data, list(self._calls)))
+        modules = list(writers_of(list(env.action_keys), data, self._calls, self._outermost))
+        wrote = [key for key in tensor_keys(data) if key not in self._keys]
         self._calls.clear()
         with watching.inside():
             found = original(env, data, *more)
@@ -83,38 +97,53 @@ class Stepping:
             forget()
         step = found[0] if isinstance(found, tuple) else found
         if modules and isinstance(step, TensorDictBase):
-            self._note(env, modules, step)
+            self._note(env, modules, step, wrote)
         self._goes_on = bool(modules)
         return found
 
-    def _note(self, env: EnvBase, modules: list[nn.Module], step: TensorDictBase) -> None:
+    def _note(
+        self, env: EnvBase, modules: list[nn.Module], step: TensorDictBase, wrote: list[Key]
+    ) -> None:
         seen = self._watching.seen
         acting = self._acting(env, modules)
         if seen.frozen:
-            seen.moved_on = True
+            self._watching.move_on()
             return
-        step = step.detach().clone()
-        row = self._rows[-1] if self._rows and self._goes_on else None
-        if row is not None and row[0] is acting and _alike(row[1][-1], step):
-            row[1].append(step)
-        else:
-            self._rows.append((acting, [step]))
+        step = copy_now(step)
+        self._note_parts(acting, step, wrote)
+        if not self._rows or not self._goes_on or self._rows[-1][0] is not acting:
+            self._rows.append((acting, []))
+        self._rows[-1][1].append(step)
 
     def _acting(self, env: EnvBase, modules: list[nn.Module]) -> Acting:
         key = (id(env), *map(id, modules))
         if key not in self._known:
-            whole = modules[0] if len(modules) == 1 else _one_after_the_other(modules)
+            whole = one_after_the_other(modules)
             acting = Acting("steps", whole, env, calling_place(3), env=env)
             acting.switches = switches_of(whole)
             self._known[key] = acting
             self._watching.seen.acting.append(acting)
         return self._known[key]
 
+    def _note_parts(self, acting: Acting, step: TensorDictBase, wrote: list[Key]) -> None:
+        """What parts of the policy gave becomes a part of the step."""
+        paths = {part: path for path, part in innermost_parts(acting.policy).items()}
+        given = dict[str, list[torch.Tensor]]()
+        for part, value in self._gave:
+            if part in paths:
+                given.setdefault(paths[part], []).append(value)
+        found = of_one_step(given, step.batch_size)
+        for path, value in found.items():
+            step.set(part_key(path), value.clone())
+        acting.parts = list(found) if not acting.writes else [p for p in acting.parts if p in found]
+        acting.writes = acting.writes or wrote
+
     def gather(self) -> None:
         """The steps so far become batches."""
         rows, self._rows = self._rows, []
         for acting, steps in rows:
-            acting.batches += _batches(steps)
+            for row in _alike_in_a_row(steps):
+                acting.batches += _batches(row)
 
 
 def _by_the_script() -> bool:
@@ -125,48 +154,23 @@ def _by_the_script() -> bool:
     return is_theirs(frame.f_code.co_filename)
 
 
-def _parts(env: EnvBase, data: TensorDictBase, calls: list[Call]) -> Iterator[nn.Module]:
-    """The modules that made the action in ``data``, up to the last that writes one; not those that
-    are called by another of them."""
-    actions = list(env.action_keys)
-    mine = [module for module, given in calls if given is data]
-    mine = mine or [module for module, given in calls if _same_action(given, data, actions)]
-    inner = {id(part) for one in mine for part in one.modules() if part is not one}
-    mine = [one for one in dict.fromkeys(mine) if id(one) not in inner]
-    last = [n for n, one in enumerate(mine) if _writes(one, actions)]
-    yield from mine[: last[-1] + 1] if last else mine
+def _alike_in_a_row(steps: list[TensorDictBase]) -> Iterator[list[TensorDictBase]]:
+    """The steps, parted where the next one cannot be stacked on those before it."""
+    told = [_described(one) for one in steps]
+    parted = [n for n in range(1, len(steps)) if not _alike(told[n - 1], told[n])]
+    for begin, end in pairwise([0, *parted, len(steps)]):
+        yield steps[begin:end]
 
 
-def _same_action(given: TensorDictBase, data: TensorDictBase, actions: list[Any]) -> bool:
-    """Whether a module that was given another tensordict left the action of this one in it."""
-    if given.batch_size != data.batch_size:
-        return False
-    pairs = [(given.get(key, None), data.get(key, None)) for key in actions]
-    return all(
-        isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and torch.equal(a, b)
-        for a, b in pairs
-    )
+def _described(step: TensorDictBase) -> dict[Any, Any]:
+    """What must be the same of its entries so that they can be stacked."""
+    found = {key: (type(one), one.shape, one.dtype) for key, one in step.items(True, True)}
+    return {**found, (): step.batch_size}
 
 
-def _writes(module: nn.Module, actions: list[Any]) -> bool:
-    return any(key in actions for key in getattr(module, "out_keys", actions))
-
-
-def _one_after_the_other(modules: list[nn.Module]) -> nn.Module:
-    whole = all(isinstance(one, TensorDictModuleBase) for one in modules)
-    made: nn.Module = TensorDictSequential(*modules) if whole else nn.Sequential(*modules)
-    return made
-
-
-def _alike(before: TensorDictBase, step: TensorDictBase) -> bool:
+def _alike(before: dict[Any, Any], step: dict[Any, Any]) -> bool:
     """Whether what both hold can be stacked."""
-    if before.batch_size != step.batch_size:
-        return False
-    for key in set(before.keys(True, True)) & set(step.keys(True, True)):
-        a, b = before.get(key), step.get(key)
-        if type(a) is not type(b) or a.shape != b.shape or a.dtype != b.dtype:
-            return False
-    return True
+    return before == step or all(before[key] == step[key] for key in before.keys() & step.keys())
 
 
 def _batches(steps: list[TensorDictBase]) -> Iterator[TensorDictBase]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from tensordict import TensorDictBase
 from torch import nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
@@ -22,9 +21,10 @@ from torchrl.objectives.value import ValueEstimatorBase
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.places import calling_place
+from rnncheck.watching.seams.calls import one_after_the_other, writers_of
 from rnncheck.watching.seams.graphs import nodes_of
-from rnncheck.watching.seams.patching import replace
-from rnncheck.watching.seen import KEPT, Called
+from rnncheck.watching.seams.patching import hear_modules, replace
+from rnncheck.watching.seen import KEPT, Called, copy_now
 
 
 def training_seams(watching: Watching, scope: ExitStack) -> None:
@@ -32,13 +32,17 @@ def training_seams(watching: Watching, scope: ExitStack) -> None:
     seen = watching.seen
     replace(scope, LossModule, "__call__", _Calls(watching, seen.losses))
     replace(scope, LossModule, "convert_to_functional", _Wired(watching))
-    replace(scope, ValueEstimatorBase, "__call__", _Calls(watching, seen.estimators))
+    replace(scope, ValueEstimatorBase, "__call__", _Estimates(watching, seen.estimators))
     replace(scope, BurnInTransform, "forward", _Calls(watching, seen.transforms))
     replace(scope, ValueEstimatorBase, "__init__", _Made(watching))
     replace(scope, Optimizer, "__init__", _Optimiser(watching))
     for kind in (LSTMModule, GRUModule):
         replace(scope, kind, "__call__", _Counted(watching))
-    scope.callback(register_module_forward_pre_hook(_Plain(watching)).remove)
+    hear_modules(watching, scope, _Plain(watching))
+
+
+def update_seams(watching: Watching, scope: ExitStack) -> None:
+    """Open those of the optimisers' steps until ``scope`` ends."""
     before = register_optimizer_step_pre_hook(lambda *_: watching.before_update())
     scope.callback(before.remove)
     after = register_optimizer_step_post_hook(lambda *_: watching.after_update())
@@ -56,12 +60,23 @@ class _Calls:
             self._count(type(module).__name__)
             if args and isinstance(args[0], TensorDictBase):
                 self._note(module, args[0])
+                self._look_back(module, args[0])
         with self._watching.inside():
             result = original(module, *args, **kwargs)
-        seen = self._watching.seen
-        if self._into is seen.losses and self._watching.looks:
-            seen.given[id(module)] = nodes_of(result)
+        if self._into is self._watching.seen.losses and self._watching.looks:
+            self._gave(module, nodes_of(result))
         return result
+
+    def _look_back(self, module: Any, data: TensorDictBase) -> None:
+        """What the script did with ``data`` before."""
+
+    def _gave(self, module: Any, nodes: list[Any]) -> None:
+        self._watching.seen.given[id(module)] = nodes
+        if (known := self._known(module)) is not None:
+            known.trains = known.trains or bool(nodes)
+
+    def _known(self, module: Any) -> Called | None:
+        return next((one for one in self._into if one.module is module), None)
 
     def _count(self, name: str) -> None:
         seen = self._watching.seen
@@ -71,13 +86,27 @@ class _Calls:
     def _note(self, module: Any, data: TensorDictBase) -> None:
         if self._watching.seen.moved_on:
             return
-        known = next((one for one in self._into if one.module is module), None)
+        known = self._known(module)
         if known is None:
             known = Called(module, calling_place(4), modes_now())
             self._into.append(known)
         known.fed = known.fed or _has_a_graph(data)
         if len(known.inputs) < KEPT:
-            known.inputs.append(data.detach().clone())
+            known.inputs.append(copy_now(data))
+
+
+class _Estimates(_Calls):
+    """Calls of an estimator. One without a network gets values that the script made before: their
+    network is what its lines called on the same tensordict."""
+
+    def _look_back(self, module: Any, data: TensorDictBase) -> None:
+        seen = self._watching.seen
+        known = any(owner is module for owner, _, _ in seen.networks)
+        if known or seen.moved_on or getattr(module, "value_network", None) is not None:
+            return
+        found = list(writers_of([module.tensor_keys.value], data, self._watching.calls))
+        if found:
+            seen.networks.append((module, "value_network", one_after_the_other(found)))
 
 
 def _has_a_graph(data: TensorDictBase) -> bool:

@@ -1,0 +1,1 @@
+"""What a script does in a form of its own, in the form that the checks ask."""

@@ -1,0 +1,105 @@
+"""Who acted and what was trained on, in the form that the checks ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensordict import TensorDictBase
+from torch import nn
+
+from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.subject.modes import InMode
+from rnncheck.watching.forms.loss_pass import LossPass
+from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
+from rnncheck.watching.forms.plain_policy import PlainPolicy
+from rnncheck.watching.forms.switches import own_pass
+from rnncheck.watching.forms.time_axis import on_turned, time_axis, time_last
+from rnncheck.watching.seen import Acting, Called
+
+
+@dataclass(frozen=True)
+class InForm:
+    """``trained`` are training batches as the recurrent pass gets them, time last; ``axis`` is the
+    dimension that is time in the script's own, where it is not the last. ``loss`` is called on
+    ``whole``, where that is not empty: it makes the trained ones of these by itself."""
+
+    policy: Any
+    batches: list[TensorDictBase]
+    trained: list[TensorDictBase] = field(default_factory=list)
+    loss: Any = None
+    over_sequences: Any = None
+    axis: int | None = None
+    whole: list[TensorDictBase] = field(default_factory=list)
+
+
+def in_form(acting: Acting, loss: Called | None, *, estimated: bool) -> InForm:
+    """All of it; ``estimated``: an estimator of TorchRL makes targets ahead of the loss."""
+    noted = [*acting.batches, *acting.further]
+    plain = [batch.exclude(PARTS) for batch in noted]
+    if loss is None:
+        return InForm(acting.policy, plain)
+    if loss.own is None or not plain:
+        return InForm(acting.policy, plain, loss.inputs, in_its_mode(loss), own_pass(plain, loss))
+    if loss.over is not None or isinstance(acting.policy, PlainPolicy):
+        policy = WithParts(acting.policy, acting.parts, (), acting.writes)
+        trained = loss.passed or loss.inputs
+        return InForm(policy, noted, trained, loss.module, loss.over, None, loss.inputs)
+    axis, trained = _time_last(loss.inputs, plain)
+    around = lines_ahead(acting, loss, estimated=estimated)
+    judged, whole = turned(in_its_mode(loss), axis), list[TensorDictBase]()
+    if around is not None:
+        collected = around.inputs[0].select(*tensor_keys(plain[0]), strict=False)
+        own_axis, whole = _time_last([collected], plain)
+        judged = turned(around.module, own_axis)
+    if loss.itself or loss.switches or not acting.parts:
+        over = own_pass(plain, loss)
+        return InForm(acting.policy, plain, trained, judged, over, axis, whole)
+    inner = turned(loss.module, axis)
+    parts = {path: acting.policy.get_submodule(path) for path in acting.parts}
+    over_sequences = LossPass(inner, parts, trained[0], time_first=axis is not None)
+    reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])
+    policy = WithParts(acting.policy, acting.parts, reads, acting.writes)
+    return InForm(policy, noted, trained, judged, over_sequences, axis, whole)
+
+
+def beside(loss: Called, acted: Sequence[TensorDictBase]) -> tuple[Any, list[TensorDictBase]]:
+    """A loss that is judged by itself beside the first one, and its batches with time last."""
+    if loss.own is None or not acted:
+        return in_its_mode(loss), loss.inputs
+    axis, trained = _time_last(loss.inputs, acted)
+    return turned(in_its_mode(loss), axis), trained
+
+
+def lines_ahead(acting: Acting, loss: Called, *, estimated: bool) -> Called | None:
+    """The script's lines around the loss, where they make what it is given beside what was
+    collected."""
+    noted = [*acting.batches, *acting.further]
+    if estimated or acting.kind != "steps" or not noted or not loss.inputs:
+        return None
+    beside = set(tensor_keys(loss.inputs[0])) - set(tensor_keys(noted[0]))
+    return loss.around if beside else None
+
+
+def _time_last(
+    batches: list[TensorDictBase], acted: Sequence[TensorDictBase]
+) -> tuple[int | None, list[TensorDictBase]]:
+    """The dimension that is time, where it is not the last, and the batches with it as the last."""
+    axis = time_axis(batches[0], acted)
+    if axis == batches[0].batch_dims - 1:
+        return None, batches
+    return axis, [time_last(one, axis) for one in batches]
+
+
+def turned(loss: Any, axis: int | None) -> Any:
+    """The loss as a function of batches whose last dimension is time."""
+    return loss if axis is None else on_turned(loss, axis)
+
+
+def in_its_mode(called: Called) -> Any:
+    """TorchRL's losses set the mode by themselves; another is called as the script calls it."""
+    module = called.module
+    if called.modes.recurrent is None or not isinstance(module, nn.Module):
+        return module
+    return module if type(module).__module__.startswith("torchrl.") else InMode(module, True)

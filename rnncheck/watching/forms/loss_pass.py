@@ -1,0 +1,74 @@
+"""The pass over training sequences that a loss of the user's makes inside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.pipeline.instruments.own_loss import OwnLoss
+from rnncheck.pipeline.keys import Key, tensor_items
+from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_key
+
+
+class LossPass:
+    """Runs the loss on a batch: the pass is what parts of the policy give meanwhile.
+
+    ``example`` is a batch that the script trained on, ``[rows, steps]``: entries that the loss
+    reads and another batch lacks, such as advantages, are taken from there. They move no output
+    of the policy.
+    """
+
+    of_the_loss = True  # what is true of this pass is true of the one inside the loss
+
+    def __init__(
+        self,
+        loss: Callable[[TensorDictBase], Any],
+        parts: Mapping[str, nn.Module],
+        example: TensorDictBase,
+        *,
+        time_first: bool,
+    ) -> None:
+        self._loss, self._parts, self._example = loss, dict(parts), example
+        self._time_first = time_first
+
+    def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
+        """By key, what each part gives at every step of ``batch``."""
+        td = self._like_the_example(batch)
+        with torch.enable_grad(), PartOutputs(self._parts) as noted:
+            OwnLoss(self._loss, {})(td)
+        rows, steps = td.shape[:-1].numel(), td.shape[-1]
+        found = {}
+        for path, values in noted.given.items():
+            trained = [value for value in values if value.requires_grad]
+            laid = over_steps(trained or values, rows, steps, time_first=self._time_first)
+            if laid is not None:
+                whole = laid.reshape(*td.shape, *laid.shape[2:])
+                found[part_key(path)] = whole if torch.is_grad_enabled() else whole.detach()
+        if not found:
+            raise RuntimeError("no part of the policy gave anything for each step of the batch")
+        return found
+
+    def held_parts(self) -> list[tuple[str, Any]]:
+        """What it can reach."""
+        return [("loss", self._loss), *self._parts.items()]
+
+    def _like_the_example(self, batch: TensorDictBase) -> TensorDictBase:
+        """The batch with the entries that the example has."""
+        given, count = dict(tensor_items(batch)), batch.numel()
+        flat = self._example.reshape(-1)
+        index = torch.arange(count) % flat.shape[0]
+        whole: dict[Key, Tensor] = {}
+        for key, value in tensor_items(flat):
+            lent = value[index.to(value.device)].reshape(*batch.shape, *value.shape[1:])
+            whole[key] = given.get(key, _as_wide(lent, given.values()))
+        return TensorDict(whole, batch_size=batch.batch_size)
+
+
+def _as_wide(lent: Tensor, given: Any) -> Tensor:
+    """In the floating type that the batch has."""
+    kinds = {value.dtype for value in given if value.is_floating_point()}
+    return lent.double() if torch.float64 in kinds and lent.is_floating_point() else lent

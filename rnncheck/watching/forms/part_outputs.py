@@ -1,0 +1,117 @@
+"""What the parts of a network give, where the network itself writes nothing that could be compared:
+a sampled action tells little of the numbers that it was drawn by."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+
+from rnncheck.pipeline.copying.copies import copy_of
+from rnncheck.pipeline.keys import Key, declared, root_keys
+from rnncheck.pipeline.subject.modes import measuring
+
+PARTS = "parts"  # under which their outputs stand in a batch
+
+
+def innermost_parts(network: nn.Module) -> dict[str, nn.Module]:
+    """The parts with weights of their own and no parts inside, by path."""
+    return {
+        path: part
+        for path, part in network.named_modules()
+        if part._parameters and not part._modules
+    }
+
+
+class PartOutputs:
+    """Notes what ``parts`` give while the context is open, call by call."""
+
+    def __init__(self, parts: Mapping[str, nn.Module]) -> None:
+        self._paths = {id(part): path for path, part in parts.items()}
+        self.given: dict[str, list[Tensor]] = defaultdict(list)
+
+    def __enter__(self) -> PartOutputs:
+        self._handle = register_module_forward_hook(self.note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+    def note(self, part: nn.Module, _inputs: Any, result: Any) -> None:
+        """A module has run."""
+        path = self._paths.get(id(part))
+        if path is not None and isinstance(result, Tensor):
+            self.given[path].append(result)
+
+
+def of_one_step(given: Mapping[str, list[Tensor]], lead: torch.Size) -> dict[str, Tensor]:
+    """The vectors that parts gave once, for every env of one step."""
+    once = {path: found[0] for path, found in given.items() if len(found) == 1}
+    return {
+        path: value
+        for path, value in once.items()
+        if value.shape[:-1] == lead and value.is_floating_point()
+    }
+
+
+def part_key(path: str) -> Key:
+    """Where the output of the part at ``path`` stands in a batch."""
+    return (PARTS, path)
+
+
+class WithParts(nn.Module):
+    """A policy that also writes what its parts at ``paths`` give. What it ``reads`` and ``writes``
+    itself was seen: it may declare neither."""
+
+    def __init__(
+        self, network: nn.Module, paths: Iterable[str], reads: Iterable[Key], writes: Iterable[Key]
+    ) -> None:
+        super().__init__()
+        self.network, self._paths = network, tuple(paths)
+        self.in_keys = list(declared(network, "in_keys") or reads)
+        written = [*declared(network, "out_keys"), *writes, *map(part_key, self._paths)]
+        self.out_keys = list(dict.fromkeys(written))
+
+    def forward(self, td: TensorDictBase) -> TensorDictBase:
+        """One step of the policy."""
+        parts = {path: self.network.get_submodule(path) for path in self._paths}
+        with PartOutputs(parts) as noted:
+            result = self.network(td)
+        out = result if isinstance(result, TensorDictBase) else td
+        for path, value in of_one_step(noted.given, out.batch_size).items():
+            out.set(part_key(path), value)
+        return out
+
+
+def reads_of(network: nn.Module, step: TensorDictBase) -> list[Key]:
+    """The entries of ``step`` without which the network does not run."""
+    asked = copy_of(network, "the policy")
+    return [key for key in root_keys(step) if not _runs(asked, step.exclude(key))]
+
+
+def _runs(network: nn.Module, td: TensorDictBase) -> bool:
+    try:
+        with measuring(recurrent=False):
+            network(td)
+    except Exception:  # the user's module may raise anything
+        return False
+    return True
+
+
+def over_steps(values: list[Tensor], rows: int, steps: int, *, time_first: bool) -> Tensor | None:
+    """What calls of one part gave as ``[rows, steps, ...]``: in one of them for all steps, or one
+    step a call; None where it is neither."""
+    orders = [(steps, rows), (rows, steps)]
+    for outer, inner in orders if time_first else reversed(orders):
+        for value in values:
+            flat = value.shape[0] == rows * steps and value.ndim == 2
+            if flat or tuple(value.shape[:-1]) == (outer, inner):
+                whole = value.reshape(outer, inner, *value.shape[value.ndim - 1 :])
+                return whole.transpose(0, 1) if (outer, inner) == (steps, rows) else whole
+    one = [value for value in values if value.shape[:-1].numel() == rows]
+    return torch.stack([v.reshape(rows, -1) for v in one[:steps]], 1) if len(one) >= steps else None

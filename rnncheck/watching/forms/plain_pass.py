@@ -1,0 +1,229 @@
+"""The call of a user's function on a training batch of tensors, as a pass over sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.pipeline.keys import Key, tensor_items
+from rnncheck.watching.forms.held_as import TENSORS, gathered, handed, lists_in
+from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_key
+from rnncheck.watching.forms.plain_calls import (
+    MOSTLY,
+    OBSERVATION,
+    Path,
+    PlainCall,
+    Slot,
+    ToldCall,
+    call_leaves,
+    filled,
+)
+from rnncheck.watching.forms.time_axis import in_a_row, known_places
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Entry ``key`` of all steps of a batch; flat where ``lead`` has one dimension."""
+
+    key: Key
+    flat: bool
+    rest: tuple[int, ...]
+    dtype: torch.dtype
+    of_what: str = TENSORS
+    listed: bool = False
+
+    def given(self, value: Tensor, *, time_first: bool) -> Any:
+        """``[rows, steps, ...]`` as the function wants it."""
+        kind = torch.get_default_dtype() if self.dtype == torch.float32 else self.dtype
+        whole = value.reshape(*value.shape[:2], *self.rest).to(kind)
+        whole = whole.transpose(0, 1) if time_first else whole
+        laid = whole.flatten(0, 1) if self.flat else whole.contiguous()
+        return handed(laid, self.of_what, listed=self.listed)
+
+
+@dataclass(frozen=True)
+class SeenPass:
+    """What was told of a call on a training batch: each leaf of its arguments, and the batch that
+    they make, ``[rows, steps]``."""
+
+    call: PlainCall
+    steps: dict[Path, Spread]
+    states: dict[Path, Slot]
+    time_first: bool
+    batch: TensorDictBase
+
+
+def seen_pass(
+    call: PlainCall, told: ToldCall, acting: PlainCall, acted: TensorDictBase
+) -> SeenPass | None:
+    """None where it is no call on steps that were acted on, ``acted`` ``[rows, steps]``."""
+    tensors = {
+        path: value for path, value in call_leaves(call.arguments) if isinstance(value, Tensor)
+    }
+    lists = dict(lists_in(call.arguments))
+    made_of = {path: gathered(value) for path, value in lists.items()}
+    tensors |= {path: value for path, (value, _) in made_of.items() if value is not None}
+    same = call.code is acting.code
+    known = {path: slot for path, slot in told.arguments.items() if same and path in tensors}
+    places = known_places((OBSERVATION,), [acted])
+    observed, found = None, None
+    width = acted.get(OBSERVATION)[0, 0].numel()
+    for path, value in tensors.items():
+        if value.numel() % width == 0 and value.numel() > width:
+            like = value.reshape(-1, width).to(acted.get(OBSERVATION).dtype)
+            at = torch.tensor([places.get(one, (-1, -1)) for one in _prints(like)])
+            if float((at[:, 0] >= 0).double().mean()) >= MOSTLY:
+                observed, found = path, at
+                break
+    if observed is None or found is None:
+        return None
+    states = _states(tensors, known, told, observed)
+    total, lead = len(found), _lead(tensors[observed], acted.get(OBSERVATION).shape[2:])
+    if states:
+        path, slot = next(iter(states.items()))
+        count = tensors[path].shape[slot.axis] if slot.axis is not None else 1
+    else:
+        count = acted.shape[0] if len(lead) == 1 else lead[_other(found, lead)]
+    if total % count:
+        return None
+    span = total // count
+    grid = {True: (span, count), False: (count, span)}
+    scores = {first: in_a_row(found.reshape(*grid[first], 2), 0 if first else 1) for first in grid}
+    fitting = [first for first in grid if len(lead) == 1 or lead[:2] == grid[first]]
+    time_first = max(fitting or grid, key=lambda first: scores[first])
+    order = found.reshape(*grid[time_first], 2)
+    order = order.transpose(0, 1) if time_first else order
+    spreads, batch = dict[Path, Spread](), _recorded(acted, order)
+    for path, value in tensors.items():
+        flat = value.shape[:2] != lead[:2] or len(lead) == 1
+        if path in states or value.shape[:1] != ((total,) if flat else lead[:1]):
+            continue
+        rest = tuple(value.shape[1 if flat else 2 :])
+        laid = value.reshape(*grid[time_first], *rest)
+        laid = laid.transpose(0, 1) if time_first else laid
+        key = known[path].key if path in known else _key_of(laid, batch)
+        if path == observed:
+            key = (OBSERVATION,)
+        if key is None:
+            continue
+        of_what = made_of[path][1] if path in made_of else TENSORS
+        listed = isinstance(lists.get(path), list)
+        spreads[path] = Spread(key, flat, rest, value.dtype, of_what, listed)
+        like = batch.get(key)
+        batch.set(key, laid.reshape(like.shape).to(like.dtype))
+    for path, slot in states.items():
+        stored = batch.get(slot.key).clone()
+        stored[:, 0] = slot.found(tensors[path])
+        batch.set(slot.key, stored)
+    return SeenPass(call, spreads, states, time_first, batch)
+
+
+def _lead(value: Tensor, shape: torch.Size) -> tuple[int, ...]:
+    """The dimensions ahead of what one step holds, which is of ``shape`` or flat."""
+    own = len(shape) if value.shape[value.ndim - len(shape) :] == shape else 1
+    return tuple(value.shape[: value.ndim - own])
+
+
+def _other(found: Tensor, lead: tuple[int, ...]) -> int:
+    """Of two dimensions the one that is no time."""
+    grid = found.reshape(*lead[:2], -1, 2)[:, :, 0]
+    return 1 if in_a_row(grid, 0) > in_a_row(grid, 1) else 0
+
+
+def _states(
+    tensors: Mapping[Path, Tensor], known: Mapping[Path, Slot], told: ToldCall, observed: Path
+) -> dict[Path, Slot]:
+    """The arguments that are states: under the name that they have while acting, else those of
+    their form, in turn."""
+    carry = told.carry
+    named = {path: slot for path, slot in known.items() if slot.key in carry}
+    if named:
+        return named
+    free, found = dict(carry), dict[Path, Slot]()
+    for path, value in tensors.items():
+        for key, slot in free.items():
+            rest = tuple(size for dim, size in enumerate(value.shape) if dim != slot.axis)
+            if path != observed and rest == slot.rest and value.ndim == len(slot.rest) + 1:
+                found[path] = slot
+                del free[key]
+                break
+    return found
+
+
+def _recorded(acted: TensorDictBase, order: Tensor) -> TensorDictBase:
+    """The collected steps in this order, ``[rows, steps]``; an unknown one is the first."""
+    row, step = order[..., 0].clamp_min(0), order[..., 1].clamp_min(0)
+    found = {key: value[row, step] for key, value in tensor_items(acted)}
+    return TensorDict(found, batch_size=order.shape[:2])
+
+
+def _key_of(laid: Tensor, batch: TensorDictBase) -> Key | None:
+    """The entry of the batch that the argument holds: the one most like it."""
+    best, found = MOSTLY, None
+    for key, value in tensor_items(batch):
+        mine = laid.reshape(*batch.shape, -1)
+        theirs = value.reshape(*batch.shape, -1).to(mine.dtype)
+        share = float((mine == theirs).double().mean()) if mine.shape == theirs.shape else 0.0
+        if share > best or (found is None and share == best):
+            best, found = share, key
+    return found
+
+
+def _prints(values: Tensor) -> list[bytes]:
+    return [row.tobytes() for row in values.detach().cpu().contiguous().numpy()]
+
+
+class CallPass:
+    """Calls the function on a batch: the pass is what parts of the policy give meanwhile."""
+
+    of_the_loss = True  # it is what the loss calls
+
+    def __init__(self, seen: SeenPass, parts: Mapping[str, nn.Module]) -> None:
+        self.seen, self.parts = seen, dict(parts)
+
+    def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
+        """By key, what each part gives at every step of ``batch`` ``[rows, steps]``. A call that
+        was seen on one row alone gets one row after the other: it may be made for one env."""
+        if len(self.seen.batch) > 1 or len(batch) == 1:
+            return self._at_once(batch)
+        rows = [self._at_once(batch[n : n + 1]) for n in range(len(batch))]
+        return {key: torch.cat([one[key] for one in rows]) for key in rows[0]}
+
+    def _at_once(self, batch: TensorDictBase) -> dict[Key, Tensor]:
+        seen, given = self.seen, dict(tensor_items(batch))
+        values = {
+            path: one.given(self._entry(one.key, given, batch), time_first=seen.time_first)
+            for path, one in seen.steps.items()
+        }
+        for path, slot in seen.states.items():
+            values[path] = slot.given(self._entry(slot.key, given, batch)[:, 0])
+        arguments = seen.call.arguments
+        whole = {name: filled(one, values, (name,)) for name, one in arguments.items()}
+        with PartOutputs(self.parts) as noted:
+            seen.call.function(**whole)
+        rows, steps = batch.shape
+        found = {}
+        for part, outputs in noted.given.items():
+            laid = over_steps(outputs, rows, steps, time_first=seen.time_first)
+            if laid is not None:
+                found[part_key(part)] = laid
+        if not found:
+            raise RuntimeError("no part of the policy gave anything for each step of the batch")
+        return found
+
+    def held_parts(self) -> list[tuple[str, Any]]:
+        """What it can reach."""
+        return [("function", self.seen.call.function), *self.parts.items()]
+
+    def _entry(self, key: Key, given: Mapping[Key, Tensor], batch: TensorDictBase) -> Tensor:
+        """The entry of the batch; one that it lacks, such as actions, is lent by the script's."""
+        if key in given:
+            return given[key]
+        lent: Tensor = self.seen.batch.get(key).flatten(0, 1)
+        index = torch.arange(batch.numel()) % len(lent)
+        return lent[index.to(lent.device)].reshape(*batch.shape, *lent.shape[1:])

@@ -1,0 +1,108 @@
+"""Who acts in a plain env, as a policy on tensordicts, and the env as one of TorchRL's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import gymnasium
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+from torchrl.data import Unbounded
+from torchrl.envs import (
+    Compose,
+    EnvBase,
+    GymWrapper,
+    InitTracker,
+    SerialEnv,
+    TensorDictPrimer,
+    TransformedEnv,
+)
+
+from rnncheck.pipeline.copying.holdings import held_modules
+from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.plain_calls import (
+    PlainCall,
+    ToldCall,
+    call_leaves,
+    filled,
+    leaf_tensor,
+)
+
+
+class PlainPolicy(nn.Module):
+    """The user's function as the script calls it while acting."""
+
+    def __init__(self, call: PlainCall, told: ToldCall) -> None:
+        super().__init__()
+        held = [module for _, module in held_modules([call.function, call.arguments])]
+        for number, module in enumerate(dict.fromkeys(held)):
+            setattr(self, f"agent{number or ''}", module)
+        self.call, self.told = call, told
+        self.in_keys = [slot.key for slot in told.arguments.values()]
+        self.out_keys = [slot.key for slot in told.results.values()]
+
+    @property
+    def batched(self) -> bool:
+        """Whether the function handles several envs at once."""
+        told = (*self.told.arguments.values(), *self.told.results.values())
+        return all(slot.axis is not None for slot in told)
+
+    def forward(self, td: TensorDictBase) -> TensorDictBase:
+        """One step of every env."""
+        if td.batch_dims > 1:
+            raise RuntimeError("the function that acts takes one step; none was seen for sequences")
+        rows = td.reshape(-1) if td.batch_dims else td.unsqueeze(0)
+        found = self._called(rows)
+        for key, value in found.items():
+            td.set(key, value.reshape((*td.batch_size, *value.shape[1:])))
+        return td
+
+    def _called(self, rows: TensorDictBase) -> dict[Key, Tensor]:
+        if not self.batched and len(rows) > 1:
+            single = [self._called(rows[n : n + 1]) for n in range(len(rows))]
+            return {key: torch.cat([one[key] for one in single]) for key in single[0]}
+        told, call = self.told, self.call
+        values = {path: slot.given(rows.get(slot.key)) for path, slot in told.arguments.items()}
+        given = {name: filled(value, values, (name,)) for name, value in call.arguments.items()}
+        result = dict(call_leaves(call.function(**given)))
+        found = {path: leaf_tensor(result[path]) for path in told.results}
+        whole = {path: value for path, value in found.items() if value is not None}
+        return {slot.key: slot.found(whole[path]) for path, slot in told.results.items()}
+
+
+@dataclass(frozen=True)
+class PlainEnv:
+    """Makes envs of TorchRL's out of envs like those that the script steps."""
+
+    makers: tuple[Callable[[], Any], ...]
+    states: Mapping[Key, tuple[int, ...]]
+    batched: bool
+
+    def __call__(self) -> EnvBase:
+        """One of them, with start flags and zero states at its resets."""
+        wrapped = [partial(_wrapped, make) for make in self.makers]
+        base = SerialEnv(len(wrapped), wrapped) if self.batched else wrapped[0]()
+        specs = {key[0]: Unbounded(shape=shape) for key, shape in self.states.items()}
+        primer = TensorDictPrimer(specs, expand_specs=True)
+        return TransformedEnv(base, Compose(InitTracker(), primer))
+
+
+def _wrapped(make: Callable[[], Any]) -> EnvBase:
+    made: EnvBase = GymWrapper(make(), categorical_action_encoding=True)
+    return made
+
+
+def makers_of(env: Any) -> tuple[Callable[[], Any], ...]:
+    """What makes each of the envs side by side. Raises ValueError where that is not known."""
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        made = getattr(env.unwrapped, "env_fns", None)
+        if made is None:
+            raise ValueError(f"{type(env.unwrapped).__name__} does not tell what its envs are")
+        return tuple(made)
+    kept = copy.deepcopy(env)
+    return (partial(copy.deepcopy, kept),)

@@ -1,0 +1,180 @@
+"""What was seen of a loop over a plain env: who acted, what was collected and what was trained on,
+in tensordicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+
+from rnncheck.errors import Place
+from rnncheck.pipeline.guard.user_frames import display_path
+from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
+from rnncheck.watching.forms.plain_calls import (
+    ENDS,
+    FLAG,
+    Columns,
+    PlainCall,
+    PlainStep,
+    ToldCall,
+    call_leaves,
+    columns_of,
+    leaf_tensor,
+    told_call,
+)
+from rnncheck.watching.forms.plain_loss import rollout_loss, storages_in
+from rnncheck.watching.forms.plain_pass import CallPass, seen_pass
+from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
+from rnncheck.watching.observer import modes_now
+from rnncheck.watching.seams.lines import lines_behind
+from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
+
+_PARTS = 2  # batches that the steps are told as: the fewest that have a join between them
+
+
+class PlainRun:
+    """One run, told to the sightings once."""
+
+    def __init__(self, steps: list[PlainStep], place: Place, seen: Sightings) -> None:
+        self._steps, self._place, self._seen = steps, place, seen
+        self._told, self._whole = ToldCall(), TensorDict({}, [])
+        self._called: Called | None = None
+        self._policy: PlainPolicy | None = None
+
+    def acted(self) -> bool:
+        """Tell who acted; False where that cannot be told."""
+        steps = self._steps
+        unseen = [step for step in steps if step.call.function is None]
+        if unseen or len({step.call.code for step in steps}) > 1:
+            self._seen.plain = (
+                f"{len(unseen)} of {len(steps)} actions were not returned by a call of a function"
+                " of yours out of the loop"
+            )
+            return False
+        columns = columns_of(steps)
+        self._told = told_call(columns)
+        if self._told.why:
+            self._seen.plain = self._told.why
+            return False
+        policy = PlainPolicy(steps[0].call, self._told)
+        states = {slot.key: slot.rest for slot in self._told.carry.values()}
+        try:
+            make = PlainEnv(makers_of(steps[0].env), states, policy.batched)
+        except Exception as error:  # an env of the user's may refuse to be copied
+            self._seen.plain = f"no env like the script's can be made: {error}"
+            return False
+        self._policy, self._whole = policy, _recorded(steps, columns, self._told, policy)
+        size = -(-len(steps) // _PARTS)
+        parts = [one for one in self._whole.split(size, 1) if one.shape[1] > 1]
+        acting = Acting("steps", policy, make, self._place, modes=modes_now())
+        acting.batches = [one if policy.batched else one[0] for one in parts]
+        acting.parts = list(_parts(steps[0].call, policy))
+        self._seen.acting.append(acting)
+        return True
+
+    def trained(self, stack: Sequence[FrameType], loop: Mapping[CodeType, int]) -> None:
+        """``backward`` is about to be called: tell what is trained on."""
+        frame = next((one for one in stack if one.f_code in loop), None)
+        if frame is None:
+            return
+        lines = lines_behind(frame, loop[frame.f_code])
+        if lines is None:
+            return
+        held = lines.function.__kwdefaults__ or {}
+        names = {name: held.get(name, frame.f_globals.get(name)) for name in lines.reads}
+        storages = storages_in(names, self._whole, self._told)
+        place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
+        loss = rollout_loss(lines.function, storages)
+        self._called = Called(loss, place, modes_now(), [self._whole], own=frame.f_code)
+        self._seen.losses.append(self._called)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no further call is of use."""
+        return self._called is None or len(self._called.passed) >= KEPT
+
+    def passed(self, call: PlainCall) -> bool:
+        """Tell of a call on a training batch; False where it is none, or enough were told."""
+        called, policy = self._called, self._policy
+        if called is None or policy is None or self.complete:
+            return False
+        found = seen_pass(call, self._told, self._steps[0].call, self._whole)
+        if found is None:
+            return False
+        called.passed.append(found.batch)
+        if called.over is None:
+            paths = _parts(self._steps[0].call, policy)
+            parts = {path: policy.get_submodule(path) for path in paths}
+            called.over = CallPass(found, parts)
+        return True
+
+
+def _parts(call: PlainCall, policy: PlainPolicy) -> dict[str, Tensor]:
+    """What innermost parts of the policy gave in an acting call, one vector for each env."""
+    return _given_by(
+        {id(part): path for path, part in innermost_parts(policy).items()}, call, policy
+    )
+
+
+def _given_by(paths: Mapping[int, str], call: PlainCall, policy: PlainPolicy) -> dict[str, Tensor]:
+    given = dict[str, list[Tensor]]()
+    for part, value in call.parts:
+        if id(part) in paths:
+            given.setdefault(paths[id(part)], []).append(value)
+    first = leaf_tensor(next(iter(dict(call_leaves(call.result)).values())))
+    rows = torch.Size([] if first is None or not policy.batched else [first.numel()])
+    return of_one_step(given, rows)
+
+
+def _recorded(
+    steps: list[PlainStep], columns: Columns, told: ToldCall, policy: PlainPolicy
+) -> TensorDictBase:
+    """The steps as ``[rows, steps]``."""
+    lead = (columns.rows, len(steps))
+    done = columns.done.T
+    entries: dict[Key, Tensor] = {
+        ("observation",): _rows([step.seen for step in steps], columns.rows),
+        ("next", "observation"): _rows([step.after for step in steps], columns.rows),
+        ("next", "reward"): _rows([step.reward for step in steps], columns.rows).float(),
+        ("next", "done"): done,
+    }
+    for name in ENDS[:2]:
+        flags = _rows([getattr(step, name) for step in steps], columns.rows)
+        entries["next", name] = flags.bool()
+    for slots, leaves in ((told.arguments, columns.given), (told.results, columns.gave)):
+        for path, slot in slots.items():
+            column = leaves[path]
+            if slot.key != ("observation",) and column is not None:
+                entries[slot.key] = slot.found(column, 1)
+    flag = entries.get((FLAG,), torch.cat([done[:, :1], done[:, :-1]], 1)).reshape(lead).bool()
+    begun = torch.arange(len(steps)) == 0  # whatever the flag, the state is what acting begins with
+    entries[FLAG,] = flag | begun
+    for key in (*(("next", name) for name in (*ENDS[:2], "done", "reward")), (FLAG,)):
+        entries[key] = entries[key].reshape(*lead, 1)
+    for part, column in _outputs(steps, policy).items():
+        entries[part_key(part)] = column.reshape(len(steps), columns.rows, -1).transpose(0, 1)
+    return TensorDict(entries, batch_size=lead).contiguous()
+
+
+def _outputs(steps: list[PlainStep], policy: PlainPolicy) -> dict[str, Tensor]:
+    """What parts of the policy gave at every step, ``[steps, ...]``."""
+    paths = {id(part): path for path, part in innermost_parts(policy).items()}
+    given = [_given_by(paths, step.call, policy) for step in steps]
+    return {
+        path: torch.stack([one[path] for one in given]).cpu()
+        for path in given[0]
+        if all(path in one for one in given)
+    }
+
+
+def _rows(values: list[Any], rows: int) -> Tensor:
+    """``[rows, steps, ...]`` of what the env gave."""
+    column = torch.as_tensor(np.stack([np.asarray(value) for value in values]))
+    sided = column.ndim > 1 and column.shape[1] == rows
+    return column.transpose(0, 1) if sided else column.unsqueeze(0)

@@ -1,0 +1,95 @@
+"""Functions that no import gives, as the forms of a saved run: where their code is in a file, and
+what they hold. Lambdas, functions inside others, and the lines of a loop that are taken for the
+loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any, Protocol
+
+from rnncheck.pipeline.guard.user_frames import is_user_file
+from rnncheck.watching.saving.definitions import code_in, digest_of
+from rnncheck.watching.saving.import_paths import CannotKeep
+from rnncheck.watching.seams.lines import LinesAround, around_of, lines_again
+
+Node = dict[str, Any]
+
+
+class EncodesCode(Protocol):
+    """What gives the parts of a function their form."""
+
+    def form(self, value: Any) -> Any:
+        """The form of a part."""
+
+    def module(self, name: str) -> str:
+        """What the module is imported as."""
+
+    def reads(self, value: Any) -> None:
+        """Keep the globals that a function of the script reads."""
+
+
+class DecodesCode(Protocol):
+    """What makes the parts again."""
+
+    def part(self, form: Any) -> Any:
+        """The object of a form."""
+
+    def module(self, told: Any) -> ModuleType:
+        """The module that is named."""
+
+    def early(self, number: int, made: Any) -> None:
+        """What it holds may hold it."""
+
+
+def function_node(encoder: EncodesCode, function: FunctionType) -> Node:
+    """Where its code is, and what it holds."""
+    code, name = function.__code__, function.__name__
+    told = encoder.module(function.__module__ or "")
+    path = Path(code.co_filename)
+    if not (is_user_file(code.co_filename) and path.is_file()):
+        raise CannotKeep(f"{name} has no name that it can be imported by")
+    around = around_of(function)
+    if around is None and code_in(path, code.co_qualname, digest_of(code)) is None:
+        raise CannotKeep(f"{name} has no name that it can be imported by, and is not in its file")
+    encoder.reads(function)
+    return {
+        "kind": "code",
+        "of": told,
+        "name": code.co_qualname,
+        "digest": digest_of(code),
+        "lines": None if around is None else encoder.form(_told(around)),
+        "cells": [encoder.form(cell.cell_contents) for cell in function.__closure__ or ()],
+        "defaults": encoder.form(function.__defaults__),
+        "keywords": encoder.form(function.__kwdefaults__),
+    }
+
+
+def function_again(decoder: DecodesCode, node: Node, number: int) -> FunctionType:
+    """The function with the code that is in the file, if it is what it was."""
+    module = decoder.module(node["of"])
+    path, name = Path(str(module.__file__)), str(node["name"])
+    code = _code(decoder, node, path)
+    if code is None or digest_of(code) != node["digest"]:
+        raise CannotKeep(f"{name} in {path.name} is not what it was when the run was saved")
+    cells = tuple(CellType() for _ in code.co_freevars)
+    made = FunctionType(code, module.__dict__, code.co_name, None, cells)
+    decoder.early(number, made)
+    for cell, form in zip(cells, node["cells"], strict=True):
+        cell.cell_contents = decoder.part(form)
+    made.__defaults__ = decoder.part(node["defaults"])
+    made.__kwdefaults__ = decoder.part(node["keywords"])
+    return made
+
+
+def _code(decoder: DecodesCode, node: Node, path: Path) -> CodeType | None:
+    if node["lines"] is None:
+        return code_in(path, str(node["name"]), str(node["digest"]))
+    line, names, *behind = decoder.part(node["lines"])
+    around = LinesAround(line, tuple(names), *behind)
+    return lines_again(str(path), around, list(decoder.part(node["keywords"])))
+
+
+def _told(around: LinesAround) -> list[Any]:
+    behind = [] if around.behind is None else [around.behind]
+    return [around.line, list(around.names), *behind]

@@ -1,0 +1,252 @@
+"""What was seen of a loop over a plain env as the forms of a saved run: how its envs are made, who
+acts in them, what is trained on, and the call on it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from types import CodeType
+from typing import Any
+
+import gymnasium
+import torch
+from gymnasium.envs.registration import EnvSpec
+
+from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall
+from rnncheck.watching.forms.plain_loss import Storage, rollout_loss
+from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
+from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
+from rnncheck.watching.saving.env_forms import Decodes, Encodes, maker_form
+from rnncheck.watching.saving.forms import DTYPES
+from rnncheck.watching.saving.import_paths import CannotKeep
+
+Node = dict[str, Any]
+_WRAPPERS = "gymnasium.wrappers"
+
+
+# --- envs ----------------------------------------------------------------------------------------
+
+
+def plain_env_node(encoder: Encodes, env: PlainEnv) -> Node:
+    """How its envs are made."""
+    makers = [_maker_form(encoder, make) for make in env.makers]
+    states = [[_key_form(key), list(shape)] for key, shape in env.states.items()]
+    return {
+        "kind": "plain env",
+        "makers": makers,
+        "states": encoder.form(states),
+        "batched": env.batched,
+    }
+
+
+def _maker_form(encoder: Encodes, make: Any) -> Any:
+    """A function by its name or its place, else an env like that it makes."""
+    if isinstance(make, functools.partial) and make.func is copy.deepcopy:
+        return encoder.form(make.args[0])
+    return maker_form(encoder, make)
+
+
+def plain_env_again(decoder: Decodes, node: Node, _number: int) -> PlainEnv:
+    """What makes envs of TorchRL's out of envs like those."""
+    makers = tuple(_maker(decoder.part(one)) for one in node["makers"])
+    states = {_key(key): tuple(shape) for key, shape in decoder.part(node["states"])}
+    return PlainEnv(makers, states, bool(node["batched"]))
+
+
+def _maker(made: Any) -> Any:
+    return functools.partial(copy.deepcopy, made) if isinstance(made, gymnasium.Env) else made
+
+
+def registered_node(encoder: Encodes, env: gymnasium.Env[Any, Any]) -> Node:
+    """An env by its name in gymnasium's registry, where that makes one like it again; one of a
+    class alone by that and its state."""
+    spec = env.spec
+    if spec is None:
+        return encoder.object(env)
+    given: list[Any] = [
+        spec.id,
+        dict(spec.kwargs),
+        spec.max_episode_steps,
+        [[one.entry_point, one.kwargs] for one in spec.additional_wrappers],
+    ]
+    if _classes(_registered(*given)) != _classes(env):
+        raise CannotKeep(f"a {spec.id} that its name and arguments do not make again")
+    return {"kind": "registered env", "given": encoder.form(given)}
+
+
+def registered_again(decoder: Decodes, node: Node, _number: int) -> gymnasium.Env[Any, Any]:
+    """The env of that name."""
+    return _registered(*decoder.part(node["given"]))
+
+
+def vector_node(encoder: Encodes, env: Any) -> Node:
+    """Envs side by side by what makes them, without wrappers around all of them: what a loss asks
+    them for are their spaces."""
+    inner = env.unwrapped
+    makers = getattr(inner, "env_fns", None)
+    if makers is None:
+        raise CannotKeep(f"a {type(inner).__name__}, which does not tell what its envs are")
+    return {"kind": "vector env", "of": [_maker_form(encoder, make) for make in makers]}
+
+
+def vector_again(decoder: Decodes, node: Node, _number: int) -> gymnasium.vector.SyncVectorEnv:
+    """The same envs, stepped one after the other."""
+    return gymnasium.vector.SyncVectorEnv([_maker(decoder.part(one)) for one in node["of"]])
+
+
+def _registered(
+    name: str, kwargs: dict[str, Any], steps: int | None, wrappers: list[Any]
+) -> gymnasium.Env[Any, Any]:
+    known = gymnasium.spec(name)  # made of the registry's entry point, whatever a file says
+    made = gymnasium.make(_named(known, kwargs, steps))
+    for entry, given in wrappers:
+        made = _wrapper(str(entry), given)(made, **given)
+    return made
+
+
+def _named(known: EnvSpec, kwargs: dict[str, Any], steps: int | None) -> EnvSpec:
+    found = copy.deepcopy(known)
+    found.kwargs, found.max_episode_steps = dict(kwargs), steps
+    return found
+
+
+def _wrapper(entry: str, given: Any) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
+    """A class of gymnasium's own wrappers."""
+    module, _, name = entry.partition(":")
+    found = getattr(gymnasium.wrappers, name, None)
+    is_one = isinstance(found, type) and issubclass(found, gymnasium.Wrapper)
+    if not (module.startswith(_WRAPPERS) and is_one) or not isinstance(given, dict):
+        raise CannotKeep(f"an env in a {name}, which is none of gymnasium's own wrappers")
+    return found  # type: ignore[return-value]  # is_one
+
+
+def _classes(env: Any) -> list[type]:
+    """The env's wrappers and the env itself, from the outside in."""
+    found = [type(env)]
+    while isinstance(env, gymnasium.Wrapper):
+        env = env.env
+        found.append(type(env))
+    return found
+
+
+# --- calls ---------------------------------------------------------------------------------------
+
+
+def plain_policy_node(encoder: Encodes, policy: PlainPolicy) -> Node:
+    """The function that acts, and what its arguments and results are."""
+    call, told = policy.call, policy.told
+    slots = [
+        [[list(path), _slot_form(slot)] for path, slot in leaves.items()]
+        for leaves in (told.arguments, told.results)
+    ]
+    parts = [call.function, call.arguments, slots]
+    return {"kind": "plain policy", "of": [encoder.form(one) for one in parts]}
+
+
+def plain_policy_again(decoder: Decodes, node: Node, _number: int) -> PlainPolicy:
+    """The same function as a policy."""
+    function, arguments, slots = (decoder.part(one) for one in node["of"])
+    taken, given = ({tuple(path): _slot(one) for path, one in leaves} for leaves in slots)
+    return PlainPolicy(_call(function, arguments), ToldCall(taken, given))
+
+
+def call_pass_node(encoder: Encodes, over: CallPass) -> Node:
+    """The call on a training batch."""
+    seen = over.seen
+    steps = [[list(path), _spread_form(one)] for path, one in seen.steps.items()]
+    states = [[list(path), _slot_form(one)] for path, one in seen.states.items()]
+    call = seen.call
+    parts = (call.function, call.arguments, steps, states, seen.batch, dict(over.parts))
+    return {
+        "kind": "call pass",
+        "of": [encoder.form(one) for one in parts],
+        "time_first": seen.time_first,
+    }
+
+
+def call_pass_again(decoder: Decodes, node: Node, _number: int) -> CallPass:
+    """The same call."""
+    function, arguments, steps, states, batch, parts = map(decoder.part, node["of"])
+    seen = SeenPass(
+        _call(function, arguments),
+        {tuple(path): _spread(one) for path, one in steps},
+        {tuple(path): _slot(one) for path, one in states},
+        bool(node["time_first"]),
+        batch,
+    )
+    return CallPass(seen, parts)
+
+
+def rollout_loss_node(encoder: Encodes, lines: Any, held: Any) -> Node:
+    """The lines behind the steps, and which of their variables hold what was collected."""
+    storages = [
+        [name, value, [[list(path), _storage_form(one)] for path, one in parts.items()]]
+        for name, value, parts in held
+    ]
+    return {"kind": "rollout loss", "of": [encoder.form(one) for one in (lines, storages)]}
+
+
+def rollout_loss_again(decoder: Decodes, node: Node, _number: int) -> Any:
+    """The same lines as a loss."""
+    lines, storages = (decoder.part(one) for one in node["of"])
+    found = [
+        (name, value, {tuple(path): _storage(one) for path, one in parts})
+        for name, value, parts in storages
+    ]
+    return rollout_loss(lines, found)
+
+
+def _call(function: Any, arguments: dict[str, Any]) -> PlainCall:
+    return PlainCall(_code(function), function, arguments)
+
+
+def _code(function: Any) -> CodeType:
+    made = function if hasattr(function, "__code__") else type(function).forward
+    code: CodeType = made.__code__
+    return code
+
+
+# --- entries -------------------------------------------------------------------------------------
+
+
+def _key_form(key: Any) -> list[str]:
+    return [key] if isinstance(key, str) else list(key)
+
+
+def _key(form: list[str]) -> tuple[str, ...]:
+    return tuple(form)
+
+
+def _dtype(kind: torch.dtype) -> str:
+    return str(kind).removeprefix("torch.")
+
+
+def _slot_form(slot: Slot) -> list[Any]:
+    return [_key_form(slot.key), slot.axis, list(slot.rest), _dtype(slot.dtype), slot.array]
+
+
+def _slot(form: list[Any]) -> Slot:
+    key, axis, rest, dtype, array = form
+    return Slot(_key(key), axis, tuple(rest), DTYPES[dtype], array)
+
+
+def _spread_form(spread: Spread) -> list[Any]:
+    held = [_dtype(spread.dtype), spread.of_what, spread.listed]
+    return [_key_form(spread.key), spread.flat, list(spread.rest), *held]
+
+
+def _spread(form: list[Any]) -> Spread:
+    key, flat, rest, dtype, of_what, listed = form
+    return Spread(_key(key), flat, tuple(rest), DTYPES[dtype], of_what, listed)
+
+
+def _storage_form(one: Storage) -> list[Any]:
+    slot = None if one.slot is None else _slot_form(one.slot)
+    held = [list(one.shape), _dtype(one.dtype), one.listed, one.at, slot, one.of_what]
+    return [_key_form(one.key), *held]
+
+
+def _storage(form: list[Any]) -> Storage:
+    key, shape, dtype, listed, at, slot, of_what = form
+    made = None if slot is None else _slot(slot)
+    return Storage(_key(key), tuple(shape), DTYPES[dtype], listed, at, made, of_what)

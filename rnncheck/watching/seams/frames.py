@@ -1,0 +1,56 @@
+"""Frames of the user's: which are on the stack, what they were given, whose they are."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+from torch import nn
+
+from rnncheck.watching.places import is_theirs
+
+_MOST_FRAMES = 40  # of a stack that are looked at: a training loop is seldom deeper
+
+
+def their_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The user's frames on the stack, innermost first."""
+    count = 0
+    while frame is not None and count < _MOST_FRAMES:
+        if is_theirs(frame.f_code.co_filename):
+            yield frame
+        frame, count = frame.f_back, count + 1
+
+
+def frame_arguments(frame: FrameType) -> dict[str, Any]:
+    code, held = frame.f_code, frame.f_locals
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {name: held[name] for name in names if name in held}
+
+
+def method_of(code: CodeType, arguments: dict[str, Any]) -> Any:
+    """The bound method that the code is, or the module for its ``forward``."""
+    owner = owner_of(code, arguments)
+    if owner is None:
+        return None
+    bound, forward = getattr(owner, code.co_name), code.co_name == "forward"
+    return owner if isinstance(owner, nn.Module) and forward else bound
+
+
+def function_with(code: CodeType, names: dict[str, Any]) -> FunctionType | None:
+    """The function with the code and the globals ``names``: one of these, else whatever object
+    there is."""
+    named = names.get(code.co_name)
+    if isinstance(named, FunctionType) and named.__code__ is code:
+        return named
+    made = [one for one in gc.get_referrers(code) if isinstance(one, FunctionType)]
+    return next((one for one in made if one.__globals__ is names), None)
+
+
+def owner_of(code: CodeType, arguments: dict[str, Any]) -> Any:
+    """The object whose method the code is."""
+    owner = next(iter(arguments.values()), None)
+    bound = getattr(owner, code.co_name, None) if owner is not None else None
+    mine = getattr(bound, "__code__", None) is code and getattr(bound, "__self__", None) is owner
+    return owner if mine else None

@@ -1,0 +1,360 @@
+"""The seam of a loop over the steps of a plain gymnasium env: who acted in it, by which call of the
+user's functions, and what each step gave."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from torch import Tensor, nn
+
+from rnncheck.errors import Place
+from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, call_leaves, leaf_tensor
+from rnncheck.watching.forms.plain_run import PlainRun
+from rnncheck.watching.observer import Watching
+from rnncheck.watching.places import calling_place, is_theirs
+from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
+from rnncheck.watching.seams.followed import FollowedCalls
+from rnncheck.watching.seams.frames import (
+    frame_arguments,
+    function_with,
+    method_of,
+    owner_of,
+    their_frames,
+)
+from rnncheck.watching.seams.patching import hear_modules, replace
+
+_LATEST = 16  # calls between two steps that are remembered: chosen, a script has few
+_SETTLED = 8  # steps in which one function acted: only that one is followed from then on
+_MOST_STEPS = 20_000  # before the first update: chosen, a rollout of Atari has some thousand
+
+
+def plain_seams(watching: Watching, scope: ExitStack) -> None:
+    """Open the seams until ``scope`` ends."""
+    noting = PlainSteps(watching)
+    for kind in _envs():
+        noting.open(scope, kind)
+    noting.later(scope)
+    hear_modules(watching, scope, noting.called, noting.gave)
+    scope.callback(noting.end)
+    watching.at_a_backward.append(noting.backward)
+    watching.at_the_end.append(noting.end)
+
+
+def _envs() -> list[type]:
+    """Gymnasium's env classes and those made of them, as far as they are imported."""
+    found, queue = list[type](), [gymnasium.Env, VectorEnv]
+    while queue:
+        kind = queue.pop(0)
+        if kind not in found:
+            found.append(kind)
+            queue += kind.__subclasses__()
+    return found
+
+
+@dataclass
+class _Running:
+    """A call that has not returned."""
+
+    call: PlainCall
+    parent: FrameType | None
+    returned: bool = False
+
+
+@dataclass
+class _Shown:
+    """An env that the script steps: what it showed last, and where it was made."""
+
+    env: Any
+    seen: Any
+    over: Any = None  # envs whose episode is over, where they begin anew with the next step
+    steps: list[PlainStep] = field(default_factory=list)
+
+
+class PlainSteps:
+    """Follows one step after the other."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching, self._returns = watching, FollowedCalls()
+        self._shown = dict[int, _Shown]()
+        self._calls = list[_Running]()
+        self._loop = dict[CodeType, int]()  # code that steps, and the line that it does it in
+        self._functions = dict[CodeType, Any]()  # to find one may take a walk over all objects
+        self._actor: CodeType | None = None  # who acts, once that is settled
+        self._last_actor: CodeType | None = None
+        self._acted_in_a_row = 0
+        self._run: PlainRun | None = None
+        self._passes = 0
+        self._done = False
+
+    def open(self, scope: ExitStack, kind: type) -> None:
+        """Hear of what envs of this kind do."""
+        for name, instead in (("reset", self.reset), ("step", self.stepped)):
+            if name in kind.__dict__:
+                replace(scope, kind, name, instead)
+
+    def later(self, scope: ExitStack) -> None:
+        """Kinds that the script defines are opened as well."""
+        for base in (gymnasium.Env, VectorEnv):
+            before = base.__init_subclass__
+
+            def opened(kind: Any, /, before: Any = before, **kwargs: Any) -> None:
+                inherited = getattr(before, "__func__", None)  # called for the kind, not its base
+                before(**kwargs) if inherited is None else inherited(kind, **kwargs)
+                self.open(scope, kind)
+
+            base.__init_subclass__ = classmethod(opened)  # type: ignore[assignment]
+            scope.callback(delattr, base, "__init_subclass__")
+
+    # --- the env ------------------------------------------------------------------------------
+
+    def reset(self, original: Callable[..., Any], env: Any, *args: Any, **kwargs: Any) -> Any:
+        """``env.reset()``."""
+        if not self._mine():
+            return original(env, *args, **kwargs)
+        with self._watching.inside():
+            found = original(env, *args, **kwargs)
+        shown = self._shown.setdefault(id(env), _Shown(env, None))
+        shown.seen, shown.over = _kept(found[0] if isinstance(found, tuple) else found), None
+        return found
+
+    def stepped(self, original: Callable[..., Any], env: Any, action: Any, *more: Any) -> Any:
+        """``env.step(action)``."""
+        if not self._mine():
+            return original(env, action, *more)
+        call, action = None, action if self._run is not None else _kept(action)
+        if self._run is None:
+            call = self._called_by(list(their_frames(sys._getframe(2))), action)
+        elif self._watching.seen.frozen:
+            self._watching.move_on()
+        self._calls.clear()
+        self._passes = 0  # those before a step acted
+        with self._watching.inside():
+            found = original(env, action, *more)
+        self._watching.seen.env_steps += 1
+        for forget in self._watching.at_a_step:
+            forget()
+        shown = self._shown.get(id(env)) if self._run is None else None
+        if shown is not None and isinstance(found, tuple) and len(found) == 5:
+            self._note(shown, call, action, found)
+        return found
+
+    def _called_by(self, stack: list[FrameType], action: Any) -> PlainCall | None:
+        """The call that gave the action to the loop on the stack."""
+        self._calls = [one for one in self._calls if one.returned]
+        for frame in stack:
+            self._returns.leave(frame)
+            self._loop[frame.f_code] = frame.f_lineno
+        call = self._acted(stack, action)
+        code = None if call is None else call.code
+        again = code is not None and code is self._last_actor
+        self._acted_in_a_row = self._acted_in_a_row + 1 if again else 0
+        self._last_actor = code
+        self._actor = code if self._acted_in_a_row >= _SETTLED else None
+        return call
+
+    def _mine(self) -> bool:
+        """Whether it is the script that calls, and what it does is still of use."""
+        theirs = is_theirs(sys._getframe(3).f_code.co_filename)
+        return theirs and self._watching.looks and not self._done
+
+    def _note(
+        self, shown: _Shown, call: PlainCall | None, action: Any, found: tuple[Any, ...]
+    ) -> None:
+        after, reward, terminated, truncated, info = found
+        begun = shown.over
+        if begun is None:
+            begun = np.zeros_like(np.asarray(terminated))
+        final = info.get("final_obs", info.get("final_observation")) if info else None
+        ended = np.asarray(terminated) | np.asarray(truncated)
+        step = PlainStep(
+            shown.env,
+            shown.seen,
+            call or PlainCall(_nothing.__code__, None, {}),
+            action,
+            _kept(_with(after, final, ended)),
+            _kept(reward),
+            _kept(terminated),
+            _kept(truncated),
+            begun,
+        )
+        mode = getattr(shown.env, "metadata", {}).get("autoreset_mode")
+        shown.over = ended if mode == AutoresetMode.NEXT_STEP else None
+        shown.seen = _kept(after)
+        if len(shown.steps) < _MOST_STEPS:
+            shown.steps.append(step)
+
+    # --- who acts -----------------------------------------------------------------------------
+
+    def called(self, module: nn.Module, _inputs: Any) -> None:
+        """A module is about to run: the user's functions that it runs in are followed."""
+        if self._done or not self._shown or not module._parameters or not self._watching.looks:
+            return
+        if torch.is_grad_enabled():
+            useless = self._passes >= _LATEST or (self._run is not None and self._run.complete)
+        else:
+            useless = self._run is not None or self._acting_now()
+        if useless:
+            return
+        stack = list(their_frames(sys._getframe(1)))
+        for frame, parent in itertools.pairwise(stack):
+            if frame.f_code in self._loop:
+                break
+            if frame not in self._returns and self._may_act(frame.f_code):
+                self._follow(frame, parent)
+
+    def _acting_now(self) -> bool:
+        """Whether what runs is inside a call of the function that acts, which is followed."""
+        actor = self._actor
+        return actor is not None and any(
+            one.call.code is actor and not one.returned for one in self._calls
+        )
+
+    def _may_act(self, code: CodeType) -> bool:
+        """Whether it is a function, and none of which it is settled that another one acts."""
+        settled = self._actor is not None and not torch.is_grad_enabled()
+        return code is self._actor if settled else bool(code.co_flags & inspect.CO_NEWLOCALS)
+
+    def _follow(self, frame: FrameType, parent: FrameType) -> None:
+        arguments = _as_given(frame)
+        if arguments is None:
+            return
+        owner, function = self._function_of(frame, arguments)
+        given = {name: value for name, value in arguments.items() if value is not owner}
+        running = _Running(PlainCall(frame.f_code, function, _cloned(given)), parent)
+
+        def heard(result: Any) -> None:
+            running.call.result, running.returned = _cloned(result), True
+
+        if self._returns.follow(frame, heard):
+            self._calls.append(running)
+            del self._calls[:-_LATEST]
+        if torch.is_grad_enabled():
+            self._passes += 1
+
+    def _function_of(self, frame: FrameType, arguments: dict[str, Any]) -> tuple[Any, Any]:
+        """Whose method the frame's code is, and the function or bound method."""
+        code, owner = frame.f_code, owner_of(frame.f_code, arguments)
+        if owner is not None:
+            return owner, method_of(code, arguments)
+        if code not in self._functions:
+            self._functions[code] = function_with(code, frame.f_globals)
+        return None, self._functions[code]
+
+    def gave(self, module: nn.Module, _inputs: Any, result: Any) -> None:
+        """An innermost part has run."""
+        if not self._calls or self._done or not isinstance(result, Tensor):
+            return
+        if module._modules or not module._parameters:
+            return
+        for running in self._calls:
+            if not running.returned and len(running.call.parts) < _LATEST:
+                running.call.parts.append((module, result.detach()))
+
+    def _acted(self, stack: list[FrameType], action: Any) -> PlainCall | None:
+        """The call out of the loop's frames that gave the action."""
+        found = [one for one in self._calls if any(one.parent is frame for frame in stack)]
+        for running in reversed(found):
+            for _, value in call_leaves(running.call.result):
+                value = leaf_tensor(value)
+                if value is not None and _equal(value, action):
+                    return running.call
+        return None
+
+    # --- training -----------------------------------------------------------------------------
+
+    def backward(self, frame: FrameType) -> None:
+        """``loss.backward()`` of the script's."""
+        if self._done or not self._shown:
+            return
+        if self._run is None:
+            self._run = PlainRun(self._longest(), calling_place(3), self._watching.seen)
+            if not self._run.acted():
+                self.end()
+                return
+            self._run.trained(list(their_frames(frame)), self._loop)
+        stack = list(their_frames(frame))
+        for running in self._calls:
+            if running.returned and any(running.parent is one for one in stack):
+                self._run.passed(running.call)
+        self._calls.clear()
+        self._passes = 0
+
+    def _longest(self) -> list[PlainStep]:
+        """The steps of the env that was stepped most."""
+        return max((one.steps for one in self._shown.values()), key=len, default=[])
+
+    def end(self) -> None:
+        """Nothing more is followed; a script that only acts is told of."""
+        if not self._done and self._run is None and self._longest():
+            self._run = PlainRun(self._longest(), Place(""), self._watching.seen)
+            self._run.acted()
+        self._done = True
+        self._returns.stop()
+
+
+def _nothing() -> None:
+    """Stands for a call that was not seen."""
+
+
+def _as_given(frame: FrameType) -> dict[str, Any] | None:
+    """The arguments as the caller handed them over; None where that cannot be told."""
+    arguments = frame_arguments(frame)
+    for name in arguments:
+        if bound_anew(frame, name):
+            owner = owner_of(frame.f_code, arguments)
+            arguments[name] = given_by_caller(frame, name, bound=owner is not None)
+            if arguments[name] is None:
+                return None
+    return arguments
+
+
+def _cloned(value: Any) -> Any:
+    """With copies of the tensors; objects stay what they are."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, dict):
+        return {name: _cloned(one) for name, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        parts = [_cloned(one) for one in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
+
+
+def _kept(value: Any) -> Any:
+    return np.array(value, copy=True) if isinstance(value, np.ndarray) else value
+
+
+def _equal(value: Tensor, action: Any) -> bool:
+    if isinstance(action, (bool, int, float)):
+        return value.numel() == 1 and bool(value.item() == action)
+    try:
+        wanted = torch.as_tensor(np.asarray(action)).reshape(-1)
+    except (TypeError, ValueError):
+        return False
+    mine = value.detach().cpu().reshape(-1)
+    return mine.shape == wanted.shape and torch.equal(mine.to(wanted.dtype), wanted)
+
+
+def _with(after: Any, final: Any, ended: Any) -> Any:
+    """What the envs showed at the end of their steps: where they were reset, what they showed
+    before that."""
+    if final is None or not isinstance(after, np.ndarray):
+        return after
+    shown = np.array(after, copy=True)
+    for number in np.flatnonzero(ended):
+        if final[number] is not None:
+            shown[number] = final[number]
+    return shown

@@ -1,0 +1,178 @@
+"""``rnncheck run``: loops over plain gymnasium envs that cannot be judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching.scripts import run
+
+STATE_IN_THE_NETWORK = """
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import nn
+from torch.distributions import Categorical
+
+
+class Swing(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (3,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.random.rand(3).astype(np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.random.rand(3).astype(np.float32), 1.0, self.t > 7, False, {}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head, self.h = nn.GRUCell(3, 8), nn.Linear(8, 2), None
+
+    def act(self, x):
+        self.h = self.cell(x, self.h)
+        return Categorical(logits=self.head(self.h)).sample()
+
+
+env, net = Swing(), Net()
+optim = torch.optim.Adam(net.parameters())
+for _ in range(4):
+    seen, xs = env.reset()[0], []
+    net.h = None
+    for _ in range(8):
+        x = torch.as_tensor(seen).unsqueeze(0)
+        with torch.no_grad():
+            action = net.act(x)
+        seen, reward, over, _, _ = env.step(action.item())
+        xs.append(x)
+    net.h, loss = None, 0.0
+    for x in xs:
+        net.h = net.cell(x, net.h)
+        loss = loss + net.head(net.h).square().sum()
+    optim.zero_grad()
+    loss.backward()
+    optim.step()
+"""
+
+
+def test_a_state_that_is_kept_in_the_network_is_told(rnncheck: Any, tmp_path: Path) -> None:
+    """The env is of a class that the script itself makes."""
+    path = tmp_path / "kept.py"
+    path.write_text(STATE_IN_THE_NETWORK)
+    ended, found, _ = run(rnncheck, "--select", "WR103", path)
+    assert (ended, found["verdict"]) == (ExitCode.NOT_SHOWN, "nothing-verified")
+    told = [one for one in found["notices"] if "gymnasium" in one]
+    assert len(told) == 1
+    assert "`act` is not given a state that its call before returned" in told[0]
+    assert "`action, state = act(obs, state, done)`" in told[0]
+
+
+# The function that acts is given the network; flags, rewards and ends are lists of plain numbers.
+HANDED = """
+import gymnasium as gym
+import torch
+from torch import nn
+from torch.distributions import Categorical
+
+STEPS = 40
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru, self.pi = nn.GRU(4, 16, batch_first=True), nn.Linear(16, 2)
+
+
+def act(net, obs, h):
+    with torch.no_grad():
+        y, h = net.gru(obs.view(1, 1, 4), h)
+        return Categorical(logits=net.pi(y[0, 0])).sample(), h
+
+
+def unroll(net, seen, h, starts):
+    found = []
+    for x, start in zip(seen, starts):
+        if start:
+            h = torch.zeros(1, 1, 16)
+        y, h = net.gru(x.view(1, 1, 4), h)
+        found.append(y[0, 0])
+    return net.pi(torch.stack(found))
+
+
+def main():
+    torch.manual_seed(0)
+    env, net = gym.make("CartPole-v1", max_episode_steps=15), Net()
+    optim = torch.optim.Adam(net.parameters(), lr=1e-2)
+    obs, _ = env.reset(seed=0)
+    h, start = torch.zeros(1, 1, 16), True
+    for _ in range(4):
+        first, seen, actions, rewards, starts, ends = h, [], [], [], [], []
+        for _ in range(STEPS):
+            x = torch.as_tensor(obs, dtype=torch.float32)
+            action, new = act(net, x, h)
+            obs, reward, terminated, truncated, _ = env.step(action.item())
+            seen.append(x)
+            actions.append(action)
+            rewards.append(reward)
+            starts.append(start)
+            h, start = new, terminated or truncated
+            ends.append(start)
+            if start:
+                obs, _ = env.reset()
+                h = torch.zeros(1, 1, 16)
+        returns, after = [0.0] * STEPS, 0.0
+        for t in reversed(range(STEPS)):
+            returns[t] = after = rewards[t] + 0.9 * after * (1 - ends[t])
+        logits = unroll(net, torch.stack(seen), first, starts)
+        chosen = Categorical(logits=logits).log_prob(torch.stack(actions))
+        gain = torch.tensor(returns)
+        loss = -(chosen * (gain - gain.mean())).mean()
+        optim.zero_grad()
+        loss.backward()
+        optim.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def outcome(rnncheck: Any, folder: Path, old: str = "", new: str = "") -> tuple[int, list[str]]:
+    assert HANDED.count(old) == 1 or not old
+    (folder / "train.py").write_text(HANDED.replace(old, new) if old else HANDED)
+    code, told, _ = run(rnncheck, folder / "train.py")
+    return code, [check["code"] for check in told["checks"] if check["outcome"] == "failed"]
+
+
+def test_networks_and_lists_of_numbers_are_handed_over_as_they_are(
+    rnncheck: Any, tmp_path: Path
+) -> None:
+    assert outcome(rnncheck, tmp_path) == (ExitCode.VERIFIED, [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        (" * (1 - ends[t])", "", "LS701"),
+        (
+            "        if start:\n            h = torch.zeros(1, 1, 16)\n        y",
+            "        y",
+            "BD301",
+        ),
+        ("                h = torch.zeros(1, 1, 16)\n        returns", "        returns", "CL403"),
+    ],
+)
+def test_faults_of_such_a_loop_are_named(
+    rnncheck: Any, tmp_path: Path, old: str, new: str, code: str
+) -> None:
+    found, failed = outcome(rnncheck, tmp_path, old, new)
+    assert found == ExitCode.FAILED
+    assert code in failed
