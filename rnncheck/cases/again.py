@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rnncheck.cases.model import ReplayEnding, ReplayResult, StoredCase, seen_in
+from rnncheck.cases.parts import parts_again
 from rnncheck.cases.rerun import OneCheck, Rerun, asked_again
+from rnncheck.cases.script_again import script_again
 from rnncheck.cases.smaller import episodes_in, overrides_in, still_meant
 from rnncheck.cases.store import TENSOR_FILE, spec_of_case, spec_text
 from rnncheck.cases.tensors import Inputs, read_inputs
@@ -19,21 +21,31 @@ from rnncheck.spec.model import Spec
 
 
 def replay_case(case: StoredCase, folder: Path, *, stored: bool) -> Iterator[ReplayResult]:
-    """Run ``case`` from its ``folder`` on the spec and the code as they are now; ``stored`` on the
-    spec, the weights and the data as they were."""
-    file = spec_of_case(case, folder)
+    """Run ``case`` from its ``folder`` on the spec or the script and the code as they are now;
+    ``stored`` on the spec, the weights and the data as they were, or on what was seen of the
+    script."""
     try:
-        inputs = None
-        if stored or not case.repeats:
-            inputs = read_inputs(case, folder / TENSOR_FILE)
-        if stored or not file.is_file():
-            ran = "the stored spec" if stored else f"the stored spec: {file.name} is gone"
-            spec = spec_from_text(spec_text(case), str(file))
-            yield _on(case, spec, list(case.smaller), inputs, ran)
-        else:
-            yield _as_it_is(case, file, inputs)
+        yield _run(case, folder, stored=stored)
     except UserError as error:
         yield ReplayResult(ReplayEnding.CANNOT_RUN, str(error))
+
+
+def _run(case: StoredCase, folder: Path, *, stored: bool) -> ReplayResult:
+    file = spec_of_case(case, folder)
+    if case.script is not None:
+        rerun, ran = script_again(case, case.script, folder, file.parent, stored=stored)
+        return _judged(case, rerun, ran, ())
+    if case.parts is not None:
+        rerun, ran = parts_again(case, case.parts, folder, file)
+        return _judged(case, rerun, ran, ())
+    inputs = None
+    if stored or not case.repeats:
+        inputs = read_inputs(case, folder / TENSOR_FILE)
+    if stored or not file.is_file():
+        ran = "the stored spec" if stored else f"the stored spec: {file.name} is gone"
+        spec = spec_from_text(spec_text(case), str(file))
+        return _on(case, spec, list(case.smaller), inputs, ran)
+    return _as_it_is(case, file, inputs)
 
 
 def _as_it_is(case: StoredCase, file: Path, inputs: Inputs | None) -> ReplayResult:

@@ -1,35 +1,24 @@
-"""A case of each cause: made smaller, seen to fail twice, and stored, behind a verification."""
+"""A case of each cause of a spec: made smaller, seen to fail twice, and stored."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from rnncheck.cases.behind import Behind, now
 from rnncheck.cases.model import CaseError, Reduction, StoredCase, seen_in
 from rnncheck.cases.reduce import Failed, Reducer, Smallest
-from rnncheck.cases.rerun import OneCheck, asked_again
+from rnncheck.cases.rerun import OneCheck, Rerun, asked_again, repeats
 from rnncheck.cases.smaller import episodes_in
-from rnncheck.cases.store import case_id, write_case
-from rnncheck.cases.tensors import Packed
+from rnncheck.cases.store import TENSOR_FILE, case_id, write_case
+from rnncheck.cases.tensors import Inputs, Packed
 from rnncheck.checks.rule import Rule
-from rnncheck.errors import first_line
-from rnncheck.results.causes import judge_causes
 from rnncheck.results.environment import current_environment
-from rnncheck.results.events import (
-    CausesFound,
-    CheckFinished,
-    Event,
-    Notice,
-    Reducing,
-    StageFinished,
-)
-from rnncheck.results.model import Cause, CheckResult, Outcome, Stage
+from rnncheck.results.events import Event
+from rnncheck.results.model import CheckResult, Stage
 from rnncheck.spec.dump import plain_spec
 from rnncheck.spec.model import Spec
-
-MOST_CAUSES = 3  # of a run that have a case: chosen, what is mended before the next run
 
 
 @dataclass(frozen=True)
@@ -44,55 +33,28 @@ class Keeping:
     strict: bool = False
     seconds: float = 10.0
 
-    def events(self, verification: Iterator[Event]) -> Iterator[Event]:
-        """The events of a verification, then what is stored, and its causes with their cases."""
-        checks: dict[str, CheckResult] = {}
-        causes: tuple[Cause, ...] = ()
-        raised = set[Stage]()
-        for event in verification:
-            if isinstance(event, CheckFinished):
-                checks[event.result.code] = event.result
-            elif isinstance(event, StageFinished) and event.result.outcome is Outcome.ERROR:
-                raised.add(event.result.stage)
-            elif isinstance(event, CausesFound):
-                causes = event.causes
-            yield event
-        causes = causes or judge_causes(checks.values(), strict=self.strict)
-        known = {rule.code: rule for rule in self.rules}
-        kept: list[Cause] = []
-        for cause in causes[:MOST_CAUSES]:
-            case = ""
-            yield Reducing(f"making the smallest case of {cause.code}")
-            try:
-                case = self._kept(known[cause.code], checks[cause.code], frozenset(raised))
-            except Exception as error:  # a case may cost no verdict, whatever is in its way
-                yield Notice(f"no case of {cause.code} is stored: {first_line(error)}")
-            kept.append(replace(cause, case=case))
-        if any(one.case for one in kept):
-            yield CausesFound((*kept, *causes[MOST_CAUSES:]))
+    def events(self, run: Iterator[Event]) -> Iterator[Event]:
+        """The events of a verification or a gate, then what is stored."""
+        yield from Behind(self.rules, self._kept, self.strict).events(run)
 
     def _kept(self, rule: Rule, result: CheckResult, raised: frozenset[Stage]) -> str:
         """Store the smallest case of a failed ``result``; its id."""
         seen = Failed(seen_in(result).reason, raised)
         reducer = Reducer(self.spec, self.given, rule, seen, self.thorough, self.seconds)
         smallest = reducer.smallest()
-        repeats = self._repeats(rule, smallest)
-        packed = Packed()
-        case = self._case(rule, smallest, packed, repeats=repeats)
-        write_case(case, self.spec.folder, packed.write)
+        packed, same = Packed(), self._repeats(rule, smallest)
+        case = self._case(rule, smallest, packed, repeats=same)
+        write_case(case, self.spec.folder, lambda at: packed.write(at / TENSOR_FILE))
         return case.id
 
     def _repeats(self, rule: Rule, smallest: Smallest) -> bool:
-        """Whether building it again gives the same to the bit. Raises CaseError where the check
-        does not fail again."""
-        how = OneCheck(self.thorough, episodes_in(smallest.smaller))
-        again = asked_again(smallest.spec, rule, how)
-        if again.reason == smallest.rerun.reason and again.inputs.same_as(smallest.rerun.inputs):
-            return True
-        how = replace(how, stored=smallest.rerun.inputs)
-        if asked_again(smallest.spec, rule, how).reason != smallest.rerun.reason:
-            raise CaseError("it did not fail again when the same was built once more")
-        return False
+        episodes = episodes_in(smallest.smaller)
+
+        def ask(inputs: Inputs | None) -> Rerun:
+            how = OneCheck(self.thorough, episodes, inputs)
+            return asked_again(smallest.spec, rule, how)
+
+        return repeats(ask, smallest.rerun)
 
     def _case(self, rule: Rule, smallest: Smallest, packed: Packed, *, repeats: bool) -> StoredCase:
         spec, rerun = smallest.spec, smallest.rerun
@@ -115,7 +77,7 @@ class Keeping:
             thorough=self.thorough,
             repeats=repeats,
             environment=current_environment(spec.device),
-            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            created=now(),
             reduction=Reduction(
                 rerun.extent, smallest.was, smallest.tries, smallest.seconds, smallest.ended
             ),

@@ -10,7 +10,7 @@ from typing import Any
 from rnncheck.errors import UserError
 from rnncheck.results.model import CheckResult, Environment, Finding, Stage
 
-CASE_FORMAT = 1  # raised when a field changes its meaning
+CASE_FORMAT = 2  # raised when a field changes its meaning
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -69,9 +69,41 @@ class SawFault:
 
 
 @dataclass(frozen=True)
-class StoredCase:
-    """A failing case.
+class StoredScript:
+    """How a script was run: with ``module`` by the name of a module, in ``folder`` as seen from the
+    folder that has the cases, until it had done so many ``updates`` or ``seconds`` were over.
 
+    ``unkept`` says why what was seen of it is not stored; empty where it is.
+    """
+
+    name: str
+    module: bool
+    arguments: tuple[str, ...]
+    folder: str
+    updates: int
+    seconds: float
+    backends: tuple[str, ...] = ()
+    unkept: str = ""
+
+
+@dataclass(frozen=True)
+class StoredParts:
+    """What Python handed to ``rnncheck.verify``, by name, in the forms of a saved run; their bytes
+    are with the tensors."""
+
+    form: dict[str, Any]
+    nodes: list[Any]
+    device: str
+    steps: int
+    timeout: float  # s
+    backends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StoredCase:
+    """A failing case: of a spec, of a ``script``, or of live ``parts``.
+
+    ``spec_file`` is the file of the spec, of the script, or that called ``rnncheck.verify``.
     ``given`` are the user's own ``--set`` texts, ``smaller`` those that reduce it. ``spec`` is the
     effective spec with both. ``repeats``: building it anew gives the same data and weights to the
     bit, so that what is stored is needed for ``--stored`` alone.
@@ -96,6 +128,8 @@ class StoredCase:
     collected: tuple[StoredBatch, ...] = ()
     trained: tuple[StoredBatch, ...] = ()
     weights: tuple[StoredEntry, ...] = ()
+    script: StoredScript | None = None
+    parts: StoredParts | None = None
     format: int = CASE_FORMAT
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from rnncheck.cases.model import Extent, fault_of
+from rnncheck.cases.model import CaseError, Extent, fault_of
 from rnncheck.cases.tensors import Inputs
 from rnncheck.checks.engine.verification import Verification
 from rnncheck.checks.rule import Rule
 from rnncheck.errors import Lacking, StageError, UserError, first_line
+from rnncheck.pipeline.assembly.factories import importable
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.plant.env_changes import shortened
 from rnncheck.pipeline.plant.hooks import Hooks, Parts
@@ -66,12 +70,39 @@ def asked_again(spec: Spec, rule: Rule, how: OneCheck) -> Rerun:
                 return Rerun(problem=_failure(verification))
             result = verification.asked(rule)
             return _concluded(verification, result)
-    except (UserError, StageError) as error:
-        return Rerun(problem=error.message)
-    except Lacking as error:
-        return Rerun(problem=error.reason)
     except Exception as error:  # a factory, a worker or a copy may raise anything
-        return Rerun(problem=f"{type(error).__name__}: {first_line(error)}")
+        return Rerun(problem=problem_of(error))
+
+
+def problem_of(error: Exception) -> str:
+    """Why something could not be asked again, in a sentence."""
+    if isinstance(error, (UserError, StageError)):
+        return error.message
+    return error.reason if isinstance(error, Lacking) else first_line(error)
+
+
+@contextmanager
+def importing(home: Path) -> Iterator[None]:
+    """Modules of ``home`` and of the working folder can be imported; those of ``home`` are
+    forgotten afterwards."""
+    path = list(sys.path)
+    try:
+        with importable(home):
+            sys.path.insert(1, str(Path.cwd()))
+            yield
+    finally:
+        sys.path[:] = path
+
+
+def repeats(ask: Callable[[Inputs | None], Rerun], first: Rerun) -> bool:
+    """Whether asking again gives the same as ``first`` to the bit; else what is stored takes the
+    place of what is made. Raises CaseError where the check does not fail again even so."""
+    again = ask(None)
+    if again.reason == first.reason and again.inputs.same_as(first.inputs):
+        return True
+    if ask(first.inputs).reason != first.reason:
+        raise CaseError("it did not fail again when the same was built once more")
+    return False
 
 
 def _hurried(spec: Spec, seconds: float | None) -> Spec:

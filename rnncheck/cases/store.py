@@ -1,4 +1,5 @@
-"""Cases in a folder beside the spec: ``.rnncheck/cases/<id>/case.json`` and ``tensors.npz``.
+"""Cases in a folder beside the spec: ``.rnncheck/cases/<id>/case.json`` and
+``tensors.safetensors``; of a script also what was seen of it, ``seen.zip``.
 
 The folder is bounded: where it grows beyond ``MOST_CASES`` or ``MOST_BYTES``, the oldest go.
 """
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 CASES = Path(".rnncheck") / "cases"
-CASE_FILE, TENSOR_FILE = "case.json", "tensors.npz"
+CASE_FILE, TENSOR_FILE = "case.json", "tensors.safetensors"
+SEEN_FILE = "seen.zip"  # what `rnncheck run --save` keeps, of a script
 MOST_CASES = 50  # chosen: many more than anyone has open at a time
 MOST_BYTES = 256 * 2**20  # of all cases in a folder
-STORED_CASE = "a case that `rnncheck verify` stored"
+STORED_CASE = "a case that rnncheck stored"
+_INSIDE = range(4)  # folders below the working folder; chosen: where scripts and specs are
 _ABOVE = len(CASES.parts)  # folders between a case and its spec
 _ID = re.compile(r"[a-z0-9_]{1,40}-[0-9a-f]{8}", re.ASCII)
 
@@ -51,16 +54,16 @@ def case_id(code: str, *parts: str) -> str:
     return f"{plain}-{digest[:8]}"
 
 
-def write_case(case: StoredCase, folder: Path, write_tensors: Callable[[Path], None]) -> None:
-    """Store ``case`` in the ``.rnncheck`` of ``folder``, and let the oldest go. Raises
-    OutputError."""
+def write_case(case: StoredCase, folder: Path, write_more: Callable[[Path], None]) -> None:
+    """Store ``case`` in the ``.rnncheck`` of ``folder`` with what ``write_more`` puts into its
+    folder, and let the oldest go. Raises OutputError."""
     make_folders(folder / CASES)
     _ignored(folder)
     target = folder / CASES / case.id
     beside = target.with_name(f".{secrets.token_hex(6)}.tmp")
     try:
         beside.mkdir()
-        write_tensors(beside / TENSOR_FILE)
+        write_more(beside)
         write_atomic(beside / CASE_FILE, json_text(fields_of(case), indent=2) + "\n", follow=False)
         _discard(target)
         beside.rename(target)
@@ -141,6 +144,8 @@ def find_case(name: str, start: Path) -> Path:
     with suppress(OSError):  # a name that is too long for a file
         if name and (given / CASE_FILE).is_file():
             return given.resolve()
+    if (below := _below(start, name.lower())) is not None:
+        return below
     store = store_of(start.resolve())
     known = case_folders(store)
     found = next((path for path in known if path.name == name.lower()), None)
@@ -152,6 +157,14 @@ def find_case(name: str, start: Path) -> Path:
             hint=did_you_mean(name, ids),
         )
     return found
+
+
+def _below(start: Path, case: str) -> Path | None:
+    """The case in a folder inside ``start``: of a script or a spec that was named with its path."""
+    if not _ID.fullmatch(case):
+        return None
+    depths = (start.glob("/".join([*["*"] * depth, str(CASES), case])) for depth in _INSIDE)
+    return next((one for found in depths for one in found if one.is_dir()), None)
 
 
 def read_case(folder: Path) -> StoredCase:

@@ -1,4 +1,4 @@
-"""The tensors of a case: one ``.npz`` file, which holds numbers alone.
+"""The tensors of a case: one ``.safetensors`` file, which holds numbers alone.
 
 It is written with plain writes, so that a full disk is an error and not the end of the process, as
 it would be for a file that is mapped into memory.
@@ -6,14 +6,12 @@ it would be for a file that is mapped into memory.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
+from safetensors.torch import load, save
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
@@ -90,45 +88,56 @@ class Packed:
         if size > MOST_TENSORS:
             most = MOST_TENSORS // 2**20
             raise OSError(0, f"its tensors take {size // 2**20} MiB, more than {most}")
-        arrays: dict[str, Any] = {
-            name: (raw_bits(one) if one.is_complex() else raw_bits(one).unsqueeze(-1)).numpy()
-            for name, one in self.tensors.items()
-        }
-        with path.open("xb") as file:
-            np.savez(file, **arrays)
+        parts = {name: _parts(one) for name, one in self.tensors.items()}
+        path.write_bytes(save(parts))
+
+
+def _parts(value: Tensor) -> Tensor:
+    """Memory of its own; a complex tensor as its two parts, which the format has in any size."""
+    plain = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+    return plain.clone(memory_format=torch.contiguous_format)
 
 
 def read_inputs(case: StoredCase, path: Path) -> Inputs:
     """The stored tensors of ``case``. Raises CaseError where the file is not what the case says."""
     try:
-        arrays = _arrays(path)
-        weights = {".".join(one.key): _restored(one, arrays) for one in case.weights}
-        collected = [_batch(one, arrays) for one in case.collected]
-        return Inputs(collected, [_batch(one, arrays) for one in case.trained], weights)
-    except Exception as error:  # torch, numpy and zlib each raise their own
-        said = f"the case's tensors cannot be read ({first_line(error)})"
-        raise CaseError(said, place=Place(str(path))) from error
+        stored = read_tensors(path)
+        weights = {".".join(one.key): _restored(one, stored) for one in case.weights}
+        collected = [_batch(one, stored) for one in case.collected]
+        return Inputs(collected, [_batch(one, stored) for one in case.trained], weights)
+    except CaseError:
+        raise
+    except Exception as error:  # torch raises its own
+        raise _unreadable(path, error) from error
 
 
-def _arrays(path: Path) -> dict[str, Any]:
-    with zipfile.ZipFile(path) as archive:
-        if sum(one.file_size for one in archive.infolist()) > 2 * MOST_TENSORS:
+def read_tensors(path: Path) -> Mapping[str, Tensor]:
+    """The tensors by name. Raises CaseError where the file is none of a case."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(2 * MOST_TENSORS + 1)
+        if len(data) > 2 * MOST_TENSORS:
             raise ValueError("it holds more than a case does")
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
+        return load(data)
+    except Exception as error:  # safetensors and torch each raise their own
+        raise _unreadable(path, error) from error
 
 
-def _restored(entry: StoredEntry, arrays: dict[str, Any]) -> Tensor:
-    dtype = getattr(torch, entry.dtype, None)
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"there is no dtype {entry.dtype!r}")
-    raw = torch.from_numpy(arrays[entry.tensor])
-    parts = raw.view(dtype.to_real() if dtype.is_complex else dtype)
-    return torch.view_as_complex(parts) if dtype.is_complex else parts.squeeze(-1)
+def _unreadable(path: Path, error: Exception) -> CaseError:
+    said = f"the case's tensors cannot be read ({first_line(error)})"
+    return CaseError(said, place=Place(str(path)))
 
 
-def _batch(stored: StoredBatch, arrays: dict[str, Any]) -> TensorDictBase:
+def _restored(entry: StoredEntry, stored: Mapping[str, Tensor]) -> Tensor:
+    found = stored[entry.tensor]
+    made = torch.view_as_complex(found) if entry.dtype.startswith("complex") else found
+    if str(made.dtype) != f"torch.{entry.dtype}":
+        raise ValueError(f"{entry.tensor} is of {made.dtype}, not of {entry.dtype!r}")
+    return made
+
+
+def _batch(stored: StoredBatch, tensors: Mapping[str, Tensor]) -> TensorDictBase:
     made = TensorDict({}, batch_size=stored.shape)
     for entry in stored.entries:
-        made.set(entry.key, _restored(entry, arrays))
+        made.set(entry.key, _restored(entry, tensors))
     return made

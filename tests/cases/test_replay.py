@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+import torch
+from safetensors.torch import save
 from typer.testing import CliRunner, Result
 
+import rnncheck
 from rnncheck.cases.store import CASES
 from rnncheck.cli.app import app
 from rnncheck.results.exit_codes import ExitCode
@@ -65,7 +67,7 @@ def test_the_finding_names_its_case(case: Path) -> None:
 
 
 def test_a_case_is_json_and_numbers(case: Path) -> None:
-    assert {file.name for file in case.iterdir()} == {"case.json", "tensors.npz"}
+    assert {file.name for file in case.iterdir()} == {"case.json", "tensors.safetensors"}
     found = json.loads((case / "case.json").read_text())
     assert found["repeats"] is True
     assert found["environment"]["packages"]["torchrl"]
@@ -112,9 +114,10 @@ def test_the_command_ends_without_a_trace(case: Path, rnncheck: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"format": 7}', "this case has format 7; this rnncheck runs format 1"),
+        ('{"format": 7}', "this case has format 7; this rnncheck runs format 2"),
+        ('{"format": 1}', "this case has format 1; this rnncheck runs format 2"),
         ('{"a": 1}', "this is no stored case: `format` is missing"),
-        ('{"format": 1}', "id: field required"),
+        ('{"format": 2}', "id: field required"),
         ("{", "this is not JSON"),
     ],
 )
@@ -126,18 +129,16 @@ def test_a_case_of_another_kind_is_refused(case: Path, text: str, said: str) -> 
     assert said in cli("replay", "--list").output
 
 
-def texts_alone() -> bytes:
-    """A file of the right form whose arrays hold no numbers."""
-    made = io.BytesIO()
-    np.savez(made, allow_pickle=False, **{f"t{number}": np.array(["a"]) for number in range(99)})
-    return made.getvalue()
+OTHERS = save({f"t{number}": torch.zeros(2, dtype=torch.int16) for number in range(99)})
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"PK\x03\x04 and no more", texts_alone()], ids=["empty", "cut", "texts"]
+    "data",
+    [b"", b"\x10\0\0\0\0\0\0\0{}", pickle.dumps([1]), OTHERS],
+    ids=["empty", "cut", "a pickle", "of others"],
 )
 def test_broken_tensors_cannot_run(case: Path, data: bytes) -> None:
-    (case / "tensors.npz").write_bytes(data)
+    (case / "tensors.safetensors").write_bytes(data)
     done = cli("replay", case.name, "--stored")
     assert done.exit_code == ExitCode.NOT_SHOWN
     assert "the case's tensors cannot be read" in done.output
@@ -215,6 +216,29 @@ def test_a_folder_that_cannot_be_written_costs_no_verdict(case: Path) -> None:
     assert "no case of WR102 is stored" in " ".join(latest()["notices"])
 
 
+def test_a_gate_stores_one_too(case: Path) -> None:
+    shutil.rmtree(case)
+    assert cli("gate", "--select", "WR102", "--cases", "20").exit_code == ExitCode.FAILED
+    assert latest()["command"] == "gate"
+    assert latest()["causes"][0]["case"] == case.name
+    assert cli("replay", case.name).exit_code == ExitCode.FAILED
+
+
+def test_so_does_python_of_a_spec(case: Path) -> None:
+    shutil.rmtree(case)
+    run = rnncheck.verify(SPEC, select=["WR102"], cases=20)
+    assert [one.case for one in run.causes] == [case.name]
+    assert cli("replay", case.name).exit_code == ExitCode.FAILED
+
+
+def test_one_below_the_working_folder_is_found(
+    case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli("replay", case.name).exit_code == ExitCode.FAILED
+    assert cli("replay", "wr102-00000000").exit_code == ExitCode.USAGE
+
+
 def test_a_link_out_of_the_folder_is_not_followed(case: Path, tmp_path: Path) -> None:
     shutil.rmtree(CASES)
     outside = tmp_path / "outside"
@@ -226,7 +250,11 @@ def test_a_link_out_of_the_folder_is_not_followed(case: Path, tmp_path: Path) ->
 
 
 def test_a_check_without_a_program_says_so(case: Path) -> None:
+    stored = json.loads((case / "case.json").read_text())
+    (case / "case.json").write_text(json.dumps({**stored, "code": "EQ203"}))
     done = cli("replay", case.name, "--script", "repro.py")
     assert done.exit_code == ExitCode.USAGE
-    assert "WR102 has no program yet" in done.output
+    said = " ".join(done.output.split())
+    assert "EQ203 has no program: it is judged against the cell's equations in float64" in said
+    assert "These have one: BD301 to BD307" in said
     assert not Path("repro.py").exists()

@@ -12,7 +12,15 @@ from tensordict import TensorDict
 
 from rnncheck.cases.model import Extent, Reduction, SawFault, StoredCase, fault_of
 from rnncheck.cases.smaller import EPISODES, episodes_in, overrides_in, steps_of, still_meant
-from rnncheck.cases.store import CASE_FILE, CASES, MOST_CASES, case_folders, case_id, write_case
+from rnncheck.cases.store import (
+    CASE_FILE,
+    CASES,
+    MOST_CASES,
+    TENSOR_FILE,
+    case_folders,
+    case_id,
+    write_case,
+)
 from rnncheck.cases.tensors import Inputs, Packed, read_inputs
 from rnncheck.errors import OutputError
 from rnncheck.results.environment import current_environment
@@ -24,6 +32,8 @@ TENSORS = {
     "float": torch.tensor([1.5, float("nan"), -0.0]),
     "half": torch.randn(3, 2).to(torch.bfloat16),
     "complex": torch.randn(2, 2, dtype=torch.complex64),
+    "large complex": torch.randn(2, 2, dtype=torch.complex128).T.conj(),
+    "eighth": torch.randn(3).to(torch.float8_e4m3fn),
     "flag": torch.tensor([[True], [False]]),
     "scalar": torch.tensor(7),
     "nothing": torch.zeros(0, 3),
@@ -42,8 +52,8 @@ def test_tensors_come_back_to_the_bit(tmp_path: Path) -> None:
     batch = TensorDict({"a": torch.randn(2, 3), "next": {"h": torch.randn(2, 3, 4)}}, [2, 3])
     packed = Packed()
     case = replace(make_case(), weights=packed.weights(TENSORS), collected=packed.batches([batch]))
-    packed.write(tmp_path / "t.npz")
-    found = read_inputs(case, tmp_path / "t.npz")
+    packed.write(tmp_path / "t.safetensors")
+    found = read_inputs(case, tmp_path / "t.safetensors")
     assert found.same_as(Inputs(collected=[batch], weights=TENSORS))
     assert found.collected[0].batch_size == batch.batch_size
     changed = TENSORS | {"float": torch.tensor([1.5, float("nan"), 0.0])}
@@ -54,16 +64,16 @@ def test_a_case_that_is_too_large_is_not_written(tmp_path: Path) -> None:
     packed = Packed()
     packed.weights({"w": torch.zeros(1).expand(2**25)})
     with pytest.raises(OSError, match="its tensors take 128 MiB"):
-        packed.write(tmp_path / "t.npz")
+        packed.write(tmp_path / "t.safetensors")
     with pytest.raises(OutputError, match="its tensors take"):
-        write_case(make_case(), tmp_path, packed.write)
+        write_case(make_case(), tmp_path, lambda at: packed.write(at / TENSOR_FILE))
     assert list((tmp_path / CASES).iterdir()) == []
 
 
 def test_the_oldest_cases_go(tmp_path: Path) -> None:
     for number in range(MOST_CASES + 2):
         one = replace(make_case(), id=case_id("LS701", str(number)))
-        write_case(one, tmp_path, lambda path: path.touch())
+        write_case(one, tmp_path, lambda at: (at / TENSOR_FILE).touch())
         os.utime(tmp_path / CASES / one.id, (number, number))
     left = case_folders(tmp_path)
     assert len(left) == MOST_CASES

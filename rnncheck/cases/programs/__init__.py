@@ -1,0 +1,1 @@
+"""Stored cases as programs: their parts, what they compare, and whether they show the fault."""
