@@ -41,8 +41,10 @@ class BrokenFiles:
             yield self.texts.changed(self.spec, text)
 
     def factory(self, section: str) -> Factory | None:
-        """The function that makes this section, where its file lies beside the spec."""
-        module, colon, name = str(self.section(section).get("factory", "")).partition(":")
+        """The function that makes this section, or is it, where its file lies beside the spec."""
+        written = self.section(section)
+        named = written.get("factory") or written.get("function") or ""
+        module, colon, name = str(named).partition(":")
         path = self.spec.parent.joinpath(*module.split(".")).with_suffix(".py")
         if not colon or not path.is_file() or not path.resolve().is_relative_to(self.spec.parent):
             return None

@@ -34,6 +34,22 @@ class Factory:
         alone = len(found) == 1 and found[0] is last and len(inner) == 1
         return found[0] if alone and found[0].value is not None else None
 
+    @property
+    def last_return(self) -> ast.Return | None:
+        """The return at the function's end."""
+        last = self.function.body[-1]
+        return last if isinstance(last, ast.Return) else None
+
+    def methods(self, name: str) -> dict[str, ast.FunctionDef]:
+        """The methods of that name in the file, by their class."""
+        classes = [node for node in self.tree.body if isinstance(node, ast.ClassDef)]
+        return {
+            one.name: node
+            for one in classes
+            for node in one.body
+            if isinstance(node, ast.FunctionDef) and node.name == name
+        }
+
     def begin(self, node: ast.expr | ast.stmt) -> int:
         """Where the node begins in the text."""
         return _offset(self.text, node.lineno, node.col_offset)
@@ -88,6 +104,27 @@ def factory_in(path: Path, text: str, name: str) -> Factory | None:
         return None
     found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
     return Factory(path, text, tree, found[0]) if len(found) == 1 else None
+
+
+def named_call(node: ast.expr, name: str) -> bool:
+    """``node`` calls ``name``, wherever that is imported from."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name
+
+
+def calls_of(tree: ast.AST, name: str) -> list[ast.Call]:
+    """The calls of ``name`` below ``tree``."""
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and named_call(n, name)]
+
+
+def strings_of(tree: ast.AST, values: tuple[str, ...]) -> list[ast.Constant]:
+    """The strings below ``tree`` that are one of ``values``."""
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [one for one in constants if isinstance(one.value, str) and one.value in values]
+
+
+def given_names(function: ast.FunctionDef) -> list[str]:
+    """What the function is given in order."""
+    return [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
 
 
 def _offset(text: str, line: int, column: int) -> int:

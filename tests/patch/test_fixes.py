@@ -18,12 +18,12 @@ POLICY = 'policy: {factory: "mine:make_policy"}\n'
 
 
 def ways(
-    folder: Path, code: str, spec: str, python: str = "", key: str = "h"
+    folder: Path, code: str, spec: str, python: str = "", key: str = "h", fix: str = ""
 ) -> list[dict[str, str]]:
     """The changed files of each way to mend ``code``, by name."""
     (folder / "spec.yaml").write_text(spec)
     (folder / "mine.py").write_text(python)
-    seen = (Finding(code, Stage.ENV, "", key=key),)
+    seen = (Finding(code, Stage.ENV, "", key=key, fix=fix),)
     cause = CheckResult(code, "", Severity.ERROR, Stage.ENV, Outcome.FAILED, findings=seen)
     case = BrokenFiles((folder / "spec.yaml").resolve(), Texts(), cause)
     found = [texts for fix in fixes_for(code) for texts in fix.ways(case)]
@@ -54,7 +54,7 @@ def minus(diff: str) -> list[str]:
 
 
 def test_every_fix_has_words_and_is_found_by_its_codes() -> None:
-    assert len(all_fixes()) > 12
+    assert len(all_fixes()) > 22
     assert len({fix.words for fix in all_fixes()}) == len(all_fixes())
     for fix in all_fixes():
         assert fix.words.startswith("with")
@@ -62,6 +62,7 @@ def test_every_fix_has_words_and_is_found_by_its_codes() -> None:
     assert fixes_for("BD301") == ()
 
 
+MODED = "def make_collect(whole):\n    with set_recurrent_mode(whole):\n        return []\n"
 IN_SPEC = [
     (
         "WR102",
@@ -112,13 +113,36 @@ IN_SPEC = [
         ["  use: ReplayBuffer"],
     ),
     (
-        "RP502",
-        ENV + POLICY + "replay:\n  sampler: RandomSampler\n  batch_size: 24  # steps\n",
-        [
-            "  sampler: {use: SliceSampler, slice_len: 12, end_key: [next, done],"
-            " strict_length: false}"
-        ],
-        ["  sampler: RandomSampler"],
+        "WR109",
+        ENV.replace("}", ", transforms: [StepCounter, {factory: 'mine:Flags', a: 1}]}") + POLICY,
+        ["env: {use: GymEnv, env_name: CartPole-v1, transforms: [StepCounter, InitTracker]}"],
+        None,
+    ),
+    (
+        "RP507",
+        ENV.replace("}", ", transforms: [{use: ObservationNorm, loc: 1}]}")
+        + POLICY
+        + "replay:\n  transforms: [{use: ObservationNorm, scale: 2}, RewardSum]\n  batch_size: 8\n",
+        ["  transforms: [RewardSum]"],
+        None,
+    ),
+    (
+        "VL603",
+        ENV + POLICY + 'loss: {factory: "mine:make_loss", cut: [next, done], gamma: 0.9}\n',
+        ['loss: {factory: "mine:make_loss", cut: [next, terminated], gamma: 0.9}'],
+        None,
+    ),
+    (
+        "LS706",
+        ENV + POLICY + 'critic: {factory: "mine:make_critic"}\nloss: {use: ClipPPOLoss}\n',
+        ["advantage: {use: GAE, gamma: 0.99, lmbda: 0.95, shifted: true}"],
+        [],
+    ),
+    (
+        "CL410",
+        ENV + POLICY + 'collect: {factory: "mine:make_collect", whole: true}\n',
+        ['collect: {factory: "mine:make_collect", whole: false}'],
+        None,
     ),
     (
         "RP503",
@@ -152,15 +176,35 @@ IN_SPEC = [
 def test_a_spec_is_changed_where_it_must_be_and_nowhere_else(
     tmp_path: Path, code: str, spec: str, added: list[str], gone: list[str] | None
 ) -> None:
-    (found,) = ways(tmp_path, code, spec)
+    (found,) = ways(tmp_path, code, spec, MODED)
     assert plus(found["spec.yaml"]) == added
     if gone is not None:
         assert minus(found["spec.yaml"]) == gone
 
 
+def test_slices_are_parted_by_their_ends_or_by_number(tmp_path: Path) -> None:
+    spec = ENV + POLICY + "replay:\n  sampler: RandomSampler\n  batch_size: 24  # steps\n"
+    for found, parted in zip(
+        ways(tmp_path, "RP502", spec),
+        ("end_key: [next, done]", "traj_key: [collector, traj_ids]"),
+        strict=True,
+    ):
+        sampler = f"{{use: SliceSampler, slice_len: 12, {parted}, strict_length: false}}"
+        assert plus(found["spec.yaml"]) == [f"  sampler: {sampler}"]
+        assert minus(found["spec.yaml"]) == ["  sampler: RandomSampler"]
+
+
+def test_an_env_reads_an_index_where_the_finding_asks_for_it(tmp_path: Path) -> None:
+    asked = "make the env with categorical_action_encoding=True"
+    (found,) = ways(tmp_path, "WR111", ENV + POLICY, fix=asked)
+    (added,) = plus(found["spec.yaml"])
+    assert added.endswith("env_name: CartPole-v1, categorical_action_encoding: true}")
+    assert ways(tmp_path, "WR111", ENV + POLICY, fix="let the policy give one-hot actions") == []
+
+
 ALL = "".join(
     f'{section}: {{factory: "mine:make_{section}"}}\n'
-    for section in ("env", "policy", "collect", "replay", "batch", "advantage")
+    for section in ("env", "policy", "collect", "replay", "batch", "advantage", "loss")
 )
 IN_PYTHON = [
     (
@@ -222,6 +266,42 @@ IN_PYTHON = [
         ["    with set_recurrent_mode(False):"],
     ),
     (
+        "RP503",
+        "def make_batch(data):\n    return data.select('observation', 'action')\n",
+        ["    return data"],
+    ),
+    (
+        "RP506",
+        "def make_batch(data):\n    return begun(data, data['next', 'truncated'])\n",
+        ["    return begun(data, data['next', \"done\"])"],
+    ),
+    (
+        "VL603",
+        "def make_advantage(critic):\n    return lambda data: over(data['next', 'truncated'])\n",
+        ["    return lambda data: over(data['next', \"terminated\"])"],
+    ),
+    (
+        "VL603",
+        "def make_loss(net, gamma=0.9):\n    def loss(data):\n"
+        "        target = data['next', 'reward'] + gamma * net(data)\n"
+        "        return target.mean()\n    return loss\n",
+        [
+            "        target = data['next', 'reward']"
+            ' + gamma * net(data) * (~data["next", "terminated"]).float()'
+        ],
+    ),
+    (
+        "LS703",
+        "def make_loss(net):\n    def loss(data):\n        return net(data)\n    return loss\n",
+        ["from torchrl.modules import set_recurrent_mode", "    @set_recurrent_mode(True)"],
+    ),
+    (
+        "GR801",
+        "def make_loss(net):\n    return Loss(net)\n\n\nclass Loss:\n"
+        "    def handed_on(self, h):\n        return h.detach() if self.cut else h\n",
+        ["        return h"],
+    ),
+    (
         "VL602",
         "def make_advantage(critic):\n    def targets(data):\n        critic(data)\n"
         "        return data\n    return targets\n",
@@ -236,6 +316,47 @@ def test_a_factory_is_changed_where_it_must_be_and_nowhere_else(
 ) -> None:
     found = [way["mine.py"] for way in ways(tmp_path, code, ALL, python) if "mine.py" in way]
     assert [plus(diff) for diff in found] == [added]
+
+
+def test_a_loss_copies_its_batch_or_clones_it(tmp_path: Path) -> None:
+    python = (
+        "def make_loss(net):\n    return Loss(net)\n\n\nclass Loss:\n"
+        '    def forward(self, data):\n        """It."""\n        return self.net(data)\n'
+    )
+    found = [plus(way["mine.py"]) for way in ways(tmp_path, "LS705", ALL, python)]
+    assert found == [["        data = data.clone(False)"], ["        data = data.clone()"]]
+
+
+MEAN = "def make_loss(net):\n    return lambda data: reduced(net(data), data)\n\n\n"
+REDUCED = "def reduced(error, data):\n    return (error - error.mean()) / error.std()\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "mask"),
+    [
+        ("filled", 'batch["filled"]', '[data["filled"]]'),
+        ("collector.pad", '~batch["collector", "pad"]', '[~data["collector", "pad"]]'),
+    ],
+)
+def test_means_are_taken_over_what_the_mask_calls_data(
+    tmp_path: Path, key: str, text: str, mask: str
+) -> None:
+    asked = f"weigh per-step losses with {text}, or sample ragged slices"
+    (found,) = ways(tmp_path, "RP505", ALL, MEAN + REDUCED, key=key, fix=asked)
+    assert plus(found["mine.py"]) == [
+        f"    return (error - error{mask}.mean()) / error{mask}.std()"
+    ]
+    assert ways(tmp_path, "RP505", ALL, MEAN + REDUCED, key="", fix="write a mask") == []
+
+
+def test_a_mode_that_a_loss_sets_is_set_right(tmp_path: Path) -> None:
+    python = (
+        "def make_loss(net):\n    def loss(data):\n"
+        "        with set_recurrent_mode(net.flag):\n            return net(data)\n"
+        "    return loss\n"
+    )
+    first, _ = ways(tmp_path, "LS703", ALL, python)
+    assert plus(first["mine.py"]) == ["        with set_recurrent_mode(True):"]
 
 
 def test_primers_of_other_states_stay(tmp_path: Path) -> None:
@@ -273,8 +394,14 @@ UNCLEAR = [
     ("LS701", "def make_batch(data): return data\n"),
     ("LS701", "def make_batch(data):\n    return sorted(data, key=lambda one: one)\n"),
     ("RP501", "def make_replay():\n    return [ReplayBuffer(), ReplayBuffer()]\n"),
-    ("CL410", "def make_collect(recurrent):\n    return set_recurrent_mode(recurrent)\n"),
     ("VL602", "def make_advantage(critic):\n    return critic(data)\n"),
+    ("RP503", "def make_batch(data):\n    return data\n"),
+    ("RP506", "def make_batch(data):\n    return cut(data['truncated'], data['terminated'])\n"),
+    ("VL603", "def make_loss(net):\n    return data['next', 'reward'] + gamma * going * v\n"),
+    ("VL603", "def make_loss(net):\n    return reward + gamma * value\n"),
+    ("LS703", "def make_loss(net):\n    return elsewhere(net)\n"),
+    ("GR801", "def make_loss(net):\n    return net\n"),
+    ("CL410", "def make_collect(a):\n    with set_recurrent_mode(a):\n        return []\n"),
 ]
 
 

@@ -10,22 +10,25 @@ from rnncheck.patch.spec_text import add_key, in_line
 from rnncheck.patch.texts import Texts
 
 _LONGEST = 16  # steps of a slice: chosen, what most recurrent baselines begin with
+# By their ends; or by number, where the rows of several envs lie end to end.
+_PARTED = ({"end_key": ["next", "done"]}, {"traj_key": ["collector", "traj_ids"]})
 
 
 def _ways(case: BrokenFiles) -> Iterator[Texts]:
     replay = case.section("replay")
     if isinstance(replay.get("batch_size"), int) and "factory" not in replay:
-        yield from case.in_spec(_sliced)
+        for parted in _PARTED:
+            yield from case.in_spec(lambda document, parted=parted: _sliced(document, parted))  # type: ignore[misc]
 
 
-def _sliced(document: Any) -> bool:
+def _sliced(document: Any, parted: dict[str, list[str]]) -> bool:
     replay = document["replay"]
     size = replay["batch_size"]
     length = next(n for n in range(min(_LONGEST, size), 0, -1) if size % n == 0)
     sampler = {
         "use": "SliceSampler",
         "slice_len": length,
-        "end_key": ["next", "done"],
+        **parted,
         "strict_length": False,
     }
     if "sampler" in replay:
