@@ -96,7 +96,8 @@ class Rule:
     ``needs`` are the stages without which the check is not applicable. ``run`` takes the evidence
     of a run and returns a Judgement, or raises NotApplicable, Deferred or CouldNotLook. ``holds``
     is what is true where it passes, in words. ``dear`` is one that runs the pipeline many times
-    over: it is asked last, and ``--fast`` does not ask it.
+    over: it is asked last, and ``--fast`` does not ask it. ``as_set`` is one that asks about
+    precision: it runs in the one that torch is set to.
     """
 
     code: str
@@ -107,3 +108,4 @@ class Rule:
     needs: tuple[Stage, ...] = field(default=())
     holds: str = ""
     dear: bool = False
+    as_set: bool = False

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from rnncheck.checks.engine.guarded import guarded
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.exhibits.backends import errors_by_backend
 from rnncheck.exhibits.influence import (
     Field,
     by_distance,
@@ -54,7 +55,8 @@ _BESIDE = {  # findings that a matrix explains, beside those that judge what lie
 }
 _RECORDED = ("CL401", "CL402", "CL403", "CL404", "CL406", "CL408", "WR103", "WR107")
 _FADING = ("CL404", "RP504", "RP505", "RP508", "LS703", "CL403", "WR105")
-_DRIFT = ("PR901", "PR902", "PR903", "EQ203", "EQ207")
+_DRIFT = ("PR901", "PR902", "PR903", "EQ203")
+_BACKENDS = ("EQ207",)
 _DISTANCE = ("GR801", "GR804", "GR805")
 _T = TypeVar("_T")
 
@@ -104,6 +106,12 @@ class Collection:
             self.whole,
         )  # fmt: skip
 
+    def _of(self, finding: Finding | None) -> Evidence:
+        """What was found of one of several losses is shown of that one."""
+        name = "" if finding is None else finding.details.get("loss", "")
+        others = (one for one in self.evidence.others if one.pipeline.of_loss == name)
+        return next(others, self.evidence) if name else self.evidence
+
     def _had(self, what: str, make: Callable[[], _T]) -> list[_T]:
         """What ``make`` gives; nothing where it cannot, which is noted where a report draws."""
         left = self._until - time.perf_counter()
@@ -123,13 +131,13 @@ class Collection:
         found = list[BatchStrip]()
         for one in asked[: MOST_CAUSES if self.whole else 1]:
             name = f"the batch of {one.code}" if one is not None else "the batch"
-            found += self._had(name, lambda one=one: strip_of(self.evidence, one, whole=self.whole))  # type: ignore[misc]
+            found += self._had(name, lambda one=one: strip_of(self._of(one), one, whole=self.whole))  # type: ignore[misc]
         return found
 
     def _ways(self) -> list[FaultWay]:
         found = list[FaultWay | None]()
         for one in self.causes[: MOST_CAUSES if self.whole else 1]:
-            found += self._had(f"the way of {one.code}", lambda one=one: way_of(self.evidence, one))  # type: ignore[misc]
+            found += self._had(f"the way of {one.code}", lambda one=one: way_of(self._of(one), one))  # type: ignore[misc]
         return [one for one in found if one is not None]
 
     def _leaks(self) -> Iterator[StepMatrix]:
@@ -146,9 +154,9 @@ class Collection:
     def _field(self, finding: Finding) -> Field:
         number = _number(finding)
         if finding.code in OF_LOSS:
-            return loss_field(self.evidence, number)
+            return loss_field(self._of(finding), number)
         if finding.code in OF_ESTIMATOR:
-            return estimator_field(self.evidence, number)
+            return estimator_field(self._of(finding), number)
         critic = self.evidence.critic if finding.stage is Stage.CRITIC else None
         return module_field(self.evidence, critic or self.evidence.policy, heads=True)
 
@@ -168,8 +176,8 @@ class Collection:
             if not self._present(name):
                 continue
             finding = self._finding(codes)
-            number = 0 if finding is None else _number(finding)
-            for asked in self._had(f"the {name}", lambda m=make, n=number: m(self.evidence, n)):  # type: ignore[misc]
+            number, of = 0 if finding is None else _number(finding), self._of(finding)
+            for asked in self._had(f"the {name}", lambda m=make, n=number, e=of: m(e, n)):  # type: ignore[misc]
                 at, key = self._at(asked, finding), "" if finding is None else finding.key
                 for found in self._had(
                     f"influence of step on step, {name}",
@@ -227,6 +235,9 @@ class Collection:
         if codes := self._failing(_DRIFT):
             for group in self._had("error against step", lambda: errors_by_step(self.evidence)):
                 found += [replace(one, explains=codes) for one in group]
+        if self._failing(_BACKENDS):
+            for group in self._had("error by backend", lambda: errors_by_backend(self.evidence)):
+                found += [replace(one, explains=_BACKENDS) for one in group]
         module = next((m for m in matrices if not m.by_segment and m.causal), None)
         if module is not None and "gradient" in module.unit:
             found.append(self._by_distance(module))

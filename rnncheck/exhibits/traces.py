@@ -41,7 +41,7 @@ def recorded_against_replayed(evidence: Evidence) -> list[Curves]:
 def _both(item: Replayed, key: Key, parts: int) -> Curves:
     begin = max(0, min(parts - MOST_STEPS // 4, item.truth.shape[1] - MOST_STEPS))
     lines = [
-        _line(name, _norms(td.get(key))[begin : begin + MOST_STEPS], begin)
+        steps_line(name, _norms(td.get(key))[begin : begin + MOST_STEPS], begin)
         for name, td in (("recorded", item.recorded), ("replayed alone", item.truth))
     ]
     return Curves(
@@ -74,7 +74,7 @@ def fading_of_zero(evidence: Evidence) -> Curves:
         of=f"fading of a zero start state, {dotted(key)}",
         over=f"steps since step {middle} of a trajectory",
         unit="largest difference",
-        lines=(_line(dotted(key), gap(ran[1], ran[0])[0].flatten(1).amax(-1), 0),),
+        lines=(steps_line(dotted(key), gap(ran[1], ran[0])[0].flatten(1).amax(-1), 0),),
         logarithmic=True,
     )
 
@@ -95,7 +95,7 @@ def errors_by_step(evidence: Evidence) -> list[Curves]:
             of=f"error against float64, {stream.name}",
             over="step",
             unit="relative error",
-            lines=tuple(_line(one.name, one.values, 1) for one in curves(stream)),
+            lines=tuple(steps_line(one.name, one.values, 1) for one in curves(stream)),
             logarithmic=True,
             limit=limit,
         )
@@ -110,6 +110,7 @@ def _norms(value: Tensor) -> Tensor:
     return norms
 
 
-def _line(name: str, values: Tensor, first: int) -> Line:
+def steps_line(name: str, values: Tensor, first: int) -> Line:
+    """``[steps]`` of values, counted from ``first``."""
     y = [float(f"{float(one):.{DIGITS_SHOWN}g}") for one in values.detach()[:MOST_STEPS]]
     return Line(name, tuple(float(first + i) for i in range(len(y))), tuple(y))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rnncheck.checks.equivalence.mode_comparison import beginnings
 from rnncheck.checks.evidence.batch_isolation import GRADIENT, changing, observed, parted
-from rnncheck.checks.evidence.comparison import changes, mismatches
+from rnncheck.checks.evidence.comparison import Mismatch, changes, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.experiment import Experiment, alternating, recurrent_experiment
@@ -24,7 +24,7 @@ from rnncheck.checks.rule import CouldNotLook, Unanswered
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, declared, dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.subject import Subject, innermost
+from rnncheck.pipeline.subject.subject import Subject, innermost, next_key
 from rnncheck.results.exhibits import FaultWay, WayPoint
 from rnncheck.results.model import Finding, Stage
 
@@ -180,14 +180,13 @@ def _reached(
 def _between_modes(evidence: Evidence, subject: Subject) -> list[WayPoint]:
     """The first module, in their order, whose outputs in recurrent mode are no longer those of the
     unroll, and what agrees before it."""
+    skip = row_states(evidence, subject) | random_outputs(evidence, subject)
     for made, begins in beginnings(evidence, subject):
-        out = recurrent_outputs(evidence, subject, made)
-        skip = row_states(evidence, subject) | random_outputs(evidence, subject)
-        agreed = list[str]()
+        out, agreed = recurrent_outputs(evidence, subject, made), list[str]()
         for path, module in innermost(subject.module):
             name = f"{type(module).__name__}{f' ({path})' if path else ''}"
             keys = [key for key in declared(module, "out_keys") if key not in skip]
-            found = mismatches(out, made.truth, made.oracle, keys)
+            found = _parting(subject, made, out, keys)
             if found:
                 first = min(found, key=lambda one: one.difference.first_step)
                 place = f"step {first.difference.first_step}"
@@ -198,6 +197,17 @@ def _between_modes(evidence: Evidence, subject: Subject) -> list[WayPoint]:
             if any(key in tensor_keys(out) for key in keys):
                 agreed.append(name)
     return []
+
+
+def _parting(
+    subject: Subject, made: Constructed, out: TensorDictBase, keys: list[Key]
+) -> list[Mismatch]:
+    """Which of ``keys`` differ: states where a segment ends, for recurrent mode may leave them out
+    elsewhere, and all else at every step."""
+    states = {next_key(key) for key in subject.carry}
+    outputs = mismatches(out, made.truth, made.oracle, [key for key in keys if key not in states])
+    ended = [key for key in keys if key in states]
+    return outputs or mismatches(out, made.truth, made.oracle, ended, made.ends)
 
 
 # --- through the data ----------------------------------------------------------------------------

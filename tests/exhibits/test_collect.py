@@ -108,6 +108,29 @@ def test_a_state_that_is_lost_is_seen_to_part(rnncheck: Runner, tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_the_error_of_each_backend_is_drawn_with_what_it_is_held_to(
+    rnncheck: Runner, tmp_path: Path
+) -> None:
+    page, asked = tmp_path / "run.html", ["pad", "scan", "pad-bfloat16"]
+    run = verified(
+        rnncheck, tmp_path, "broken/eq207_backends_disagree.yaml", "--select", "EQ207",
+        "--backends", ",".join(asked), "--report", f"html={page}",
+    )  # fmt: skip
+    (drawn,) = [one for one in run["exhibits"]["curves"] if one["explains"] == ["EQ207"]]
+    lines = {line["name"]: line["y"] for line in drawn["lines"]}
+    assert list(lines) == [*asked, "held to, float32", "held to, bfloat16"]
+    for name, limit in ("pad", "float32"), ("pad-bfloat16", "bfloat16"):
+        pairs = zip(lines[name], lines[f"held to, {limit}"], strict=True)
+        assert all(error <= most for error, most in pairs)
+    beyond = [e > m for e, m in zip(lines["scan"], lines["held to, float32"], strict=True)]
+    (finding,) = run["checks"][0]["findings"]
+    assert beyond.index(True) == drawn["parts_at"] == finding["where"]["first_step"]
+    written = page.read_text()
+    assert "<th>held to, bfloat16</th>" in written  # the table beside it
+    assert written.index("EQ207 backends-disagree") < written.index("Error of output by backend")
+
+
+@pytest.mark.slow
 def test_a_leak_of_the_loss_is_followed_to_its_target(rnncheck: Runner, tmp_path: Path) -> None:
     page = tmp_path / "run.html"
     run = verified(

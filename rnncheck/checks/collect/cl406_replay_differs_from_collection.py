@@ -33,7 +33,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_double
-from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
+from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence, recorded_error
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_rows
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
@@ -166,7 +166,8 @@ def in_one_pass(
         raise CouldNotLook(
             f"recurrent mode raises on the collected data ({reason_of(error)})"
         ) from error
-    found = mismatches(rows.data.select(*keys), out, exact, keys, rows.valid)
+    acted = rows.data.select(*keys)
+    found = mismatches(acted, out, exact, keys, rows.valid, coarse=recorded_error(evidence))
     return found[0] if found else None
 
 

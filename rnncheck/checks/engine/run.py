@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from contextlib import nullcontext
 
 import torch
 
 from rnncheck.checks.engine.haste import TimeBox
+from rnncheck.checks.engine.several import Conclusion, evidence_for, said_of, together
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import (
     CouldNotLook,
@@ -28,6 +29,7 @@ from rnncheck.pipeline.guard.calling import exits_taken
 from rnncheck.pipeline.guard.timeout import time_limit
 from rnncheck.pipeline.guard.user_frames import describe_trouble, display_path
 from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.placing import precision_as_set
 from rnncheck.results.events import CheckFinished, CheckStarted, Event
 from rnncheck.results.model import CheckResult, Finding, Outcome, Source, Stage
 from rnncheck.supervisor.copies import end_if_copied
@@ -83,13 +85,11 @@ class Inquiry:
     def result(self, code: str) -> CheckResult:
         """What the check with this code concluded, asked now where it was not asked before."""
         if code not in self._results:
-            rounded, self.evidence.rounded = self.evidence.rounded, 0.0
             self._asking.append(code)
             try:
                 self._results[code] = self._run(self._rules[code])
             finally:
                 self._asking.pop()
-                self.evidence.rounded = rounded
         return self._results[code]
 
     def finds(self, code: str) -> bool:
@@ -105,10 +105,8 @@ class Inquiry:
     def _run(self, rule: Rule) -> CheckResult:
         begin = time.perf_counter()
         exits_taken()  # those of others
-        try:
-            ended = self._ended(rule)
-        except Unanswered as why:
-            ended = self._unanswered(why)
+        asked = evidence_for(rule, self.evidence)
+        ended = together(rule, [(one.pipeline.of_loss, self._of(rule, one)) for one in asked])
         end_if_copied()
         if exits := exits_taken():
             ended = {"outcome": Outcome.ERROR, "reason": f"the pipeline raised: {exits[0]}"}
@@ -117,10 +115,20 @@ class Inquiry:
         severity = ended.pop("severity", rule.severity)
         return CheckResult(rule.code, rule.name, severity, rule.stage, seconds=seconds, **ended)
 
-    def _ended(self, rule: Rule) -> dict[str, Any]:
+    def _of(self, rule: Rule, evidence: Evidence) -> Conclusion:
+        """What the rule concludes of one evidence: of one loss, where there are several."""
+        rounded, evidence.rounded = evidence.rounded, 0.0
+        try:
+            return self._ended(rule, evidence)
+        except Unanswered as why:
+            return self._unanswered(why)
+        finally:
+            evidence.rounded = rounded
+
+    def _ended(self, rule: Rule, evidence: Evidence) -> Conclusion:
         """Outcome and all that goes with it, as fields of a CheckResult."""
         try:
-            judgement = self._judged(rule)
+            judgement = self._judged(rule, evidence)
         except Lacking as error:
             raise CouldNotLook(error.reason) from error
         except StageTimeout as error:
@@ -136,20 +144,22 @@ class Inquiry:
             raise
         except BaseException as error:
             return {"outcome": Outcome.ERROR, "reason": _raised(rule, error)}
-        return self._concluded(rule, judgement)
+        return self._concluded(rule, judgement, evidence)
 
-    def _judged(self, rule: Rule) -> Judgement:
-        pipeline = self.evidence.pipeline
+    def _judged(self, rule: Rule, evidence: Evidence) -> Judgement:
+        pipeline = evidence.pipeline
         for stage in rule.needs:
             if not _present(stage, pipeline):
-                raise self.evidence.absent(stage)
+                raise evidence.absent(stage)
         limit = self._clock.within(pipeline.spec.verify.timeout)
-        with torch.enable_grad(), time_limit(rule.stage, limit):  # a user may leave it off
-            return _valid(rule, rule.run(self.evidence))
+        precision = precision_as_set() if rule.as_set else nullcontext()
+        limited = time_limit(rule.stage, limit)
+        with torch.enable_grad(), precision, limited:  # a user may leave it off
+            return _valid(rule, rule.run(evidence))
 
-    def _concluded(self, rule: Rule, judgement: Judgement) -> dict[str, Any]:
+    def _concluded(self, rule: Rule, judgement: Judgement, evidence: Evidence) -> Conclusion:
         """A check that compared nothing never passes, nor one that could not look at a part."""
-        findings = tuple(finding(rule, one, self.evidence.pipeline) for one in judgement.findings)
+        findings = tuple(finding(rule, one, evidence.pipeline) for one in judgement.findings)
         why, outcome = weightiest(judgement.unanswered), Outcome.PASSED
         if findings:
             outcome = Outcome.FAILED
@@ -157,7 +167,7 @@ class Inquiry:
             raise why
         elif not judgement.compared:
             raise CouldNotLook(judgement.note or "there was nothing to compare")
-        note, rounded = judgement.note, self.evidence.rounded
+        note, rounded = judgement.note, evidence.rounded
         if rounded and outcome is Outcome.PASSED:
             note += f"; rounding alone, up to {rounded:.1g}"
         return {
@@ -168,7 +178,7 @@ class Inquiry:
             "compared": judgement.compared,
         }
 
-    def _unanswered(self, why: Unanswered) -> dict[str, Any]:
+    def _unanswered(self, why: Unanswered) -> Conclusion:
         if isinstance(why, NotApplicable):
             return {"outcome": Outcome.NOT_APPLICABLE, "reason": str(why)}
         if not isinstance(why, Deferred):
@@ -234,7 +244,7 @@ def finding(rule: Rule, seen: Observation, pipeline: Pipeline) -> Finding:
     return Finding(
         code=rule.code,
         stage=stage,
-        message=seen.message,
+        message=said_of(pipeline.of_loss, seen.message),
         key=seen.key,
         quantity=seen.quantity,
         measured=seen.measured,
@@ -246,7 +256,7 @@ def finding(rule: Rule, seen: Observation, pipeline: Pipeline) -> Finding:
         cause=seen.cause,
         fix=seen.fix,
         source=_source(seen.source or stage, pipeline, seen.key),
-        details=seen.details,
+        details=seen.details | ({"loss": pipeline.of_loss} if pipeline.of_loss else {}),
     )
 
 

@@ -141,6 +141,22 @@ def _value_wrong(
     )
 
 
+def step_errors(tried: Tried, quantity: str) -> tuple[Tensor, Tensor] | None:
+    """``[steps]``: the largest error of a quantity against float64, and what it is held to; None
+    where the trial gave nothing that could be compared."""
+    if isinstance(tried.answer, Refused):
+        return None
+    exact, reference, dtype = _judges(tried)
+    value, truth = tried.answer.values[quantity], exact.values[quantity]
+    if value.shape != truth.shape:
+        return None
+    limit = bound(reference.values[quantity], truth, dtype)
+    gaps = gap(value, truth).masked_fill(limit.lost, 0.0)
+    return tuple(  # type: ignore[return-value]
+        one.expand_as(gaps).transpose(0, 1).flatten(1).amax(1) for one in (gaps, limit.values)
+    )
+
+
 def gradients_wrong(tried: Tried) -> Divergence | None:
     """The gradient that lies furthest beyond its bound, in bounds."""
     if isinstance(tried.answer, Refused):

@@ -102,6 +102,8 @@ def _compared(asked: Asked) -> tuple[Observation | None, int, str] | None:
         raise Deferred(f"the {asked.subject.stage}'s gradients are no numbers", "CL409", "GR802")
     if not max(through_sequence.largest(), through_steps.largest()):
         return None
+    if not count:
+        return None, *_by_differences(asked, through_sequence)
     worst = furthest(through_sequence, through_steps)
     if worst is None or worst[1] <= limit:
         return None, count, counted(count, "gradient", "agree")
@@ -116,6 +118,18 @@ def _compared(asked: Asked) -> tuple[Observation | None, int, str] | None:
     if cut_every := truncation(asked.evidence, asked.subject, asked.made):
         return None, count, f"back-propagation is cut every {cut_every} steps"
     return _observed(asked, worst), count, ""
+
+
+def _by_differences(asked: Asked, through_sequence: Gradients) -> tuple[int, str]:
+    """Recurrent mode's gradients, where sequential mode computes none, as under ``no_grad``: they
+    are right where they are the derivatives of values that both modes have."""
+    if asked.dtype is not None and numeric_agrees(asked, through_sequence):
+        said = "sequential mode has none, and recurrent mode's agree with finite differences"
+        return len(through_sequence.values), said
+    raise CouldNotLook(
+        "sequential mode computes no gradient (torch.no_grad inside it), and recurrent mode's could"
+        " not be compared with finite differences"
+    )
 
 
 def _limit(asked: Asked) -> float:

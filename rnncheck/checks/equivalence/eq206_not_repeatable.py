@@ -24,10 +24,12 @@ Example
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import torch
-from torch import nn
+from tensordict import TensorDictBase
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from rnncheck.checks.evidence.comparison import OutputChange, changes
@@ -37,7 +39,7 @@ from rnncheck.checks.evidence.hidden_state import hidden_state
 from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.rule import Judgement, Observation, Rule
-from rnncheck.pipeline.keys import dotted
+from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
@@ -113,11 +115,25 @@ def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Ob
     carry = {next_key(key) for key in subject.carry}
     blamed = noisy if dropout else noisy & carry
     two = unroll_subject(subject, made.inputs, made.starts, settings=RunSettings(seed=1))
-    found = changes(one, two, sorted(blamed), torch.ones_like(made.starts))
+    drawn = set() if dropout else noisy & set(evidence.env.actions)
+    found = changes(one, two, sorted(blamed), _drawn_alike(one, two, drawn, made.starts))
     if not found:
         return None
     message, cause, fix = _dropout(names) if dropout else RANDOM_STATE
     return _observed(subject, made, found[0], message=message, cause=cause, fix=fix)
+
+
+def _drawn_alike(
+    one: TensorDictBase, two: TensorDictBase, drawn: Set[Key], starts: Tensor
+) -> Tensor:
+    """``[rows, steps]``, True up to the first step of a row at which another action was drawn: a
+    state may hold the last action, and a policy may draw without asking whether to explore."""
+    alike = torch.ones_like(starts)
+    for key in drawn:
+        same = (one.get(key) == two.get(key)).reshape(*starts.shape[:2], -1).all(-1)
+        alike = alike & same.reshape(starts.shape)
+    steps = alike.reshape(*starts.shape[:2]).long().cumprod(1).bool()
+    return steps.reshape(starts.shape)
 
 
 def _dropout(names: list[str]) -> tuple[str, str, str]:

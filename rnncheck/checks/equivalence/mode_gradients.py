@@ -83,7 +83,7 @@ def _shaken(subject: Subject, network: nn.Module, inputs: TensorDictBase, seed: 
     with torch.no_grad():
         for value in (*(p for p in network.parameters() if p.is_floating_point()), *dense):
             noise = torch.randn(value.shape, generator=generator, dtype=torch.float64)
-            value.mul_((1 + _SHAKE * torch.finfo(value.dtype).eps * noise).to(value.dtype))
+            value.mul_((1 + _SHAKE * torch.finfo(value.dtype).eps * noise).to(value))
 
 
 def leaves(subject: Subject, inputs: TensorDictBase, dtype: torch.dtype | None) -> TensorDictBase:

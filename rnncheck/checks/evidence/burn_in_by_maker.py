@@ -21,6 +21,7 @@ from rnncheck.checks.evidence.opening_states import wrong_openings
 from rnncheck.checks.evidence.training_batches import Sample, make_sample
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.placing import place_of, placed, precision_as_set
 from rnncheck.pipeline.recording.batch_makers import Maker
 from rnncheck.pipeline.recording.recurrent_runs import RecurrentRuns
 from rnncheck.pipeline.subject.passes import unroll_subject
@@ -142,8 +143,8 @@ def _asked(evidence: Evidence, seen: WarmUp, given: Sample, made: Sample) -> War
 
 def _again(evidence: Evidence, maker: Maker, td: TensorDictBase) -> Sample | None:
     try:
-        with ambient():
-            made = maker.again(td.clone())
+        with precision_as_set(), ambient():  # it is held against what it made before
+            made = maker.again(placed(td, place_of(maker.given)).clone())
     except Exception:  # it ran on the data as it was; changed data may be refused
         return None
     usable = isinstance(made, TensorDictBase) and made.batch_dims > 0 and made.numel() > 0

@@ -32,15 +32,18 @@ def mismatches(
     oracle: TensorDictBase | None,
     keys: Iterable[Key],
     mask: Tensor | None = None,
+    *,
+    coarse: float = 0.0,
 ) -> list[Mismatch]:
     """The keys of ``candidate`` ``[rows, steps]`` that are no rounding of the oracle, worst first.
 
-    ``mask`` limits the comparison to some steps. Discrete keys count only where no float key is
-    compared, and then only beyond a share of flips that ties can explain.
+    ``mask`` limits the comparison to some steps; ``coarse`` is as for the bound. Discrete keys
+    count only where no float key is compared, and then only beyond a share of flips that ties can
+    explain.
     """
     shared = [key for key in keys if key in tensor_keys(candidate) and key in tensor_keys(truth)]
     floats = [key for key in shared if candidate.get(key).is_floating_point()]
-    found = [_float_mismatch(key, candidate, truth, oracle, mask) for key in floats]
+    found = [_float_mismatch(key, candidate, truth, oracle, mask, coarse) for key in floats]
     if not floats:
         found = [_discrete_mismatch(key, candidate, truth, mask) for key in shared]
     real = [item for item in found if item is not None]
@@ -63,12 +66,13 @@ def _float_mismatch(
     truth: TensorDictBase,
     oracle: TensorDictBase | None,
     mask: Tensor | None,
+    coarse: float,
 ) -> Mismatch | None:
     value, reference = candidate.get(key), truth.get(key)
     if value.shape != reference.shape:
         return None
     exact = None if oracle is None else oracle.get(key)
-    limit = bound(reference, exact, value.dtype)
+    limit = bound(reference, exact, value.dtype, coarse=coarse)
     gaps = gap(value, reference if exact is None else exact)
     gaps = _masked(gaps, mask).masked_fill(limit.lost, 0.0)
     difference = locate(gaps, limit.values, reference)

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import ambient
-from rnncheck.checks.evidence.training_batches import Sample, make_sample
+from rnncheck.checks.evidence.training_batches import Sample, estimator_device, make_sample
 from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.keys import Key, as_key, tensor_keys
+from rnncheck.pipeline.placing import on_cpu, placed
 from rnncheck.results.model import Stage
 
 VALUE = "state_value"
@@ -67,7 +68,8 @@ def estimated(evidence: Evidence, td: TensorDictBase) -> dict[str, Tensor]:
         raise NotApplicable("the spec has no advantage stage")
     with ambient(), torch.no_grad():
         try:
-            out = run_estimator(spec, estimator, td.clone())
+            given = placed(td, estimator_device(evidence)).clone()
+            out = on_cpu(run_estimator(spec, estimator, given))
         except Exception as error:
             raise Deferred(f"the estimator raises ({reason_of(error)})", "VL605") from error
     before = {key: td.get(key) for key in tensor_keys(td)}

@@ -8,11 +8,13 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.memo import Memo
+from rnncheck.checks.evidence.memo import Memo, T
 from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable, Unanswered
 from rnncheck.numerics.kernels import reason_of
+from rnncheck.numerics.tolerance import TF32_SLACK
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.placing import place_of, tf32_allowed
 from rnncheck.pipeline.recording.recording import Recording
 from rnncheck.pipeline.subject.env_facts import Env, EnvFacts, close_env, look_at
 from rnncheck.pipeline.subject.heads import Heads, take_heads
@@ -24,21 +26,56 @@ from rnncheck.results.model import Stage
 QUICK_STEPS = 512  # recorded steps that are replayed one by one without --thorough
 
 
+# What does not change with the loss and the critic, under the names that it is measured by.
+_OF_ALL = frozenset(
+    {
+        *("probe env", "env", "policy", "recording", "heads", "steps", "truth", "joints"),
+        *("replayed", "acted mismatch", "unreset", "backends"),
+    }
+)
+
+
 class Evidence(Memo):
     """Lazily measured facts about one pipeline; every method raises Unanswered with the reason when
-    it cannot tell."""
+    it cannot tell.
+
+    Where a script has several losses, ``others`` are about the same with another one, and share
+    what does not change with it.
+    """
 
     def __init__(
-        self, pipeline: Pipeline, finds: Callable[[str], bool], *, thorough: bool = False
+        self,
+        pipeline: Pipeline,
+        finds: Callable[[str], bool],
+        *,
+        thorough: bool = False,
+        first: Evidence | None = None,
     ) -> None:
         """``finds`` says whether the check with a code finds something here: one of rnncheck's, or
-        one that this run asks."""
+        one that this run asks. ``first`` is about the first loss, where this is about another."""
         super().__init__()
         self.finds = finds
         self.pipeline = pipeline
         self.thorough = thorough
         self.rounded = 0.0  # the largest change that a check found to be rounding alone
-        self.remarks: list[str] = []  # what the user should read although a check passed
+        # what the user should read although a check passed
+        self.remarks: list[str] = [] if first is None else first.remarks
+        self._first = first
+        self._all: list[Evidence] = [self] if first is None else first._all
+        for other in pipeline.others:
+            self._all.append(Evidence(other, finds, thorough=thorough, first=self))
+
+    @property
+    def others(self) -> list[Evidence]:
+        """The evidence of the script's other losses."""
+        return [one for one in self._all if one is not self]
+
+    def once(self, name: str, make: Callable[[], T], *about: object) -> T:
+        """As a memo does; what is the same for every loss is asked of the first."""
+        shared = name in _OF_ALL or any(one is Stage.POLICY for one in about)
+        if self._first is not None and shared:
+            return self._first.once(name, make, *about)
+        return super().once(name, make, *about)
 
     def written(self, *stages: Stage) -> bool:
         """Whether the spec has any of these stages."""
@@ -172,3 +209,11 @@ class Evidence(Memo):
             return take_heads(self.policy, self.probe_env, steps)
         except Exception as error:  # the user's env or policy may raise anything
             raise CouldNotLook(f"the policy cannot play the env ({reason_of(error)})") from error
+
+
+def recorded_error(evidence: Evidence) -> float:
+    """The relative error of what was collected, beside float32's own: tf32's where torch allows it
+    on the CUDA device that acted."""
+    place = next(filter(None, map(place_of, evidence.pipeline.batches)), None)
+    allowed = tf32_allowed() if place is not None and place.type == "cuda" else None
+    return TF32_SLACK if allowed is not None and any(allowed) else 0.0

@@ -12,7 +12,12 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.training_batches import Sample, samples
+from rnncheck.checks.evidence.training_batches import (
+    Sample,
+    batch_device,
+    make_sample,
+    samples,
+)
 from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable, Unanswered
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import changeable, perturbed
@@ -23,6 +28,7 @@ from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.instruments.module_calls import ModuleCalls
 from rnncheck.pipeline.instruments.value_targets import Targets, unreduced
 from rnncheck.pipeline.keys import Key, tensor_items, tensor_keys
+from rnncheck.pipeline.placing import on_cpu, placed
 from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 from rnncheck.results.model import Stage
 
@@ -52,12 +58,6 @@ def loss_of(evidence: Evidence) -> Loss:
             raise evidence.absent(Stage.LOSS)
         raise CouldNotLook(f"the loss stage failed ({failure.message})")
     return loss
-
-
-def needs_memory(evidence: Evidence) -> None:
-    """Unanswered where policy and critic hold no memory that a loss could ignore or train."""
-    if evidence.finds("WR101"):
-        raise NotApplicable("no module of the policy or critic carries state")
 
 
 def needs_memory_inside(evidence: Evidence, sample: Sample) -> None:
@@ -95,7 +95,7 @@ def run_loss(
     """
     network = copied(loss_of(evidence)) if loss is None else loss
     before = sample.td if td is None else td
-    batch = before.clone()  # a loss may write in place
+    batch = placed(before, batch_device(evidence)).clone()  # a loss may write in place
     handed = {key: (value, value._version) for key, value in tensor_items(batch)}
     try:
         with ambient(seed), Targets(network) as targets, unreduced(network, per_element) as parted:
@@ -106,7 +106,8 @@ def run_loss(
         if per_element:  # our own way of asking for its terms may be what raises
             return run_loss(evidence, sample, td, loss=loss, per_element=False, seed=seed)
         raise _raised(error, changed=td is not None) from error
-    run = LossRun(total, parts, before=before, after=batch)
+    parts = {name: on_cpu(value) for name, value in parts.items()}
+    run = LossRun(on_cpu(total), parts, before=before, after=on_cpu(batch))
     shape = sample.rows.shape
     for key, value in tensor_items(batch):
         old, version = handed.get(key, (None, 0))
@@ -138,10 +139,10 @@ def _add(elements: dict[str, Tensor], name: str, value: Tensor, shape: torch.Siz
         return
     for lead in (shape, torch.Size([steps])):
         if value.shape[: len(lead)] == lead:
-            elements[name] = value.detach().reshape(*shape, *value.shape[len(lead) :])
+            elements[name] = on_cpu(value.detach()).reshape(*shape, *value.shape[len(lead) :])
             return
     if value.numel() == steps:
-        elements[name] = value.detach().reshape(shape)
+        elements[name] = on_cpu(value.detach()).reshape(shape)
 
 
 def float_inputs(td: TensorDictBase, *, root: bool, following: bool) -> list[Key]:
@@ -184,5 +185,12 @@ def parameters_of(loss: Loss) -> list[tuple[str, nn.Parameter]]:
 
 def each_sample(evidence: Evidence) -> list[tuple[int, Sample]]:
     """The training batches that the loss checks look at."""
-    found = list(enumerate(samples(evidence)))
+    found = list(enumerate(_loss_batches(evidence)))
     return found if evidence.thorough else found[:2]
+
+
+def _loss_batches(evidence: Evidence) -> list[Sample]:
+    found, whole = samples(evidence), evidence.pipeline.whole
+    if not whole:
+        return found
+    return evidence.once("loss batches", lambda: [make_sample(evidence, td) for td in whole])

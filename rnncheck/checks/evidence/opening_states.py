@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.evidence import Evidence, recorded_error
 from rnncheck.checks.evidence.training_batches import Sample, stale
 from rnncheck.checks.evidence.trajectory_replay import reads_at_start
 from rnncheck.pipeline.keys import Key
@@ -16,7 +16,7 @@ def wrong_openings(
 ) -> Tensor:
     """``starts`` ``[rows, steps]`` with another stored state than was collected there, where the
     module reads it."""
-    wrong = stale(sample, starts, stored, recorded)
+    wrong = stale(sample, starts, stored, recorded, coarse=recorded_error(evidence))
     return wrong & ~_unread(evidence, sample, key, wrong, recorded)
 
 

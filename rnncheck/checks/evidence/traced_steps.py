@@ -24,6 +24,7 @@ from rnncheck.numerics.codewords import NOTHING, SEVERAL, codewords, decoded
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls, OtherStates
 from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.subject import next_key
 
 
@@ -53,10 +54,11 @@ class Shown:
 
     def laid_out(self, value: Tensor) -> Tensor:
         """``[blocks, rows, steps, features]`` of a value of every position; 0 at other steps."""
-        flat, there = value.reshape(len(self.place), -1), self.place >= 0
+        flat, there = on_cpu(value).reshape(len(self.place), -1), self.place >= 0
         index = (self.block * self.batch.numel() + self.place)[there]
         empty = flat.new_zeros(self.count * self.batch.numel(), flat.shape[1])
-        return empty.index_put((index,), flat[there]).reshape(self.count, *self.batch, -1)
+        laid: Tensor = empty.index_put((index,), flat[there])
+        return laid.reshape(self.count, *self.batch, -1)
 
     @cached_property
     def next_ones(self) -> Tensor:

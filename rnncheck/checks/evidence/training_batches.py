@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +17,7 @@ from rnncheck.checks.rule import CouldNotLook, NotApplicable
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.numerics.tolerance import SLACK, epsilon
 from rnncheck.pipeline.keys import STEP_KEY, Key, tensor_keys
+from rnncheck.pipeline.placing import on_cpu, place_of
 from rnncheck.pipeline.recording.masks import padding_mask
 from rnncheck.pipeline.recording.recording import Joint, Recording
 from rnncheck.results.model import Stage
@@ -166,9 +168,26 @@ def _samples(evidence: Evidence) -> list[Sample]:
     return [make_sample(evidence, td) for td in pipeline.samples if td.batch_dims > 0]
 
 
+def batch_device(evidence: Evidence) -> torch.device | None:
+    """Where the loss gets its batches; None where there are none."""
+    return evidence.once("batch device", lambda: _place_of_first(evidence.pipeline.samples))
+
+
+def estimator_device(evidence: Evidence) -> torch.device | None:
+    """Where the estimator gets its batches: collected ones, where there are such."""
+    pipeline = evidence.pipeline
+    source = pipeline.estimated or pipeline.samples
+    return evidence.once("estimator device", lambda: _place_of_first(source))
+
+
+def _place_of_first(batches: Iterable[TensorDictBase]) -> torch.device | None:
+    first = next(iter(batches), None)
+    return None if first is None else place_of(first)
+
+
 def make_sample(evidence: Evidence, td: TensorDictBase) -> Sample:
     """One training batch, its steps traced back by their number or by what was observed."""
-    steps = collected(evidence)
+    steps, td = collected(evidence), on_cpu(td)
     rows = td.reshape(-1, td.shape[-1])
     shape = torch.Size(rows.shape)
     ids = _ids(rows, shape, steps)
@@ -284,11 +303,13 @@ def same_values(left: Tensor, right: Tensor) -> Tensor:
     return ~differ.flatten(1).any(-1) if differ.ndim > 1 else ~differ
 
 
-def stale(sample: Sample, starts: Tensor, stored: Tensor, recorded: Tensor) -> Tensor:
+def stale(
+    sample: Sample, starts: Tensor, stored: Tensor, recorded: Tensor, *, coarse: float = 0.0
+) -> Tensor:
     """``starts`` ``[rows, steps]`` whose stored state is another one than was collected there.
 
     A state that was computed anew, in another order of summation, differs by rounding and is the
-    same state.
+    same state; ``coarse`` is as for the bound.
     """
     if stored.shape[2:] != recorded.shape[1:]:
         return starts
@@ -296,7 +317,8 @@ def stale(sample: Sample, starts: Tensor, stored: Tensor, recorded: Tensor) -> T
     values, want = stored[here[:, 0], here[:, 1]], recorded[sample.ids[starts]]
     differ = ~same_values(values, want)
     if values.is_floating_point() and bool(differ.any()):
-        rounding = SLACK * epsilon(values.dtype) * float(want.double().abs().nan_to_num().max())
+        largest = float(want.double().abs().nan_to_num().max())
+        rounding = (SLACK * epsilon(values.dtype) + coarse) * largest
         differ &= ~(gap(values, want).flatten(1).amax(-1) <= rounding)
     wrong[here[:, 0], here[:, 1]] = differ
     return wrong

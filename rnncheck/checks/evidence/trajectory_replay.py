@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.comparison import Mismatch, is_same, mismatches
 from rnncheck.checks.evidence.constructed_batches import runs_in_double
-from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence
+from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence, recorded_error
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.evidence.recurrent_pass import recurrent_rows
 from rnncheck.checks.rule import Deferred, NotApplicable, Unanswered
@@ -40,7 +40,9 @@ class Replayed:
         """The replay in float64, where the module runs in it; made when it is asked for."""
         return None if self.in_double is None else self.in_double()
 
-    def unlike(self, candidate: TensorDictBase, keys: Iterable[Key]) -> list[Mismatch]:
+    def unlike(
+        self, candidate: TensorDictBase, keys: Iterable[Key], *, coarse: float = 0.0
+    ) -> list[Mismatch]:
         """The keys of ``candidate`` that are no rounding of the replay, worst first.
 
         What is equal is in every bound, as a bound is at least the replay's own error: it needs no
@@ -49,7 +51,7 @@ class Replayed:
         keys = list(keys)
         if is_same(candidate, self.truth, keys):
             return []
-        return mismatches(candidate, self.truth, self.oracle, keys)
+        return mismatches(candidate, self.truth, self.oracle, keys, coarse=coarse)
 
 
 def replayed(evidence: Evidence) -> list[Replayed]:
@@ -126,7 +128,7 @@ def _is_reproduced(evidence: Evidence, item: Replayed, key: Key) -> bool:
         return False
     if key not in tensor_keys(item.recorded) or not item.recorded.get(key).is_floating_point():
         return False
-    return not item.unlike(item.recorded, [key])
+    return not item.unlike(item.recorded, [key], coarse=recorded_error(evidence))
 
 
 def memoryless_replay(evidence: Evidence, item: Replayed) -> TensorDictBase:
@@ -147,9 +149,10 @@ def acted_mismatch(evidence: Evidence) -> tuple[Replayed, Mismatch] | None:
 
 def _acted_mismatch(evidence: Evidence) -> tuple[Replayed, Mismatch] | None:
     worst: tuple[Replayed, Mismatch] | None = None
+    coarse = recorded_error(evidence)
     for item in replayed(evidence):
         keys = compared_keys(evidence, item)
-        for found in item.unlike(item.recorded, keys)[:1]:
+        for found in item.unlike(item.recorded, keys, coarse=coarse)[:1]:
             if worst is None or found.difference.relative > worst[1].difference.relative:
                 worst = (item, found)
     return worst

@@ -7,8 +7,9 @@ Checks
     between, one step earlier. Which steps a pass runs over is found by changing them; passes of one
     step each are taken together. Where no module can be watched, the gradient of the loss at the
     batch must change with what is observed later. The same is asked of policy and critic alone, in
-    recurrent mode over the head of an episode, where a nudge of the earlier inputs does move the
-    later outputs; where no module can be watched there, of their outputs at what is observed.
+    recurrent mode (as the loss runs it, where that is another function) over the head of an
+    episode, where a nudge of the earlier inputs does move the later outputs; where no module can be
+    watched there, of their outputs at what is observed.
 
 Why it matters
     With the graph cut at every step the recurrent weights learn from one step only: the policy
@@ -41,11 +42,11 @@ from rnncheck.checks.evidence.loss_calls import (
     copied,
     each_sample,
     loss_of,
-    needs_memory,
     needs_memory_inside,
     run_loss,
 )
 from rnncheck.checks.evidence.traced_steps import Shown, steps_of_passes
+from rnncheck.checks.evidence.trained_memory import needs_memory
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.gradient.loss_graph import gradient_reaches_back
 from rnncheck.checks.gradient.through_time import reaches_back, reads_tokens
@@ -61,6 +62,7 @@ from rnncheck.checks.rule import (
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.pipeline.subject.training_pass import TwoPasses
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
@@ -76,8 +78,15 @@ def run(evidence: Evidence) -> Judgement:
         return within
     if alone.findings or not within.unanswered:
         return replace(alone, compared=within.compared + alone.compared, unanswered=())
+    if alone.compared and _is_the_loss(evidence.policy):
+        return alone
     nothing_inside = all(isinstance(why, NotApplicable) for why in within.unanswered)
     return alone if nothing_inside else within
+
+
+def _is_the_loss(subject: Subject) -> bool:
+    """What is judged as the recurrent pass is the one that the loss runs."""
+    return isinstance(subject.module, TwoPasses) and subject.module.of_the_loss
 
 
 def _in_the_loss(evidence: Evidence) -> Judgement:

@@ -21,13 +21,15 @@ Example
 
 from __future__ import annotations
 
-import torch
-
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, needs_memory, run_loss
+from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
+from rnncheck.checks.evidence.trained_memory import (
+    memory_gradients,
+    needs_memory,
+    trained_elsewhere,
+)
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
-from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
@@ -36,28 +38,17 @@ def run(evidence: Evidence) -> Judgement:
     """Largest gradient of every recurrent parameter over all training batches."""
     loss_of(evidence)
     needs_memory(evidence)
-    largest: dict[str, float] = {}
-    others = 0.0
-    for _, sample in each_sample(evidence):
-        loss = copied(loss_of(evidence))
-        recurrent, rest = recurrent_parameters(loss, evidence.pipeline, evidence.subjects)
-        total = run_loss(evidence, sample, loss=loss, per_element=False).total
-        if not total.requires_grad or not recurrent:
-            continue
-        wanted = [*recurrent.values(), *rest]
-        grads = torch.autograd.grad(total, wanted, allow_unused=True)
-        sizes = [0.0 if g is None else float(g.abs().max()) for g in grads]
-        others = max([others, *sizes[len(recurrent) :]])
-        for name, size in zip(recurrent, sizes, strict=False):
-            largest[name] = max(size, largest.get(name, 0.0))
+    found = memory_gradients(evidence)
+    largest = found.recurrent
     if not largest:
         raise CouldNotLook("the loss trains no recurrent parameter of its own")
     silent = [name for name, size in largest.items() if size == 0.0]
+    silent = [name for name in silent if not trained_elsewhere(evidence, name)]
     if silent and not any(_goes_on(sample) for _, sample in each_sample(evidence)):
         raise CouldNotLook(
             "every step of the training batches begins an episode: there is no memory yet"
         )
-    if len(silent) == len(largest) and others == 0.0:
+    if len(silent) == len(largest) and found.rest == 0.0:
         raise CouldNotLook("the loss has no gradient at all")
     findings = (_observed(silent, len(largest)),) if silent else ()
     return Judgement(

@@ -17,6 +17,7 @@ from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import perturbed
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls, main_input
 from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.placing import device_of, on_cpu, placed
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
 from rnncheck.pipeline.subject.subject import Subject
@@ -157,10 +158,11 @@ def _again(one: ModuleCall, at: Tensor, size: float) -> Tensor:
         wide = at.reshape(-1, *([1] * (x.ndim - len(one.shape))))
         td.set(key, x + size * max(float(x.abs().max()), 1.0) * noise * wide)
     with measuring(recurrent=True):
-        y: Tensor = one.module(td).get(one.output)
+        y: Tensor = one.module(placed(td, device_of(one.module))).get(one.output)
     return _by_steps(one, y)
 
 
 def _by_steps(one: ModuleCall, value: Tensor) -> Tensor:
     """``[rows, steps, features]``."""
-    return value.reshape(one.shape[:-1].numel(), one.shape[-1], -1)
+    steps: Tensor = on_cpu(value).reshape(one.shape[:-1].numel(), one.shape[-1], -1)
+    return steps

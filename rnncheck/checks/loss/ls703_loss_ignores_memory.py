@@ -38,11 +38,11 @@ from rnncheck.checks.evidence.loss_calls import (
     copied,
     each_sample,
     loss_of,
-    needs_memory,
     needs_memory_inside,
     run_loss,
 )
 from rnncheck.checks.evidence.traced_steps import inner_outputs
+from rnncheck.checks.evidence.trained_memory import needs_memory
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ

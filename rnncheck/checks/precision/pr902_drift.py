@@ -202,5 +202,6 @@ RULE = Rule(
     stage=Stage.POLICY,
     run=run,
     needs=(Stage.POLICY,),
+    as_set=True,
     dear=True,
 )

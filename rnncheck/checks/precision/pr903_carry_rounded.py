@@ -157,4 +157,5 @@ RULE = Rule(
     stage=Stage.POLICY,
     run=run,
     needs=(Stage.POLICY,),
+    as_set=True,
 )

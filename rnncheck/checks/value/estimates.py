@@ -12,7 +12,7 @@ from rnncheck.checks.evidence.estimator_calls import SHIFTED, estimated, written
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample, collected
 from rnncheck.checks.rule import CouldNotLook
-from rnncheck.pipeline.keys import Key, as_key, dotted
+from rnncheck.pipeline.keys import Key, as_key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
@@ -64,11 +64,22 @@ def carried(evidence: Evidence) -> list[Key]:
 
 @dataclass(frozen=True)
 class Values:
-    """The critic along the trajectories, by step number: V before the step, and where it is
-    known."""
+    """The critic along the trajectories, by step number: V before the step, and where it is known;
+    of the last recorded steps also V behind them."""
 
     value: Tensor
     has: Tensor
+    behind: Tensor
+    has_behind: Tensor
+
+    def following(self, sample: Sample) -> tuple[Tensor, Tensor]:
+        """V behind each step of the batch, and where it is known."""
+        ids = sample.ids.clamp_min(0)
+        after = sample.steps.successor[ids]
+        inside, next_ids = after >= 0, after.clamp_min(0)
+        wide = inside.reshape(*inside.shape, *([1] * (self.value.ndim - 1)))
+        value = torch.where(wide, self.value[next_ids], self.behind[ids])
+        return value, torch.where(inside, self.has[next_ids], self.has_behind[ids])
 
 
 def true_values(evidence: Evidence, name: str | Key) -> Values:
@@ -81,6 +92,7 @@ def _true_values(evidence: Evidence, name: str | Key) -> Values:
     subject = valuing(evidence, name)
     steps, recording = collected(evidence), evidence.recording
     value, has = None, torch.zeros(len(steps.places), dtype=torch.bool)
+    behind, has_behind = value, has.clone()
     for trajectory in recording.trajectories():
         if not trajectory.fresh:
             continue
@@ -89,9 +101,11 @@ def _true_values(evidence: Evidence, name: str | Key) -> Values:
         fresh = {key: state[row : row + 1] for key, state in subject.fresh.items()}
         starts = torch.zeros(1, recorded.shape[1], dtype=torch.bool)
         starts[:, 0] = True
-        out = unroll_subject(
-            subject, subject.inputs_of(recorded), starts, StartStates(fresh=fresh)
-        ).get(as_key(name))
+        inputs = subject.inputs_of(recorded)
+        if (beyond := _step_beyond(subject, recorded, inputs)) is not None:
+            inputs = torch.cat([inputs, beyond], 1)
+            starts = torch.cat([starts, torch.zeros_like(starts[:, :1])], 1)
+        out = unroll_subject(subject, inputs, starts, StartStates(fresh=fresh)).get(as_key(name))
         numbers = torch.tensor(
             [
                 steps.numbers[(s.batch, s.row, t)]
@@ -99,12 +113,29 @@ def _true_values(evidence: Evidence, name: str | Key) -> Values:
                 for t in range(s.begin, s.end)
             ]
         )
-        if value is None:
+        if value is None or behind is None:
             value = torch.zeros(len(steps.places), *out.shape[2:], dtype=out.dtype)
-        value[numbers], has[numbers] = out[0], True
-    if value is None:
+            behind = value.clone()
+        value[numbers], has[numbers] = out[0, : len(numbers)], True
+        if beyond is not None:
+            behind[numbers[-1]], has_behind[numbers[-1]] = out[0, -1], True
+    if value is None or behind is None:
         raise CouldNotLook("no trajectory was collected from its start")
-    return Values(value, has)
+    return Values(value, has, behind, has_behind)
+
+
+def _step_beyond(
+    subject: Subject, recorded: TensorDictBase, inputs: TensorDictBase
+) -> TensorDictBase | None:
+    """The step behind the last recorded one, ``[1, 1]``; None where not all that the subject reads
+    of it was recorded."""
+    there, found = set(tensor_keys(recorded)), inputs[:, -1:].clone()
+    for key in tensor_keys(inputs):
+        if next_key(key) in there:
+            found.set(key, recorded.get(next_key(key))[:, -1:])
+        elif key in subject.reads or not subject.reads:
+            return None
+    return found
 
 
 def valuing(evidence: Evidence, name: str | Key) -> Subject:

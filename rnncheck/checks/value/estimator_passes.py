@@ -17,6 +17,7 @@ from rnncheck.checks.value.estimates import true_values
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
 from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
 
@@ -76,7 +77,8 @@ def _owner(evidence: Evidence, one: ModuleCall) -> Subject | None:
 def _same_weights(left: nn.Module, right: nn.Module) -> bool:
     ours, theirs = list(left.parameters()), list(right.parameters())
     return len(ours) == len(theirs) and all(
-        a.shape == b.shape and torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)
+        a.shape == b.shape and torch.equal(on_cpu(a), on_cpu(b))
+        for a, b in zip(ours, theirs, strict=True)
     )
 
 

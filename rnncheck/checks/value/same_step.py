@@ -237,8 +237,8 @@ def _over(sample: Sample, at: Tensor) -> TensorDictBase:
 
 def reads_nothing_next(evidence: Evidence) -> bool:
     """Whether there is no target that next values enter: no estimator, no number in the training
-    batch that something else has made for each step, and a loss that no next observation
-    changes."""
+    batch that something else has made for each step, unless it is judged with another loss, and a
+    loss that no next observation changes."""
     if evidence.written(Stage.ADVANTAGE):
         return False
     try:
@@ -249,7 +249,8 @@ def reads_nothing_next(evidence: Evidence) -> bool:
 
 def _reads_none(evidence: Evidence, sample: Sample) -> bool:
     made = [key for key in paid(evidence, sample) if key[0] != "next"]
-    if any(sample.steps.column(key) is None for key in made):
+    elsewhere = any(one.written(Stage.ADVANTAGE) for one in evidence.others)
+    if not elsewhere and any(sample.steps.column(key) is None for key in made):
         return False
     seen = [*observed(evidence, sample), *map(next_key, tokens(evidence, sample))]
     following = _present(sample, dict.fromkeys(key for key in seen if key[0] == "next"))

@@ -3,12 +3,16 @@
 Checks
     Every collected trajectory is replayed alone, step by step, and the value at each step noted.
     The values and next values that the estimator writes, and the next values that a loss asks of
-    its value estimator, are held against them, at steps that do not end an episode. In a twin
+    its value estimator, are held against them, at steps that do not end an episode. Behind the last
+    recorded step the value is that of its next observation, from the state that it left. In a twin
     without memory, where the value of a step depends on that step alone, the target of a step must
     not move with the observation of its own step in the place of the next one's. Where no values
     are written, each recurrent pass inside the loss is run again from the true states, whatever
     order it has its steps in. Behind a loss's own burn-in the pass over the next steps must not be
     further from the sequential run than twice what the burn-in leaves of the steps themselves.
+    Where a loss takes recorded values and no pass over next steps is seen in it, it must move with
+    what is observed behind a row's last step and with every state that was left there, and with no
+    other next observation.
 
 Why it matters
     A target that starts from a zero state in the middle of a trajectory is another function than
@@ -63,6 +67,7 @@ from rnncheck.checks.rule import (
 from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, true_values, valuing
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
+from rnncheck.checks.value.last_values import last_values_from_states
 from rnncheck.checks.value.same_step import (
     estimates_of_own_step,
     loss_of_own_step,
@@ -99,6 +104,8 @@ def run(evidence: Evidence) -> Judgement:
     if not compared and reads_nothing_next(evidence):
         raise NotApplicable("the loss reads nothing of what is observed next")
     if not compared:
+        compared = last_values_from_states(evidence)
+    if not compared:
         raise weightiest(untold) or NotApplicable("nothing asks for a next value")
     return Judgement((), compared, _said(evidence, compared))
 
@@ -131,9 +138,35 @@ def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
             gaps = gaps * mask
             compared += int(mask.sum())
             if bool((gaps > _LIMIT * scale).any()):
-                stage = Stage.ADVANTAGE
-                return _observed(stage, sample, number, name, gaps, scale), compared
+                found = _observed(Stage.ADVANTAGE, sample, number, name, gaps, scale)
+                behind = following and _behind_rows(sample, gaps > _LIMIT * scale)
+                return _without_hand_over(found) if behind else found, compared
     return None, compared
+
+
+def _behind_rows(sample: Sample, beyond: Tensor) -> bool:
+    """Whether the batch has the next step of none of these: their next values are no entries of a
+    pass over rows."""
+    return not bool((beyond[:, :-1] & sample.follows[:, 1:]).any())
+
+
+def _without_hand_over(found: Observation) -> Observation:
+    """Of next values that differ behind the last step of a row alone."""
+    return replace(
+        found,
+        message=(
+            f"behind the last step of a row the {found.key} is not the one of the sequential run"
+            " with the true states"
+        ),
+        cause=(
+            "the critic was run on the last next observation from another state than the row had"
+            " come to: one that is not handed on is taken for zeros"
+        ),
+        fix=(
+            'run it on batch[:, -1]["next"] with the state entries there, or over T+1 steps in one'
+            " pass (shifted=True)"
+        ),
+    )
 
 
 def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
@@ -312,13 +345,12 @@ def against(
 ) -> tuple[Tensor, Tensor, float]:
     """Absolute differences and which steps count, ``[rows, steps]``, and the scale of the
     values."""
-    ids = sample.ids.clamp_min(0)
     if following:
-        ids = sample.steps.successor[ids]
-    mask = sample.known & (ids >= 0) & values.has[ids.clamp_min(0)]
-    if following:
-        mask = mask & ~ended(sample, "done")
-    want = values.value[ids.clamp_min(0)]
+        want, has = values.following(sample)
+        mask = sample.known & has & ~ended(sample, "done")
+    else:
+        ids = sample.ids.clamp_min(0)
+        want, mask = values.value[ids], sample.known & values.has[ids]
     if want.numel() != seen.numel():
         raise CouldNotLook("the values have another shape than the sequential run's")
     gaps = gap(seen.reshape(want.shape), want)

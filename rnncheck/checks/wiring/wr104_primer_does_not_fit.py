@@ -76,13 +76,13 @@ def misfits(evidence: Evidence, keys: list[Key]) -> list[Observation]:
 
 
 def form(value: Tensor) -> tuple[object, ...]:
-    """Shape, dtype and device."""
-    return tuple(value.shape), value.dtype, value.device
+    """Shape and dtype; a collector moves a state to where the module lies."""
+    return tuple(value.shape), value.dtype
 
 
 def _describe(value: Tensor) -> str:
     """A tensor's form in words."""
-    return f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')} on {value.device}"
+    return f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')}"
 
 
 def _misfit(key: Key, given: Tensor, written: Tensor) -> Observation:

@@ -1,0 +1,74 @@
+"""What a loss trains of the recurrent modules, and what it leaves to a script's other losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.rule import NotApplicable, Unanswered
+from rnncheck.pipeline.copying.holdings import trained_parameters
+from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters
+
+
+@dataclass
+class MemoryGradients:
+    """The largest gradient of each recurrent parameter that a loss holds, by name, and of any other
+    parameter, over its training batches."""
+
+    recurrent: dict[str, float] = field(default_factory=dict)
+    rest: float = 0.0
+
+
+def memory_gradients(evidence: Evidence) -> MemoryGradients:
+    """Those of the loss. Unanswered where it cannot be called."""
+    return evidence.once("gradients of the memory", lambda: _measured(evidence))
+
+
+def _measured(evidence: Evidence) -> MemoryGradients:
+    found = MemoryGradients()
+    for _, sample in each_sample(evidence):
+        loss = copied(loss_of(evidence))
+        recurrent, rest = recurrent_parameters(loss, evidence.pipeline, evidence.subjects)
+        total = run_loss(evidence, sample, loss=loss, per_element=False).total
+        if not total.requires_grad or not recurrent:
+            continue
+        wanted = [*recurrent.values(), *rest]
+        grads = torch.autograd.grad(total, wanted, allow_unused=True)
+        sizes = [0.0 if g is None else float(g.abs().max()) for g in grads]
+        found.rest = max([found.rest, *sizes[len(recurrent) :]])
+        for name, size in zip(recurrent, sizes, strict=False):
+            found.recurrent[name] = max(size, found.recurrent.get(name, 0.0))
+    return found
+
+
+def needs_memory(evidence: Evidence) -> None:
+    """Unanswered where policy and critic hold no memory that this loss could ignore or train, or
+    where another loss of the script trains it."""
+    if evidence.finds("WR101"):
+        raise NotApplicable("no module of the policy or critic carries state")
+    if any(map(_trains_memory, evidence.others)) and not _trains_memory(evidence):
+        raise NotApplicable("this loss trains no module that carries state, and another one does")
+
+
+def _trains_memory(evidence: Evidence) -> bool:
+    try:
+        return any(size > 0 for size in memory_gradients(evidence).recurrent.values())
+    except Unanswered:
+        return False
+
+
+def trained_elsewhere(evidence: Evidence, name: str) -> bool:
+    """Whether another loss of the script has a gradient at the recurrent parameter that this one
+    holds under ``name``."""
+    mine = trained_parameters(evidence.pipeline.loss).get(name)
+    for other in evidence.others:
+        if other.pipeline.loss is None or not _trains_memory(other):
+            continue
+        held = trained_parameters(other.pipeline.loss)
+        trained = (held.get(one) for one, size in memory_gradients(other).recurrent.items() if size)
+        if any(parameter is mine for parameter in trained):
+            return True
+    return False
