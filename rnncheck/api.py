@@ -4,9 +4,11 @@ notebook or a test, on live objects or on a spec file."""
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from os import PathLike
@@ -19,8 +21,11 @@ from rnncheck.notebook import ShownRun, in_notebook
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+    from rnncheck.checks.rule import Rule
     from rnncheck.results.events import Event
     from rnncheck.spec.model import Spec
+
+_HERE = Path(__file__).parent
 
 
 def verify(
@@ -48,6 +53,7 @@ def verify(
     backends: Sequence[str] = (),
     overrides: Sequence[str] = (),
     name: str = "",
+    cases: float | None = None,
     pictures: bool | None = None,
     progress: bool | None = None,
 ) -> ShownRun:
@@ -81,6 +87,8 @@ def verify(
             ``scan-recompute``.
         overrides: ``KEY=VALUE`` texts for a spec file.
         name: of the pipeline, in messages.
+        cases: store a case of each cause for ``rnncheck replay``, of a spec file the smallest, and
+            search for it so many seconds; 0 stores none. None takes ``RNNCHECK_CASES``, or 10.
         pictures: collect what the report draws, which takes up to half a minute; None does so in a
             notebook.
         progress: tell on standard error what is done; None does so in a notebook.
@@ -101,8 +109,9 @@ def verify(
         "training_pass": training_pass, "collect": _collect(collector, batches),
         "replay": replay, "batch": batch, "advantage": advantage, "loss": loss,
     }  # fmt: skip
+    texts = [*overrides, *_asked(backends), *([] if seed is None else [f"seed={seed}"])]
     if spec is not None:
-        loaded = _from_file(spec, parts, [*overrides, *_asked(backends)], seed)
+        loaded = _from_file(spec, parts, texts)
     else:
         settings = {"steps": steps, "timeout": float(timeout), "backends": tuple(backends)}
         loaded = _from_parts(parts, settings, _caller(), seed or 0, device, name or "pipeline")
@@ -113,8 +122,10 @@ def verify(
         fast=fast,
         pictures=here if pictures is None else pictures,
         progress=here if progress is None else progress,
+        cases=0.0 if fast else _seconds_for_cases() if cases is None else cases,
     )
-    return _run(loaded, select, ignore, asked)
+    kept = None if spec is not None else {k: v for k, v in parts.items() if v is not None}
+    return _run(loaded, select, ignore, asked, _Origin(tuple(texts), kept))
 
 
 def memory(
@@ -156,9 +167,10 @@ def memory(
     else:
         given = {"policy": policy, "env": env, "critic": critic}
         texts = [*overrides, *(f"memory.{key}={value}" for key, value in settings.items())]
-        before = None if older is None else _from_file(spec, {}, [*texts, _weights(older)], seed)
+        texts += [] if seed is None else [f"seed={seed}"]
+        before = None if older is None else _from_file(spec, {}, [*texts, _weights(older)])
         with_ = [] if weights is None else [_weights(weights)]
-        study = MemoryStudy(_from_file(spec, given, [*texts, *with_], seed), before)
+        study = MemoryStudy(_from_file(spec, given, [*texts, *with_]), before)
     with closing(study.events()) as events:
         for event in events:
             listener(event)
@@ -209,16 +221,14 @@ def _collect(collector: Any, batches: Any) -> Any:
     return collector if batches is None else batches
 
 
-def _from_file(
-    path: str | PathLike[str], parts: dict[str, Any], overrides: Sequence[str], seed: int | None
-) -> Spec:
+def _from_file(path: str | PathLike[str], parts: dict[str, Any], overrides: Sequence[str]) -> Spec:
     from rnncheck.spec.load import load_spec
 
     given = [name for name, part in parts.items() if part is not None]
     if given:
         hint = "leave spec out, or name them in it as factories"
         raise UserError(f"give a spec or {given[0]}=..., not both", hint=hint)
-    return load_spec(Path(path), [*overrides, *([] if seed is None else [f"seed={seed}"])])
+    return load_spec(Path(path), overrides)
 
 
 def _from_parts(
@@ -238,8 +248,10 @@ def _from_parts(
 
 
 def _caller() -> Place:
-    """The line that called ``verify``."""
+    """The line that called ``verify``, also through the fixture of the pytest plugin."""
     frame = sys._getframe(2)
+    while Path(frame.f_code.co_filename).parent == _HERE and frame.f_back is not None:
+        frame = frame.f_back
     return Place(frame.f_code.co_filename, frame.f_lineno)
 
 
@@ -252,9 +264,33 @@ class _Asked:
     fast: bool
     pictures: bool
     progress: bool
+    cases: float  # s; 0 stores none
 
 
-def _run(spec: Spec, select: Sequence[str], ignore: Sequence[str], asked: _Asked) -> ShownRun:
+@dataclass(frozen=True)
+class _Origin:
+    """What a spec was made of: of a file with these overrides, or of live parts."""
+
+    overrides: tuple[str, ...]
+    parts: dict[str, Any] | None
+
+
+def _seconds_for_cases() -> float:
+    """As the commands take it. Raises UserError."""
+    told = os.environ.get("RNNCHECK_CASES", "10")
+    try:
+        seconds = float(told)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        said = f"RNNCHECK_CASES is {told!r:.40}"
+        raise UserError(said, accepted="seconds, or 0 where no case is to be stored")
+    return seconds
+
+
+def _run(
+    spec: Spec, select: Sequence[str], ignore: Sequence[str], asked: _Asked, origin: _Origin
+) -> ShownRun:
     from rnncheck.checks.engine.select import select_rules
     from rnncheck.checks.engine.session import verify_events
     from rnncheck.exhibits.collect import Illustration
@@ -275,11 +311,27 @@ def _run(spec: Spec, select: Sequence[str], ignore: Sequence[str], asked: _Asked
     )
     with ExitStack() as scope:
         scope.enter_context(closing(events))
+        told = _with_cases(events, spec, rules, asked, origin) if asked.cases else events
         heard: list[Callable[[Event], None]] = [listener]
         if asked.progress:
             heard.append(scope.enter_context(ConsoleProgress(console_for(sys.stderr))))
-        for event in events:
+        for event in told:
             for one in heard:
                 one(event)
     run = listener.finish(interrupted=False, seconds=time.perf_counter() - begin)
     return ShownRun.of(run)
+
+
+def _with_cases(
+    events: Iterator[Event], spec: Spec, rules: Sequence[Rule], asked: _Asked, origin: _Origin
+) -> Iterator[Event]:
+    """The events, then what is stored."""
+    strict = asked.strict or spec.verify.strict
+    if origin.parts is not None:
+        from rnncheck.cases.parts import PartsKeeping
+
+        return PartsKeeping(spec, origin.parts, rules, asked.thorough, strict).events(events)
+    from rnncheck.cases.keep import Keeping
+
+    given, seconds = origin.overrides, asked.cases
+    return Keeping(spec, rules, given, asked.thorough, strict, seconds).events(events)

@@ -3,11 +3,13 @@ process."""
 
 from __future__ import annotations
 
+import compileall
 import importlib.util
+import multiprocessing
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,10 +33,12 @@ settings.load_profile("rnncheck")
 
 ROOT = Path(__file__).parent.parent
 
+PRELOADED = ("collectors", "data", "envs", "modules")
+
 Runner = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def rnncheck() -> Runner:
     """Runs ``rnncheck ARGS...`` as a process of its own and returns what it printed."""
 
@@ -43,6 +47,26 @@ def rnncheck() -> Runner:
         return warm.run(START, *args, cwd=cwd, env=env)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def forked_workers() -> Iterator[None]:
+    """Processes that TorchRL starts are forks of a server that has imported it, which takes each of
+    them seconds by itself. They see no more of this process than those that it spawns."""
+    import torchrl  # it chooses its way where none is chosen
+
+    before = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_forkserver_preload([f"{torchrl.__name__}.{part}" for part in PRELOADED])
+    multiprocessing.set_start_method("forkserver", force=True)
+    yield
+    multiprocessing.set_start_method(before, force=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Also where Python is told to keep no bytecode, no process that the tests start compiles the
+    package anew. What the tests write is another matter: it changes within a second."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(ROOT / "rnncheck", quiet=2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -149,12 +149,18 @@ def specs() -> list[str]:
     return [block for block in blocks("yaml") if block.startswith("schema:")]
 
 
+@pytest.fixture(scope="module")
+def help_of(rnncheck: Any) -> Any:
+    """What a command says to ``--help``; the documents show each with many options."""
+    return cache(lambda *command: rnncheck(*command, "--help"))
+
+
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_every_command_and_option_exists(rnncheck: Any, words: list[str]) -> None:
+def test_every_command_and_option_exists(help_of: Any, words: list[str]) -> None:
     flags = [word.split("=")[0] for word in words if word.startswith("-")]
     path = [word for word in words[1:3] if re.fullmatch("[a-z]+", word)]
     command = path if path[:1] == ["spec"] else path[:1]
-    done = rnncheck(*command, "--help")
+    done = help_of(*command)
     assert done.returncode == 0, done.stderr
     assert [flag for flag in flags if flag not in done.stdout] == []
 

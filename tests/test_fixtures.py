@@ -20,6 +20,7 @@ from rnncheck.spec.load import load_spec
 from tests.extent import EXTENTS, code_of, families_of, seen_by
 from tests.invariants import assert_ends_with_its_cause, assert_invariants
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
 ROOT = Path(__file__).parent.parent
 SPECS = ROOT / "fixtures" / "specs"
 BROKEN = ROOT / "fixtures" / "broken"

@@ -1,8 +1,9 @@
 """Python programs in processes of their own that do not import torch again.
 
 One process that has imported it is kept; each program runs in a fork of it, with its own folder,
-environment, streams and exit code. Nothing of rnncheck is imported before the fork. A program whose
-environment the libraries may have read on their way in is started the long way.
+environment, streams and exit code, and ends without taking torch down. Nothing of rnncheck is
+imported before the fork. A program whose environment the libraries may have read on their way in is
+started the long way.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ OURS = (
 )  # what no library reads on its way in begins with this, or is one of
 PLAIN = {"COLUMNS", "NO_COLOR", "FORCE_COLOR", "PYTHONHASHSEED"}
 KEEPER = """\
-import json, os, sys
+import atexit, gc, json, os, sys, threading
 
 given = dict(os.environ)
 import gymnasium, torch, torch._dynamo, torch._inductor
 import torchrl.collectors, torchrl.data, torchrl.envs, torchrl.modules, torchrl.objectives.value
+gc.collect()
+gc.freeze()  # else every fork copies what it never touches, when it looks for garbage
 
 for line in sys.stdin:
     asked = json.loads(line)
@@ -51,7 +54,19 @@ by_imports = {name: value for name, value in os.environ.items() if given.get(nam
 os.environ.clear()
 os.environ.update(asked["env"] | by_imports)
 sys.argv[:] = ["-c", *asked["args"]]
-exec(compile(asked["program"], "<string>", "exec"), {"__name__": "__main__"})
+code = 0
+try:
+    exec(compile(asked["program"], "<string>", "exec"), {"__name__": "__main__"})
+except SystemExit as ended:
+    if not isinstance(ended.code, int | None):
+        raise
+    code = ended.code or 0
+# As the interpreter ends, but for a second of tearing down what a command never imports itself.
+threading._shutdown()
+atexit._run_exitfuncs()
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(code & 0xFF)
 """
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rnncheck.cli.options import (
+    CasesOption,
     IgnoreOption,
     QuietOption,
     ReportOption,
@@ -96,6 +97,7 @@ def gate(
     set_: SetOption = None,
     report: ReportOption = None,
     thorough: ThoroughOption = False,
+    cases: CasesOption = 10.0,
     seed: SeedOption = None,
     strict: GateStrictOption = False,
     quiet: QuietOption = False,
@@ -131,7 +133,13 @@ def gate(
             update=update_baseline, python=against, ref=against_ref, allowed=allowed,
             illustrate=Illustration(outputs.draws),
         )  # fmt: skip
-        return Gate(loaded, asked).events()
+        found = Gate(loaded, asked).events()
+        if no_verify or not cases:
+            return found
+        from rnncheck.cases.keep import Keeping
+
+        keeping = Keeping(loaded, rules, tuple(overrides), thorough, asked.strict, cases)
+        return keeping.events(found)
 
     blank = blank_run("gate", loaded)
     run = follow(events, outputs.targets, blank, quiet=quiet, verbose=verbose)

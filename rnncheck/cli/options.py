@@ -195,8 +195,8 @@ CasesOption = Annotated[
         metavar="SECONDS",
         envvar="RNNCHECK_CASES",
         help=(
-            "Store the smallest case of each cause for `rnncheck replay`, and search for it so"
-            " long; 0 stores none."
+            "Store a case of each cause for `rnncheck replay`, of a spec the smallest, and search"
+            " for it so long; 0 stores none."
         ),
     ),
 ]

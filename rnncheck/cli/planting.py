@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from rnncheck.results.planting import Attempt, Ending
 
 if TYPE_CHECKING:
     from rnncheck.checks.engine.verification import Verification
@@ -16,29 +17,6 @@ if TYPE_CHECKING:
     from rnncheck.results.events import Event
     from rnncheck.results.model import Run
     from rnncheck.spec.model import Spec
-
-
-class Ending(StrEnum):
-    """How an attempt ended."""
-
-    CAUGHT = "caught"
-    MISSED = "missed"
-    CANNOT_APPLY = "cannot-apply"
-    ENDED = "ended-process"
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One fault and what became of it. ``by`` are the checks, or the stage, that saw it."""
-
-    fault: str
-    stage: str
-    summary: str
-    expects: tuple[str, ...]
-    ending: Ending
-    by: tuple[str, ...] = ()
-    reason: str = ""
-    seconds: float = 0.0
 
 
 def look_at_health(spec: Spec) -> Run:

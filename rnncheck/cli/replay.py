@@ -35,7 +35,7 @@ def replay(
         typer.Option(
             "--script",
             metavar="PATH",
-            help="Write the case as a program of its own, and run nothing.",
+            help="Write the case as a program of its own, seen to show the fault.",
             show_default=False,
         ),
     ] = None,
@@ -125,24 +125,28 @@ def _written(name: str, path: Path) -> ExitCode:
     from rnncheck.cli.streams import streamed
     from rnncheck.errors import UserError
     from rnncheck.results.files import check_writable, write_atomic
+    from rnncheck.supervisor.supervise import Broken
 
     folder = find_case(name, Path.cwd())
     case, target = read_case(folder), path.absolute()
     check_writable(target)
 
-    def items() -> Iterator[str]:
-        from rnncheck.cases.program import program_of
+    def items() -> Iterator[Any]:
+        from rnncheck.cases.program import check_written, program_of
         from rnncheck.cases.tensors import read_inputs
 
+        check_written(case)
         inputs = read_inputs(case, folder / TENSOR_FILE)
-        yield program_of(case, inputs, spec_of_case(case, folder))
+        yield program_of(case, inputs, spec_of_case(case, folder), target)
 
     with streamed(items) as stream:
-        (text,) = stream
-    if not isinstance(text, str):
-        raise UserError(f"the case cannot be built: {text.reason}")
-    write_atomic(target, text)
-    _say(f"{path}: {len(text.splitlines())} lines; it exits 1 while {case.code} is there")
+        (made,) = stream
+    if isinstance(made, Broken):
+        raise UserError(f"the case cannot be built: {made.reason}")
+    write_atomic(target, made.text)
+    more = ", and 0 with --mended" if made.mended else ""
+    lines = len(made.text.splitlines())
+    _say(f"{path}: {lines} lines; it exits 1 while {case.code} is there{more}")
     return ExitCode.VERIFIED
 
 

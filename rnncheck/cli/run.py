@@ -10,6 +10,7 @@ import typer
 
 from rnncheck.cli.options import (
     BackendsOption,
+    CasesOption,
     IgnoreOption,
     QuietOption,
     ReportOption,
@@ -87,6 +88,7 @@ def run(
     backends: BackendsOption = None,
     report: ReportOption = None,
     thorough: ThoroughOption = False,
+    cases: CasesOption = 10.0,
     seed: SeedOption = None,
     strict: StrictOption = False,
     quiet: QuietOption = False,
@@ -123,6 +125,12 @@ def run(
         what = Script(script[0], tuple(script[1:]), module)
         limits = RunLimits(updates, seconds, keep_going, kept, written)
         rules = select_rules(asked, select or [], ignore or [], stage or ())
+        behind = None
+        if cases:
+            from rnncheck.cases.scripts import ScriptKeeping
+
+            keeping = ScriptKeeping(what, asked, rules, limits, thorough, strict)
+            behind = keeping.events
         return watched_events(
             what,
             asked,
@@ -131,6 +139,7 @@ def run(
             thorough=thorough,
             strict=strict,
             illustrate=Illustration(outputs.draws),
+            behind=behind,
         )
 
     # what a machine reads on standard output has it to itself

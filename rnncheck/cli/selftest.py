@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +20,10 @@ from rnncheck.cli.options import (
     VerboseOption,
     complete_faults,
 )
-from rnncheck.cli.planting import Attempt, Ending
 from rnncheck.errors import OutputError
 from rnncheck.printable import clean, json_text
 from rnncheck.results.exit_codes import ExitCode
+from rnncheck.results.planting import Attempt, Ending, Selftest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,17 +33,12 @@ if TYPE_CHECKING:
     from rnncheck.spec.model import Spec
 
 _FORMAT = 1  # version of the JSON report
+_FORMATS = ("json", "html")
 _STYLES = {
     Ending.CAUGHT: "green",
     Ending.MISSED: "bold red",
     Ending.CANNOT_APPLY: "dim",
     Ending.ENDED: "bold red",
-}
-_WORDS = {
-    Ending.CAUGHT: "caught",
-    Ending.MISSED: "missed",
-    Ending.CANNOT_APPLY: "cannot apply",
-    Ending.ENDED: "ended the process",
 }
 
 
@@ -58,37 +52,25 @@ class SelftestState:
     seconds: float = 0.0
     stopped: ExitCode | None = None  # by Ctrl-C or SIGTERM
 
-    @property
-    def sick(self) -> bool:
-        """Whether the pipeline is not sound without any fault."""
-        return self.healthy is not None and self.healthy.exit_code is not ExitCode.VERIFIED
-
-    @property
-    def unseen(self) -> bool:
-        """Whether nothing is known of the pipeline without any fault."""
-        return self.healthy is not None and self.healthy.exit_code is ExitCode.NOT_SHOWN
-
-    @property
-    def counts(self) -> Counter[Ending]:
-        """How many faults ended in which way."""
-        return Counter(attempt.ending for attempt in self.attempts)
+    def found(self) -> Selftest:
+        """All of it."""
+        return Selftest(self.healthy, tuple(self.attempts), self.seconds, self.exit_code)
 
     @property
     def exit_code(self) -> ExitCode:
         """1 where a fault was missed or the pipeline is sick, 3 where one ended its process, 4
         where nothing was looked at."""
+        endings = {attempt.ending for attempt in self.attempts}
+        health = ExitCode.VERIFIED if self.healthy is None else self.healthy.exit_code
         if self.stopped is not None:
             return self.stopped
-        if self.unseen:
-            return ExitCode.NOT_SHOWN
-        if self.healthy is not None and self.healthy.exit_code is ExitCode.INTERNAL:
-            return ExitCode.INTERNAL
-        if self.sick or self.counts[Ending.MISSED]:
+        if health in (ExitCode.NOT_SHOWN, ExitCode.INTERNAL):
+            return health
+        if health is not ExitCode.VERIFIED or Ending.MISSED in endings:
             return ExitCode.FAILED
-        if self.counts[Ending.ENDED]:
+        if Ending.ENDED in endings:
             return ExitCode.INTERNAL
-        caught = self.counts[Ending.CAUGHT]
-        return ExitCode.VERIFIED if caught else ExitCode.NOT_SHOWN
+        return ExitCode.VERIFIED if Ending.CAUGHT in endings else ExitCode.NOT_SHOWN
 
 
 def selftest(
@@ -111,11 +93,11 @@ def selftest(
     ] = False,
     set_: SetOption = None,
     report: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--report",
-            metavar="json[=PATH]",
-            help="Write the result as JSON, to standard output or a file.",
+            metavar="json|html[=PATH]",
+            help="Write the result as JSON or HTML, to standard output or a file. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -130,31 +112,36 @@ def selftest(
     from rnncheck.report.terminal import console_for
     from rnncheck.spec.load import open_spec
 
-    target = _target(report)
+    targets = _targets(report or ())
     if list_:
         _print_faults(console_for(sys.stdout), fault or ())
         return
     loaded = open_spec(spec, [*(set_ or []), *([] if seed is None else [f"seed={seed}"])])
     outcome = _run(loaded, fault or (), quiet=quiet, verbose=verbose, every=every)
-    if target != "-":
+    if all(path is not None for path in targets.values()):
         _show(outcome, console_for(sys.stdout), quiet=quiet, verbose=verbose)
-    _write(outcome, target)
+    for name, path in targets.items():
+        _write(outcome, name, path)
     raise typer.Exit(outcome.exit_code)
 
 
-def _target(report: str | None) -> str:
-    """Where the JSON goes: a path, ``-`` for standard output, or nothing."""
+def _targets(reports: Sequence[str]) -> dict[str, Path | None]:
+    """The file of each format that is asked for; None for standard output."""
     from rnncheck.results.files import check_writable
 
-    if report is None:
-        return ""
-    name, _, path = report.partition("=")
-    if name != "json":
-        raise OutputError(f"selftest has no report format {name!r}", accepted="json, json=PATH")
-    if path in ("", "-"):
-        return "-"
-    check_writable(Path(path))
-    return str(Path(path).absolute())
+    found: dict[str, Path | None] = {}
+    for report in reports:
+        name, _, path = report.partition("=")
+        if name not in _FORMATS:
+            accepted = ", ".join(f"{one}, {one}=PATH" for one in _FORMATS)
+            raise OutputError(f"selftest has no report format {name!r}", accepted=accepted)
+        found[name] = None if path in ("", "-") else Path(path).absolute()
+    if list(found.values()).count(None) > 1:
+        said = f"{' and '.join(found)} would mix on standard output"
+        raise OutputError(said, hint="give one of them a file: --report html=FILE")
+    for target in filter(None, found.values()):
+        check_writable(target)
+    return found
 
 
 def _print_faults(console: Console, names: Sequence[str]) -> None:
@@ -194,31 +181,22 @@ def _fill(
     every: bool,
 ) -> None:
     from rnncheck.cli.planting import look_at_health, planted
+    from rnncheck.report.selftest import attempt_verdict
 
     if not quiet:
         console.print("the pipeline as it is ...", style="dim")
     outcome.healthy = look_at_health(outcome.spec)
-    pending = () if outcome.sick else planted(outcome.spec, chosen, outcome.healthy, every=every)
+    sick = outcome.found().sick
+    pending = () if sick else planted(outcome.spec, chosen, outcome.healthy, every=every)
     for number, attempt in enumerate(pending, 1):
         outcome.attempts.append(attempt)
         if not quiet:
-            told = f"{number}/{len(chosen)} {attempt.fault}: {_verdict(attempt)}"
+            told = f"{number}/{len(chosen)} {attempt.fault}: {attempt_verdict(attempt)}"
             console.print(f"{told} ({attempt.seconds:.1f} s)" if verbose else told, style="dim")
 
 
-def _verdict(attempt: Attempt) -> str:
-    by = ", ".join(attempt.by)
-    if attempt.ending is Ending.CAUGHT:
-        return f"caught by {by}"
-    if attempt.ending is Ending.CANNOT_APPLY:
-        return f"cannot apply: {clean(attempt.reason)}"
-    if attempt.ending is Ending.ENDED:
-        return f"not told: {clean(attempt.reason)}"
-    return f"missed (only {by} failed)" if by else "missed"
-
-
 def _show(outcome: SelftestState, console: Console, *, quiet: bool, verbose: bool) -> None:
-    if outcome.sick:
+    if outcome.found().sick:
         _show_sick(outcome, console)
     elif outcome.attempts and not quiet:
         _show_table(outcome, console, verbose)
@@ -231,15 +209,14 @@ def _show(outcome: SelftestState, console: Console, *, quiet: bool, verbose: boo
 
 def _show_sick(outcome: SelftestState, console: Console) -> None:
     from rnncheck.report.console import show_run
+    from rnncheck.report.selftest import health_sentence
     from rnncheck.report.text import unchecked
 
     if outcome.healthy is None:
         return
-    if outcome.unseen:
-        console.print("Nothing is known of the pipeline without any fault: none was planted.")
+    console.print(health_sentence(outcome.found()))
+    if outcome.found().unseen:
         console.print(unchecked(outcome.healthy))
-    else:
-        console.print("The pipeline is not healthy without any fault: repair it first.")
     show_run(outcome.healthy, console, quiet=True)
 
 
@@ -247,12 +224,14 @@ def _show_table(outcome: SelftestState, console: Console, verbose: bool) -> None
     from rich.table import Table
     from rich.text import Text
 
+    from rnncheck.report.selftest import attempt_verdict
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("stage", "fault", "outcome"):
         table.add_column(column, overflow="fold")
     for attempt in outcome.attempts:
         style = _STYLES[attempt.ending]
-        table.add_row(attempt.stage, attempt.fault, Text(_verdict(attempt), style=style))
+        table.add_row(attempt.stage, attempt.fault, Text(attempt_verdict(attempt), style=style))
         if attempt.ending is Ending.MISSED or verbose:
             table.add_row("", "", Text(attempt.summary, style="dim"))
         if attempt.ending is Ending.MISSED and attempt.reason:
@@ -262,27 +241,27 @@ def _show_table(outcome: SelftestState, console: Console, verbose: bool) -> None
 
 
 def _summary(outcome: SelftestState) -> str:
-    counts = outcome.counts
-    parts = [f"{counts[ending]} {_WORDS[ending]}" for ending in Ending if counts[ending]]
-    state = "interrupted: " if outcome.stopped else ""
-    code = outcome.exit_code
-    told = ", ".join(parts) or "no fault was planted"
-    return f"{state}{told}; {outcome.seconds:.1f} s; exit {int(code)}"
+    from rnncheck.report.selftest import counted_endings
+
+    told = counted_endings(outcome.found())
+    return f"{told}; {outcome.seconds:.1f} s; exit {int(outcome.exit_code)}"
 
 
-def _write(outcome: SelftestState, target: str) -> None:
+def _write(outcome: SelftestState, name: str, path: Path | None) -> None:
+    from rnncheck.report.selftest import render_selftest
     from rnncheck.results.files import write_atomic
 
-    if not target:
-        return
-    text = json_text(_as_json(outcome), indent=2) + "\n"
-    if target == "-":
+    if name == "html":
+        text = render_selftest(outcome.found())
+    else:
+        text = json_text(_as_json(outcome), indent=2) + "\n"
+    if path is None:
         sys.stdout.write(text)
         return
     try:
-        write_atomic(Path(target), text)
+        write_atomic(path, text)
     except OutputError as error:  # the verdict stands, and its exit code
-        print(f"error: the report is not written: {error}", file=sys.stderr)
+        print(f"error: the {name} report is not written: {error}", file=sys.stderr)
 
 
 def _as_json(outcome: SelftestState) -> dict[str, Any]:

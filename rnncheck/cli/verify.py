@@ -167,12 +167,14 @@ def follow(
     prints: bool = False,
     also: Callable[[Event], None] = lambda _event: None,
     script_ended: ScriptEnded | None = None,
+    pipelines: bool = True,
 ) -> Run:
     """Feed every event to the listeners until the run ends, breaks off or is interrupted.
 
     In a command's own process what makes the events runs in a supervised one; elsewhere it runs
     here. With ``prints`` its standard output is this one's; until an event is ``script_ended``
-    Ctrl-C goes to what runs there first. ``also`` hears all events too.
+    Ctrl-C goes to what runs there first. ``also`` hears all events too. Without ``pipelines``
+    nothing is built there.
     """
     from rnncheck.cli.streams import streamed_events
     from rnncheck.report.formats import live_writers
@@ -192,7 +194,13 @@ def follow(
             *live_writers(targets, sys.stdout),
         ]
         try:
-            made = streamed_events(events, progress.tick, prints=prints, script_ended=script_ended)
+            made = streamed_events(
+                events,
+                progress.tick,
+                prints=prints,
+                script_ended=script_ended,
+                pipelines=pipelines,
+            )
             with stopping(), made as stream:
                 for event in stream:
                     for listener in listeners:

@@ -54,6 +54,9 @@ class Pipeline:
         default_factory=list
     )  # collected batches after `on: collect`
     samples: list[TensorDictBase] = field(default_factory=list)  # what the loss is called on
+    whole: list[TensorDictBase] = field(
+        default_factory=list
+    )  # what the loss is called on instead, where it makes the samples of these by itself
     overfilled: Overfilled | None = None  # a second buffer of the user's own, beyond its capacity
     batch_source: Source | None = None  # where the batch factory is written
     makers: list[Maker] = field(default_factory=list)  # what made the samples out of stored steps
@@ -63,6 +66,13 @@ class Pipeline:
         default_factory=dict
     )  # skipped: TorchRL or the processor here lacks what they need
     notices: list[str] = field(default_factory=list)
+    of_loss: str = ""  # what its loss is called, where a script has several
+    others: list[Pipeline] = field(default_factory=list)  # the same with the script's other losses
+
+    @property
+    def loss_batches(self) -> list[TensorDictBase]:
+        """What the loss is called on."""
+        return self.whole or self.samples
 
     def make_acting_env(self) -> EnvBase:
         """A fresh env as the collector steps it: with the transforms that the collector itself

@@ -14,6 +14,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key, as_key
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.env_facts import Env
 from rnncheck.pipeline.subject.env_state import env_state
 from rnncheck.pipeline.subject.heads import done_keys, rows_done
@@ -113,9 +114,10 @@ def play_episode(
         td, own = env.reset(), dict(subject.fresh)
         for t in range(most):
             state, first = treatment.given(subject, t, own)
-            inputs = subject.inputs_of(td.clone()).reshape(rows)
+            inputs = on_cpu(subject.inputs_of(td.clone()).reshape(rows))
             td.update(_asked(subject, td, state, first))
             hidden = env_state(env, td)
+            hidden = None if hidden is None else on_cpu(hidden)
             td.update(call(network, td.copy()))
             own = {k: _written(td, k, v, rows) for k, v in state.items()}
             stepped = env.step(td)
@@ -189,7 +191,7 @@ def _asked(subject: Subject, td: TensorDictBase, state: States, first: bool) -> 
 
 def _written(td: TensorDictBase, key: Key, old: Tensor, rows: int) -> Tensor:
     new = td.get(next_key(key), None)
-    return old if new is None else new.reshape(rows, *new.shape[td.ndim :])
+    return old if new is None else on_cpu(new).reshape(rows, *new.shape[td.ndim :])
 
 
 def _actions(env: Env, td: TensorDictBase, rows: int) -> Tensor:

@@ -40,10 +40,11 @@ class Link:
 
 
 def chain_of(run: Run) -> list[Link]:
-    """The stages in their order; none where no check was asked and none raised."""
+    """The stages in their order, the training last, which a script begins with; none where no check
+    was asked and none raised."""
     raised = any(one.outcome is Outcome.ERROR for one in run.stages)
     stages = {one.stage: one for one in run.stages} if run.checks or raised else {}
-    order = [*stages, *([Stage.TRAIN] if stages and Stage.TRAIN not in stages else [])]
+    order = [*(one for one in stages if one is not Stage.TRAIN), *([Stage.TRAIN] if stages else [])]
     return [_link(run, stage, stages.get(stage)) for stage in order]
 
 

@@ -28,23 +28,31 @@ def render_inside(run: Run) -> str:
 
 
 def render(run: Run) -> str:
-    """The run as an HTML document; all text of the run is escaped."""
-    from jinja2 import Environment
+    """The run as an HTML document."""
+    return page("page.html.j2", content_of(run))
 
+
+def page(template: str, content: dict[str, Any]) -> str:
+    """A template of this folder with its content, all text of which is escaped."""
+    from jinja2 import Environment, FunctionLoader
+
+    here = files("rnncheck.report")
+    loader = FunctionLoader(lambda name: here.joinpath(name).read_text(encoding="utf-8"))
+    made = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, loader=loader)
+    return made.get_template(template).render(content)
+
+
+def content_of(run: Run) -> dict[str, Any]:
+    """What the page of a run says."""
     run = printed(run)
-    source = files("rnncheck.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
-        source
-    )
     plots = [*all_plots(sweep.results_of(run)), *memory_plots(run.memory)]
     shown = gallery(run.exhibits)
     failed = {check.code for check in run.checks if check.findings}
-    return template.render(
-        _content(run, shown),
-        plots=plots,
-        pictures=shown.others(failed),
-        untold=[text.clean(line) for line in shown.untold],
-    )
+    return _content(run, shown) | {
+        "plots": plots,
+        "pictures": shown.others(failed),
+        "untold": [text.clean(line) for line in shown.untold],
+    }
 
 
 def _content(run: Run, shown: Gallery) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from rnncheck.results.memory import Question
 from rnncheck.results.model import (
     NOT_IN_SCRIPT,
     NOT_IN_SPEC,
+    NOT_KEPT,
+    NOT_MADE_AGAIN,
     CheckResult,
     Finding,
     GuaranteeResult,
@@ -267,7 +269,7 @@ def crashed(run: Run) -> list[str]:
 def unchecked(run: Run) -> str:
     """Which stages are not there, and which were not looked into and why."""
     reasons: dict[str, list[str]] = defaultdict(list)
-    without = "the script has none" if run.command == "run" else "the spec leaves them out"
+    without = "the script has none" if _is_a_scripts(run) else "the spec leaves them out"
     for stage in run.stages:
         if stage.outcome in UNANSWERED:
             absent = stage.detail in ("", NOT_IN_SPEC, NOT_IN_SCRIPT)
@@ -387,21 +389,39 @@ def next_step(run: Run) -> str:
         explained = explaining(run, causes[0].code)
         case = clean(causes[0].case)
         return f"{explained}; once it is mended, rnncheck replay {case}" if case else explained
-    watched = run.command == "run"
+    watched, again = _is_a_scripts(run), _again(run)
     if broken := [one for one in run.stages if one.outcome is Outcome.ERROR]:
-        again = f"rnncheck {'run' if watched else 'verify'} {clean(run.spec.path)}"
         return f"mend {_blamed(broken[0])}, then {again}"
+    if watched and any(NOT_KEPT in one or NOT_MADE_AGAIN in one for one in _reasons(run)):
+        return "rnncheck run SCRIPT, which also judges what the file does not keep"
     if run.verdict is Verdict.NOT_SHOWN and (open_ := [g for g in run.guarantees if g.lacking]):
         code = clean(open_[0].because).partition(":")[0]
         known = code if code in {check.code for check in run.checks} else run.checks[0].code
         accepted = f", or accept it: `guarantee: {open_[0].name}` in verify.accept"
         return f"{explaining(run, known)}{'' if watched else accepted}"
     if run.verdict is Verdict.NOTHING_VERIFIED and watched:
-        again = f"rnncheck run {clean(run.spec.path)}"
         return f"let a collector, env.rollout or a loop over env.step act, then {again}"
     if run.verdict is Verdict.NOTHING_VERIFIED and run.command not in ("bench", "memory"):
         return explaining(run, run.checks[0].code) if run.checks else "rnncheck rule"
     return ""
+
+
+def _is_a_scripts(run: Run) -> bool:
+    """Whether what is judged is what a script did, now or when its run was saved."""
+    return run.command == "run" or any(one.stage is Stage.TRAIN for one in run.stages)
+
+
+def _again(run: Run) -> str:
+    """The command that gives this run anew; a saved one is kept anew first."""
+    path = clean(run.spec.path)
+    if run.command == "run" or not _is_a_scripts(run):
+        return f"rnncheck {'run' if run.command == 'run' else 'verify'} {path}"
+    return f"rnncheck run --save {path} SCRIPT"
+
+
+def _reasons(run: Run) -> Iterable[str]:
+    """Why guarantees are not shown."""
+    return (one.because for one in run.guarantees if one.standing is Standing.NOT_SHOWN)
 
 
 def explaining(run: Run, code: str) -> str:

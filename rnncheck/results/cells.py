@@ -84,13 +84,18 @@ class Cell:
 @dataclass(frozen=True)
 class Samples:
     """Raw timings: one entry a round, seconds for one call; ``rounds`` says which round, for
-    pairing."""
+    pairing.
+
+    ``wall`` is without the seconds ``waited`` for a core that other processes had: both together
+    are what a clock on the wall showed.
+    """
 
     rounds: tuple[int, ...] = ()
     wall: tuple[float, ...] = ()
     cpu: tuple[float, ...] = ()  # CPU time of the process, all threads
     repetitions: int = 1  # calls within one sample
     workers: tuple[int, ...] = ()  # which worker process took the sample
+    waited: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

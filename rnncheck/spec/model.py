@@ -12,6 +12,7 @@ from rnncheck.spec.fields import Bool, Int, Strict
 from rnncheck.spec.settings import BenchSpec, GateSpec, MemorySpec, VerifySpec
 
 KeyPath = tuple[str | int, ...]
+ACCELERATORS = ("cuda", "hpu", "mps", "mtia", "npu", "xpu")  # as torch.device names them
 _MODULE = r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"
 
 
@@ -44,9 +45,12 @@ class EnvSpec(Component):
     transforms: tuple[Component, ...] = Field(
         default=(), description="appended to the env in this order"
     )
-    primers: Literal["auto", "manual"] = Field(
+    primers: Literal["auto", "manual", "always"] = Field(
         default="auto",
-        description="auto: the policy's state primers are added behind the transforms",
+        description=(
+            "auto: the policy's state primers are added behind the transforms; always: also to"
+            " what a factory makes"
+        ),
     )
 
 
@@ -137,8 +141,8 @@ class Spec(Strict):
     seed: Int = Field(default=0, ge=0, lt=2**31, description="of every random number of a run")
     device: str = Field(
         default="cpu",
-        pattern=r"^(cpu|auto|cuda(:[0-9]{1,3})?)$",
-        description="cpu, cuda, cuda:N or auto",
+        pattern=rf"^(cpu|auto|({'|'.join(ACCELERATORS)})(:[0-9]{{1,3}})?)$",
+        description="cpu, cuda, cuda:N or auto; mps, xpu and torch's other accelerators likewise",
     )
     env: EnvSpec = Field(description="the environment and its transforms")
     policy: NetworkSpec = Field(description="what acts, and what a loss trains")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,9 +15,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rnncheck.cli.app import app
-from rnncheck.cli.planting import Attempt, Ending
 from rnncheck.cli.selftest import SelftestState
 from rnncheck.results.exit_codes import ExitCode
+from rnncheck.results.planting import Attempt, Ending
 from rnncheck.spec.load import spec_from_text
 from tests.small import PIPELINE, START
 
@@ -85,9 +86,28 @@ def test_json_to_standard_output_and_to_a_file(spec: Path, tmp_path: Path) -> No
     assert done.stdout.count("\n") == 1
 
 
+def test_html_says_which_were_caught_and_what_is_sick(spec: Path, tmp_path: Path) -> None:
+    path = tmp_path / "faults.html"
+    done = selftest(
+        *(spec, "--fault", "flag-dropped", "--fault", "loss-not"),
+        *("--report", f"html={path}", "--report", "json"),
+    )
+    assert json.loads(done.stdout)["exit_code"] == 0
+    told = " ".join(re.sub("<[^>]+>", " ", path.read_text()).split())
+    assert "rnncheck selftest: 1 caught, 1 cannot apply" in told
+    assert "Every fault that applies was caught: 1." in told
+    assert "WR109 1 flag-dropped" in told
+    assert "are left out" in told  # what the other one expects
+    selftest(spec, "--set", "env.primers=manual", "--report", f"html={path}")
+    told = path.read_text()
+    assert "not healthy without any fault: repair it first" in told
+    assert "WR103 missing-state-primer" in told
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
+        (["--report", "json", "--report", "html"], "json and html would mix"),
         (["--fault", "flag-droped"], "did you mean 'flag-dropped'"),
         (["--report", "junit"], "selftest has no report format 'junit'"),
         (["--report", "json=/nowhere/x.json"], "does not exist"),

@@ -17,7 +17,7 @@ from torchrl.envs import EnvBase
 from torchrl.modules import LSTMModule
 
 from rnncheck.checks.catalogue import entries
-from rnncheck.cli.planting import Attempt, Ending, attempts, look_at_health
+from rnncheck.cli.planting import attempts, look_at_health
 from rnncheck.errors import UserError
 from rnncheck.faults.fault import Fault, around_estimator
 from rnncheck.faults.registry import faults, select_faults
@@ -27,6 +27,7 @@ from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts
 from rnncheck.pipeline.plant.module_changes import Call, mode, wrap
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.results.model import Run, Stage
+from rnncheck.results.planting import Attempt, Ending
 from rnncheck.spec.load import load_spec, spec_from_text
 from rnncheck.spec.model import Spec
 from tests.small import PIPELINE

@@ -18,6 +18,7 @@ from rnncheck.report.formats import FORMATS, render
 from rnncheck.report.pictures.all import gallery
 from rnncheck.report.terminal import text_console
 from rnncheck.results import store
+from rnncheck.results.exhibits import Line
 from rnncheck.results.memory import InfluenceMatrix, MemoryResult, ReturnsUnder
 from rnncheck.results.model import Outcome, Stage, StageResult
 from tests.report.canned import BROKEN, HEALTHY
@@ -104,6 +105,16 @@ def test_odd_exhibits_break_no_format(form: str) -> None:
         assert out.count("<svg") + out.count("could not be drawn") == 7
 
 
+def test_lines_of_a_curve_are_told_apart_however_many_they_are() -> None:
+    lines = tuple(Line(f"way {n}", (0.0, 1.0), (1.0, 2.0 + n)) for n in range(9))
+    curves = (replace(EXHIBITS.curves[0], lines=lines),)
+    shown = replace(EXHIBITS, strips=(), matrices=(), curves=curves)
+    (picture,) = gallery(shown).pictures
+    style = r'clip-path="[^"]+" style="fill: none; (stroke-dasharray: [^;]+;)?[^"]*?stroke: (\S+);'
+    assert len(set(re.findall(style, picture.svg))) == 9 + 2  # the grid, and where they part
+    assert all(f">way {n}<" in picture.svg for n in range(9))
+
+
 def test_a_stored_run_keeps_its_exhibits() -> None:
     again = store.from_json(store.run_to_json(DRAWN))
     assert again.exhibits == EXHIBITS
@@ -135,6 +146,8 @@ def test_a_stage_is_told_by_a_sign_and_a_word() -> None:
 
 def test_a_run_without_checks_has_no_chain() -> None:
     assert chain_of(replace(HEALTHY, checks=())) == []
+    script = (StageResult(Stage.TRAIN, Outcome.PASSED), *HEALTHY.stages)  # as `run` tells them
+    assert [one.name for one in chain_of(replace(HEALTHY, stages=script))][-1] == "training"
 
 
 def test_a_stage_that_raised_is_red() -> None:

@@ -113,7 +113,7 @@ ENVS = [
     ("env: {use: GymEnv, workers: 0}", "env.workers must be at least 1, not 0", ""),
     ("env: {use: GymEnv, workers: two}", "env.workers must be a whole number", ""),
     ("env: {use: GymEnv, vectorize: parallell}", "must be serial or parallel", "'parallel'"),
-    ("env: {use: GymEnv, primers: none}", "env.primers must be auto or manual", ""),
+    ("env: {use: GymEnv, primers: none}", "env.primers must be auto, manual or always", ""),
     ("env: {use: GymEnv, transfroms: []}", "unknown key 'env.transfroms'", "'transforms'"),
     ("env: {use: GymEnv, transforms: InitTracker}", "must be a list", ""),
     ("env: {use: GymEnv, transforms: [{max_steps: 3}]}", "env.transforms.0: neither", ""),

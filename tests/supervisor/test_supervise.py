@@ -80,7 +80,7 @@ WAYS: dict[str, tuple[Callable[[], Any], str]] = {
     "own": (raising(Own("mine")), "raised Own: mine"),
     "_exit(0)": (lambda: os._exit(0), "ended the process, with exit code 0"),
     "_exit(3)": (lambda: os._exit(3), "ended the process, with exit code 3"),
-    "closerange": (lambda: os.closerange(3, 256), "closed the pipe that the run is told on"),
+    "closerange": (lambda: os.closerange(3, 65_536), "closed the pipe that the run is told on"),
     "abort": (os.abort, "its process was killed by SIGABRT"),
     "segfault": (segfault, "its process was killed by SIGSEGV"),
     "kill": (kill_itself, "killed by SIGKILL, as the system does where memory runs out"),

@@ -37,6 +37,7 @@ from rnncheck.pipeline.assembly.factories import importable
 from rnncheck.pipeline.assembly.materialise import pristine_copy
 from rnncheck.pipeline.assembly.network_stages import NetworkStages
 from rnncheck.pipeline.assembly.notes import BuildNotes
+from rnncheck.pipeline.assembly.other_losses import other_pipelines
 from rnncheck.pipeline.assembly.own_functions import with_training_pass
 from rnncheck.pipeline.assembly.training import Training, order_of
 from rnncheck.pipeline.compat import weight_senders
@@ -182,7 +183,7 @@ class Builder:
             Stage.COLLECT: self._collection.build,
             Stage.ADVANTAGE: self._training.advantage,
             Stage.REPLAY: self._replay,
-            Stage.LOSS: self._training.loss,
+            Stage.LOSS: self._loss,
         }
         return first[stage] if stage in first else lambda: later[stage](self._built())
 
@@ -255,6 +256,14 @@ class Builder:
         detail = self._training.replay(pipeline)
         self._notes.tell(self._training.told)
         return detail
+
+    def _loss(self, pipeline: Pipeline) -> str:
+        detail = self._training.loss(pipeline)
+        made = self.spec._made
+        if made is not None and made.others:
+            pipeline.of_loss = made.first
+            pipeline.others.extend(other_pipelines(pipeline, made.others, self._training))
+        return "; ".join([detail, *(one.of_loss for one in pipeline.others)])
 
     def _built(self) -> Pipeline:
         if self.pipeline is None:

@@ -19,6 +19,7 @@ from rnncheck.errors import (
     nearest,
 )
 from rnncheck.numerics.kernels import missing_kernel
+from rnncheck.pipeline.assembly.made import note_made
 from rnncheck.pipeline.compat import lacks, lacks_argument, lacks_class, other_name
 from rnncheck.pipeline.guard.calling import raising_as
 from rnncheck.pipeline.guard.user_frames import describe_trouble
@@ -306,7 +307,9 @@ def construct(spec: Spec, component: Component, target: Any, args: dict[str, Any
     positional = accepts(target).positional
     rest = values.pop(positional, ()) if positional else ()
     with constructing(spec, component, target):
-        return target(*rest, **values)
+        made = target(*rest, **values)
+    note_made(component, target, values, made, rest)
+    return made
 
 
 @contextmanager

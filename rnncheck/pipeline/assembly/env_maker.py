@@ -89,6 +89,8 @@ class EnvMaker:
         if _open_norms(spec, self.stats):
             make_single(spec, self.stats).close()  # fills the statistics once, for all workers
         make = functools.partial(make_single, spec, self.stats)
+        if self.device.type != "cpu":
+            make = functools.partial(_on_the_cpu, make)
         if self.log is not None:
             make = functools.partial(logged, make, self.log)
         return _batched(spec, count, make)
@@ -100,6 +102,13 @@ class EnvMaker:
             text = f"the env cannot be seeded ({type(error).__name__}: {error})"
             if text not in self.notices:
                 self.notices.append(text)
+
+
+def _on_the_cpu(make: Callable[[], EnvBase]) -> EnvBase:
+    """One of several copies. TorchRL moves what a copy gets and gives to where they are asked for
+    only where the copy has a device."""
+    env = make()
+    return env.to("cpu") if env.device is None else env
 
 
 def _batched(spec: Spec, count: int, make: Callable[[], EnvBase]) -> EnvBase:
@@ -304,11 +313,25 @@ def resolve_device(spec: Spec) -> torch.device:
     """The device that the spec asks for, or a UserError when this machine lacks it."""
     if spec.device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(spec.device)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    kind, _, index = spec.device.partition(":")
+    if int(index or 0) >= _count(kind):
         raise UserError(
             f"device {spec.device!r} is not on this machine",
             place=spec.locate(("device",)),
-            accepted="cpu, auto" + "".join(f", cuda:{i}" for i in range(torch.cuda.device_count())),
+            accepted="cpu, auto" + "".join(f", {one}" for one in _accelerators()),
         )
-    return device
+    return torch.device(spec.device)
+
+
+def _accelerators() -> list[str]:
+    """Those of this machine, as a spec names them."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return [] if found is None else [f"{found.type}:{i}" for i in range(_count(found.type))]
+
+
+def _count(kind: str) -> int:
+    """How many devices of a type this machine has; the CPU is one."""
+    if kind == "cpu":
+        return 1
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return torch.accelerator.device_count() if found is not None and found.type == kind else 0

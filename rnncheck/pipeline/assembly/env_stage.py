@@ -76,8 +76,10 @@ class EnvStage:
         return self._first.clone()
 
     def complete(self, policy: nn.Module, critic: nn.Module | None) -> None:
-        """Give the spec's own env the state transforms that the networks need and it lacks."""
-        if self._spec.env.use is None or self._spec.env.primers != "auto":
+        """Give the spec's own env the state transforms that the networks need and it lacks; a
+        factory's where ``primers: always`` is said."""
+        env = self._spec.env
+        if env.primers != "always" and (env.use is None or env.primers != "auto"):
             return
         with running("env"):
             missing = missing_state_transforms(self.env, policy, critic)

@@ -19,6 +19,7 @@ from typing import Any
 from rnncheck.errors import ComponentError, KernelError, VersionError, did_you_mean
 from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.assembly import components as c
+from rnncheck.pipeline.assembly.made import note_made
 from rnncheck.pipeline.compat import lacks
 from rnncheck.pipeline.copying.copies import CannotCopy
 from rnncheck.pipeline.guard.calling import raising_as
@@ -189,8 +190,10 @@ def call_factory(
     def convert(error: BaseException) -> ComponentError:
         return _raised(spec, component, error)
 
+    note_made(component, function, {**wanted, **given})
     with raising_as(convert), settled_envs(spec.seed):
         made = _call(function, {**wanted, **given})
+    note_made(component, function, {**wanted, **given}, made)
     return made if component._live is None else _own_copy(spec, component, made)
 
 

@@ -76,6 +76,11 @@ def spec_of(
     return spec
 
 
+def loss_section(part: Any) -> Component:
+    """The section of a spec that ``part`` is the loss of."""
+    return _component(LossSpec, "loss", part)
+
+
 def _section(section: str, part: Any) -> Component | NetworkSpec | None:
     if part is False and section == "collect":
         return None

@@ -225,7 +225,9 @@ class NetworkBuilder:
         values = {**self._from_env(component, target), **self._arguments(component, [])}
         values.setdefault("in_keys", self._parameter_keys(values["distribution_class"]))
         values.setdefault("out_keys", [self._action_key()])
-        self._check_reads(component, [as_key(key) for key in values["in_keys"]])
+        reads = values["in_keys"]
+        reads = reads.values() if isinstance(reads, dict) else reads
+        self._check_reads(component, [as_key(key) for key in reads])
         values["module"] = TensorDictSequential(*self.built)
         self.built.clear()
         made: nn.Module = c.construct(self.spec, component, target, values)

@@ -9,6 +9,7 @@ import torch
 from tensordict import TensorDictBase
 
 from rnncheck.pipeline.keys import STEP_KEY
+from rnncheck.pipeline.placing import place_of
 from rnncheck.pipeline.recording.masks import halted, padding_mask
 
 
@@ -25,7 +26,7 @@ def tagged(batches: Iterable[TensorDictBase]) -> list[TensorDictBase]:
 def tag(batch: TensorDictBase, offset: int = 0) -> TensorDictBase:
     """Write the numbers from ``offset`` on into ``batch``; -1 where a step is padding."""
     first, last = offset + 1, offset + batch.numel()  # 0 is what padding with zeros leaves
-    numbers = torch.arange(first, last + 1, device=batch.device).view(batch.shape)
+    numbers = torch.arange(first, last + 1, device=place_of(batch)).view(batch.shape)
     mask = padding_mask(batch)
     if mask is not None:
         numbers = numbers.masked_fill(~mask[1], -1)

@@ -39,6 +39,7 @@ from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.instruments.call_loss import LossParts, form_loss
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.placing import placed
 from rnncheck.pipeline.plant.hooks import Hooks
 from rnncheck.pipeline.recording.batch_makers import Maker, NotedInputs
 from rnncheck.pipeline.recording.made_batches import MadeBatches
@@ -149,7 +150,14 @@ class Training:
     def _to_estimate(self, pipeline: Pipeline) -> list[TensorDictBase]:
         """The collected batches, or what a script was seen to give its estimator."""
         made = self.spec._made
-        return self.steps(pipeline) if made is None else list(made.estimated)
+        if made is not None:
+            return list(made.estimated)
+        return [self._moved(batch) for batch in self.steps(pipeline)]
+
+    def _moved(self, batch: TensorDictBase) -> TensorDictBase:
+        """On the spec's device, as a training loop moves what its buffer gives; on the CPU nothing
+        is moved."""
+        return batch if self.device.type == "cpu" else placed(batch, self.device)
 
     def replay(self, pipeline: Pipeline) -> str:
         """Fill and sample the replay buffer, let the ``batch`` factory work, or take the batches as
@@ -173,6 +181,7 @@ class Training:
             return ""
         pipeline.sources[Stage.REPLAY] = component_source(self.spec, component)
         pipeline.samples = [self.hooks.sample(one.clone()) for one in made.trained]
+        pipeline.whole = [one.clone() for one in made.whole]
         pipeline.makers.extend(made.makers)
         many = counted(len(made.trained), "training batch")
         return f"{many} of {list(pipeline.samples[0].shape)}, as the script made them"
@@ -188,7 +197,7 @@ class Training:
         try:
 
             def draw() -> TensorDictBase:
-                sample = self.hooks.sample(draw_samples(section, second, 1)[0])
+                sample = self.hooks.sample(self._moved(draw_samples(section, second, 1)[0]))
                 return sample if component is None else self._made(component, sample)
 
             def extend(batch: TensorDictBase) -> None:
@@ -228,7 +237,7 @@ class Training:
                 self._extend(pipeline, section, batch)
         if len(pipeline.batches) > first:
             self.told.append(more_batches_notice(first, len(pipeline.batches)))
-        return samples
+        return [self._moved(sample) for sample in samples]
 
     def _extend(self, pipeline: Pipeline, section: ReplaySpec, batch: TensorDictBase) -> None:
         """One more collected batch, on the way of those before it."""
@@ -314,7 +323,7 @@ class Training:
     def _value(self, pipeline: Pipeline) -> str:
         """The loss of the first training batch; every batch is tried."""
         total, parts = self._formed(pipeline, 0)
-        for number in range(1, len(pipeline.samples)):
+        for number in range(1, len(pipeline.loss_batches)):
             try:
                 self._formed(pipeline, number)
             except StageError as error:
@@ -326,7 +335,7 @@ class Training:
     def _formed(self, pipeline: Pipeline, number: int) -> tuple[Tensor, LossParts]:
         trial = copy_of(pipeline.loss, "the loss")  # it may adapt itself with every call
         with running("loss"), torch.enable_grad():
-            return form_loss(trial, pipeline.samples[number])
+            return form_loss(trial, pipeline.loss_batches[number])
 
     def close(self) -> None:
         """Stop prefetching and remove what was written."""

@@ -27,6 +27,8 @@ def convert_argument(spec: Spec, name: str, value: Any, at: KeyPath, build: Buil
     inner = c.nested(value, at)
     if inner is not None:
         return build(inner)
+    if isinstance(value, dict) and name in c.KEY_LISTS:  # by parameter of a distribution
+        return {k: c.one_key(key) for k, key in value.items()}
     if isinstance(value, dict):
         return {k: convert_argument(spec, str(k), v, (*at, k), build) for k, v in value.items()}
     if isinstance(value, list):

@@ -70,12 +70,12 @@ def _measured(
     call: Any = network
     if variant.compile != "eager":
         call = torch.compile(network, **COMPILE_OPTIONS[variant.compile])
-    with measuring(recurrent=True, grad=True):
+    with measuring(recurrent=True, grad=True):  # the backward pass too, in the same precision
         out = CALL_WAYS[way](call, _batch(network, case, leaves, device))
-    keys = declared(network, "out_keys")
-    names = ("output", *rnn_facts_of(network).states)
-    values = {name: out.get(key) for name, key in zip(names, keys, strict=True)}
-    return trial_outcome(values, case, {**rnn_parameters(network), **leaves})
+        keys = declared(network, "out_keys")
+        names = ("output", *rnn_facts_of(network).states)
+        values = {name: out.get(key) for name, key in zip(names, keys, strict=True)}
+        return trial_outcome(values, case, {**rnn_parameters(network), **leaves})
 
 
 def trial_outcome(

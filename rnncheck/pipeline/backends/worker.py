@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rnncheck.pipeline.backends.interpreter import Moved, adapt, tiled
 from rnncheck.pipeline.backends.job import FAILED, Job, Request, save_answer
+from rnncheck.supervisor.child import end_at_once
 
 
 def main(folder: Path) -> None:
@@ -59,3 +60,4 @@ def _path(job: Job) -> contextlib.AbstractContextManager[None]:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    end_at_once()  # who asked waits for the end

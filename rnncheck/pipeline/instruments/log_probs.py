@@ -9,6 +9,7 @@ from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDict
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key, as_key, declared, tensor_keys
+from rnncheck.pipeline.placing import device_of, on_cpu, placed
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.pipeline.subject.training_pass import TwoPasses
@@ -35,6 +36,7 @@ def log_prob_now(subject: Subject, td: TensorDictBase, recorded: Tensor) -> Tens
     """The log-probability of the batch's actions in recurrent mode; None where the policy has no
     distribution."""
     policy = subject.copy()
+    td = placed(td, device_of(policy))
     if isinstance(policy, TwoPasses):
         return _by_its_pass(policy, td)
     if not isinstance(policy, ProbabilisticTensorDictSequential):
@@ -46,7 +48,7 @@ def log_prob_now(subject: Subject, td: TensorDictBase, recorded: Tensor) -> Tens
     if value is None and isinstance(result, TensorDictBase):
         found = [result.get(key) for key in tensor_keys(result) if key[-1].endswith("log_prob")]
         value = found[0] if found else None
-    return value if value is not None and value.numel() == recorded.numel() else None
+    return on_cpu(value) if value is not None and value.numel() == recorded.numel() else None
 
 
 def _by_its_pass(policy: TwoPasses, td: TensorDictBase) -> Tensor | None:
@@ -61,4 +63,4 @@ def _by_its_pass(policy: TwoPasses, td: TensorDictBase) -> Tensor | None:
         return None
     with measuring(recurrent=False):
         value = acting.build_dist_from_params(given).log_prob(batch.get(acting[-1].out_keys[0]))
-    return value if isinstance(value, Tensor) else None
+    return on_cpu(value) if isinstance(value, Tensor) else None

@@ -15,6 +15,14 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import Key, declared
+from rnncheck.pipeline.placing import (
+    forked_rng,
+    on_cpu,
+    place_of,
+    placed,
+    random_states,
+    set_random_states,
+)
 from rnncheck.pipeline.subject.subject import next_key
 
 CarryState = dict[Key, Tensor]
@@ -23,7 +31,7 @@ CarryState = dict[Key, Tensor]
 @dataclass(frozen=True)
 class ModuleCall:
     """One forward pass of a recurrent module inside a loss: what it is fed and what it gives, as in
-    its batch."""
+    its batch, on the CPU; the probe lies with the module."""
 
     module: nn.Module
     carry: tuple[Key, ...]
@@ -45,7 +53,7 @@ class _Open:
     module: nn.Module
     td: TensorDictBase | None
     given: TensorDictBase | None
-    random: Tensor
+    random: tuple[Tensor, ...]
     fed: tuple[Key, Tensor] | None
     probe: Tensor | None
 
@@ -102,7 +110,7 @@ class ModuleCalls:
         )
         fed = None if td is None else main_input(module, td)
         probe = self._probe(td, fed)
-        self._open.append(_Open(module, td, given, torch.get_rng_state(), fed, probe))
+        self._open.append(_Open(module, td, given, random_states(), fed, probe))
 
     def _probe(self, td: TensorDictBase | None, fed: tuple[Key, Tensor] | None) -> Tensor | None:
         if not self._probing or td is None or fed is None or not torch.is_grad_enabled():
@@ -130,26 +138,32 @@ class ModuleCalls:
         shape, keys = td.batch_size, state_keys(module)
         trained = any(p.requires_grad for p in module.parameters())
         along = self._along(module, one, key) if self._timing else ()
+        seen = (on_cpu(x), on_cpu(y), on_cpu(one.given))
         self.passes.append(
-            ModuleCall(module, keys, key, x, y, one.given, shape, again, one.probe, trained, along)
+            ModuleCall(module, keys, key, *seen, shape, again, one.probe, trained, along)
         )
 
     def _from_others(
-        self, module: nn.Module, given: TensorDictBase, key: Key, random: Tensor
+        self, module: nn.Module, given: TensorDictBase, key: Key, random: tuple[Tensor, ...]
     ) -> Tensor | None:
-        states = self._other(len(self.passes), module, given) if self._other is not None else None
+        if self._other is None:
+            return None
+        states = self._other(len(self.passes), module, on_cpu(given))
         if states is None:
             return None
         td = given.clone()
         for name, value in states.items():
-            td.set(name, value)
-        return self._rerun(module, td, key, random)
+            td.set(name, placed(value, place_of(given)))
+        again: Tensor = on_cpu(self._rerun(module, td, key, random))
+        return again
 
-    def _rerun(self, module: nn.Module, td: TensorDictBase, key: Key, random: Tensor) -> Tensor:
+    def _rerun(
+        self, module: nn.Module, td: TensorDictBase, key: Key, random: tuple[Tensor, ...]
+    ) -> Tensor:
         self._again = True
         try:
-            with torch.random.fork_rng(devices=[]), torch.no_grad():
-                torch.set_rng_state(random)
+            with forked_rng(), torch.no_grad():
+                set_random_states(random)
                 y: Tensor = module(td).get(key)
                 return y
         finally:

@@ -5,19 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tensordict import TensorDictBase
+from torch import nn
 
 from rnncheck.pipeline.recording.batch_makers import Maker
+from rnncheck.spec.model import Spec
+
+
+@dataclass(frozen=True)
+class OtherTraining:
+    """A loss, an estimator or both that a script calls beside those that its spec has: they are the
+    sections of a ``spec`` of their own. ``critic`` is theirs, where it is another one."""
+
+    name: str
+    spec: Spec
+    critic: nn.Module | None = None
 
 
 @dataclass(frozen=True)
 class MadeBatches:
     """Copies: ``estimated`` are what the estimator was given, ``trained`` what the loss was.
 
+    ``whole`` are what the loss is called on where it makes the trained ones of these by itself.
     ``makers`` are the transforms that the script ran on samples.
     ``random`` of the collected ones are a random policy's, where they were read back from a buffer.
+    ``others`` are what is estimated and trained on beside these.
     """
 
     estimated: list[TensorDictBase] = field(default_factory=list)
     trained: list[TensorDictBase] = field(default_factory=list)
+    whole: list[TensorDictBase] = field(default_factory=list)
     makers: list[Maker] = field(default_factory=list)
     random: int | None = None
+    first: str = ""  # how the loss is called, where there are others
+    others: list[OtherTraining] = field(default_factory=list)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import STEP_KEY, Key, tensor_items
+from rnncheck.pipeline.placing import place_of
 
 MASK: Key = ("collector", "mask")  # TorchRL's own
 _ENDS = ("done", "terminated", "truncated")  # what TorchRL's envs call their flags, in any nest
@@ -71,7 +72,7 @@ def halted(td: TensorDictBase) -> Tensor:
     no longer one was repeated.
     """
     entries = {k: v for k, v in tensor_items(td) if k not in (MASK, STEP_KEY)}
-    nowhere = torch.zeros(td.shape, dtype=torch.bool, device=td.device)
+    nowhere = torch.zeros(td.shape, dtype=torch.bool, device=place_of(td))
     flags = [fitted(v, td.shape) for k, v in entries.items() if k[0] == "next" and k[-1] in _ENDS]
     ended = nowhere.clone()
     for flag in flags:

@@ -15,6 +15,7 @@ from torchrl.envs.utils import check_env_specs
 
 from rnncheck.errors import first_line
 from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.heads import rows_done
 from rnncheck.pipeline.subject.modes import measuring
@@ -102,4 +103,5 @@ def flag_of(td: TensorDictBase, key: Key, facts: EnvFacts) -> Tensor:
     value: Tensor | None = td.get(key, None)
     if value is None:
         return torch.zeros(facts.rows, dtype=torch.bool)
-    return value.reshape(facts.rows, -1).any(-1)
+    found: Tensor = on_cpu(value.reshape(facts.rows, -1).any(-1))
+    return found

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.recording.masks import halted, padding_mask
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.subject import Subject, next_key
@@ -118,7 +119,7 @@ class Recording:
 
     def _rows(self, batch: TensorDictBase, random: bool) -> Rows:
         steps = batch.shape[-1]
-        data = batch.reshape(-1, steps)
+        data = on_cpu(batch.reshape(-1, steps))
         mask = padding_mask(data)
         shape = (data.shape[0], steps)
         valid = ~halted(data) if mask is None else mask[1]

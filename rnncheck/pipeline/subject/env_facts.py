@@ -14,6 +14,7 @@ from torchrl.envs import EnvBase, InitTracker, TensorDictPrimer, TransformedEnv
 from torchrl.envs.batched_envs import BatchedEnvBase
 
 from rnncheck.pipeline.keys import Key, as_key, tensor_keys
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.modes import measuring
 
 Env = EnvBase  # for those who hold one without knowing TorchRL
@@ -83,9 +84,9 @@ def env_facts_of(
     primers = tuple(t for t in found if isinstance(t, TensorDictPrimer))
     primed = {as_key(key) for primer in primers for key in primer.primers.keys(True, True)}
     return EnvFacts(
-        first=first,
-        second=second,
-        after=after,
+        first=on_cpu(first),
+        second=on_cpu(second),
+        after=None if after is None else on_cpu(after),
         batch_shape=tuple(env.batch_size),
         tracked=tuple(as_key(k) for t in found if isinstance(t, InitTracker) for k in init_keys(t)),
         primers=primers,

@@ -14,6 +14,7 @@ from torch import Tensor
 from torchrl.envs import EnvBase
 
 from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 from rnncheck.pipeline.subject.passes import call
 from rnncheck.pipeline.subject.subject import Subject, next_key
@@ -52,7 +53,8 @@ def rows_done(nxt: TensorDictBase, keys: list[Key], rank: int) -> Tensor:
     """Which rows end at this step: any of the env's done entries; shape ``[*batch]`` flattened to
     rows."""
     flags = [nxt.get(key).flatten(rank).any(-1) for key in keys if nxt.get(key, None) is not None]
-    return torch.stack(flags).any(0).reshape(-1)
+    ended: Tensor = on_cpu(torch.stack(flags).any(0).reshape(-1))
+    return ended
 
 
 def take_heads(subject: Subject, env: EnvBase, steps: int) -> Heads:
@@ -79,8 +81,10 @@ def _play(
     keys, kept = done_keys(env), max(MAX_ROWS, subject.tile)
     with measuring(recurrent=False, explore=True, seed=MEASURING_SEED + number):
         td = env.reset()
+        first = tensor_keys(td)  # what a module writes without declaring it comes later
         for t in range(length):
-            taken.append(subject.inputs_of(td.clone()).reshape(rows)[:kept])
+            given = td.select(*first, strict=False)
+            taken.append(subject.inputs_of(given.clone()).reshape(rows)[:kept])
             td.update(_given(subject, td, state, t == 0))
             td.update(call(network, td.copy()))
             nxt = env.step(td)
@@ -89,7 +93,7 @@ def _play(
             if bool(rows_done(nxt["next"], keys, subject.rank).any()):
                 break
             td = env.step_mdp(nxt)
-    return torch.stack(taken, 1), torch.stack(answers, 1)
+    return on_cpu(torch.stack(taken, 1)), on_cpu(torch.stack(answers, 1))
 
 
 def _answer(

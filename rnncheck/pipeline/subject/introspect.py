@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.absence import switched_by_absence
 from rnncheck.pipeline.subject.env_facts import EnvFacts
 from rnncheck.pipeline.subject.modes import measuring
@@ -77,7 +78,8 @@ def make_subject(
         primed=frozenset(key for key in keys if base.get(key, None) is not None),
         undeclared=_writers(module, _with_flags(base, flags), found),
     )
-    subject.fresh.update(_fresh(subject, base, env, recorded or {}))
+    fresh = _fresh(subject, base, env, recorded or {})
+    subject.fresh.update({key: on_cpu(value) for key, value in fresh.items()})
     if env.rows > 1 and not _takes_one_row(subject, base):
         subject.tile = env.rows
     subject.by_absence = switched_by_absence(subject, base)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -18,24 +17,33 @@ from torchrl.modules import set_recurrent_mode
 from torchrl.modules.tensordict_module import rnn
 
 from rnncheck.pipeline.keys import Key, declared
+from rnncheck.pipeline.placing import accelerator, forked_rng, full_precision
 
 MEASURING_SEED = 2**20 + 7  # any fixed number: two runs that must agree draw the same noise
 
 
 @contextmanager
 def measuring(
-    *, recurrent: bool | None, explore: bool = False, grad: bool = False, seed: int = MEASURING_SEED
+    *,
+    recurrent: bool | None,
+    explore: bool = False,
+    grad: bool = False,
+    seed: int = MEASURING_SEED,
+    full: bool | None = None,
 ) -> Iterator[None]:
     """Run a module in one mode (None: the ambient one), reproducibly, and leave the random state as
     it was.
 
     Exploration is off unless ``explore``, so that outputs are functions of the inputs where they
-    can be.
+    can be. With ``full`` (by default in every mode but the sequential one, which repeats what was
+    acted) CUDA multiplies float32 in float32, not in tf32, which torch allows cuDNN by default: it
+    would part the modes by more than a fault does. ``precision_as_set`` has the last word.
     """
     kind = ExplorationType.RANDOM if explore else ExplorationType.DETERMINISTIC
     with (
         warnings.catch_warnings(),
-        torch.random.fork_rng(devices=[]),
+        forked_rng(),
+        full_precision() if (recurrent is not False if full is None else full) else nullcontext(),
         torch.set_grad_enabled(grad),
         set_exploration_type(kind),
         set_recurrent_mode(recurrent),
@@ -48,18 +56,10 @@ def measuring(
 def _seed(seed: int) -> None:
     """As torch.manual_seed, which writes down the stack for every kind of device, also where there
     is none: a millisecond for each of a thousand runs."""
-    if _has_accelerator():
+    if accelerator() is not None:
         torch.manual_seed(seed)
     else:
         torch.default_generator.manual_seed(seed)
-
-
-@cache
-def _has_accelerator() -> bool:
-    """Whether anything but the CPU draws random numbers; taken for granted where torch cannot
-    say."""
-    accelerator = getattr(torch, "accelerator", None)
-    return accelerator is None or bool(accelerator.is_available())
 
 
 class InMode(nn.Module):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rnncheck.numerics.emulate import Computing
 from rnncheck.pipeline.keys import Key, declared, tensor_items
+from rnncheck.pipeline.placing import device_of, on_cpu, placed
 from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 from rnncheck.pipeline.subject.stock import scans
 from rnncheck.pipeline.subject.subject import Subject, next_key
@@ -20,7 +21,7 @@ _FIRST_STEPS = 2  # one that begins a trajectory, one that does not
 
 
 def call(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
-    """Run ``module`` on ``td`` and return what it wrote.
+    """Run ``module`` on ``td`` and return what it wrote, on the CPU; it runs where its weights lie.
 
     That is every key whose tensor is new or that is declared as an output.
     """
@@ -30,12 +31,13 @@ def call(module: nn.Module, td: TensorDictBase) -> TensorDictBase:
 
 def _written(module: nn.Module, td: TensorDictBase) -> tuple[dict[Key, Tensor], torch.Size]:
     """What ``call`` returns, with its batch size."""
-    before = dict(tensor_items(td))
-    result = module(td)
-    out = result if isinstance(result, TensorDictBase) else td
+    given = placed(td, device_of(module))
+    before = dict(tensor_items(given))
+    result = module(given)
+    out = result if isinstance(result, TensorDictBase) else given
     promised = set(declared(module, "out_keys"))
     found = {
-        key: value
+        key: on_cpu(value)
         for key, value in tensor_items(out)
         if key in promised or key not in before or value is not before[key]
     }

@@ -41,6 +41,12 @@ class TwoPasses(nn.Module):
                 setattr(self, name, list(getattr(acting, name)))
         self._tie()
 
+    @property
+    def of_the_loss(self) -> bool:
+        """Whether the pass is what the loss itself runs on its batches."""
+        function = getattr(self.over_sequences, "function", self.over_sequences)
+        return bool(getattr(function, "of_the_loss", False))
+
     def forward(self, td: TensorDictBase) -> TensorDictBase:
         """One step of ``acting``, or the pass over ``td``."""
         if not _is_recurrent():

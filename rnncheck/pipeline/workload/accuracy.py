@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from rnncheck.numerics.difference import gap
 from rnncheck.numerics.tolerance import REFERENCE_FACTOR, SLACK
 from rnncheck.pipeline.keys import dotted, tensor_keys
+from rnncheck.pipeline.placing import precision_as_set
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.passes import RunSettings, call, cast, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
@@ -47,7 +48,7 @@ def stepwise(
     subject: Subject, inputs: TensorDictBase, starts: Tensor, dtype: torch.dtype, *, grad: bool
 ) -> Numbers:
     """The unroll in sequential mode, in eval mode, of ``inputs`` ``[rows, steps]``."""
-    module = subject.copy(dtype).eval()
+    module = without_dropout(subject.copy(dtype))
     out = unroll_subject(
         subject, inputs, starts, module=module, settings=RunSettings(dtype=dtype, grad=grad)
     )
@@ -66,13 +67,24 @@ def at_once(
 
     Only the outputs ``names`` count.
     """
-    was_training = module.training
-    module.eval()
+    modes = [(part, part.training) for part in module.modules()]
+    without_dropout(module)
     try:
-        with measuring(recurrent=True, grad=grad):
+        with precision_as_set(), measuring(recurrent=True, grad=grad):
             return numbers_of(module, module(cast(batch, dtype).copy()), grad=grad, names=names)
     finally:
-        module.train(was_training)
+        for part, training in modes:
+            part.training = training
+
+
+def without_dropout(module: nn.Module) -> nn.Module:
+    """``module`` in eval mode, but for recurrent layers that drop nothing out: cuDNN has a backward
+    pass for those in training mode alone."""
+    module.eval()
+    for part in module.modules():
+        if isinstance(part, nn.RNNBase) and not part.dropout:
+            part.train()
+    return module
 
 
 def one_step(module: nn.Module, step: TensorDictBase, dtype: torch.dtype) -> Numbers:

@@ -40,12 +40,12 @@ class PreparedCell:
     cold: bool = False
 
     @property
-    def timed(self) -> Callable[[TimedCall, int], tuple[float, float]] | None:
+    def timed(self) -> Callable[[TimedCall, int], tuple[float, float, float]] | None:
         """How a sample is taken, where a clock around the call is not enough."""
         return self._cuda_sample if self.device.type == "cuda" else None
 
-    def _cuda_sample(self, call: TimedCall, repetitions: int) -> tuple[float, float]:
-        """Device seconds by events, and CPU seconds, of one call."""
+    def _cuda_sample(self, call: TimedCall, repetitions: int) -> tuple[float, float, float]:
+        """Device seconds by events, and CPU seconds, of one call; nothing is taken off them."""
         if self.cold:
             torch.empty(CACHE, dtype=torch.int8, device=self.device).zero_()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -57,7 +57,7 @@ class PreparedCell:
         end.record()
         torch.cuda.synchronize(self.device)
         cpu = time.process_time_ns() - cpu
-        return begin.elapsed_time(end) / repetitions / 1e3, cpu / repetitions / 1e9
+        return begin.elapsed_time(end) / repetitions / 1e3, cpu / repetitions / 1e9, 0.0
 
     def memory(self) -> Memory | None:
         """CUDA: peak allocated and reserved bytes of one call; None on the CPU, which is measured

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rnncheck.report.pictures.canvas import COLOURS, FAULT, INK, MARKERS, Picture, drawn_svg
 from rnncheck.report.text import number
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _DASHES = ("-", "--", ":", "-.")
 _SIZE = (6.8, 3.4)  # inches: chosen, wide, for what is read from left to right
+_MANY = 5  # lines, beyond which their names stand beside the plot: chosen
 
 
 def curve_picture(found: Curves) -> Picture:
@@ -42,7 +43,7 @@ def _draw(axes: Axes, found: Curves) -> None:
             line.y,
             label=line.name,
             color=_ink(count),
-            linestyle=_DASHES[count % len(_DASHES)],
+            linestyle=_DASHES[(count + count // len(COLOURS)) % len(_DASHES)],
             marker=MARKERS[count % len(MARKERS)],
             markersize=3,
         )
@@ -58,7 +59,8 @@ def _draw(axes: Axes, found: Curves) -> None:
     axes.set(xlabel=found.over, ylabel=found.unit)
     axes.grid(alpha=0.3)
     if len(found.lines) > 1 or found.limit is not None:
-        axes.legend(fontsize="small")
+        names: Any = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+        axes.legend(fontsize="small", **(names if len(found.lines) > _MANY else {}))
 
 
 def _ink(count: int) -> str:

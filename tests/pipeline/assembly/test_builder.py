@@ -178,6 +178,7 @@ def test_pixels(bench):
     assert again["action_value"].shape == (20, 2)
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("vectorize", ["serial", "parallel"])
 def test_workers_keep_their_own_state(bench, dqn_text, vectorize):
     text = dqn_text.replace("  transforms", f"  workers: 2\n  vectorize: {vectorize}\n  transforms")

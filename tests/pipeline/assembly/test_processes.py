@@ -14,6 +14,7 @@ from rnncheck.pipeline.keys import STEP_KEY
 from rnncheck.results.model import Stage
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.usefixtures("forked_workers")
 MULTI = "use: MultiSyncCollector, workers: 2, frames_per_batch"
 REPLAY = """
 replay:
@@ -74,8 +75,8 @@ def test_a_worker_that_fails_is_an_outcome(bench, dqn_text, how):
 
 
 def test_a_worker_that_hangs_is_stopped(bench, dqn_text):
-    builder = bench.run(troubled(dqn_text, "hang", limit=15))
-    assert "did not finish within 15 s" in str(builder.failures[Stage.COLLECT])
+    builder = bench.run(troubled(dqn_text, "hang", limit=8))
+    assert "did not finish within 8 s" in str(builder.failures[Stage.COLLECT])
     builder.close()
     assert not multiprocessing.active_children()
 

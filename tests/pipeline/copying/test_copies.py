@@ -269,6 +269,7 @@ def test_a_cell_that_cannot_be_copied_is_named() -> None:
         copy_of(lambda: next(steps), "the loss")
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_an_env_in_a_closure_is_handed_on_whole() -> None:
     env = ParallelEnv(2, lambda: GymEnv("CartPole-v1"))
     try:
