@@ -119,6 +119,7 @@ class Sightings:
     layers: dict[str, int] = field(default_factory=dict)  # torch's own, inside these or alone
     env_steps: int = 0  # by the script itself, one by one
     plain: str = ""  # why a loop over a plain env's steps is not judged
+    unseen: str = ""  # why what leads to `backward` is not judged
     updates: int = 0
     steps: int = 0  # of any optimiser
     optimisers: int = 0  # that the script made

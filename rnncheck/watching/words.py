@@ -30,7 +30,7 @@ def unseen_loss(seen: Sightings, train: StageResult) -> str:
     if seen.loss() is not None:
         return ""
     if seen.backwards:
-        return UNSEEN
+        return seen.unseen or UNSEEN
     return TOO_EARLY if train.outcome is Outcome.NOT_LOOKED else ""
 
 

@@ -3,13 +3,17 @@ numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from rnncheck.watching.forms.structures import Path, records
+
+MANY = 8  # steps: fewer tensors may be the states of a cell. Chosen, not measured
 TENSORS, ARRAYS, NUMBERS = "tensors", "arrays", "numbers"
 
 
@@ -18,15 +22,15 @@ def gathered(value: Any) -> tuple[Tensor | None, str]:
     made of; None for anything else."""
     if isinstance(value, np.ndarray):
         return _tensor(value), ARRAYS
-    if not isinstance(value, list) or not value:
+    if not isinstance(value, (list, tuple, deque)) or not value:
         return None, TENSORS
     if all(isinstance(one, Tensor) and one.shape == value[0].shape for one in value):
-        return torch.stack(value), TENSORS
+        return torch.stack(tuple(value)), TENSORS
     if all(isinstance(one, (bool, int, float)) for one in value):
-        return torch.tensor(value), NUMBERS
+        return torch.tensor(list(value)), NUMBERS
     if all(isinstance(one, (np.ndarray, np.generic)) for one in value):
         same = len({np.shape(one) for one in value}) == 1
-        return (_tensor(np.stack(value)) if same else None), ARRAYS
+        return (_tensor(np.stack(list(value))) if same else None), ARRAYS
     return None, TENSORS
 
 
@@ -40,13 +44,15 @@ def handed(whole: Tensor, of_what: str, *, listed: bool) -> Any:
     return list(whole.unbind(0)) if listed else whole
 
 
-def lists_in(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Arrays and lists of numbers or arrays in arguments, with the way there."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from lists_in(inner, (*path, str(name)))
-    elif gathered(value)[0] is not None and gathered(value)[1] != TENSORS:
+def lists_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Arrays, and lists of numbers, arrays or many tensors, in arguments, with the way there."""
+    whole, of_what = gathered(value)
+    if whole is not None and (of_what != TENSORS or len(whole) >= MANY):
         yield path, value
+        return
+    for name, inner in records(value).items():
+        if not isinstance(inner, Tensor):
+            yield from lists_in(inner, (*path, name))
 
 
 def _tensor(value: np.ndarray[Any, Any]) -> Tensor | None:

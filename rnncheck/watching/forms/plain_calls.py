@@ -3,7 +3,7 @@ is what, and the same call on tensordicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.structures import Path, leaves
 
-Path = tuple[str, ...]
 OBSERVATION, FLAG, ACTION = "observation", "is_init", "action"
 ENDS = ("terminated", "truncated", "reset")
 MOSTLY = 0.9  # share of the steps at which an argument must be what it is taken for
@@ -51,32 +51,6 @@ class PlainStep:
         return int(np.asarray(self.terminated).size)
 
 
-def call_leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """What is in tuples, lists and dicts, with the way there."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from call_leaves(inner, (*path, str(name)))
-    elif isinstance(value, (tuple, list)):
-        for number, inner in enumerate(value):
-            yield from call_leaves(inner, (*path, str(number)))
-    else:
-        yield path, value
-
-
-def filled(template: Any, values: Mapping[Path, Any], path: Path = ()) -> Any:
-    """``template`` with other parts where ``values`` has some."""
-    if path in values:
-        return values[path]
-    if isinstance(template, Mapping):
-        return {name: filled(one, values, (*path, str(name))) for name, one in template.items()}
-    if isinstance(template, (tuple, list)):
-        parts = [filled(one, values, (*path, str(n))) for n, one in enumerate(template)]
-        if hasattr(template, "_fields"):
-            return type(template)(*parts)
-        return type(template)(parts)
-    return template
-
-
 @dataclass(frozen=True)
 class Slot:
     """What a leaf of a call holds: the entry ``key`` of the step, for all envs along ``axis``."""
@@ -102,10 +76,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class ToldCall:
-    """All call_leaves of the calls of one function. ``why`` is what of it could not be told."""
+    """All leaves of the calls of one function. ``why`` is what of it could not be told."""
 
     arguments: dict[Path, Slot] = field(default_factory=dict)
     results: dict[Path, Slot] = field(default_factory=dict)
+    rows: int = 1  # that it was called on
     why: str = ""
 
     @property
@@ -147,9 +122,7 @@ def columns_of(steps: Sequence[PlainStep]) -> Columns:
         stacked([step.action for step in steps]),
         torch.stack([one.expand(len(steps), rows) for one in flags]).any(0),
         frozenset(
-            path
-            for path, value in call_leaves(steps[0].call.arguments)
-            if isinstance(value, np.ndarray)
+            path for path, value in leaves(steps[0].call.arguments) if isinstance(value, np.ndarray)
         ),
         _leaves([step.call.arguments for step in steps], numbers=False),
         _leaves([step.call.result for step in steps]),
@@ -167,12 +140,12 @@ def stacked(values: Sequence[Any]) -> Tensor | None:
 def _leaves(values: Sequence[Any], *, numbers: bool = True) -> dict[Path, Tensor | None]:
     """The tensors and arrays in them, and the ``numbers``, by the way there; None for one whose
     form changes."""
-    leaves = [dict(call_leaves(value)) for value in values]
+    held = [dict(leaves(value)) for value in values]
     found = dict[Path, Tensor | None]()
-    for path, first in leaves[0].items():
+    for path, first in held[0].items():
         if not numbers and isinstance(first, (bool, int, float)):
             continue  # such as a rate of exploration
-        column = [leaf_tensor(one.get(path)) for one in leaves]
+        column = [leaf_tensor(one.get(path)) for one in held]
         tensors = [one for one in column if one is not None]
         if len(tensors) == len(column):
             alike = len({one.shape for one in tensors}) == 1
@@ -225,7 +198,7 @@ def told_call(steps: Columns) -> ToldCall:
         return ToldCall(why=f"no argument of `{name}` is what the env showed")
     if not any(key[0] == "next" for key in (slot.key for slot in results.values())):
         return ToldCall(why=f"`{name}` is not given a state that its call before returned")
-    return ToldCall(arguments, results)
+    return ToldCall(arguments, results, steps.rows)
 
 
 def _known(steps: Columns, values: Tensor) -> Key | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +17,11 @@ from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_k
 from rnncheck.watching.forms.plain_calls import (
     MOSTLY,
     OBSERVATION,
-    Path,
     PlainCall,
     Slot,
     ToldCall,
-    call_leaves,
-    filled,
 )
+from rnncheck.watching.forms.structures import Path, filled, leaves
 from rnncheck.watching.forms.time_axis import in_a_row, known_places
 
 
@@ -62,9 +61,7 @@ def seen_pass(
     call: PlainCall, told: ToldCall, acting: PlainCall, acted: TensorDictBase
 ) -> SeenPass | None:
     """None where it is no call on steps that were acted on, ``acted`` ``[rows, steps]``."""
-    tensors = {
-        path: value for path, value in call_leaves(call.arguments) if isinstance(value, Tensor)
-    }
+    tensors = {path: value for path, value in leaves(call.arguments) if isinstance(value, Tensor)}
     lists = dict(lists_in(call.arguments))
     made_of = {path: gathered(value) for path, value in lists.items()}
     tensors |= {path: value for path, (value, _) in made_of.items() if value is not None}
@@ -112,7 +109,7 @@ def seen_pass(
         if key is None:
             continue
         of_what = made_of[path][1] if path in made_of else TENSORS
-        listed = isinstance(lists.get(path), list)
+        listed = isinstance(lists.get(path), (list, tuple, deque))
         spreads[path] = Spread(key, flat, rest, value.dtype, of_what, listed)
         like = batch.get(key)
         batch.set(key, laid.reshape(like.shape).to(like.dtype))
@@ -202,10 +199,8 @@ class CallPass:
         }
         for path, slot in seen.states.items():
             values[path] = slot.given(self._entry(slot.key, given, batch)[:, 0])
-        arguments = seen.call.arguments
-        whole = {name: filled(one, values, (name,)) for name, one in arguments.items()}
         with PartOutputs(self.parts) as noted:
-            seen.call.function(**whole)
+            seen.call.function(**filled(seen.call.arguments, values))
         rows, steps = batch.shape
         found = {}
         for part, outputs in noted.given.items():

@@ -28,10 +28,9 @@ from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.plain_calls import (
     PlainCall,
     ToldCall,
-    call_leaves,
-    filled,
     leaf_tensor,
 )
+from rnncheck.watching.forms.structures import filled, leaves
 
 
 class PlainPolicy(nn.Module):
@@ -63,13 +62,12 @@ class PlainPolicy(nn.Module):
         return td
 
     def _called(self, rows: TensorDictBase) -> dict[Key, Tensor]:
-        if not self.batched and len(rows) > 1:
+        if self.told.rows == 1 and len(rows) > 1:  # it may be made for one env
             single = [self._called(rows[n : n + 1]) for n in range(len(rows))]
             return {key: torch.cat([one[key] for one in single]) for key in single[0]}
         told, call = self.told, self.call
         values = {path: slot.given(rows.get(slot.key)) for path, slot in told.arguments.items()}
-        given = {name: filled(value, values, (name,)) for name, value in call.arguments.items()}
-        result = dict(call_leaves(call.function(**given)))
+        result = dict(leaves(call.function(**filled(call.arguments, values))))
         found = {path: leaf_tensor(result[path]) for path in told.results}
         whole = {path: value for path, value in found.items() if value is not None}
         return {slot.key: slot.found(whole[path]) for path, slot in told.results.items()}

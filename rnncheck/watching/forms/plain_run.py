@@ -19,18 +19,20 @@ from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, p
 from rnncheck.watching.forms.plain_calls import (
     ENDS,
     FLAG,
+    OBSERVATION,
     Columns,
     PlainCall,
     PlainStep,
     ToldCall,
-    call_leaves,
     columns_of,
     leaf_tensor,
     told_call,
 )
-from rnncheck.watching.forms.plain_loss import rollout_loss, storages_in
+from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, seen_pass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
+from rnncheck.watching.forms.storages import Storages, storages_in
+from rnncheck.watching.forms.structures import leaves
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.lines import lines_behind
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
@@ -88,9 +90,12 @@ class PlainRun:
             return
         held = lines.function.__kwdefaults__ or {}
         names = {name: held.get(name, frame.f_globals.get(name)) for name in lines.reads}
-        storages = storages_in(names, self._whole, self._told)
+        found = storages_in(names, self._whole, self._told, lines.stepped)
+        self._seen.unseen = _unseen(found, self._whole, self._steps[0].call.code.co_name)
+        if self._seen.unseen:
+            return
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
-        loss = rollout_loss(lines.function, storages)
+        loss = rollout_loss(lines.function, names, found.parts)
         self._called = Called(loss, place, modes_now(), [self._whole], own=frame.f_code)
         self._seen.losses.append(self._called)
 
@@ -115,6 +120,25 @@ class PlainRun:
         return True
 
 
+def _unseen(found: Storages, whole: TensorDictBase, name: str) -> str:
+    """Why what the lines are given is not the whole of what was collected; empty where it is."""
+    steps = whole.shape[1]
+    if found.unknown:
+        path = ".".join(found.unknown[0])
+        return (
+            f"`{path}` holds something of each of the {steps} steps that is neither what the env"
+            f" showed or gave nor what `{name}` returned: what is made of that must be made behind"
+            " the steps, in the lines that lead to `backward`"
+        )
+    if (OBSERVATION,) not in found.keys:
+        return (
+            "no variable that the lines between the steps and `backward` read holds what the env"
+            f" showed in the {steps} steps: keep them in lists, tensors or arrays, or in an object"
+            " that holds such"
+        )
+    return ""
+
+
 def _parts(call: PlainCall, policy: PlainPolicy) -> dict[str, Tensor]:
     """What innermost parts of the policy gave in an acting call, one vector for each env."""
     return _given_by(
@@ -127,7 +151,7 @@ def _given_by(paths: Mapping[int, str], call: PlainCall, policy: PlainPolicy) ->
     for part, value in call.parts:
         if id(part) in paths:
             given.setdefault(paths[id(part)], []).append(value)
-    first = leaf_tensor(next(iter(dict(call_leaves(call.result)).values())))
+    first = leaf_tensor(next(iter(dict(leaves(call.result)).values())))
     rows = torch.Size([] if first is None or not policy.batched else [first.numel()])
     return of_one_step(given, rows)
 
@@ -147,9 +171,9 @@ def _recorded(
     for name in ENDS[:2]:
         flags = _rows([getattr(step, name) for step in steps], columns.rows)
         entries["next", name] = flags.bool()
-    for slots, leaves in ((told.arguments, columns.given), (told.results, columns.gave)):
+    for slots, held in ((told.arguments, columns.given), (told.results, columns.gave)):
         for path, slot in slots.items():
-            column = leaves[path]
+            column = held[path]
             if slot.key != ("observation",) and column is not None:
                 entries[slot.key] = slot.found(column, 1)
     flag = entries.get((FLAG,), torch.cat([done[:, :1], done[:, :-1]], 1)).reshape(lead).bool()

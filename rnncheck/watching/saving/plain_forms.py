@@ -13,15 +13,17 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 
 from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall
-from rnncheck.watching.forms.plain_loss import Storage, rollout_loss
+from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
+from rnncheck.watching.forms.storages import Records, Storage
 from rnncheck.watching.saving.env_forms import Decodes, Encodes, maker_form
 from rnncheck.watching.saving.forms import DTYPES
 from rnncheck.watching.saving.import_paths import CannotKeep
 
 Node = dict[str, Any]
 _WRAPPERS = "gymnasium.wrappers"
+_RECORDS = "records"
 
 
 # --- envs ----------------------------------------------------------------------------------------
@@ -139,15 +141,15 @@ def plain_policy_node(encoder: Encodes, policy: PlainPolicy) -> Node:
         [[list(path), _slot_form(slot)] for path, slot in leaves.items()]
         for leaves in (told.arguments, told.results)
     ]
-    parts = [call.function, call.arguments, slots]
+    parts = [call.function, call.arguments, slots, told.rows]
     return {"kind": "plain policy", "of": [encoder.form(one) for one in parts]}
 
 
 def plain_policy_again(decoder: Decodes, node: Node, _number: int) -> PlainPolicy:
     """The same function as a policy."""
-    function, arguments, slots = (decoder.part(one) for one in node["of"])
+    function, arguments, slots, rows = (decoder.part(one) for one in node["of"])
     taken, given = ({tuple(path): _slot(one) for path, one in leaves} for leaves in slots)
-    return PlainPolicy(_call(function, arguments), ToldCall(taken, given))
+    return PlainPolicy(_call(function, arguments), ToldCall(taken, given, int(rows)))
 
 
 def call_pass_node(encoder: Encodes, over: CallPass) -> Node:
@@ -179,21 +181,19 @@ def call_pass_again(decoder: Decodes, node: Node, _number: int) -> CallPass:
 
 def rollout_loss_node(encoder: Encodes, lines: Any, held: Any) -> Node:
     """The lines behind the steps, and which of their variables hold what was collected."""
-    storages = [
-        [name, value, [[list(path), _storage_form(one)] for path, one in parts.items()]]
+    told = [
+        [name, value, [[list(path), _part_form(one)] for path, one in parts.items()]]
         for name, value, parts in held
     ]
-    return {"kind": "rollout loss", "of": [encoder.form(one) for one in (lines, storages)]}
+    return {"kind": "rollout loss", "of": [encoder.form(one) for one in (lines, told)]}
 
 
 def rollout_loss_again(decoder: Decodes, node: Node, _number: int) -> Any:
     """The same lines as a loss."""
-    lines, storages = (decoder.part(one) for one in node["of"])
-    found = [
-        (name, value, {tuple(path): _storage(one) for path, one in parts})
-        for name, value, parts in storages
-    ]
-    return rollout_loss(lines, found)
+    lines, held = (decoder.part(one) for one in node["of"])
+    names = {name: value for name, value, _ in held}
+    parts = {(name, *path): _part(one) for name, _, told in held for path, one in told}
+    return rollout_loss(lines, names, parts)
 
 
 def _call(function: Any, arguments: dict[str, Any]) -> PlainCall:
@@ -240,13 +240,29 @@ def _spread(form: list[Any]) -> Spread:
     return Spread(_key(key), flat, tuple(rest), DTYPES[dtype], of_what, listed)
 
 
+def _part_form(one: Storage | Records) -> list[Any]:
+    if isinstance(one, Storage):
+        return _storage_form(one)
+    columns = [[list(path), _storage_form(held)] for path, held in one.columns.items()]
+    return [_RECORDS, columns, one.like]
+
+
+def _part(form: list[Any]) -> Storage | Records:
+    if form[0] != _RECORDS:
+        return _storage(form)
+    return Records({tuple(path): _storage(held) for path, held in form[1]}, form[2])
+
+
 def _storage_form(one: Storage) -> list[Any]:
     slot = None if one.slot is None else _slot_form(one.slot)
+    scale = None if one.scale is None else list(one.scale)
     held = [list(one.shape), _dtype(one.dtype), one.listed, one.at, slot, one.of_what]
-    return [_key_form(one.key), *held]
+    return [_key_form(one.key), *held, one.ahead, one.rows_first, scale]
 
 
 def _storage(form: list[Any]) -> Storage:
-    key, shape, dtype, listed, at, slot, of_what = form
+    key, shape, dtype, listed, at, slot, of_what, ahead, rows_first, scale = form
     made = None if slot is None else _slot(slot)
-    return Storage(_key(key), tuple(shape), DTYPES[dtype], listed, at, made, of_what)
+    turned = None if scale is None else (float(scale[0]), float(scale[1]))
+    held = (tuple(shape), DTYPES[dtype], listed, at, made, of_what, ahead, rows_first, turned)
+    return Storage(_key(key), *held)

@@ -10,6 +10,10 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
+from torch import nn
+
+_HANDING_ON = {nn.modules.module.__file__, torch.utils._contextlib.__file__}
 _BINDS = ("STORE_FAST", "STORE_DEREF")
 
 
@@ -32,7 +36,7 @@ def _first_stores(code: CodeType) -> dict[str, int]:
 def given_by_caller(frame: FrameType, name: str, *, bound: bool) -> Any:
     """The variable that the caller's line hands over as the parameter; None where it hands over
     anything but a variable. ``bound``: the function is called as a method."""
-    caller, code = frame.f_back, frame.f_code
+    caller, code = _caller(frame), frame.f_code
     call = None if caller is None else _call(caller)
     if caller is None or call is None:
         return None
@@ -43,6 +47,15 @@ def given_by_caller(frame: FrameType, name: str, *, bound: bool) -> Any:
     if not isinstance(value, ast.Name):
         return None
     return caller.f_locals.get(value.id, caller.f_globals.get(value.id))
+
+
+def _caller(frame: FrameType) -> FrameType | None:
+    """Who called, behind what hands its arguments on as they are: a module's call, torch's
+    decorators."""
+    caller = frame.f_back
+    while caller is not None and caller.f_code.co_filename in _HANDING_ON:
+        caller = caller.f_back
+    return caller
 
 
 def _call(caller: FrameType) -> ast.Call | None:

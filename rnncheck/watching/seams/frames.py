@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 from collections.abc import Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -49,8 +50,10 @@ def function_with(code: CodeType, names: dict[str, Any]) -> FunctionType | None:
 
 
 def owner_of(code: CodeType, arguments: dict[str, Any]) -> Any:
-    """The object whose method the code is."""
+    """The object whose method the code is, decorated or not."""
     owner = next(iter(arguments.values()), None)
     bound = getattr(owner, code.co_name, None) if owner is not None else None
-    mine = getattr(bound, "__code__", None) is code and getattr(bound, "__self__", None) is owner
-    return owner if mine else None
+    if getattr(bound, "__self__", None) is not owner:
+        return None
+    inner = inspect.unwrap(getattr(bound, "__func__", bound))
+    return owner if getattr(inner, "__code__", None) is code else None

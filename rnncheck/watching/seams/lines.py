@@ -29,10 +29,12 @@ class Lines:
 
 @dataclass(frozen=True)
 class LinesBehind:
-    """The same of no batch; ``reads`` are the names that it reads."""
+    """The same of no batch; ``reads`` are the names that it reads, ``stepped`` those that the
+    statement ahead of it binds."""
 
-    function: Callable[..., Any]
+    function: FunctionType
     reads: frozenset[str]
+    stepped: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -71,24 +73,26 @@ def lines_behind(frame: FrameType, line: int) -> LinesBehind | None:
     """What the frame does behind the statement that holds ``line``, up to its present one, in the
     innermost block that has both."""
     tree = parsed(frame.f_code.co_filename)
-    body = None if tree is None else _between(tree.body, line, frame.f_lineno)
-    if not body:
+    found = [] if tree is None else _between(tree.body, line, frame.f_lineno)
+    if not found:
         return None
+    ahead, *body = found
     names = frozenset(_named(body))
     function = _function(_Block(_NO_BATCH, body, whole=True), frame)
     if function is None:
         return None
     setattr(function, _AROUND, LinesAround(frame.f_lineno, (), line))
-    return LinesBehind(function, names)
+    return LinesBehind(function, names, frozenset(_stores([ahead])))
 
 
 def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
+    """From the statement that holds ``line`` to the one that holds ``until``."""
     first = next((n for n, one in enumerate(body) if _holds(one, line)), None)
     last = next((n for n, one in enumerate(body) if _holds(one, until)), None)
     if first is None or last is None:
         return []
     if first < last:
-        return body[first + 1 : last + 1]
+        return body[first : last + 1]
     inner = (_between(one, line, until) for one in _bodies(body[first])) if first == last else ()
     return next((found for found in inner if found), [])
 
@@ -118,7 +122,7 @@ def lines_again(path: str, around: LinesAround, held: list[str]) -> CodeType | N
     if around.behind is None:
         found = _block(tree.body, around.line, set(around.names))
     else:
-        body = _between(tree.body, around.behind, around.line)
+        body = _between(tree.body, around.behind, around.line)[1:]
         found = _Block(_NO_BATCH, body, whole=True) if body else None
     return None if found is None else _compiled(found, path, held)
 

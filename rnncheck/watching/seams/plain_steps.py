@@ -19,8 +19,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor, nn
 
 from rnncheck.errors import Place
-from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, call_leaves, leaf_tensor
+from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, leaf_tensor
 from rnncheck.watching.forms.plain_run import PlainRun
+from rnncheck.watching.forms.structures import leaves, rebuilt, records, sequence_like
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.places import calling_place, is_theirs
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
@@ -68,6 +69,7 @@ class _Running:
 
     call: PlainCall
     parent: FrameType | None
+    depth: int  # frames of the user's around it
     returned: bool = False
 
 
@@ -207,11 +209,11 @@ class PlainSteps:
         if useless:
             return
         stack = list(their_frames(sys._getframe(1)))
-        for frame, parent in itertools.pairwise(stack):
+        for number, (frame, parent) in enumerate(itertools.pairwise(stack)):
             if frame.f_code in self._loop:
                 break
             if frame not in self._returns and self._may_act(frame.f_code):
-                self._follow(frame, parent)
+                self._follow(frame, parent, len(stack) - number)
 
     def _acting_now(self) -> bool:
         """Whether what runs is inside a call of the function that acts, which is followed."""
@@ -225,13 +227,13 @@ class PlainSteps:
         settled = self._actor is not None and not torch.is_grad_enabled()
         return code is self._actor if settled else bool(code.co_flags & inspect.CO_NEWLOCALS)
 
-    def _follow(self, frame: FrameType, parent: FrameType) -> None:
+    def _follow(self, frame: FrameType, parent: FrameType, depth: int) -> None:
         arguments = _as_given(frame)
         if arguments is None:
             return
         owner, function = self._function_of(frame, arguments)
         given = {name: value for name, value in arguments.items() if value is not owner}
-        running = _Running(PlainCall(frame.f_code, function, _cloned(given)), parent)
+        running = _Running(PlainCall(frame.f_code, function, _cloned(given)), parent, depth)
 
         def heard(result: Any) -> None:
             running.call.result, running.returned = _cloned(result), True
@@ -265,7 +267,7 @@ class PlainSteps:
         """The call out of the loop's frames that gave the action."""
         found = [one for one in self._calls if any(one.parent is frame for frame in stack)]
         for running in reversed(found):
-            for _, value in call_leaves(running.call.result):
+            for _, value in leaves(running.call.result):
                 value = leaf_tensor(value)
                 if value is not None and _equal(value, action):
                     return running.call
@@ -284,9 +286,11 @@ class PlainSteps:
                 return
             self._run.trained(list(their_frames(frame)), self._loop)
         stack = list(their_frames(frame))
-        for running in self._calls:
-            if running.returned and any(running.parent is one for one in stack):
-                self._run.passed(running.call)
+        calls = [one for one in self._calls if one.returned]
+        direct = [one for one in calls if any(one.parent is frame for frame in stack)]
+        inside = sorted((one for one in calls if one not in direct), key=lambda one: one.depth)
+        if not any([self._run.passed(one.call) for one in direct]):
+            any(self._run.passed(one.call) for one in inside)
         self._calls.clear()
         self._passes = 0
 
@@ -328,9 +332,9 @@ def _cloned(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _cloned(one) for name, one in value.items()}
     if isinstance(value, (tuple, list)):
-        parts = [_cloned(one) for one in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+        return sequence_like(value, [_cloned(one) for one in value])
+    parts = records(value)
+    return rebuilt(value, {k: _cloned(one) for k, one in parts.items()}) if parts else value
 
 
 def _kept(value: Any) -> Any:

@@ -1,0 +1,142 @@
+"""What containers and objects of a script are made of, and others like them with other parts."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from types import CellType, FunctionType, MethodType, SimpleNamespace
+from typing import Any
+
+import gymnasium
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rnncheck.pipeline.copying.closures import (
+    EMPTY,
+    content,
+    global_names,
+    is_own_instance,
+    is_users_function,
+)
+
+Path = tuple[str, ...]
+Members = Callable[[Any], dict[str, Any]]
+_SELF = "__self__"
+_MODULES = (nn.Module, Optimizer, gymnasium.Env, gymnasium.vector.VectorEnv)
+_DEEPEST = 6  # list in buffer in agent in a function's globals: what people write has four
+
+
+def records(value: Any) -> dict[str, Any]:
+    """The parts of a mapping, a tuple, a list or a record; none of anything else."""
+    if isinstance(value, Mapping):
+        return {str(name): one for name, one in value.items()}
+    if isinstance(value, (tuple, list, deque)):
+        return {str(number): one for number, one in enumerate(value)}
+    is_record = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    if is_record or isinstance(value, SimpleNamespace):
+        return dict(vars(value)) if hasattr(value, "__dict__") else {}
+    return {}
+
+
+def holdings(value: Any) -> dict[str, Any]:
+    """The same, and what objects of the user's classes, their methods, and functions of the user's
+    hold or read by name."""
+    if isinstance(value, MethodType):
+        return {_SELF: value.__self__} if holdings(value.__self__) else {}
+    if isinstance(value, FunctionType):
+        return _read_by(value) if is_users_function(value) else {}
+    if isinstance(value, nn.Module):
+        own = is_own_instance(value)
+        return {name: one for name, one in vars(value).items() if name[0] != "_"} if own else {}
+    if isinstance(value, (*_MODULES, Tensor)):
+        return {}
+    found = records(value)
+    if not found and is_own_instance(value):
+        found = dict(getattr(value, "__dict__", {}))
+    return found
+
+
+def _read_by(function: FunctionType) -> dict[str, Any]:
+    names = global_names(function) & function.__globals__.keys()
+    read = {name: function.__globals__[name] for name in names}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    read |= {name: content(cell) for name, cell in cells}
+    return read | (function.__kwdefaults__ or {})
+
+
+def rebuilt(value: Any, parts: Mapping[str, Any]) -> Any:
+    """One like ``value``, in which the parts that are named are these."""
+    if isinstance(value, MethodType):
+        return MethodType(value.__func__, parts[_SELF])
+    if isinstance(value, FunctionType):
+        return _with_names(value, parts)
+    if isinstance(value, Mapping):
+        return {name: parts.get(str(name), one) for name, one in value.items()}
+    if isinstance(value, (tuple, list, deque)):
+        return sequence_like(value, [parts.get(str(n), one) for n, one in enumerate(value)])
+    made = copy.copy(value)
+    for name, one in parts.items():
+        object.__setattr__(made, name, one)  # a frozen dataclass has a setter that refuses
+    return made
+
+
+def sequence_like(value: Any, parts: list[Any]) -> Any:
+    """The parts as a tuple, a list or a deque, as ``value`` is one."""
+    if isinstance(value, deque):
+        return deque(parts, value.maxlen)
+    if hasattr(value, "_fields"):
+        return type(value)(*parts)
+    return type(value)(parts)
+
+
+def _with_names(function: FunctionType, parts: Mapping[str, Any]) -> FunctionType:
+    """The function reads ``parts`` where it reads these names."""
+    code, given = function.__code__, function.__kwdefaults__ or {}
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    closure = tuple(CellType(parts[name]) if name in parts else cell for name, cell in cells)
+    seen = {**function.__globals__, **parts}
+    made = FunctionType(code, seen, function.__name__, function.__defaults__, closure)
+    kept = {name: parts.get(name, one) for name, one in given.items()}
+    made.__kwdefaults__ = kept or None
+    return made
+
+
+def leaves(value: Any, parts_of: Members = records, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """What has no parts, with the way there."""
+    parts = parts_of(value)
+    if not parts and not isinstance(value, (Mapping, tuple, list, deque)):
+        yield path, value
+    for name, one in parts.items():
+        yield from leaves(one, parts_of, (*path, name))
+
+
+def filled(template: Any, values: Mapping[Path, Any], parts_of: Members = records) -> Any:
+    """``template`` with other parts where ``values`` has some."""
+    if () in values:
+        return values[()]
+    inner = dict[str, dict[Path, Any]]()
+    for path, value in values.items():
+        inner.setdefault(path[0], {})[path[1:]] = value
+    if not inner:
+        return template
+    parts = parts_of(template)
+    new = {name: filled(parts[name], own, parts_of) for name, own in inner.items() if name in parts}
+    return rebuilt(template, new) if new else template
+
+
+def walked(value: Any, looks: Callable[[Path, Any], bool], path: Path = ()) -> None:
+    """Show ``looks`` everything that can be reached, each object once, with the way there; where it
+    says so what is inside is not walked."""
+    _walked(value, looks, path, set())
+
+
+def _walked(value: Any, looks: Callable[[Path, Any], bool], path: Path, seen: set[int]) -> None:
+    if value is EMPTY or len(path) > _DEEPEST or looks(path, value):
+        return
+    parts = holdings(value)
+    if parts and id(value) not in seen:
+        seen.add(id(value))
+        for name, one in parts.items():
+            _walked(one, looks, (*path, name), seen)
