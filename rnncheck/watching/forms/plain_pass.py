@@ -20,8 +20,9 @@ from rnncheck.watching.forms.plain_calls import (
     PlainCall,
     Slot,
     ToldCall,
+    run_call,
 )
-from rnncheck.watching.forms.structures import Path, filled, leaves
+from rnncheck.watching.forms.structures import Path, leaves
 from rnncheck.watching.forms.time_axis import in_a_row, known_places
 
 
@@ -200,7 +201,7 @@ class CallPass:
         for path, slot in seen.states.items():
             values[path] = slot.given(self._entry(slot.key, given, batch)[:, 0])
         with PartOutputs(self.parts) as noted:
-            seen.call.function(**filled(seen.call.arguments, values))
+            run_call(seen.call, values)
         rows, steps = batch.shape
         found = {}
         for part, outputs in noted.given.items():

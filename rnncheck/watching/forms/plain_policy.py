@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,12 +25,14 @@ from torchrl.envs import (
 
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.held_as import NUMBERS
 from rnncheck.watching.forms.plain_calls import (
     PlainCall,
     ToldCall,
     leaf_tensor,
+    run_call,
 )
-from rnncheck.watching.forms.structures import filled, leaves
+from rnncheck.watching.forms.structures import Path
 
 
 class PlainPolicy(nn.Module):
@@ -38,7 +40,7 @@ class PlainPolicy(nn.Module):
 
     def __init__(self, call: PlainCall, told: ToldCall) -> None:
         super().__init__()
-        held = [module for _, module in held_modules([call.function, call.arguments])]
+        held = [module for _, module in held_modules([call.function, call.arguments, call.owner])]
         for number, module in enumerate(dict.fromkeys(held)):
             setattr(self, f"agent{number or ''}", module)
         self.call, self.told = call, told
@@ -49,7 +51,7 @@ class PlainPolicy(nn.Module):
     def batched(self) -> bool:
         """Whether the function handles several envs at once."""
         told = (*self.told.arguments.values(), *self.told.results.values())
-        return all(slot.axis is not None for slot in told)
+        return all(slot.axis is not None for slot in told if slot.of_what != NUMBERS)
 
     def forward(self, td: TensorDictBase) -> TensorDictBase:
         """One step of every env."""
@@ -65,12 +67,19 @@ class PlainPolicy(nn.Module):
         if self.told.rows == 1 and len(rows) > 1:  # it may be made for one env
             single = [self._called(rows[n : n + 1]) for n in range(len(rows))]
             return {key: torch.cat([one[key] for one in single]) for key in single[0]}
-        told, call = self.told, self.call
+        told = self.told
         values = {path: slot.given(rows.get(slot.key)) for path, slot in told.arguments.items()}
-        result = dict(leaves(call.function(**filled(call.arguments, values))))
+        result = run_call(self.call, values | dict.fromkeys(self._nones(rows)))
         found = {path: leaf_tensor(result[path]) for path in told.results}
         whole = {path: value for path, value in found.items() if value is not None}
         return {slot.key: slot.found(whole[path]) for path, slot in told.results.items()}
+
+    def _nones(self, rows: TensorDictBase) -> Iterator[Path]:
+        """The ways to states that are None where they are zero, and are."""
+        slots = self.told.arguments.values()
+        for none in {slot.none for slot in slots if slot.none is not None}:
+            if not any(rows.get(slot.key).any() for slot in slots if slot.none == none):
+                yield none
 
 
 @dataclass(frozen=True)

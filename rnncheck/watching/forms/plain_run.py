@@ -20,23 +20,24 @@ from rnncheck.watching.forms.plain_calls import (
     ENDS,
     FLAG,
     OBSERVATION,
-    Columns,
+    OWNER,
     PlainCall,
     PlainStep,
     ToldCall,
-    columns_of,
     leaf_tensor,
-    told_call,
 )
+from rnncheck.watching.forms.plain_columns import Column, Columns, columns_of, fullest
 from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, seen_pass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
+from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.storages import Storages, storages_in
 from rnncheck.watching.forms.structures import leaves
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.lines import lines_behind
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
 
+_NOTHING = Column(None)
 _PARTS = 2  # batches that the steps are told as: the fewest that have a join between them
 
 
@@ -46,6 +47,7 @@ class PlainRun:
     def __init__(self, steps: list[PlainStep], place: Place, seen: Sightings) -> None:
         self._steps, self._place, self._seen = steps, place, seen
         self._told, self._whole = ToldCall(), TensorDict({}, [])
+        self._call = steps[0].call  # with the most in it: a state may be None at first
         self._called: Called | None = None
         self._policy: PlainPolicy | None = None
 
@@ -59,12 +61,13 @@ class PlainRun:
                 " of yours out of the loop"
             )
             return False
-        columns = columns_of(steps)
+        columns, calls = columns_of(steps), [step.call for step in steps]
         self._told = told_call(columns)
         if self._told.why:
             self._seen.plain = self._told.why
             return False
-        policy = PlainPolicy(steps[0].call, self._told)
+        self._call = calls[fullest([{**one.arguments, OWNER: one.before} for one in calls])]
+        policy = PlainPolicy(self._call, self._told)
         states = {slot.key: slot.rest for slot in self._told.carry.values()}
         try:
             make = PlainEnv(makers_of(steps[0].env), states, policy.batched)
@@ -76,7 +79,7 @@ class PlainRun:
         parts = [one for one in self._whole.split(size, 1) if one.shape[1] > 1]
         acting = Acting("steps", policy, make, self._place, modes=modes_now())
         acting.batches = [one if policy.batched else one[0] for one in parts]
-        acting.parts = list(_parts(steps[0].call, policy))
+        acting.parts = list(_parts(self._call, policy))
         self._seen.acting.append(acting)
         return True
 
@@ -91,7 +94,7 @@ class PlainRun:
         held = lines.function.__kwdefaults__ or {}
         names = {name: held.get(name, frame.f_globals.get(name)) for name in lines.reads}
         found = storages_in(names, self._whole, self._told, lines.stepped)
-        self._seen.unseen = _unseen(found, self._whole, self._steps[0].call.code.co_name)
+        self._seen.unseen = _unseen(found, self._whole, self._call.code.co_name)
         if self._seen.unseen:
             return
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
@@ -109,12 +112,12 @@ class PlainRun:
         called, policy = self._called, self._policy
         if called is None or policy is None or self.complete:
             return False
-        found = seen_pass(call, self._told, self._steps[0].call, self._whole)
+        found = seen_pass(call, self._told, self._call, self._whole)
         if found is None:
             return False
         called.passed.append(found.batch)
         if called.over is None:
-            paths = _parts(self._steps[0].call, policy)
+            paths = _parts(self._call, policy)
             parts = {path: policy.get_submodule(path) for path in paths}
             called.over = CallPass(found, parts)
         return True
@@ -173,7 +176,7 @@ def _recorded(
         entries["next", name] = flags.bool()
     for slots, held in ((told.arguments, columns.given), (told.results, columns.gave)):
         for path, slot in slots.items():
-            column = held[path]
+            column = held.get(path, _NOTHING).values
             if slot.key != ("observation",) and column is not None:
                 entries[slot.key] = slot.found(column, 1)
     flag = entries.get((FLAG,), torch.cat([done[:, :1], done[:, :-1]], 1)).reshape(lead).bool()

@@ -270,9 +270,9 @@ def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) 
     found = list[Storage]()
     for key, slot in told.carry.items():
         for at, entry in ((0, key), (-1, ("next", *key))):
-            wanted = replace(slot, array=False).given(batch.get(entry)[:, at])
+            wanted = replace(slot, of_what=TENSORS).given(batch.get(entry)[:, at])
             if wanted.shape == held.shape and _equal(held, wanted):
-                own = replace(slot, array=array)
+                own = replace(slot, of_what=ARRAYS if array else TENSORS)
                 one = Storage(entry, tuple(held.shape), held.dtype, at=at, slot=own)
                 if key[0].endswith("_".join(path)) or key[0].endswith(path[-1]):
                     return one  # of states that are alike, such as zeros

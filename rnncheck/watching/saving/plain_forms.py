@@ -141,15 +141,15 @@ def plain_policy_node(encoder: Encodes, policy: PlainPolicy) -> Node:
         [[list(path), _slot_form(slot)] for path, slot in leaves.items()]
         for leaves in (told.arguments, told.results)
     ]
-    parts = [call.function, call.arguments, slots, told.rows]
+    parts = [call.function, call.arguments, slots, told.rows, call.owner, call.before]
     return {"kind": "plain policy", "of": [encoder.form(one) for one in parts]}
 
 
 def plain_policy_again(decoder: Decodes, node: Node, _number: int) -> PlainPolicy:
     """The same function as a policy."""
-    function, arguments, slots, rows = (decoder.part(one) for one in node["of"])
+    function, arguments, slots, rows, *owned = (decoder.part(one) for one in node["of"])
     taken, given = ({tuple(path): _slot(one) for path, one in leaves} for leaves in slots)
-    return PlainPolicy(_call(function, arguments), ToldCall(taken, given, int(rows)))
+    return PlainPolicy(_call(function, arguments, *owned), ToldCall(taken, given, int(rows)))
 
 
 def call_pass_node(encoder: Encodes, over: CallPass) -> Node:
@@ -196,8 +196,10 @@ def rollout_loss_again(decoder: Decodes, node: Node, _number: int) -> Any:
     return rollout_loss(lines, names, parts)
 
 
-def _call(function: Any, arguments: dict[str, Any]) -> PlainCall:
-    return PlainCall(_code(function), function, arguments)
+def _call(
+    function: Any, arguments: dict[str, Any], owner: Any = None, before: Any = None
+) -> PlainCall:
+    return PlainCall(_code(function), function, arguments, owner=owner, before=before or {})
 
 
 def _code(function: Any) -> CodeType:
@@ -222,12 +224,15 @@ def _dtype(kind: torch.dtype) -> str:
 
 
 def _slot_form(slot: Slot) -> list[Any]:
-    return [_key_form(slot.key), slot.axis, list(slot.rest), _dtype(slot.dtype), slot.array]
+    none = None if slot.none is None else list(slot.none)
+    held = [slot.axis, list(slot.rest), _dtype(slot.dtype), slot.of_what, none]
+    return [_key_form(slot.key), *held]
 
 
 def _slot(form: list[Any]) -> Slot:
-    key, axis, rest, dtype, array = form
-    return Slot(_key(key), axis, tuple(rest), DTYPES[dtype], array)
+    key, axis, rest, dtype, of_what, none = form
+    way = None if none is None else tuple(none)
+    return Slot(_key(key), axis, tuple(rest), DTYPES[dtype], of_what, way)
 
 
 def _spread_form(spread: Spread) -> list[Any]:

@@ -53,7 +53,7 @@ def owner_of(code: CodeType, arguments: dict[str, Any]) -> Any:
     """The object whose method the code is, decorated or not."""
     owner = next(iter(arguments.values()), None)
     bound = getattr(owner, code.co_name, None) if owner is not None else None
-    if getattr(bound, "__self__", None) is not owner:
+    if bound is None or getattr(bound, "__self__", None) is not owner:
         return None
     inner = inspect.unwrap(getattr(bound, "__func__", bound))
     return owner if getattr(inner, "__code__", None) is code else None

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from rnncheck.errors import Place
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, leaf_tensor
 from rnncheck.watching.forms.plain_run import PlainRun
-from rnncheck.watching.forms.structures import leaves, rebuilt, records, sequence_like
+from rnncheck.watching.forms.structures import leaves
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.places import calling_place, is_theirs
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
@@ -33,6 +33,7 @@ from rnncheck.watching.seams.frames import (
     owner_of,
     their_frames,
 )
+from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 
 _LATEST = 16  # calls between two steps that are remembered: chosen, a script has few
@@ -88,6 +89,7 @@ class PlainSteps:
 
     def __init__(self, watching: Watching) -> None:
         self._watching, self._returns = watching, FollowedCalls()
+        self._owners = OwnerStates()
         self._shown = dict[int, _Shown]()
         self._calls = list[_Running]()
         self._loop = dict[CodeType, int]()  # code that steps, and the line that it does it in
@@ -233,10 +235,14 @@ class PlainSteps:
             return
         owner, function = self._function_of(frame, arguments)
         given = {name: value for name, value in arguments.items() if value is not owner}
-        running = _Running(PlainCall(frame.f_code, function, _cloned(given)), parent, depth)
+        code = frame.f_code
+        before = self._owners.before(code, owner)
+        call = PlainCall(code, function, cloned(given), owner=owner, before=before)
+        running = _Running(call, parent, depth)
 
         def heard(result: Any) -> None:
-            running.call.result, running.returned = _cloned(result), True
+            call.result, running.returned = cloned(result), True
+            call.after = self._owners.after(code, owner, before)
 
         if self._returns.follow(frame, heard):
             self._calls.append(running)
@@ -289,8 +295,9 @@ class PlainSteps:
         calls = [one for one in self._calls if one.returned]
         direct = [one for one in calls if any(one.parent is frame for frame in stack)]
         inside = sorted((one for one in calls if one not in direct), key=lambda one: one.depth)
-        if not any([self._run.passed(one.call) for one in direct]):
-            any(self._run.passed(one.call) for one in inside)
+        taken = [self._run.passed(one.call) for one in direct]
+        if not any(taken):  # where the outer one reads its data by name, an inner one is given it
+            next((one for one in inside if self._run.passed(one.call)), None)
         self._calls.clear()
         self._passes = 0
 
@@ -321,20 +328,6 @@ def _as_given(frame: FrameType) -> dict[str, Any] | None:
             if arguments[name] is None:
                 return None
     return arguments
-
-
-def _cloned(value: Any) -> Any:
-    """With copies of the tensors; objects stay what they are."""
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, dict):
-        return {name: _cloned(one) for name, one in value.items()}
-    if isinstance(value, (tuple, list)):
-        return sequence_like(value, [_cloned(one) for one in value])
-    parts = records(value)
-    return rebuilt(value, {k: _cloned(one) for k, one in parts.items()}) if parts else value
 
 
 def _kept(value: Any) -> Any:

@@ -1,0 +1,130 @@
+"""What the steps of a loop over a plain env held, laid side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rnncheck.watching.forms.held_as import ARRAYS, NUMBERS, TENSORS
+from rnncheck.watching.forms.plain_calls import ENDS, OWNER, PlainStep, leaf_tensor
+from rnncheck.watching.forms.structures import Path, leaves
+
+
+@dataclass(frozen=True)
+class Column:
+    """One leaf of the calls, ``[steps, ...]``: None where its form changes. ``of_what`` it is made;
+    ``none`` is the way to what was None at some of the steps, which are zero here."""
+
+    values: Tensor | None
+    of_what: str = TENSORS
+    none: Path | None = None
+
+    @property
+    def goes_one_way(self) -> bool:
+        """Whether it is a plain number that only grows or falls: a counter, a rate."""
+        if self.of_what != NUMBERS or self.values is None:
+            return False
+        steps = self.values.double().diff()
+        return bool((steps >= 0).all() or (steps <= 0).all())
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What all steps held, ``[steps, ...]`` each; None for what no tensor holds. ``given`` and
+    ``gave`` are leaves of the acting calls."""
+
+    rows: int
+    name: str  # of the function that acts
+    seen: Tensor | None
+    action: Tensor | None
+    done: Tensor  # [steps, rows]: an episode ended, or a new one was begun in the place of the step
+    given: dict[Path, Column]
+    gave: dict[Path, Column]
+
+    @property
+    def width(self) -> int:
+        """Numbers that one env shows."""
+        return 0 if self.seen is None else self.seen[0].numel() // self.rows
+
+
+def columns_of(steps: Sequence[PlainStep]) -> Columns:
+    """Of steps that calls of one function acted in."""
+    rows = steps[0].rows
+    ends = [stacked([getattr(step, name) for step in steps]) for name in ENDS]
+    flags = [one.reshape(len(steps), -1).bool() for one in ends if one is not None]
+    calls = [step.call for step in steps]
+    return Columns(
+        rows,
+        steps[0].call.code.co_name,
+        stacked([step.seen for step in steps]),
+        stacked([step.action for step in steps]),
+        torch.stack([one.expand(len(steps), rows) for one in flags]).any(0),
+        _columns([{**call.arguments, OWNER: call.before} for call in calls]),
+        _columns([call.result for call in calls]) | _columns([{OWNER: c.after} for c in calls]),
+    )
+
+
+def stacked(values: Sequence[Any]) -> Tensor | None:
+    """``[steps, ...]`` of what an env takes or gives."""
+    try:
+        return torch.as_tensor(np.stack([np.asarray(value) for value in values]))
+    except (TypeError, ValueError):  # an env may show anything
+        return None
+
+
+def _columns(values: Sequence[Any]) -> dict[Path, Column]:
+    """The tensors, arrays and numbers in them, by the way there."""
+    held = [dict(leaves(value)) for value in values]
+    paths = dict.fromkeys(path for one in held for path in one)
+    inner = [path for path in paths if not any(_inside(other, path) for other in paths)]
+    return {path: found for path in inner if (found := _column(held, path)) is not None}
+
+
+def _inside(other: Path, path: Path) -> bool:
+    return len(other) > len(path) and other[: len(path)] == path
+
+
+def _column(held: list[dict[Path, Any]], path: Path) -> Column | None:
+    """None for what is never a number or a tensor."""
+    found, nones = list[Any](), set[Path]()
+    for one in held:
+        there = next((part for part in _ways(path) if part in one), None)
+        value = None if there is None else one[there]
+        if there is not None and value is None:
+            nones.add(there)
+        found.append(value if there == path else None)
+    present = [one for one in map(leaf_tensor, found) if one is not None]
+    absent = len(found) - len(present)
+    if not present:
+        return None
+    alike = len({one.shape for one in present}) == 1
+    if not alike or (absent and len(nones) != 1) or absent > sum(value is None for value in found):
+        return Column(None)
+    zero = torch.zeros_like(present[0])
+    tensors = (leaf_tensor(one) for one in found)
+    whole = torch.stack([zero if one is None else one for one in tensors]).detach().cpu()
+    first = next(one for one in found if one is not None)
+    return Column(whole, kind_of(first), next(iter(nones), None))
+
+
+def _ways(path: Path) -> Iterator[Path]:
+    """The way itself, then to what it is in, from the inside out."""
+    return (path[:end] for end in range(len(path), -1, -1))
+
+
+def kind_of(value: Any) -> str:
+    """What a leaf is made of."""
+    if isinstance(value, (bool, int, float)):
+        return NUMBERS
+    return ARRAYS if isinstance(value, (np.ndarray, np.generic)) else TENSORS
+
+
+def fullest(values: Sequence[Mapping[str, Any]]) -> int:
+    """Of which of them the most leaves are there: others hold None in their place."""
+    sizes = [sum(one is not None for _, one in leaves(value)) for value in values]
+    return sizes.index(max(sizes))

@@ -1,0 +1,135 @@
+"""What each argument and result of the calls that act is, by what they held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.held_as import NUMBERS
+from rnncheck.watching.forms.plain_calls import (
+    ACTION,
+    FLAG,
+    MOSTLY,
+    OBSERVATION,
+    OWNER,
+    Slot,
+    ToldCall,
+)
+from rnncheck.watching.forms.plain_columns import Column, Columns
+from rnncheck.watching.forms.structures import Path
+
+
+def told_call(steps: Columns) -> ToldCall:
+    """What each argument and result of the acting calls is, and what the owner of the method holds
+    that is a state."""
+    arguments, results = dict[Path, Slot](), dict[Path, Slot]()
+    for path, column in steps.given.items():
+        slot, source = _argument(steps, path, column)
+        if slot is not None:
+            arguments[path] = slot
+            if source is not None:
+                results[source] = replace(slot, key=("next", *slot.key), none=None)
+        elif not _needless(path, column):
+            return ToldCall(
+                why=f"the argument `{'.'.join(path)}` of `{steps.name}` is neither what the env"
+                " showed, nor what the call before returned, nor always the same"
+            )
+    for path, column in steps.gave.items():
+        values = column.values
+        if path in results or values is None or path[:1] == (OWNER,):
+            continue
+        if _same(values, steps.action):
+            results[path] = _slot((ACTION,), values, steps.rows, 1)
+        elif values.is_floating_point() and steps.rows in values.shape[1:]:
+            results[path] = _slot(("_".join((steps.name, *path)),), values, steps.rows)
+    return _whole(steps, arguments, results)
+
+
+def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, Path | None]:
+    """What it is and, of a state, the result that it was; None where it is nothing that is
+    known."""
+    values = column.values
+    if values is None:
+        return None, None
+    key, source = (None if path[0] == OWNER else _known(steps, column)), None
+    if key is None:
+        source = _carried(steps, values)
+        if source is None or (path[0] == OWNER) != (source[:1] == (OWNER,)):
+            return None, None
+        own = path[1:] if path[0] == OWNER else path
+        slot = _slot(("_".join(own),), values, steps.rows)
+    else:
+        slot = _slot(key, values, steps.rows, 1 if key == (FLAG,) else steps.width)
+    return replace(slot, of_what=column.of_what, none=column.none), source
+
+
+def _needless(path: Path, column: Column) -> bool:
+    """Whether it may stay what it is: it always was, or it is of no state."""
+    values = column.values
+    same = values is not None and bool((values == values[0]).all())
+    return same or path[0] == OWNER or column.goes_one_way
+
+
+def _whole(steps: Columns, arguments: dict[Path, Slot], results: dict[Path, Slot]) -> ToldCall:
+    if (OBSERVATION,) not in {slot.key for slot in arguments.values()}:
+        return ToldCall(why=f"no argument of `{steps.name}` is what the env showed")
+    if not any(slot.key[0] == "next" for slot in results.values()):
+        return ToldCall(why=f"`{steps.name}` is not given a state that its call before returned")
+    return ToldCall(arguments, results, steps.rows)
+
+
+def _known(steps: Columns, column: Column) -> Key | None:
+    """The entry that the env gave; a plain bool that is always alike may be anything."""
+    values = column.values
+    assert values is not None
+    if _same(values, steps.seen):
+        return (OBSERVATION,)
+    telling = column.of_what != NUMBERS or bool((values != values[0]).any())
+    if telling and len(values) > 1 and _same(values[1:], steps.done[:-1]):
+        return (FLAG,)
+    return None
+
+
+def _same(values: Tensor, others: Tensor | None) -> bool:
+    if others is None:
+        return False
+    mine, wanted = (one.reshape(len(values), -1) for one in (values, others))
+    return mine.shape == wanted.shape and torch.equal(mine, wanted.to(mine.dtype))
+
+
+def _carried(steps: Columns, values: Tensor) -> Path | None:
+    """The result of the call before that the argument holds, where no episode ended between."""
+    axis = _axis(tuple(values.shape[1:]), steps.rows)
+    goes_on = ~steps.done[:-1]
+    for path, column in steps.gave.items():
+        gave = column.values
+        if gave is None or gave.shape != values.shape:
+            continue
+        same = values[1:] == gave[:-1]
+        lanes = same.unsqueeze(1) if axis is None else same.movedim(1 + axis, 1)
+        equal = lanes.reshape(*goes_on.shape, -1).all(2) & goes_on
+        if goes_on.any() and int(equal.sum()) >= MOSTLY * int(goes_on.sum()):
+            return path
+    return None
+
+
+def _slot(key: Key, values: Tensor, rows: int, width: int | None = None) -> Slot:
+    shape = tuple(values.shape[1:])
+    axis = _axis(shape, rows, width)
+    rest = tuple(size for dim, size in enumerate(shape) if dim != axis)
+    return Slot(key, axis, rest, values.dtype)
+
+
+def _axis(shape: tuple[int, ...], rows: int, width: int | None = None) -> int | None:
+    """The dimension of the envs: of a state with three, the second, as torch's layers have it."""
+    fitting = [dim for dim, size in enumerate(shape) if size == rows]
+    if width is not None:  # what is observed, or one number, stands behind the envs
+        fitting = [dim for dim in fitting if int(np.prod(shape[dim + 1 :])) == width]
+        return fitting[0] if fitting else None
+    if len(shape) == 3 and 1 in fitting:
+        return 1
+    return fitting[0] if fitting else None

@@ -1,0 +1,82 @@
+"""What objects hold that calls of their methods change: a state that an agent keeps itself."""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rnncheck.watching.forms.structures import holdings, leaves, rebuilt, records, sequence_like
+
+_LARGEST = 65_536  # numbers: a state of 64 envs with 1024 each; storages of rollouts are larger
+_TELLING = 2  # calls that show which attributes change
+
+
+class OwnerStates:
+    """Which attributes of an object may be its state, by the method that is called."""
+
+    def __init__(self) -> None:
+        self._calls = dict[CodeType, int]()
+        self._changing = dict[CodeType, set[str]]()
+
+    def before(self, code: CodeType, owner: Any) -> dict[str, Any]:
+        """Copies of what the method may change."""
+        if owner is None:
+            return {}
+        held = _held(owner)
+        if self._calls.get(code, 0) >= _TELLING:
+            held = {name: held[name] for name in self._changing[code] if name in held}
+        return {name: cloned(one) for name, one in held.items() if _may_be_state(one)}
+
+    def after(self, code: CodeType, owner: Any, before: dict[str, Any]) -> dict[str, Any]:
+        """The same behind the call."""
+        if owner is None:
+            return {}
+        held = _held(owner)
+        now = {name: cloned(held[name]) for name in before if _may_be_state(held.get(name))}
+        if self._calls.get(code, 0) < _TELLING:
+            self._calls[code] = self._calls.get(code, 0) + 1
+            changed = {name for name in now if not _same(before[name], now[name])}
+            self._changing[code] = self._changing.get(code, set()) | changed
+        return now
+
+
+def _held(owner: Any) -> dict[str, Any]:
+    """What it holds; what it has of its class until it is set."""
+    given = {name: one for name, one in vars(type(owner)).items() if name[:2] != "__"}
+    return {**given, **holdings(owner)}
+
+
+def cloned(value: Any) -> Any:
+    """With copies of the tensors and arrays; objects stay what they are."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if hasattr(value, "__array__"):
+        return value.copy() if hasattr(value, "copy") else value
+    if isinstance(value, dict):
+        return {name: cloned(one) for name, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return sequence_like(value, [cloned(one) for one in value])
+    parts = records(value)
+    return rebuilt(value, {name: cloned(one) for name, one in parts.items()}) if parts else value
+
+
+def _may_be_state(value: Any) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, (tuple, list)):
+        return 0 < len(value) <= 4 and all(isinstance(one, Tensor) for one in value)
+    return isinstance(value, Tensor) and value.numel() <= _LARGEST
+
+
+def _same(one: Any, other: Any) -> bool:
+    mine, others = dict(leaves(one)), dict(leaves(other))
+    if mine.keys() != others.keys():
+        return False
+    pairs = ((mine[path], others[path]) for path in mine)
+    return all(
+        torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a is b
+        for a, b in pairs
+    )
