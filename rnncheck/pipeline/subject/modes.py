@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
@@ -43,6 +45,7 @@ def measuring(
     with (
         warnings.catch_warnings(),
         forked_rng(),
+        _drawn_again(seed),
         full_precision() if (recurrent is not False if full is None else full) else nullcontext(),
         torch.set_grad_enabled(grad),
         set_exploration_type(kind),
@@ -51,6 +54,19 @@ def measuring(
         warnings.simplefilter("ignore")
         _seed(seed)
         yield
+
+
+@contextmanager
+def _drawn_again(seed: int) -> Iterator[None]:
+    """Python's and NumPy's random numbers, from the seed: a policy may explore by them."""
+    mine, arrays = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    try:
+        yield
+    finally:
+        random.setstate(mine)
+        np.random.set_state(arrays)
 
 
 def _seed(seed: int) -> None:

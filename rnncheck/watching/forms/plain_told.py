@@ -43,7 +43,8 @@ def told_call(steps: Columns) -> ToldCall:
         if path in results or values is None or path[:1] == (OWNER,):
             continue
         if _same(values, steps.action):
-            results[path] = _slot((ACTION,), values, steps.rows, 1)
+            width = values[0].numel() // steps.rows
+            results[path] = _slot((ACTION,), values, steps.rows, width)
         elif values.is_floating_point() and steps.rows in values.shape[1:]:
             results[path] = _slot(("_".join((steps.name, *path)),), values, steps.rows)
     return _whole(steps, arguments, results)

@@ -179,9 +179,9 @@ def _goes_on_evenly(value: Any) -> bool:
     held = leaf_tensor(value) if isinstance(value, (Tensor, np.ndarray)) else None
     if held is None and isinstance(value, (list, tuple, deque)):
         held = gathered(value)[0]
-    if held is None or held.ndim != 1 or len(held) < 3 or held.is_complex():
+    if held is None or held.numel() < 3 or held.is_complex():
         return False
-    row = held.detach().cpu().double()
+    row = held.detach().cpu().double().flatten()
     steps, ratios = row.diff(), row[1:] / row[:-1]
     alike = (torch.allclose(one, one[:1].expand_as(one), rtol=_CLOSE) for one in (steps, ratios))
     return bool(steps.abs().max() > 0) and any(alike)
@@ -286,9 +286,18 @@ def _last(
     for key in keys:
         last = batch.get(key)[:, -1]
         alike = held.is_floating_point() == last.is_floating_point()
-        if held.numel() == last.numel() and alike and _equal(held.reshape(-1), last.reshape(-1)):
+        if held.numel() == last.numel() and alike and _same_rows(held, last, batch):
             return Storage(key, tuple(held.shape), held.dtype, at=-1, of_what=of_what)
     return None
+
+
+def _same_rows(held: Tensor, last: Tensor, batch: TensorDictBase) -> bool:
+    """Whether it is that for each env; one whose episode ended shows what came next, which is
+    another's."""
+    rows = len(last)
+    alike = held.detach().cpu().reshape(rows, -1) == last.to(held.dtype).reshape(rows, -1)
+    ended = batch.get(_DONE)[:, -1].reshape(rows) & last.is_floating_point()
+    return bool((alike.all(1) | ended).all()) and not bool(ended.all() and not alike.all())
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rnncheck.watching.seams.arguments import parsed
 from rnncheck.watching.seams.nowhere import Nowhere, writes_records
+from rnncheck.watching.seams.reads import read_first
 
 _NAME = "training_step"
 _NO_BATCH = "_batch"  # what is given in the place of a batch by those who have none
@@ -29,7 +30,8 @@ class Lines:
 
 @dataclass(frozen=True)
 class LinesBehind:
-    """The same of no batch; ``reads`` are the names that it reads, ``stepped`` those that the
+    """The same of no batch; ``reads`` are the names that it reads as they
+    were before, ``stepped`` those that the
     statement ahead of it binds."""
 
     function: FunctionType
@@ -77,7 +79,7 @@ def lines_behind(frame: FrameType, line: int) -> LinesBehind | None:
     if not found:
         return None
     ahead, *body = found
-    names = frozenset(_named(body))
+    names = frozenset(read_first(body))
     function = _function(_Block(_NO_BATCH, body, whole=True), frame)
     if function is None:
         return None

@@ -3,6 +3,7 @@ user's functions, and what each step gave."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import gymnasium
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor, nn
 
-from rnncheck.errors import Place
+from rnncheck.errors import Place, first_line
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, leaf_tensor
 from rnncheck.watching.forms.plain_run import PlainRun
 from rnncheck.watching.forms.structures import leaves
@@ -64,7 +65,7 @@ def _envs() -> list[type]:
     return found
 
 
-@dataclass
+@dataclass(eq=False)
 class _Running:
     """A call that has not returned."""
 
@@ -82,6 +83,23 @@ class _Shown:
     seen: Any
     over: Any = None  # envs whose episode is over, where they begin anew with the next step
     steps: list[PlainStep] = field(default_factory=list)
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _harmless(method: _Method) -> _Method:
+    """The method, which never raises into the script: it looks no longer, and says why."""
+
+    @functools.wraps(method)
+    def heard(self: PlainSteps, *args: Any) -> Any:
+        try:
+            return method(self, *args)
+        except Exception as error:  # what a script does may be anything
+            self.give_up(error)
+            return None
+
+    return cast("_Method", heard)
 
 
 class PlainSteps:
@@ -153,6 +171,7 @@ class PlainSteps:
             self._note(shown, call, action, found)
         return found
 
+    @_harmless
     def _called_by(self, stack: list[FrameType], action: Any) -> PlainCall | None:
         """The call that gave the action to the loop on the stack."""
         self._calls = [one for one in self._calls if one.returned]
@@ -172,6 +191,7 @@ class PlainSteps:
         theirs = is_theirs(sys._getframe(3).f_code.co_filename)
         return theirs and self._watching.looks and not self._done
 
+    @_harmless
     def _note(
         self, shown: _Shown, call: PlainCall | None, action: Any, found: tuple[Any, ...]
     ) -> None:
@@ -200,6 +220,7 @@ class PlainSteps:
 
     # --- who acts -----------------------------------------------------------------------------
 
+    @_harmless
     def called(self, module: nn.Module, _inputs: Any) -> None:
         """A module is about to run: the user's functions that it runs in are followed."""
         if self._done or not self._shown or not module._parameters or not self._watching.looks:
@@ -235,20 +256,20 @@ class PlainSteps:
             return
         owner, function = self._function_of(frame, arguments)
         given = {name: value for name, value in arguments.items() if value is not owner}
-        code = frame.f_code
-        before = self._owners.before(code, owner)
-        call = PlainCall(code, function, cloned(given), owner=owner, before=before)
+        before = self._owners.before(frame.f_code, owner)
+        call = PlainCall(frame.f_code, function, cloned(given), owner=owner, before=before)
         running = _Running(call, parent, depth)
-
-        def heard(result: Any) -> None:
-            call.result, running.returned = cloned(result), True
-            call.after = self._owners.after(code, owner, before)
-
-        if self._returns.follow(frame, heard):
+        if self._returns.follow(frame, functools.partial(self._returned, running)):
             self._calls.append(running)
             del self._calls[:-_LATEST]
         if torch.is_grad_enabled():
             self._passes += 1
+
+    @_harmless
+    def _returned(self, running: _Running, result: Any) -> None:
+        call = running.call
+        call.result, running.returned = cloned(result), True
+        call.after = self._owners.after(call.code, call.owner, call.before)
 
     def _function_of(self, frame: FrameType, arguments: dict[str, Any]) -> tuple[Any, Any]:
         """Whose method the frame's code is, and the function or bound method."""
@@ -259,6 +280,7 @@ class PlainSteps:
             self._functions[code] = function_with(code, frame.f_globals)
         return None, self._functions[code]
 
+    @_harmless
     def gave(self, module: nn.Module, _inputs: Any, result: Any) -> None:
         """An innermost part has run."""
         if not self._calls or self._done or not isinstance(result, Tensor):
@@ -281,6 +303,7 @@ class PlainSteps:
 
     # --- training -----------------------------------------------------------------------------
 
+    @_harmless
     def backward(self, frame: FrameType) -> None:
         """``loss.backward()`` of the script's."""
         if self._done or not self._shown:
@@ -305,6 +328,15 @@ class PlainSteps:
         """The steps of the env that was stepped most."""
         return max((one.steps for one in self._shown.values()), key=len, default=[])
 
+    def give_up(self, error: Exception) -> None:
+        """Follow nothing any more: what the script does could not be told."""
+        seen = self._watching.seen
+        said = f"what it does could not be told ({type(error).__name__}: {first_line(error)})"
+        seen.plain = seen.unseen = said
+        self._done = True
+        self._returns.stop()
+
+    @_harmless
     def end(self) -> None:
         """Nothing more is followed; a script that only acts is told of."""
         if not self._done and self._run is None and self._longest():

@@ -1,0 +1,69 @@
+"""Which names lines of Python read that they have not bound themselves by then."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_INNER = ("body", "orelse", "finalbody")
+
+
+def read_first(body: list[ast.stmt]) -> set[str]:
+    """The names; one that only one branch binds may be read behind it as it was before."""
+    return _of_block(body, set())
+
+
+def _of_block(body: Iterable[ast.stmt], bound: set[str]) -> set[str]:
+    """What the statements read, in turn; ``bound`` grows by what they bind."""
+    read = set[str]()
+    for one in body:
+        read |= _of_statement(one, bound)
+    return read
+
+
+def _of_statement(one: ast.stmt, bound: set[str]) -> set[str]:
+    if isinstance(one, _DEFINITIONS):
+        bound.add(one.name)
+        return _loads([one]) - bound - _stores([one])
+    inner = [item for name in _INNER for item in getattr(one, name, [])]
+    read = _loads(_own(one)) - bound
+    if isinstance(one, ast.AugAssign):
+        read |= {node.id for node in [one.target] if isinstance(node, ast.Name)} - bound
+    if isinstance(one, ast.If):
+        branches = [set(bound), set(bound)]
+        read |= _of_block(one.body, branches[0]) | _of_block(one.orelse, branches[1])
+        bound |= branches[0] & branches[1]
+        return read
+    bound |= _stores(_own(one))
+    if inner or isinstance(one, (ast.Match, ast.Try)):
+        handlers = [item for held in getattr(one, "handlers", []) for item in held.body]
+        cases = [item for held in getattr(one, "cases", []) for item in held.body]
+        read |= _of_block([*inner, *handlers, *cases], bound)  # a loop runs again, and binds again
+    return read
+
+
+def _own(one: ast.stmt) -> list[ast.AST]:
+    """The parts of a statement that are no statements."""
+    found: list[ast.AST] = []
+    for name, value in ast.iter_fields(one):
+        if name not in (*_INNER, "handlers", "cases"):
+            found += value if isinstance(value, list) else [value]
+    return [item for item in found if isinstance(item, ast.AST)]
+
+
+def _loads(nodes: Iterable[ast.AST]) -> set[str]:
+    inside = [node for one in nodes for node in ast.walk(one)]
+    own = {
+        name
+        for node in inside
+        if isinstance(node, ast.comprehension)
+        for name in _stores([node.target])
+    }
+    names = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return names - own
+
+
+def _stores(nodes: Iterable[ast.AST]) -> set[str]:
+    inside = (node for one in nodes for node in ast.walk(one))
+    return {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
