@@ -28,6 +28,7 @@ from rnncheck.spec.model import Spec
 from rnncheck.spec.scaffold import MODELINE
 from rnncheck.watching import weights
 from rnncheck.watching.assemble import NothingSeen, spec_from
+from rnncheck.watching.doubts import settle_doubts
 from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
 from rnncheck.watching.forms.switches import own_pass
 from rnncheck.watching.observer import Watching
@@ -83,6 +84,7 @@ def watched_events(
         yield StageStarted(Stage.TRAIN)
         ended = run_script(script, watching, limits.seconds)
         weights.put(watching.seen.weights)
+        settle_doubts(watching.seen)
         train = trained(watching.seen, ended, time.perf_counter() - begin)
         yield StageFinished(train)
         if ended.enough and not ended.interrupted:
@@ -122,6 +124,7 @@ def judged_events(
     """What the rules say of what was seen, without the first event. ``lost`` are stages that were
     seen and cannot be judged again."""
     lost = lost or {}
+    settle_doubts(seen)
     raised = train.outcome is Outcome.ERROR
     try:
         spec = spec_from(seen, asked)

@@ -77,6 +77,8 @@ class Called:
     passed: list[TensorDictBase] = field(default_factory=list)  # to the recurrent pass inside it
     over: Any = None  # that pass, where it is a call of a function on tensors
     itself: bool = False  # the policy itself, or a module around it, ran on a tensordict in it
+    # What it may read and no batch changes: what is said of that, and the loss with other values.
+    doubts: list[tuple[str, Any]] = field(default_factory=list)
 
     @property
     def name(self) -> str:

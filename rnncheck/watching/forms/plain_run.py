@@ -31,8 +31,8 @@ from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, seen_pass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
 from rnncheck.watching.forms.plain_told import told_call
-from rnncheck.watching.forms.storages import Storages, storages_in
-from rnncheck.watching.forms.structures import leaves
+from rnncheck.watching.forms.recognised import storages_in
+from rnncheck.watching.forms.structures import Path, leaves
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.lines import lines_behind
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
@@ -94,13 +94,24 @@ class PlainRun:
         held = lines.function.__kwdefaults__ or {}
         names = {name: held.get(name, frame.f_globals.get(name)) for name in lines.reads}
         found = storages_in(names, self._whole, self._told, lines.stepped)
-        self._seen.unseen = _unseen(found, self._whole, self._call.code.co_name)
-        if self._seen.unseen:
+        if (OBSERVATION,) not in found.keys:
+            self._seen.unseen = _nowhere(self._whole)
             return
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
         loss = rollout_loss(lines.function, names, found.parts)
         self._called = Called(loss, place, modes_now(), [self._whole], own=frame.f_code)
+        for path, part in found.doubts.items():
+            other = rollout_loss(lines.function, names, {**found.parts, path: part})
+            self._called.doubts.append((self._doubt(path), other))
         self._seen.losses.append(self._called)
+
+    def _doubt(self, path: Path) -> str:
+        return (
+            f"`{'.'.join(path)}` holds something of each of the {self._whole.shape[1]} steps that"
+            f" is neither what the env showed or gave nor what `{self._call.code.co_name}`"
+            " returned: what is made of that must be made behind the steps, in the lines that lead"
+            " to `backward`"
+        )
 
     @property
     def complete(self) -> bool:
@@ -123,23 +134,12 @@ class PlainRun:
         return True
 
 
-def _unseen(found: Storages, whole: TensorDictBase, name: str) -> str:
-    """Why what the lines are given is not the whole of what was collected; empty where it is."""
-    steps = whole.shape[1]
-    if found.unknown:
-        path = ".".join(found.unknown[0])
-        return (
-            f"`{path}` holds something of each of the {steps} steps that is neither what the env"
-            f" showed or gave nor what `{name}` returned: what is made of that must be made behind"
-            " the steps, in the lines that lead to `backward`"
-        )
-    if (OBSERVATION,) not in found.keys:
-        return (
-            "no variable that the lines between the steps and `backward` read holds what the env"
-            f" showed in the {steps} steps: keep them in lists, tensors or arrays, or in an object"
-            " that holds such"
-        )
-    return ""
+def _nowhere(whole: TensorDictBase) -> str:
+    return (
+        "no variable that the lines between the steps and `backward` read holds what the env showed"
+        f" in the {whole.shape[1]} steps: keep them in lists, tensors or arrays, or in an object"
+        " that holds such"
+    )
 
 
 def _parts(call: PlainCall, policy: PlainPolicy) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall
 from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
-from rnncheck.watching.forms.storages import Records, Storage
+from rnncheck.watching.forms.storages import Part, Records, Storage
 from rnncheck.watching.saving.env_forms import Decodes, Encodes, maker_form
 from rnncheck.watching.saving.forms import DTYPES
 from rnncheck.watching.saving.import_paths import CannotKeep
@@ -245,14 +245,16 @@ def _spread(form: list[Any]) -> Spread:
     return Spread(_key(key), flat, tuple(rest), DTYPES[dtype], of_what, listed)
 
 
-def _part_form(one: Storage | Records) -> list[Any]:
+def _part_form(one: Part) -> list[Any]:
     if isinstance(one, Storage):
         return _storage_form(one)
-    columns = [[list(path), _storage_form(held)] for path, held in one.columns.items()]
-    return [_RECORDS, columns, one.like]
+    if isinstance(one, Records):
+        columns = [[list(path), _storage_form(held)] for path, held in one.columns.items()]
+        return [_RECORDS, columns, one.like]
+    raise CannotKeep("a loss with other values than the script's")
 
 
-def _part(form: list[Any]) -> Storage | Records:
+def _part(form: list[Any]) -> Part:
     if form[0] != _RECORDS:
         return _storage(form)
     return Records({tuple(path): _storage(held) for path, held in form[1]}, form[2])
@@ -260,14 +262,16 @@ def _part(form: list[Any]) -> Storage | Records:
 
 def _storage_form(one: Storage) -> list[Any]:
     slot = None if one.slot is None else _slot_form(one.slot)
-    scale = None if one.scale is None else list(one.scale)
+    scale, edge = (None if held is None else list(held) for held in (one.scale, one.edge))
     held = [list(one.shape), _dtype(one.dtype), one.listed, one.at, slot, one.of_what]
-    return [_key_form(one.key), *held, one.ahead, one.rows_first, scale]
+    return [_key_form(one.key), *held, one.rows_first, scale, one.longer, one.late, edge]
 
 
 def _storage(form: list[Any]) -> Storage:
-    key, shape, dtype, listed, at, slot, of_what, ahead, rows_first, scale = form
+    key, shape, dtype, listed, at, slot, of_what, rows_first, scale, *ends = form
     made = None if slot is None else _slot(slot)
     turned = None if scale is None else (float(scale[0]), float(scale[1]))
-    held = (tuple(shape), DTYPES[dtype], listed, at, made, of_what, ahead, rows_first, turned)
-    return Storage(_key(key), *held)
+    longer, late, edge = ends
+    beside = None if edge is None else tuple(map(float, edge))
+    held = (tuple(shape), DTYPES[dtype], listed, at, made, of_what, rows_first, turned)
+    return Storage(_key(key), *held, longer, late, beside)

@@ -1,0 +1,44 @@
+"""Whether a loss reads what nobody knows: it is asked again with other values there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from rnncheck.pipeline.instruments.own_loss import OwnLoss
+from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.watching.seen import Called, Sightings
+
+
+def settle_doubts(seen: Sightings) -> None:
+    """A loss of the script's lines in which something of every step stays what it is, whatever the
+    batch, is none that can be judged."""
+    for called in [one for one in seen.losses if one.doubts]:
+        said, called.doubts = _reads(called), []
+        if said:
+            seen.losses.remove(called)
+            seen.unseen = said
+
+
+def _reads(called: Called) -> str:
+    """What is said of the first doubt that matters."""
+    usual = _given(called.module, called)
+    if usual is None:  # it is told why where it is judged
+        return ""
+    others = ((said, _given(other, called)) for said, other in called.doubts)
+    return next((said for said, found in others if not _alike(usual, found)), "")
+
+
+def _given(loss: Any, called: Called) -> dict[str, Tensor] | None:
+    """The losses; None where it raises."""
+    try:
+        with measuring(recurrent=called.modes.recurrent, grad=True):
+            found = OwnLoss(loss, {})(called.inputs[0].clone())
+    except Exception:  # lines of the user's may raise anything
+        return None
+    return {name: one.detach() for name, one in found.items()}
+
+
+def _alike(one: dict[str, Tensor], other: dict[str, Tensor] | None) -> bool:
+    return other is not None and all(bool((one[name] == other[name]).all()) for name in one)

@@ -1,0 +1,266 @@
+"""Which of a script's variables hold collected steps, by what is in them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.pipeline.keys import Key, tensor_items
+from rnncheck.watching.forms.held_as import ARRAYS, MANY, NUMBERS, TENSORS, gathered
+from rnncheck.watching.forms.plain_calls import FLAG, ToldCall, leaf_tensor
+from rnncheck.watching.forms.storages import (
+    DONE,
+    Part,
+    Records,
+    Scale,
+    Spoilt,
+    Storage,
+    behind,
+)
+from rnncheck.watching.forms.structures import Path, leaves, records, sequence_like, walked
+
+_LAST: tuple[Key, ...] = (("next", "observation"), DONE)
+_ENDS: tuple[Key, ...] = (DONE, ("next", "terminated"), ("next", "truncated"))
+_GIVEN: tuple[Key, ...] = (("next", "reward"), *_ENDS)  # one number for each env
+_CLOSE = 1e-5  # relative: a reward that was scaled in float32
+_WIDEST = 4096  # numbers of one step that are kept beside a column: a state, not a picture
+
+
+@dataclass
+class Storages:
+    """``parts`` by the way there, from a variable's name on; ``doubts`` are other parts that hold
+    something of every step, spoilt: nobody knows what they are."""
+
+    parts: dict[Path, Part] = field(default_factory=dict)
+    doubts: dict[Path, Part] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> set[Key]:
+        """The entries that are held."""
+        found = set[Key]()
+        for one in self.parts.values():
+            held = one.columns.values() if isinstance(one, Records) else [one]
+            found |= {part.key for part in held if isinstance(part, Storage)}
+        return found
+
+
+def storages_in(
+    names: Mapping[str, Any], batch: TensorDictBase, told: ToldCall, stepped: frozenset[str]
+) -> Storages:
+    """The variables that hold what was collected; those ``stepped`` were bound where the env was
+    stepped, so that a plain number among them may be the last step's."""
+    found = Storages()
+
+    def looks(path: Path, value: Any) -> bool:
+        if _of_every_step(value, batch):
+            if not _note(found, path, value, batch) and not _goes_on_evenly(value):
+                kept = list(value) if isinstance(value, list) else value  # which it may empty
+                found.doubts[path] = Spoilt(kept)
+            return True
+        numbers = isinstance(value, (bool, int, float))
+        if numbers and path[0] not in stepped:
+            return True
+        if not numbers and not isinstance(value, (Tensor, np.ndarray)):
+            return False
+        one = _of_one_step(path, value, batch, told)
+        if one is not None:
+            found.parts[path] = one
+        return True
+
+    for name, value in names.items():
+        walked(value, looks, (name,))
+    return found
+
+
+def _of_every_step(value: Any, batch: TensorDictBase) -> bool:
+    """Whether it has as many things as there are steps, or one more."""
+    rows, steps = batch.shape
+    if isinstance(value, (list, tuple, deque)):
+        return len(value) in (steps, steps + 1)
+    if not isinstance(value, (Tensor, np.ndarray)) or value.ndim == 0:
+        return False
+    first = value.shape[0] in (steps, steps + 1)
+    return first or (value.ndim > 1 and value.shape[0] == rows and value.shape[1] - steps in (0, 1))
+
+
+def _note(found: Storages, path: Path, value: Any, batch: TensorDictBase) -> bool:
+    """Whether what it holds is known, or there are too few steps to tell."""
+    listed = isinstance(value, (list, tuple, deque))
+    whole, of_what = (value, TENSORS) if isinstance(value, Tensor) else gathered(value)
+    if whole is None:
+        return listed and _note_records(found, path, value, batch)
+    one = _of_all_steps(path, whole, batch)
+    if one is not None:
+        found.parts[path] = replace(one, listed=listed, of_what=of_what)
+        if one.edge is not None and not one.late:
+            spoilt = tuple(float("nan") for _ in one.edge)
+            found.doubts[path] = replace(one, listed=listed, of_what=of_what, edge=spoilt)
+    return one is not None or batch.shape[1] < MANY
+
+
+def _note_records(found: Storages, path: Path, items: Any, batch: TensorDictBase) -> bool:
+    """The same of a list of records, column by column; one of other things is none of ours."""
+    told = [dict(leaves(one)) if records(one) else {} for one in items]
+    names = list(told[0])
+    if not names or any(list(one) != names for one in told):
+        return not any(leaf_tensor(value) is not None for one in told for value in one.values())
+    columns, known = dict[Path, Storage](), True
+    for name in names:
+        whole, of_what = gathered([one[name] for one in told])
+        one = None if whole is None else _of_all_steps((*path, *name), whole, batch)
+        if one is not None and not one.longer:
+            columns[name] = replace(one, listed=True, of_what=of_what)
+        else:
+            known = known and (whole is None or _goes_on_evenly(whole))
+    if columns:
+        found.parts[path] = Records(columns, sequence_like(items, [items[0]]))
+    return known
+
+
+def _goes_on_evenly(value: Any) -> bool:
+    """Whether it is a row such as 0, 1, 2 or 1, γ, γ²: no env gives that."""
+    held = leaf_tensor(value) if isinstance(value, (Tensor, np.ndarray)) else None
+    if held is None and isinstance(value, (list, tuple, deque)):
+        held = gathered(value)[0]
+    if held is None or held.numel() < 3 or held.is_complex():
+        return False
+    row = held.detach().cpu().double().flatten()
+    steps, ratios = row.diff(), row[1:] / row[:-1]
+    alike = (torch.allclose(one, one[:1].expand_as(one), rtol=_CLOSE) for one in (steps, ratios))
+    return bool(steps.abs().max() > 0) and any(alike)
+
+
+def _of_all_steps(path: Path, value: Tensor, batch: TensorDictBase) -> Storage | None:
+    """The entry that is most like it by its name, of those that it may be."""
+    rows, steps = batch.shape
+    rows_first = value.shape[0] not in (steps, steps + 1)
+    laid = value.detach().cpu().transpose(0, 1) if rows_first else value.detach().cpu()
+    if laid.numel() % (rows * laid.shape[0]):
+        return None
+    mine = laid.reshape(laid.shape[0], rows, -1)
+    longer = len(mine) == steps + 1
+    made = Storage((), tuple(value.shape), value.dtype, rows_first=rows_first, longer=longer)
+    found = [
+        replace(made, key=key, scale=scale, late=late, edge=edge)
+        for key, scale, late in _fitting(mine, batch)
+        if (edge := _edge(mine, key, scale, batch, late=late)) is None or len(edge) <= _WIDEST
+    ]
+    return max(found, key=lambda one: _likeness(path, one), default=None)
+
+
+def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale | None, bool]]:
+    """The entries that ``mine`` ``[steps, rows, …]`` may be, as they are or scaled, at their step
+    or one late."""
+    steps = batch.shape[1]
+    for key, entry in tensor_items(batch):
+        theirs = entry.transpose(0, 1).reshape(steps, mine.shape[1], -1)
+        begun = int(key == (FLAG,))  # acting begins there, flagged or not
+        pairs = [(False, mine[begun:steps], theirs[begun:])]
+        pairs += [(True, mine[1:], theirs[: len(mine) - 1])] if key in _GIVEN else []
+        for late, held, given in pairs:
+            if held.shape != given.shape:
+                continue
+            if torch.equal(held, given.to(held.dtype)):
+                yield key, None, late
+            elif key in (*_GIVEN, (FLAG,)) and (scale := _scale(held, given)) is not None:
+                yield key, scale, late
+
+
+def _edge(
+    mine: Tensor, key: Key, scale: Scale | None, batch: TensorDictBase, *, late: bool
+) -> tuple[float, ...] | None:
+    """What is at the end that no step gave; None where there is none, or it is what followed."""
+    if late:
+        return tuple(mine[0].double().flatten().tolist())
+    if len(mine) == batch.shape[1]:
+        return None
+    after = behind(key)
+    if after in batch.keys(True, True) and scale is None:
+        last = batch.get(after)[:, -1]
+        if last.numel() == mine[-1].numel() and _same_rows(mine[-1], last, batch):
+            return None
+    if after == DONE and scale is not None:
+        last = batch.get(DONE)[:, -1].double() * scale[0] + scale[1]
+        if torch.equal(last.flatten(), mine[-1].double().flatten()):
+            return None
+    return tuple(mine[-1].double().flatten().tolist())
+
+
+def _scale(mine: Tensor, theirs: Tensor) -> Scale | None:
+    """The a and b with which ``mine`` is a x + b of ``theirs``; of rewards that are always alike
+    the factor, of flags that never are set their opposite."""
+    held, given = mine.double().flatten(), theirs.double().flatten()
+    low, high = int(given.argmin()), int(given.argmax())
+    if given[low] != given[high]:
+        factor = float((held[high] - held[low]) / (given[high] - given[low]))
+        scale = (factor, float(held[low] - factor * given[low]))
+    elif theirs.dtype == torch.bool:
+        scale = (-1.0, 1.0)
+    elif given[low] != 0:
+        scale = (float(held[low] / given[low]), 0.0)
+    else:
+        return None
+    fits = torch.allclose(given * scale[0] + scale[1], held, rtol=_CLOSE, atol=0.0)
+    return scale if fits and scale[0] != 0 else None
+
+
+def _likeness(path: Path, one: Storage) -> tuple[bool, bool, bool, bool]:
+    """Whether the name says so, and whether it is the whole entry as it is."""
+    name = path[-1].lower()
+    turned = one.scale is not None and one.scale[0] < 0
+    opposite = any(word in name for word in ("mask", "not", "non", "alive", "continue"))
+    known = str(one.key[-1])
+    named = opposite if turned else known in name or name.rstrip("s") in known
+    return named, one.edge is None, one.scale is None, not one.late
+
+
+def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) -> Storage | None:
+    """What acting began with, or what was observed last."""
+    held = leaf_tensor(value)
+    if held is None:
+        return None
+    array = isinstance(value, np.ndarray)
+    if not isinstance(value, (Tensor, np.ndarray)):
+        return _last(held, batch, _GIVEN, NUMBERS)
+    found = list[Storage]()
+    for key, slot in told.carry.items():
+        for at, entry in ((0, key), (-1, ("next", *key))):
+            wanted = replace(slot, of_what=TENSORS).given(batch.get(entry)[:, at])
+            if wanted.shape == held.shape and _equal(held, wanted):
+                own = replace(slot, of_what=ARRAYS if array else TENSORS)
+                one = Storage(entry, tuple(held.shape), held.dtype, at=at, slot=own)
+                if key[0].endswith("_".join(path)) or key[0].endswith(path[-1]):
+                    return one  # of states that are alike, such as zeros
+                found.append(one)
+    return found[0] if found else _last(held, batch, _LAST, ARRAYS if array else TENSORS)
+
+
+def _last(
+    held: Tensor, batch: TensorDictBase, keys: tuple[Key, ...], of_what: str
+) -> Storage | None:
+    for key in keys:
+        last = batch.get(key)[:, -1]
+        alike = held.is_floating_point() == last.is_floating_point()
+        if held.numel() == last.numel() and alike and _same_rows(held, last, batch):
+            return Storage(key, tuple(held.shape), held.dtype, at=-1, of_what=of_what)
+    return None
+
+
+def _same_rows(held: Tensor, last: Tensor, batch: TensorDictBase) -> bool:
+    """Whether it is that for each env; one whose episode ended shows what came next, which is
+    another's."""
+    rows = len(last)
+    alike = held.detach().cpu().reshape(rows, -1) == last.to(held.dtype).reshape(rows, -1)
+    ended = batch.get(DONE)[:, -1].reshape(rows) & last.is_floating_point()
+    return bool((alike.all(1) | ended).all()) and not bool(ended.all() and not alike.all())
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return torch.equal(one.detach().cpu(), other.detach().cpu().to(one.dtype))
