@@ -13,6 +13,8 @@ from torch import Tensor
 
 from rnncheck.watching.forms.structures import Path, records
 
+Scale = tuple[float, float]
+CLOSE = 1e-5  # relative: a reward that was scaled in float32
 MANY = 8  # steps: fewer tensors may be the states of a cell. Chosen, not measured
 TENSORS, ARRAYS, NUMBERS = "tensors", "arrays", "numbers"
 
@@ -60,3 +62,21 @@ def _tensor(value: np.ndarray[Any, Any]) -> Tensor | None:
         return torch.as_tensor(value)
     except TypeError:  # of what is no number
         return None
+
+
+def scale_of(mine: Tensor, theirs: Tensor) -> Scale | None:
+    """The a and b with which ``mine`` is a x + b of ``theirs``; of rewards that are always alike
+    the factor, of flags that never are set their opposite."""
+    held, given = mine.double().flatten(), theirs.double().flatten()
+    low, high = int(given.argmin()), int(given.argmax())
+    if given[low] != given[high]:
+        factor = float((held[high] - held[low]) / (given[high] - given[low]))
+        scale = (factor, float(held[low] - factor * given[low]))
+    elif theirs.dtype == torch.bool:
+        scale = (-1.0, 1.0)
+    elif given[low] != 0:
+        scale = (float(held[low] / given[low]), 0.0)
+    else:
+        return None
+    fits = torch.allclose(given * scale[0] + scale[1], held, rtol=CLOSE, atol=0.0)
+    return scale if fits and scale[0] != 0 else None

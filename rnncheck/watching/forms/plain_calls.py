@@ -4,7 +4,7 @@ is what, and the same call on tensordicts."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, MethodType
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.held_as import TENSORS, handed
+from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
 from rnncheck.watching.forms.structures import Path, filled, leaves, rebuilt
 
 OWNER = "self"  # the way to what the owner of a method holds
@@ -71,6 +71,15 @@ class PlainStep:
         return int(np.asarray(self.terminated).size)
 
 
+def narrowed(step: PlainStep, part: tuple[int, ...]) -> PlainStep:
+    """The step, as if the env showed these numbers alone."""
+    lead = (step.rows,) if step.rows > 1 else ()
+    seen, after = (
+        np.asarray(one).reshape(*lead, -1)[..., list(part)] for one in (step.seen, step.after)
+    )
+    return replace(step, seen=seen, after=after)
+
+
 @dataclass(frozen=True)
 class Slot:
     """What a leaf of a call holds: the entry ``key`` of the step, for all envs along ``axis``."""
@@ -81,9 +90,12 @@ class Slot:
     dtype: torch.dtype
     of_what: str = TENSORS
     none: Path | None = None  # what the function has in the place of zeros, if it is None
+    scale: Scale | None = None  # a and b of a x + b: masks are the opposite of flags
 
     def given(self, value: Tensor) -> Any:
         """``[rows, ...]`` as the function wants it."""
+        if self.scale is not None:
+            value = value.double() * self.scale[0] + self.scale[1]
         single = self.dtype == torch.float32  # in float64 all of it is
         rows = value.reshape(-1, *self.rest).to(torch.get_default_dtype() if single else self.dtype)
         whole = rows[0] if self.axis is None else rows.movedim(0, self.axis)
@@ -92,6 +104,8 @@ class Slot:
     def found(self, value: Tensor, lead: int = 0) -> Tensor:
         """What the function handles as ``[rows, ...]``; behind ``lead`` dimensions that come
         first, as ``[rows, *lead, ...]``."""
+        if self.scale is not None:
+            value = (value.double() - self.scale[1]) / self.scale[0]
         return value.unsqueeze(0) if self.axis is None else value.movedim(lead + self.axis, 0)
 
 

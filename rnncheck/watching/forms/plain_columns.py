@@ -14,6 +14,8 @@ from rnncheck.watching.forms.held_as import ARRAYS, NUMBERS, TENSORS
 from rnncheck.watching.forms.plain_calls import ENDS, OWNER, PlainStep, leaf_tensor
 from rnncheck.watching.forms.structures import Path, leaves
 
+_WIDEST = 256  # numbers of an observation that a part of is looked for in: no picture
+
 
 @dataclass(frozen=True)
 class Column:
@@ -43,6 +45,7 @@ class Columns:
     seen: Tensor | None
     action: Tensor | None
     done: Tensor  # [steps, rows]: an episode ended, or a new one was begun in the place of the step
+    ended: Tensor  # the same without what was begun: what the env tells
     given: dict[Path, Column]
     gave: dict[Path, Column]
 
@@ -57,13 +60,15 @@ def columns_of(steps: Sequence[PlainStep]) -> Columns:
     rows = steps[0].rows
     ends = [stacked([getattr(step, name) for step in steps]) for name in ENDS]
     flags = [one.reshape(len(steps), -1).bool() for one in ends if one is not None]
+    flags = [one.expand(len(steps), rows) for one in flags]
     calls = [step.call for step in steps]
     return Columns(
         rows,
         steps[0].call.code.co_name,
         stacked([step.seen for step in steps]),
         stacked([step.action for step in steps]),
-        torch.stack([one.expand(len(steps), rows) for one in flags]).any(0),
+        torch.stack(flags).any(0),
+        torch.stack(flags[:2]).any(0),
         _columns([{**call.arguments, OWNER: call.before} for call in calls]),
         _columns([call.result for call in calls]) | _columns([{OWNER: c.after} for c in calls]),
     )
@@ -122,6 +127,24 @@ def kind_of(value: Any) -> str:
     if isinstance(value, (bool, int, float)):
         return NUMBERS
     return ARRAYS if isinstance(value, (np.ndarray, np.generic)) else TENSORS
+
+
+def shown_of(steps: Columns) -> tuple[int, ...] | None:
+    """Which numbers of what the env shows the function gets, where it gets some of them."""
+    if steps.seen is None or not steps.seen.is_floating_point():
+        return None
+    seen = steps.seen.reshape(-1, steps.width)
+    for column in steps.given.values():
+        values = column.values
+        if values is None or not values.is_floating_point() or values.numel() % len(seen):
+            continue
+        mine = values.reshape(len(seen), -1).to(seen.dtype)
+        if mine.shape[1] >= steps.width or steps.width > _WIDEST:
+            continue
+        same = (mine.unsqueeze(2) == seen.unsqueeze(1)).all(0)  # [given, shown]
+        if bool(same.any(1).all()):
+            return tuple(same.double().argmax(1).tolist())
+    return None
 
 
 def fullest(values: Sequence[Mapping[str, Any]]) -> int:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
@@ -89,19 +90,34 @@ class PlainEnv:
     makers: tuple[Callable[[], Any], ...]
     states: Mapping[Key, tuple[int, ...]]
     batched: bool
+    part: tuple[int, ...] | None = None  # of what they show, which the policy gets
 
     def __call__(self) -> EnvBase:
         """One of them, with start flags and zero states at its resets."""
-        wrapped = [partial(_wrapped, make) for make in self.makers]
+        wrapped = [partial(_wrapped, make, self.part) for make in self.makers]
         base = SerialEnv(len(wrapped), wrapped) if self.batched else wrapped[0]()
         specs = {key[0]: Unbounded(shape=shape) for key, shape in self.states.items()}
         primer = TensorDictPrimer(specs, expand_specs=True)
         return TransformedEnv(base, Compose(InitTracker(), primer))
 
 
-def _wrapped(make: Callable[[], Any]) -> EnvBase:
-    made: EnvBase = GymWrapper(make(), categorical_action_encoding=True)
+def _wrapped(make: Callable[[], Any], part: tuple[int, ...] | None) -> EnvBase:
+    env = make() if part is None else PartShown(make(), part)
+    made: EnvBase = GymWrapper(env, categorical_action_encoding=True)
     return made
+
+
+class PartShown(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Shows some of the numbers that an env shows."""
+
+    def __init__(self, env: Any, part: tuple[int, ...]) -> None:
+        super().__init__(env)
+        self._part, kind = list(part), env.observation_space.dtype or np.float32
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (len(part),), kind)
+
+    def observation(self, observation: Any) -> Any:
+        """``[len(part)]``."""
+        return np.asarray(observation).reshape(-1)[self._part]
 
 
 def makers_of(env: Any) -> tuple[Callable[[], Any], ...]:

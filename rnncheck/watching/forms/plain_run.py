@@ -25,8 +25,9 @@ from rnncheck.watching.forms.plain_calls import (
     PlainStep,
     ToldCall,
     leaf_tensor,
+    narrowed,
 )
-from rnncheck.watching.forms.plain_columns import Column, Columns, columns_of, fullest
+from rnncheck.watching.forms.plain_columns import Column, Columns, columns_of, fullest, shown_of
 from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, seen_pass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
@@ -62,7 +63,12 @@ class PlainRun:
             )
             return False
         columns, calls = columns_of(steps), [step.call for step in steps]
-        self._told = told_call(columns)
+        whole = columns.width
+        self._told, shown = told_call(columns), shown_of(columns)
+        if self._told.why and shown is not None:  # as if it were all that the env shows
+            steps = [narrowed(step, shown) for step in steps]
+            columns = columns_of(steps)
+            self._told = told_call(columns)
         if self._told.why:
             self._seen.plain = self._told.why
             return False
@@ -70,7 +76,8 @@ class PlainRun:
         policy = PlainPolicy(self._call, self._told)
         states = {slot.key: slot.rest for slot in self._told.carry.values()}
         try:
-            make = PlainEnv(makers_of(steps[0].env), states, policy.batched)
+            part = None if columns.width == whole else shown
+            make = PlainEnv(makers_of(steps[0].env), states, policy.batched, part)
         except Exception as error:  # an env of the user's may refuse to be copied
             self._seen.plain = f"no env like the script's can be made: {error}"
             return False

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.held_as import NUMBERS
+from rnncheck.watching.forms.held_as import NUMBERS, Scale, scale_of
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
     FLAG,
@@ -56,7 +56,8 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
     values = column.values
     if values is None:
         return None, None
-    key, source = (None if path[0] == OWNER else _known(steps, column)), None
+    key, scale = (None, None) if path[0] == OWNER else _known(steps, column)
+    source = None
     if key is None:
         source = _carried(steps, values)
         if source is None or (path[0] == OWNER) != (source[:1] == (OWNER,)):
@@ -65,7 +66,8 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
         slot = _slot(("_".join(own),), values, steps.rows)
     else:
         slot = _slot(key, values, steps.rows, 1 if key == (FLAG,) else steps.width)
-    return replace(slot, of_what=column.of_what, none=column.none), source
+    slot = replace(slot, of_what=column.of_what, none=column.none, scale=scale)
+    return slot, source
 
 
 def _needless(path: Path, column: Column) -> bool:
@@ -83,16 +85,24 @@ def _whole(steps: Columns, arguments: dict[Path, Slot], results: dict[Path, Slot
     return ToldCall(arguments, results, steps.rows)
 
 
-def _known(steps: Columns, column: Column) -> Key | None:
+def _known(steps: Columns, column: Column) -> tuple[Key | None, Scale | None]:
     """The entry that the env gave; a plain bool that is always alike may be anything."""
     values = column.values
     assert values is not None
     if _same(values, steps.seen):
-        return (OBSERVATION,)
-    telling = column.of_what != NUMBERS or bool((values != values[0]).any())
-    if telling and len(values) > 1 and _same(values[1:], steps.done[:-1]):
-        return (FLAG,)
-    return None
+        return (OBSERVATION,), None
+    changes = bool((values != values[0]).any())
+    if len(values) < 2 or (column.of_what == NUMBERS and not changes):
+        return None, None
+    for ends in (steps.done, steps.ended):
+        if _same(values[1:], ends[:-1]):
+            return (FLAG,), None
+        mine = values[1:].reshape(len(values) - 1, -1)
+        if changes and mine.shape == ends[:-1].shape:
+            scale = scale_of(mine, ends[:-1])
+            if scale is not None:
+                return (FLAG,), scale
+    return None, None
 
 
 def _same(values: Tensor, others: Tensor | None) -> bool:

@@ -13,13 +13,21 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key, tensor_items
-from rnncheck.watching.forms.held_as import ARRAYS, MANY, NUMBERS, TENSORS, gathered
+from rnncheck.watching.forms.held_as import (
+    ARRAYS,
+    CLOSE,
+    MANY,
+    NUMBERS,
+    TENSORS,
+    Scale,
+    gathered,
+    scale_of,
+)
 from rnncheck.watching.forms.plain_calls import FLAG, ToldCall, leaf_tensor
 from rnncheck.watching.forms.storages import (
     DONE,
     Part,
     Records,
-    Scale,
     Spoilt,
     Storage,
     behind,
@@ -29,7 +37,6 @@ from rnncheck.watching.forms.structures import Path, leaves, records, sequence_l
 _LAST: tuple[Key, ...] = (("next", "observation"), DONE)
 _ENDS: tuple[Key, ...] = (DONE, ("next", "terminated"), ("next", "truncated"))
 _GIVEN: tuple[Key, ...] = (("next", "reward"), *_ENDS)  # one number for each env
-_CLOSE = 1e-5  # relative: a reward that was scaled in float32
 _WIDEST = 4096  # numbers of one step that are kept beside a column: a state, not a picture
 
 
@@ -133,7 +140,7 @@ def _goes_on_evenly(value: Any) -> bool:
         return False
     row = held.detach().cpu().double().flatten()
     steps, ratios = row.diff(), row[1:] / row[:-1]
-    alike = (torch.allclose(one, one[:1].expand_as(one), rtol=_CLOSE) for one in (steps, ratios))
+    alike = (torch.allclose(one, one[:1].expand_as(one), rtol=CLOSE) for one in (steps, ratios))
     return bool(steps.abs().max() > 0) and any(alike)
 
 
@@ -169,7 +176,7 @@ def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale |
                 continue
             if torch.equal(held, given.to(held.dtype)):
                 yield key, None, late
-            elif key in (*_GIVEN, (FLAG,)) and (scale := _scale(held, given)) is not None:
+            elif key in (*_GIVEN, (FLAG,)) and (scale := scale_of(held, given)) is not None:
                 yield key, scale, late
 
 
@@ -191,24 +198,6 @@ def _edge(
         if torch.equal(last.flatten(), mine[-1].double().flatten()):
             return None
     return tuple(mine[-1].double().flatten().tolist())
-
-
-def _scale(mine: Tensor, theirs: Tensor) -> Scale | None:
-    """The a and b with which ``mine`` is a x + b of ``theirs``; of rewards that are always alike
-    the factor, of flags that never are set their opposite."""
-    held, given = mine.double().flatten(), theirs.double().flatten()
-    low, high = int(given.argmin()), int(given.argmax())
-    if given[low] != given[high]:
-        factor = float((held[high] - held[low]) / (given[high] - given[low]))
-        scale = (factor, float(held[low] - factor * given[low]))
-    elif theirs.dtype == torch.bool:
-        scale = (-1.0, 1.0)
-    elif given[low] != 0:
-        scale = (float(held[low] / given[low]), 0.0)
-    else:
-        return None
-    fits = torch.allclose(given * scale[0] + scale[1], held, rtol=_CLOSE, atol=0.0)
-    return scale if fits and scale[0] != 0 else None
 
 
 def _likeness(path: Path, one: Storage) -> tuple[bool, bool, bool, bool]:

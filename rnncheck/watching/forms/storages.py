@@ -14,12 +14,11 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.held_as import TENSORS, handed
+from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
 from rnncheck.watching.forms.plain_calls import FLAG, Slot
 from rnncheck.watching.forms.structures import Path, filled, leaves, records, sequence_like
 
 DONE = ("next", "done")
-Scale = tuple[float, float]
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ def plain_env_node(encoder: Encodes, env: PlainEnv) -> Node:
         "makers": makers,
         "states": encoder.form(states),
         "batched": env.batched,
+        "part": encoder.form(env.part),
     }
 
 
@@ -52,7 +53,7 @@ def plain_env_again(decoder: Decodes, node: Node, _number: int) -> PlainEnv:
     """What makes envs of TorchRL's out of envs like those."""
     makers = tuple(_maker(decoder.part(one)) for one in node["makers"])
     states = {_key(key): tuple(shape) for key, shape in decoder.part(node["states"])}
-    return PlainEnv(makers, states, bool(node["batched"]))
+    return PlainEnv(makers, states, bool(node["batched"]), decoder.part(node["part"]))
 
 
 def _maker(made: Any) -> Any:
@@ -225,14 +226,16 @@ def _dtype(kind: torch.dtype) -> str:
 
 def _slot_form(slot: Slot) -> list[Any]:
     none = None if slot.none is None else list(slot.none)
-    held = [slot.axis, list(slot.rest), _dtype(slot.dtype), slot.of_what, none]
+    scale = None if slot.scale is None else list(slot.scale)
+    held = [slot.axis, list(slot.rest), _dtype(slot.dtype), slot.of_what, none, scale]
     return [_key_form(slot.key), *held]
 
 
 def _slot(form: list[Any]) -> Slot:
-    key, axis, rest, dtype, of_what, none = form
+    key, axis, rest, dtype, of_what, none, scale = form
     way = None if none is None else tuple(none)
-    return Slot(_key(key), axis, tuple(rest), DTYPES[dtype], of_what, way)
+    turned = None if scale is None else (float(scale[0]), float(scale[1]))
+    return Slot(_key(key), axis, tuple(rest), DTYPES[dtype], of_what, way, turned)
 
 
 def _spread_form(spread: Spread) -> list[Any]:
