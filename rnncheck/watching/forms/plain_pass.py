@@ -36,9 +36,11 @@ class Spread:
     dtype: torch.dtype
     of_what: str = TENSORS
     listed: bool = False
+    opposite: bool = False  # a mask: false where the entry is true
 
     def given(self, value: Tensor, *, time_first: bool) -> Any:
         """``[rows, steps, ...]`` as the function wants it."""
+        value = ~value.bool() if self.opposite else value
         kind = torch.get_default_dtype() if self.dtype == torch.float32 else self.dtype
         whole = value.reshape(*value.shape[:2], *self.rest).to(kind)
         whole = whole.transpose(0, 1) if time_first else whole
@@ -104,15 +106,18 @@ def seen_pass(
         rest = tuple(value.shape[1 if flat else 2 :])
         laid = value.reshape(*grid[time_first], *rest)
         laid = laid.transpose(0, 1) if time_first else laid
-        key = known[path].key if path in known else _key_of(laid, batch)
+        key, opposite = _key_of(laid, batch)
+        if path in known:
+            key, scale = known[path].key, known[path].scale
+            opposite = scale is not None and scale[0] < 0
         if path == observed:
-            key = (OBSERVATION,)
+            key, opposite = (OBSERVATION,), False
         if key is None:
             continue
         of_what = made_of[path][1] if path in made_of else TENSORS
         listed = isinstance(lists.get(path), (list, tuple, deque))
-        spreads[path] = Spread(key, flat, rest, value.dtype, of_what, listed)
-        like = batch.get(key)
+        spreads[path] = Spread(key, flat, rest, value.dtype, of_what, listed, opposite)
+        like, laid = batch.get(key), ~laid.bool() if opposite else laid
         batch.set(key, laid.reshape(like.shape).to(like.dtype))
     for path, slot in states.items():
         stored = batch.get(slot.key).clone()
@@ -160,16 +165,27 @@ def _recorded(acted: TensorDictBase, order: Tensor) -> TensorDictBase:
     return TensorDict(found, batch_size=order.shape[:2])
 
 
-def _key_of(laid: Tensor, batch: TensorDictBase) -> Key | None:
-    """The entry of the batch that the argument holds: the one most like it."""
-    best, found = MOSTLY, None
+def _key_of(laid: Tensor, batch: TensorDictBase) -> tuple[Key | None, bool]:
+    """The entry of the batch that the argument holds, or is the opposite of: the one most like it.
+    One that is always alike tells nothing, unless it is the same."""
+    mine = laid.reshape(*batch.shape, -1)
+    found: list[tuple[float, bool, Key | None, bool]] = [(MOSTLY, False, None, False)]
     for key, value in tensor_items(batch):
-        mine = laid.reshape(*batch.shape, -1)
         theirs = value.reshape(*batch.shape, -1).to(mine.dtype)
-        share = float((mine == theirs).double().mean()) if mine.shape == theirs.shape else 0.0
-        if share > best or (found is None and share == best):
-            best, found = share, key
-    return found
+        if mine.shape != theirs.shape:
+            continue
+        alike = bool((theirs == theirs.flatten()[0]).all())
+        shares = [(False, theirs)]
+        shares += (
+            [(True, 1 - theirs)] if value.dtype == torch.bool and mine.dtype != value.dtype else []
+        )
+        shares += [(True, ~theirs)] if value.dtype == mine.dtype == torch.bool else []
+        for opposite, wanted in shares:
+            share = float((mine == wanted).double().mean())
+            if share == 1 or not alike:
+                found.append((share, not opposite, key, opposite))
+    best = max(found, key=lambda one: one[:2])
+    return best[2], best[3]
 
 
 def _prints(values: Tensor) -> list[bytes]:

@@ -28,6 +28,7 @@ from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import NUMBERS
 from rnncheck.watching.forms.plain_calls import (
+    ACTION,
     PlainCall,
     ToldCall,
     leaf_tensor,
@@ -73,7 +74,10 @@ class PlainPolicy(nn.Module):
         result = run_call(self.call, values | dict.fromkeys(self._nones(rows)))
         found = {path: leaf_tensor(result[path]) for path in told.results}
         whole = {path: value for path, value in found.items() if value is not None}
-        return {slot.key: slot.found(whole[path]) for path, slot in told.results.items()}
+        given = {slot.key: slot.found(whole[path]) for path, slot in told.results.items()}
+        taken = next(slot.rest for slot in told.results.values() if slot.key == (ACTION,))
+        given[ACTION,] = given[ACTION,].reshape(len(rows), *taken)
+        return given
 
     def _nones(self, rows: TensorDictBase) -> Iterator[Path]:
         """The ways to states that are None where they are zero, and are."""

@@ -17,6 +17,7 @@ from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
 from rnncheck.watching.forms.plain_calls import (
+    ACTION,
     ENDS,
     FLAG,
     OBSERVATION,
@@ -186,6 +187,8 @@ def _recorded(
             column = held.get(path, _NOTHING).values
             if slot.key != ("observation",) and column is not None:
                 entries[slot.key] = slot.found(column, 1)
+                if slot.key == (ACTION,):
+                    entries[slot.key] = entries[slot.key].reshape(*lead, *slot.rest)
     flag = entries.get((FLAG,), torch.cat([done[:, :1], done[:, :-1]], 1)).reshape(lead).bool()
     begun = torch.arange(len(steps)) == 0  # whatever the flag, the state is what acting begins with
     entries[FLAG,] = flag | begun

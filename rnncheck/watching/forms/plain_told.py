@@ -43,11 +43,18 @@ def told_call(steps: Columns) -> ToldCall:
         if path in results or values is None or path[:1] == (OWNER,):
             continue
         if _same(values, steps.action):
-            width = values[0].numel() // steps.rows
-            results[path] = _slot((ACTION,), values, steps.rows, width)
+            results[path] = _action(steps, values)
         elif values.is_floating_point() and steps.rows in values.shape[1:]:
             results[path] = _slot(("_".join((steps.name, *path)),), values, steps.rows)
     return _whole(steps, arguments, results)
+
+
+def _action(steps: Columns, values: Tensor) -> Slot:
+    """The action, in the form in which the env gets it."""
+    slot = _slot((ACTION,), values, steps.rows, values[0].numel() // steps.rows)
+    assert steps.action is not None
+    taken = tuple(steps.action.shape[1:])
+    return replace(slot, rest=taken if slot.axis is None or steps.rows == 1 else taken[1:])
 
 
 def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, Path | None]:

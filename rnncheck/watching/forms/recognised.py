@@ -207,7 +207,7 @@ def _likeness(path: Path, one: Storage) -> tuple[bool, bool, bool, bool]:
     opposite = any(word in name for word in ("mask", "not", "non", "alive", "continue"))
     known = str(one.key[-1])
     named = opposite if turned else known in name or name.rstrip("s") in known
-    return named, one.edge is None, one.scale is None, not one.late
+    return named, one.edge is None or one.late, one.scale is None, not one.late
 
 
 def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) -> Storage | None:

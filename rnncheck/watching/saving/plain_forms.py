@@ -239,13 +239,13 @@ def _slot(form: list[Any]) -> Slot:
 
 
 def _spread_form(spread: Spread) -> list[Any]:
-    held = [_dtype(spread.dtype), spread.of_what, spread.listed]
+    held = [_dtype(spread.dtype), spread.of_what, spread.listed, spread.opposite]
     return [_key_form(spread.key), spread.flat, list(spread.rest), *held]
 
 
 def _spread(form: list[Any]) -> Spread:
-    key, flat, rest, dtype, of_what, listed = form
-    return Spread(_key(key), flat, tuple(rest), DTYPES[dtype], of_what, listed)
+    key, flat, rest, dtype, of_what, listed, opposite = form
+    return Spread(_key(key), flat, tuple(rest), DTYPES[dtype], of_what, listed, opposite)
 
 
 def _part_form(one: Part) -> list[Any]:
