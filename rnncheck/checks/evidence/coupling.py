@@ -40,7 +40,8 @@ class Coupled:
     """What gives per-step entries of a batch, and what of the batch is changed to see them move.
 
     ``drawn``: random numbers are drawn, place by place. ``ordered``: another order of the batch may
-    be asked for.
+    be asked for; of a loss that is ``shuffled`` not of the rows, which belong to other minibatches
+    then.
     """
 
     sample: Sample
@@ -48,6 +49,7 @@ class Coupled:
     elements: Elements
     drawn: bool = False
     ordered: bool = True
+    shuffled: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,8 @@ def _directed(
     """Those that run from unit to unit."""
     if not moving:
         return set()
-    turned = coupled.ordered and not coupled.drawn and way.order is not None
+    fixed = coupled.shuffled and way.name == ROWS
+    turned = coupled.ordered and not (coupled.drawn or fixed or way.order is None)
     least = 0.0 if turned or coupled.drawn else FEW
     asked = {
         name: pairs for name, pairs in moving.items() if name in _both_ways(coupled, way, least)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
@@ -23,6 +25,7 @@ from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, 
 from rnncheck.checks.evidence.recurrent_pass import row_states
 from rnncheck.checks.evidence.traced_steps import inner_gradients, inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.pipeline.instruments.shuffles import nothing_shuffled
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.subject import next_key
@@ -54,6 +57,16 @@ def loss_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
 
 
 def _loss_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
+    if not repeatable(evidence, sample):
+        with nothing_shuffled():
+            if repeatable(evidence, sample):
+                return _leaks_of(evidence, sample, shuffled=True)
+    return _leaks_of(evidence, sample)
+
+
+def _leaks_of(
+    evidence: Evidence, sample: Sample, *, shuffled: bool = False
+) -> tuple[list[Leak], bool]:
     loss = copied(loss_of(evidence))
 
     def elements(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
@@ -65,7 +78,7 @@ def _loss_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
         keys = changing(evidence, sample, made)
         found, lively = leaks(sample, keys, made, tolerance=tolerance)
         if found:
-            coupled = _coupled(evidence, sample, keys, made)
+            coupled = replace(_coupled(evidence, sample, keys, made), shuffled=shuffled)
             real += real_leaks(evidence, coupled, found, tolerance)
         alive = alive or lively
     if not alive and not real:
