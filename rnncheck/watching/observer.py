@@ -42,6 +42,7 @@ class Watching:
         self.at_the_first_update: list[Callable[[], None]] = []
         self.at_the_end: list[Callable[[], None]] = []  # done while the script is still alive
         self.at_moving_on: list[Callable[[], None]] = []  # no call of a module is of use any more
+        self.waits: list[Callable[[], bool]] = []  # for more than these updates
         self.when_settled: Callable[[], None] = lambda: None  # closes what it watches through
         self._updates, self._ends = updates, ends
         self._process = os.getpid()
@@ -77,7 +78,7 @@ class Watching:
             return
         if not self.enough:
             self.seen.updates += 1
-            if self.seen.updates < self._updates:
+            if self.seen.updates < self._updates or any(waits() for waits in self.waits):
                 return
             self.settle()
         if self._ends:  # a script that swallows it hears it again at its next update

@@ -44,18 +44,26 @@ _PARTS = 2  # batches that the steps are told as: the fewest that have a join be
 
 
 class PlainRun:
-    """One run, told to the sightings once."""
+    """One run of steps, told to the sightings once; ``before`` are those that it goes on from."""
 
-    def __init__(self, steps: list[PlainStep], place: Place, seen: Sightings) -> None:
-        self._steps, self._place, self._seen = steps, place, seen
+    def __init__(
+        self,
+        steps: list[PlainStep],
+        place: Place,
+        seen: Sightings,
+        before: Sequence[PlainStep] = (),
+    ) -> None:
+        self.steps, self.place, self._seen = steps, place, seen
+        self._before = before
         self._told, self._whole = ToldCall(), TensorDict({}, [])
         self._call = steps[0].call  # with the most in it: a state may be None at first
+        self._acting: Acting | None = None
         self._called: Called | None = None
         self._policy: PlainPolicy | None = None
 
     def acted(self) -> bool:
         """Tell who acted; False where that cannot be told."""
-        steps = self._steps
+        steps = self.steps
         unseen = [step for step in steps if step.call.function is None]
         if unseen or len({step.call.code for step in steps}) > 1:
             self._seen.plain = (
@@ -82,12 +90,16 @@ class PlainRun:
         except Exception as error:  # an env of the user's may refuse to be copied
             self._seen.plain = f"no env like the script's can be made: {error}"
             return False
-        self._policy, self._whole = policy, _recorded(steps, columns, self._told, policy)
+        self._policy, self._whole = (
+            policy,
+            _recorded(steps, columns, self._told, policy, self._before[-1:]),
+        )
         size = -(-len(steps) // _PARTS)
         parts = [one for one in self._whole.split(size, 1) if one.shape[1] > 1]
-        acting = Acting("steps", policy, make, self._place, modes=modes_now())
+        acting = Acting("steps", policy, make, self.place, modes=modes_now())
         acting.batches = [one if policy.batched else one[0] for one in parts]
         acting.parts = list(_parts(self._call, policy))
+        self._acting = acting
         self._seen.acting.append(acting)
         return True
 
@@ -112,6 +124,20 @@ class PlainRun:
             other = rollout_loss(lines.function, names, {**found.parts, path: part})
             self._called.doubts.append((self._doubt(path), other))
         self._seen.losses.append(self._called)
+
+    def instead_of(self, other: PlainRun, seen: Sightings) -> bool:
+        """Tell ``seen`` of this one and no longer of the other, if it was told whole."""
+        if not (self._seen.acting and self._seen.losses):
+            return False
+        theirs = other._told_of
+        seen.acting = [one for one in seen.acting if one is not theirs[0]] + self._seen.acting
+        seen.losses = [one for one in seen.losses if one is not theirs[1]] + self._seen.losses
+        seen.unseen, self._seen = "", seen
+        return True
+
+    @property
+    def _told_of(self) -> tuple[Acting | None, Called | None]:
+        return self._acting, self._called
 
     def _doubt(self, path: Path) -> str:
         return (
@@ -168,9 +194,13 @@ def _given_by(paths: Mapping[int, str], call: PlainCall, policy: PlainPolicy) ->
 
 
 def _recorded(
-    steps: list[PlainStep], columns: Columns, told: ToldCall, policy: PlainPolicy
+    steps: list[PlainStep],
+    columns: Columns,
+    told: ToldCall,
+    policy: PlainPolicy,
+    before: Sequence[PlainStep],
 ) -> TensorDictBase:
-    """The steps as ``[rows, steps]``."""
+    """The steps as ``[rows, steps]``; where there are none before them, acting begins with them."""
     lead = (columns.rows, len(steps))
     done = columns.done.T
     entries: dict[Key, Tensor] = {
@@ -189,8 +219,10 @@ def _recorded(
                 entries[slot.key] = slot.found(column, 1)
                 if slot.key == (ACTION,):
                     entries[slot.key] = entries[slot.key].reshape(*lead, *slot.rest)
-    flag = entries.get((FLAG,), torch.cat([done[:, :1], done[:, :-1]], 1)).reshape(lead).bool()
-    begun = torch.arange(len(steps)) == 0  # whatever the flag, the state is what acting begins with
+    starts = columns_of(before).done.T if before else torch.ones_like(done[:, :1])
+    flag = entries.get((FLAG,), torch.cat([starts, done[:, :-1]], 1)).reshape(lead).bool()
+    # Whatever its flag, the very first step begins with the state that acting begins with.
+    begun = (torch.arange(len(steps)) == 0) & (not before)
     entries[FLAG,] = flag | begun
     for key in (*(("next", name) for name in (*ENDS[:2], "done", "reward")), (FLAG,)):
         entries[key] = entries[key].reshape(*lead, 1)

@@ -34,6 +34,7 @@ from rnncheck.watching.seams.frames import (
     owner_of,
     their_frames,
 )
+from rnncheck.watching.seams.next_rollout import NextRollout
 from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 
@@ -76,7 +77,7 @@ class _Running:
 
 
 @dataclass
-class _Shown:
+class Shown:
     """An env that the script steps: what it showed last, and where it was made."""
 
     env: Any
@@ -108,7 +109,7 @@ class PlainSteps:
     def __init__(self, watching: Watching) -> None:
         self._watching, self._returns = watching, FollowedCalls()
         self._owners = OwnerStates()
-        self._shown = dict[int, _Shown]()
+        self._shown = dict[int, Shown]()
         self._calls = list[_Running]()
         self._loop = dict[CodeType, int]()  # code that steps, and the line that it does it in
         self._functions = dict[CodeType, Any]()  # to find one may take a walk over all objects
@@ -116,6 +117,7 @@ class PlainSteps:
         self._last_actor: CodeType | None = None
         self._acted_in_a_row = 0
         self._run: PlainRun | None = None
+        self._next = NextRollout(watching)
         self._passes = 0
         self._done = False
 
@@ -146,7 +148,7 @@ class PlainSteps:
             return original(env, *args, **kwargs)
         with self._watching.inside():
             found = original(env, *args, **kwargs)
-        shown = self._shown.setdefault(id(env), _Shown(env, None))
+        shown = self._shown.setdefault(id(env), Shown(env, None))
         shown.seen, shown.over = _kept(found[0] if isinstance(found, tuple) else found), None
         return found
 
@@ -154,8 +156,9 @@ class PlainSteps:
         """``env.step(action)``."""
         if not self._mine():
             return original(env, action, *more)
-        call, action = None, action if self._run is not None else _kept(action)
-        if self._run is None:
+        call, noted = None, self._run is None or self._next.begins(self._shown.values())
+        action = _kept(action) if noted else action
+        if noted:
             call = self._called_by(list(their_frames(sys._getframe(2))), action)
         elif self._watching.seen.frozen:
             self._watching.move_on()
@@ -166,7 +169,7 @@ class PlainSteps:
         self._watching.seen.env_steps += 1
         for forget in self._watching.at_a_step:
             forget()
-        shown = self._shown.get(id(env)) if self._run is None else None
+        shown = self._shown.get(id(env)) if noted else None
         if shown is not None and isinstance(found, tuple) and len(found) == 5:
             self._note(shown, call, action, found)
         return found
@@ -193,7 +196,7 @@ class PlainSteps:
 
     @_harmless
     def _note(
-        self, shown: _Shown, call: PlainCall | None, action: Any, found: tuple[Any, ...]
+        self, shown: Shown, call: PlainCall | None, action: Any, found: tuple[Any, ...]
     ) -> None:
         after, reward, terminated, truncated, info = found
         begun = shown.over
@@ -228,7 +231,7 @@ class PlainSteps:
         if torch.is_grad_enabled():
             useless = self._passes >= _LATEST or (self._run is not None and self._run.complete)
         else:
-            useless = self._run is not None or self._acting_now()
+            useless = not self._collects or self._acting_now()
         if useless:
             return
         stack = list(their_frames(sys._getframe(1)))
@@ -237,6 +240,11 @@ class PlainSteps:
                 break
             if frame not in self._returns and self._may_act(frame.f_code):
                 self._follow(frame, parent, len(stack) - number)
+
+    @property
+    def _collects(self) -> bool:
+        """Whether steps that come now are noted."""
+        return self._run is None or self._next.wanted
 
     def _acting_now(self) -> bool:
         """Whether what runs is inside a call of the function that acts, which is followed."""
@@ -314,6 +322,10 @@ class PlainSteps:
                 self.end()
                 return
             self._run.trained(list(their_frames(frame)), self._loop)
+            self._next.behind(self._run.steps)
+        elif self._next.begun:
+            stack = list(their_frames(frame))
+            self._run = self._next.ended(self._run, self._longest(), stack, self._loop)
         stack = list(their_frames(frame))
         calls = [one for one in self._calls if one.returned]
         direct = [one for one in calls if any(one.parent is frame for frame in stack)]

@@ -1,0 +1,93 @@
+"""The rollout behind the first one of a plain loop. It begins with the state that was carried over,
+which the first one cannot show: there every state is the first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import CodeType, FrameType
+from typing import Protocol
+
+from rnncheck.watching.forms.plain_calls import PlainStep
+from rnncheck.watching.forms.plain_run import PlainRun
+from rnncheck.watching.observer import Watching
+from rnncheck.watching.seen import Sightings
+from rnncheck.watching.weights import taken
+
+# What is waited for it at most, behind the updates that were asked for: PPO takes some hundred
+# updates on a rollout. A script that never collects again goes on for no longer.
+_MOST_UPDATES, _MOST_SECONDS = 400, 60.0
+_ON_IT = 2  # updates on it that are seen: the first may be on another minibatch than the second
+
+
+class Steps(Protocol):
+    """What is noted of an env."""
+
+    steps: list[PlainStep]
+
+
+class NextRollout:
+    """Judged in the place of the first one where it has as many steps; episodes that are trained on
+    one by one are told by the first."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+        self.begun = False
+        self._over = False
+        self._length = 0  # of the first
+        self._told_at = 0  # updates
+        self._waiting_since: float | None = None
+        watching.waits.append(self._waits)
+
+    def behind(self, steps: Sequence[PlainStep]) -> None:
+        """The first one is told."""
+        self._length = len(steps)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether who acts now is of use."""
+        return bool(self._length and not self._over and self._watching.seen.frozen)
+
+    def begins(self, shown: Iterable[Steps]) -> bool:
+        """Whether the step that comes now belongs to it."""
+        if not self.wanted:
+            return False
+        envs = list(shown)
+        if not self.begun:
+            self.begun = True
+            for one in envs:
+                one.steps = []
+        self._over = max(len(one.steps) for one in envs) >= self._length
+        return not self._over
+
+    def ended(
+        self,
+        first: PlainRun,
+        steps: list[PlainStep],
+        stack: list[FrameType],
+        loop: Mapping[CodeType, int],
+    ) -> PlainRun:
+        """``backward`` is about to be called: which of the two is judged."""
+        self._over, self.begun = True, False
+        if len(steps) != self._length:
+            return first
+        seen = self._watching.seen
+        run = PlainRun(steps, first.place, Sightings(), first.steps)
+        if run.acted():
+            run.trained(stack, loop)
+        if not run.instead_of(first, seen):
+            return first
+        seen.weights = taken(seen.modules())
+        self._told_at = seen.updates
+        return run
+
+    def _waits(self) -> bool:
+        if not self._length:
+            return False
+        if self._over:
+            return bool(self._told_at) and self._watching.seen.updates < self._told_at + _ON_IT
+        now = time.monotonic()
+        self._waiting_since = self._waiting_since or now
+        late = now - self._waiting_since > _MOST_SECONDS
+        self._over = late or self._watching.seen.updates > _MOST_UPDATES
+        return not self._over
