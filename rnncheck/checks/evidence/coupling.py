@@ -149,7 +149,7 @@ def _directed(
     }
     open_ = [n for n, pairs in asked.items() if not all(_as_one(*pair) for pair in pairs)]
     off = set[str]()
-    if open_ and not coupled.drawn:
+    if open_ and not (coupled.drawn or fixed):
         off = _depends_on_order(coupled, way, open_) if turned else _one_sided(coupled, way, open_)
     return (moving.keys() - asked.keys()) | off
 

@@ -34,6 +34,7 @@ from rnncheck.results.model import Source
 from rnncheck.spec.model import Component, EnvSpec, Spec
 
 Offered = Mapping[str, Callable[[], Any]]  # what a factory may ask for, by name
+_HERE = Path(__file__).parents[2]  # this package
 _COPIED = ("policy", "critic", "replay", "advantage", "loss")  # a collector is used up
 _TRANSFORMING = ("Compose", "append_transform", "TransformedEnv")  # calls, the most exact first
 SHAPE = "`module:function`, for example `my_pipeline:make_env`"
@@ -281,6 +282,8 @@ def component_source(spec: Spec, component: Component) -> Source:
         line = inspect.getsourcelines(function)[1] if code is None else code.co_firstlineno
     except (OSError, TypeError):
         return spec_source(spec, component)
+    if Path(path).is_relative_to(_HERE):  # what was made of a script's own lines
+        return replace(spec_source(spec, component), kind="python")
     name = getattr(function, "__name__", component.factory)
     return Source(display_path(path), line, 0, "python", name, read_frame(path, line))
 
@@ -299,6 +302,8 @@ def transforms_source(spec: Spec, component: EnvSpec) -> Source:
         lines, first = inspect.getsourcelines(function)
         calls = list(map(_called_name, ast.walk(ast.parse(dedent("".join(lines))))))
     except (OSError, TypeError, SyntaxError):
+        return whole
+    if Path(path).is_relative_to(_HERE):
         return whole
     for wanted in _TRANSFORMING:
         if found := [at for name, at in calls if name == wanted]:

@@ -3,7 +3,11 @@ is what, and the same call on tensordicts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dis
+import functools
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import CodeType, MethodType
 from typing import Any
@@ -18,6 +22,7 @@ from rnncheck.watching.forms.structures import Path, filled, leaves, rebuilt
 
 OWNER = "self"  # the way to what the owner of a method holds
 OBSERVATION, FLAG, ACTION = "observation", "is_init", "action"
+_NUMBERS = (bool, int, float)
 ENDS = ("terminated", "truncated", "reset")
 MOSTLY = 0.9  # share of the steps at which an argument must be what it is taken for
 
@@ -46,9 +51,34 @@ def run_call(call: PlainCall, values: Mapping[Path, Any]) -> dict[Path, Any]:
         owner = rebuilt(call.owner, filled(call.before, own))
         whole = call.function is call.owner
         function = owner if whole else MethodType(call.function.__func__, owner)
-    found = dict(leaves(function(**filled(call.arguments, given))))
+    with counters_kept(function, owner):
+        found = dict(leaves(function(**filled(call.arguments, given))))
     held = {name: getattr(owner, name) for name in dict.fromkeys(path[0] for path in own)}
     return found | {(OWNER, *path): value for path, value in leaves(held)}
+
+
+@contextmanager
+def counters_kept(function: Any, owner: Any) -> Iterator[None]:
+    """Plain numbers that the function counts up, such as those that exploration falls with, are as
+    they were behind the context: among its globals and in its owner."""
+    inner = inspect.unwrap(getattr(function, "__func__", function))
+    names = getattr(inner, "__globals__", {})
+    stored = _globals_stored(inner.__code__) if names else frozenset()
+    held = [(names, name) for name in stored if type(names.get(name)) in _NUMBERS]
+    own = getattr(owner, "__dict__", {})
+    held += [(own, name) for name, value in own.items() if type(value) in _NUMBERS]
+    before = [(where, name, where[name]) for where, name in held]
+    try:
+        yield
+    finally:
+        for where, name, value in before:
+            where[name] = value
+
+
+@functools.cache
+def _globals_stored(code: CodeType) -> frozenset[str]:
+    told = dis.get_instructions(code)
+    return frozenset(one.argval for one in told if one.opname == "STORE_GLOBAL")
 
 
 @dataclass

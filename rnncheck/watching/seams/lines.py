@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
+from gymnasium.vector import AsyncVectorEnv
+
 from rnncheck.watching.seams.arguments import parsed
-from rnncheck.watching.seams.nowhere import Nowhere, writes_records
+from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
 from rnncheck.watching.seams.reads import read_first
 
 _NAME = "training_step"
@@ -195,6 +197,7 @@ def _held(block: _Block, frame: FrameType) -> dict[str, Any]:
     held = {name: value for name, value in frame.f_locals.items() if name in read}
     if frame.f_locals is frame.f_globals:  # what is defined is there later on as well
         held = {name: value for name, value in held.items() if not isinstance(value, _DEFINED)}
+    held |= {name: SpacesOf(one) for name, one in held.items() if isinstance(one, AsyncVectorEnv)}
     return held | {name: Nowhere() for name in silent - {block.batch}}
 
 

@@ -1,5 +1,5 @@
 """Stands for what a script writes its records to, where its lines are called again: nothing is
-written twice."""
+written twice; and for envs that cannot be copied."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ from typing import Any
 _LOGGERS = ("torch.utils.tensorboard", "tensorboardX", "tensorboard", "wandb", "torchrl.record")
 # Methods by which files, writers and loggers take records, and end.
 _TAKES = ("write", "flush", "close", "log", "add_", "record", "finish", "tell", "seek")
+_LOOKS = (
+    "single_observation_space",
+    "single_action_space",
+    "observation_space",
+    "action_space",
+    "num_envs",
+    "metadata",
+    "spec",
+)
 _CSV = (type(csv.writer(io.StringIO())), csv.DictWriter)
 
 
@@ -31,6 +40,14 @@ class Nowhere:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
+
+
+class SpacesOf:
+    """Stands for envs in processes of their own, which cannot be copied: what they look like."""
+
+    def __init__(self, envs: Any) -> None:
+        for name in _LOOKS:
+            setattr(self, name, getattr(envs, name, None))
 
 
 def _taken(*_args: Any, **_kwargs: Any) -> None:

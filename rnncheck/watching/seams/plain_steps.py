@@ -119,6 +119,7 @@ class PlainSteps:
         self._run: PlainRun | None = None
         self._next = NextRollout(watching)
         self._passes = 0
+        self._place: Place | None = None  # of the first step
         self._done = False
 
     def open(self, scope: ExitStack, kind: type) -> None:
@@ -159,6 +160,7 @@ class PlainSteps:
         call, noted = None, self._run is None or self._next.begins(self._shown.values())
         action = _kept(action) if noted else action
         if noted:
+            self._place = self._place or calling_place(2)
             call = self._called_by(list(their_frames(sys._getframe(2))), action)
         elif self._watching.seen.frozen:
             self._watching.move_on()
@@ -317,7 +319,8 @@ class PlainSteps:
         if self._done or not self._shown:
             return
         if self._run is None:
-            self._run = PlainRun(self._longest(), calling_place(3), self._watching.seen)
+            place = self._place or Place("")
+            self._run = PlainRun(self._longest(), place, self._watching.seen)
             if not self._run.acted():
                 self.end()
                 return
@@ -352,7 +355,8 @@ class PlainSteps:
     def end(self) -> None:
         """Nothing more is followed; a script that only acts is told of."""
         if not self._done and self._run is None and self._longest():
-            self._run = PlainRun(self._longest(), Place(""), self._watching.seen)
+            place = self._place or Place("")
+            self._run = PlainRun(self._longest(), place, self._watching.seen)
             self._run.acted()
         self._done = True
         self._returns.stop()
