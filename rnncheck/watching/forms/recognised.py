@@ -201,13 +201,13 @@ def _edge(
 
 
 def _likeness(path: Path, one: Storage) -> tuple[bool, bool, bool, bool]:
-    """Whether the name says so, and whether it is the whole entry as it is."""
+    """Whether all of it is told, at its own step, by its name, and as it is."""
     name = path[-1].lower()
     turned = one.scale is not None and one.scale[0] < 0
     opposite = any(word in name for word in ("mask", "not", "non", "alive", "continue"))
     known = str(one.key[-1])
     named = opposite if turned else known in name or name.rstrip("s") in known
-    return named, one.edge is None or one.late, one.scale is None, not one.late
+    return one.edge is None or one.late, not one.late, named, one.scale is None
 
 
 def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) -> Storage | None:
