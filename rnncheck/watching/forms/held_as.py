@@ -14,7 +14,7 @@ from torch import Tensor
 from rnncheck.watching.forms.structures import Path, records
 
 Scale = tuple[float, float]
-CLOSE = 1e-5  # relative: a reward that was scaled in float32
+SCALE_CLOSE = 1e-5  # relative: a reward that was scaled in float32
 MANY = 8  # steps: fewer tensors may be the states of a cell. Chosen, not measured
 TENSORS, ARRAYS, NUMBERS = "tensors", "arrays", "numbers"
 
@@ -78,5 +78,5 @@ def scale_of(mine: Tensor, theirs: Tensor) -> Scale | None:
         scale = (float(held[low] / given[low]), 0.0)
     else:
         return None
-    fits = torch.allclose(given * scale[0] + scale[1], held, rtol=CLOSE, atol=0.0)
+    fits = torch.allclose(given * scale[0] + scale[1], held, rtol=SCALE_CLOSE, atol=0.0)
     return scale if fits and scale[0] != 0 else None

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
-from rnncheck.watching.forms.structures import Path, filled, leaves, rebuilt
+from rnncheck.watching.forms.structures import Path, filled, leaves_in, rebuilt
 
 OWNER = "self"  # the way to what the owner of a method holds
 OBSERVATION, FLAG, ACTION = "observation", "is_init", "action"
@@ -52,9 +52,9 @@ def run_call(call: PlainCall, values: Mapping[Path, Any]) -> dict[Path, Any]:
         whole = call.function is call.owner
         function = owner if whole else MethodType(call.function.__func__, owner)
     with counters_kept(function, owner):
-        found = dict(leaves(function(**filled(call.arguments, given))))
+        found = dict(leaves_in(function(**filled(call.arguments, given))))
     held = {name: getattr(owner, name) for name in dict.fromkeys(path[0] for path in own)}
-    return found | {(OWNER, *path): value for path, value in leaves(held)}
+    return found | {(OWNER, *path): value for path, value in leaves_in(held)}
 
 
 @contextmanager

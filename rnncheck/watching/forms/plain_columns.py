@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rnncheck.watching.forms.held_as import ARRAYS, NUMBERS, TENSORS
 from rnncheck.watching.forms.plain_calls import ENDS, OWNER, PlainStep, leaf_tensor
-from rnncheck.watching.forms.structures import Path, leaves
+from rnncheck.watching.forms.structures import Path, leaves_in
 
 _WIDEST = 256  # numbers of an observation that a part of is looked for in: no picture
 
@@ -84,7 +84,7 @@ def stacked(values: Sequence[Any]) -> Tensor | None:
 
 def _columns(values: Sequence[Any]) -> dict[Path, Column]:
     """The tensors, arrays and numbers in them, by the way there."""
-    held = [dict(leaves(value)) for value in values]
+    held = [dict(leaves_in(value)) for value in values]
     paths = dict.fromkeys(path for one in held for path in one)
     inner = [path for path in paths if not any(_inside(other, path) for other in paths)]
     return {path: found for path in inner if (found := _column(held, path)) is not None}
@@ -149,5 +149,5 @@ def shown_of(steps: Columns) -> tuple[int, ...] | None:
 
 def fullest(values: Sequence[Mapping[str, Any]]) -> int:
     """Of which of them the most leaves are there: others hold None in their place."""
-    sizes = [sum(one is not None for _, one in leaves(value)) for value in values]
+    sizes = [sum(one is not None for _, one in leaves_in(value)) for value in values]
     return sizes.index(max(sizes))

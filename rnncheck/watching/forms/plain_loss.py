@@ -10,14 +10,14 @@ from typing import Any
 
 from tensordict import TensorDictBase
 
-from rnncheck.watching.forms.storages import Part
+from rnncheck.watching.forms.storages import HeldPart
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
 
-Held = list[tuple[str, Any, dict[Path, Part]]]
+Held = list[tuple[str, Any, dict[Path, HeldPart]]]
 
 
 def rollout_loss(
-    lines: FunctionType, names: Mapping[str, Any], parts: Mapping[Path, Part]
+    lines: FunctionType, names: Mapping[str, Any], parts: Mapping[Path, HeldPart]
 ) -> Callable[[TensorDictBase], Any]:
     """The lines as a function of a batch: ``parts`` by the way there, from the variable's name."""
     held: Held = [
@@ -38,6 +38,6 @@ def run_lines(lines: FunctionType, held: Held, batch: TensorDictBase) -> Any:
     return rebuilt(lines, given)(None)
 
 
-def _holding(value: Any, parts: Mapping[Path, Part], batch: TensorDictBase) -> Any:
+def _holding(value: Any, parts: Mapping[Path, HeldPart], batch: TensorDictBase) -> Any:
     made = {path: one.of(batch) for path, one in parts.items()}
     return filled(value, made, holdings)

@@ -22,7 +22,7 @@ from rnncheck.watching.forms.plain_calls import (
     ToldCall,
     run_call,
 )
-from rnncheck.watching.forms.structures import Path, leaves
+from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places
 
 
@@ -64,7 +64,9 @@ def seen_pass(
     call: PlainCall, told: ToldCall, acting: PlainCall, acted: TensorDictBase
 ) -> SeenPass | None:
     """None where it is no call on steps that were acted on, ``acted`` ``[rows, steps]``."""
-    tensors = {path: value for path, value in leaves(call.arguments) if isinstance(value, Tensor)}
+    tensors = {
+        path: value for path, value in leaves_in(call.arguments) if isinstance(value, Tensor)
+    }
     lists = dict(lists_in(call.arguments))
     made_of = {path: gathered(value) for path, value in lists.items()}
     tensors |= {path: value for path, (value, _) in made_of.items() if value is not None}

@@ -34,7 +34,7 @@ from rnncheck.watching.forms.plain_pass import CallPass, seen_pass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import storages_in
-from rnncheck.watching.forms.structures import Path, leaves
+from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.lines import lines_behind
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
@@ -188,7 +188,7 @@ def _given_by(paths: Mapping[int, str], call: PlainCall, policy: PlainPolicy) ->
     for part, value in call.parts:
         if id(part) in paths:
             given.setdefault(paths[id(part)], []).append(value)
-    first = leaf_tensor(next(iter(dict(leaves(call.result)).values())))
+    first = leaf_tensor(next(iter(dict(leaves_in(call.result)).values())))
     rows = torch.Size([] if first is None or not policy.batched else [first.numel()])
     return of_one_step(given, rows)
 

@@ -15,9 +15,9 @@ from torch import Tensor
 from rnncheck.pipeline.keys import Key, tensor_items
 from rnncheck.watching.forms.held_as import (
     ARRAYS,
-    CLOSE,
     MANY,
     NUMBERS,
+    SCALE_CLOSE,
     TENSORS,
     Scale,
     gathered,
@@ -26,13 +26,13 @@ from rnncheck.watching.forms.held_as import (
 from rnncheck.watching.forms.plain_calls import FLAG, ToldCall, leaf_tensor
 from rnncheck.watching.forms.storages import (
     DONE,
-    Part,
+    HeldPart,
     Records,
     Spoilt,
     Storage,
     behind,
 )
-from rnncheck.watching.forms.structures import Path, leaves, records, sequence_like, walked
+from rnncheck.watching.forms.structures import Path, leaves_in, records, sequence_like, walked
 
 _LAST: tuple[Key, ...] = (("next", "observation"), DONE)
 _ENDS: tuple[Key, ...] = (DONE, ("next", "terminated"), ("next", "truncated"))
@@ -45,8 +45,8 @@ class Storages:
     """``parts`` by the way there, from a variable's name on; ``doubts`` are other parts that hold
     something of every step, spoilt: nobody knows what they are."""
 
-    parts: dict[Path, Part] = field(default_factory=dict)
-    doubts: dict[Path, Part] = field(default_factory=dict)
+    parts: dict[Path, HeldPart] = field(default_factory=dict)
+    doubts: dict[Path, HeldPart] = field(default_factory=dict)
 
     @property
     def keys(self) -> set[Key]:
@@ -114,7 +114,7 @@ def _note(found: Storages, path: Path, value: Any, batch: TensorDictBase) -> boo
 
 def _note_records(found: Storages, path: Path, items: Any, batch: TensorDictBase) -> bool:
     """The same of a list of records, column by column; one of other things is none of ours."""
-    told = [dict(leaves(one)) if records(one) else {} for one in items]
+    told = [dict(leaves_in(one)) if records(one) else {} for one in items]
     names = list(told[0])
     if not names or any(list(one) != names for one in told):
         return not any(leaf_tensor(value) is not None for one in told for value in one.values())
@@ -140,7 +140,9 @@ def _goes_on_evenly(value: Any) -> bool:
         return False
     row = held.detach().cpu().double().flatten()
     steps, ratios = row.diff(), row[1:] / row[:-1]
-    alike = (torch.allclose(one, one[:1].expand_as(one), rtol=CLOSE) for one in (steps, ratios))
+    alike = (
+        torch.allclose(one, one[:1].expand_as(one), rtol=SCALE_CLOSE) for one in (steps, ratios)
+    )
     return bool(steps.abs().max() > 0) and any(alike)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
 from rnncheck.watching.forms.plain_calls import FLAG, Slot
-from rnncheck.watching.forms.structures import Path, filled, leaves, records, sequence_like
+from rnncheck.watching.forms.structures import Path, filled, leaves_in, records, sequence_like
 
 DONE = ("next", "done")
 
@@ -114,7 +114,7 @@ class Spoilt:
         return spoilt(self.value)
 
 
-Part = Storage | Records | Spoilt
+HeldPart = Storage | Records | Spoilt
 
 
 def spoilt(value: Any) -> Any:
@@ -129,7 +129,7 @@ def spoilt(value: Any) -> Any:
         return _spoilt(value.detach())
     if isinstance(value, (list, tuple, deque)):
         return sequence_like(value, [spoilt(one) for one in value])
-    return filled(value, {path: spoilt(one) for path, one in leaves(value)}, records)
+    return filled(value, {path: spoilt(one) for path, one in leaves_in(value)}, records)
 
 
 def _spoilt(value: Tensor) -> Tensor:

@@ -103,13 +103,15 @@ def _with_names(function: FunctionType, parts: Mapping[str, Any]) -> FunctionTyp
     return made
 
 
-def leaves(value: Any, parts_of: Members = records, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def leaves_in(
+    value: Any, parts_of: Members = records, path: Path = ()
+) -> Iterator[tuple[Path, Any]]:
     """What has no parts, with the way there."""
     parts = parts_of(value)
     if not parts and not isinstance(value, (Mapping, tuple, list, deque)):
         yield path, value
     for name, one in parts.items():
-        yield from leaves(one, parts_of, (*path, name))
+        yield from leaves_in(one, parts_of, (*path, name))
 
 
 def filled(template: Any, values: Mapping[Path, Any], parts_of: Members = records) -> Any:

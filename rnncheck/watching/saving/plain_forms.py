@@ -16,7 +16,7 @@ from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall
 from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
-from rnncheck.watching.forms.storages import Part, Records, Storage
+from rnncheck.watching.forms.storages import HeldPart, Records, Storage
 from rnncheck.watching.saving.env_forms import Decodes, Encodes, maker_form
 from rnncheck.watching.saving.forms import DTYPES
 from rnncheck.watching.saving.import_paths import CannotKeep
@@ -248,7 +248,7 @@ def _spread(form: list[Any]) -> Spread:
     return Spread(_key(key), flat, tuple(rest), DTYPES[dtype], of_what, listed, opposite)
 
 
-def _part_form(one: Part) -> list[Any]:
+def _part_form(one: HeldPart) -> list[Any]:
     if isinstance(one, Storage):
         return _storage_form(one)
     if isinstance(one, Records):
@@ -257,7 +257,7 @@ def _part_form(one: Part) -> list[Any]:
     raise CannotKeep("a loss with other values than the script's")
 
 
-def _part(form: list[Any]) -> Part:
+def _part(form: list[Any]) -> HeldPart:
     if form[0] != _RECORDS:
         return _storage(form)
     return Records({tuple(path): _storage(held) for path, held in form[1]}, form[2])

@@ -20,7 +20,7 @@ _MOST_UPDATES, _MOST_SECONDS = 400, 60.0
 _ON_IT = 2  # updates on it that are seen: the first may be on another minibatch than the second
 
 
-class Steps(Protocol):
+class HasSteps(Protocol):
     """What is noted of an env."""
 
     steps: list[PlainStep]
@@ -48,7 +48,7 @@ class NextRollout:
         """Whether who acts now is of use."""
         return bool(self._length and not self._over and self._watching.seen.frozen)
 
-    def begins(self, shown: Iterable[Steps]) -> bool:
+    def begins(self, shown: Iterable[HasSteps]) -> bool:
         """Whether the step that comes now belongs to it."""
         if not self.wanted:
             return False

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rnncheck.watching.forms.structures import holdings, leaves, rebuilt, records, sequence_like
+from rnncheck.watching.forms.structures import holdings, leaves_in, rebuilt, records, sequence_like
 
 _LARGEST = 65_536  # numbers: a state of 64 envs with 1024 each; storages of rollouts are larger
 _TELLING = 2  # calls that show which attributes change
@@ -72,7 +72,7 @@ def _may_be_state(value: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    mine, others = dict(leaves(one)), dict(leaves(other))
+    mine, others = dict(leaves_in(one)), dict(leaves_in(other))
     if mine.keys() != others.keys():
         return False
     pairs = ((mine[path], others[path]) for path in mine)

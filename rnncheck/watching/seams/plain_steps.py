@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from rnncheck.errors import Place, first_line
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, leaf_tensor
 from rnncheck.watching.forms.plain_run import PlainRun
-from rnncheck.watching.forms.structures import leaves
+from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.places import calling_place, is_theirs
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
@@ -77,7 +77,7 @@ class _Running:
 
 
 @dataclass
-class Shown:
+class SteppedEnv:
     """An env that the script steps: what it showed last, and where it was made."""
 
     env: Any
@@ -109,7 +109,7 @@ class PlainSteps:
     def __init__(self, watching: Watching) -> None:
         self._watching, self._returns = watching, FollowedCalls()
         self._owners = OwnerStates()
-        self._shown = dict[int, Shown]()
+        self._shown = dict[int, SteppedEnv]()
         self._calls = list[_Running]()
         self._loop = dict[CodeType, int]()  # code that steps, and the line that it does it in
         self._functions = dict[CodeType, Any]()  # to find one may take a walk over all objects
@@ -149,7 +149,7 @@ class PlainSteps:
             return original(env, *args, **kwargs)
         with self._watching.inside():
             found = original(env, *args, **kwargs)
-        shown = self._shown.setdefault(id(env), Shown(env, None))
+        shown = self._shown.setdefault(id(env), SteppedEnv(env, None))
         shown.seen, shown.over = _kept(found[0] if isinstance(found, tuple) else found), None
         return found
 
@@ -198,7 +198,7 @@ class PlainSteps:
 
     @_harmless
     def _note(
-        self, shown: Shown, call: PlainCall | None, action: Any, found: tuple[Any, ...]
+        self, shown: SteppedEnv, call: PlainCall | None, action: Any, found: tuple[Any, ...]
     ) -> None:
         after, reward, terminated, truncated, info = found
         begun = shown.over
@@ -305,7 +305,7 @@ class PlainSteps:
         """The call out of the loop's frames that gave the action."""
         found = [one for one in self._calls if any(one.parent is frame for frame in stack)]
         for running in reversed(found):
-            for _, value in leaves(running.call.result):
+            for _, value in leaves_in(running.call.result):
                 value = leaf_tensor(value)
                 if value is not None and _equal(value, action):
                     return running.call
