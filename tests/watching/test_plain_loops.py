@@ -62,16 +62,47 @@ for _ in range(4):
 """
 
 
-def test_a_state_that_is_kept_in_the_network_is_told(rnncheck: Any, tmp_path: Path) -> None:
-    """The env is of a class that the script itself makes."""
+def test_a_state_that_is_kept_in_the_network_is_seen(rnncheck: Any, tmp_path: Path) -> None:
+    """It is None at first. The env is of a class that the script itself makes."""
     path = tmp_path / "kept.py"
     path.write_text(STATE_IN_THE_NETWORK)
+    ended, found, _ = run(rnncheck, "--select", "WR103", "--select", "CL402", path)
+    assert (ended, found["verdict"]) == (ExitCode.VERIFIED, "verified")
+
+
+def test_a_state_that_nobody_hands_on_is_told(rnncheck: Any, tmp_path: Path) -> None:
+    path = tmp_path / "kept.py"
+    path.write_text(
+        STATE_IN_THE_NETWORK.replace("self.h = self.cell(x, self.h)", "h = self.cell(x)").replace(
+            "self.head(self.h)", "self.head(h)", 1
+        )
+    )
     ended, found, _ = run(rnncheck, "--select", "WR103", path)
     assert (ended, found["verdict"]) == (ExitCode.NOT_SHOWN, "nothing-verified")
     told = [one for one in found["notices"] if "gymnasium" in one]
     assert len(told) == 1
     assert "`act` is not given a state that its call before returned" in told[0]
     assert "`action, state = act(obs, state, done)`" in told[0]
+
+
+STUBBORN = """
+
+class Stubborn(list):
+    def __iter__(self):
+        raise RuntimeError("not to be looked into")
+
+"""
+
+
+def test_what_cannot_be_looked_into_does_not_end_the_script(rnncheck: Any, tmp_path: Path) -> None:
+    path = tmp_path / "stubborn.py"
+    text = STATE_IN_THE_NETWORK.replace("\n\nclass Net", STUBBORN + "\nclass Net")
+    text = text.replace("def act(self, x):", "def act(self, x, more):")
+    path.write_text(text.replace("net.act(x)", "net.act(x, Stubborn([1]))") + "print('through')\n")
+    ended, found, done = run(rnncheck, "--select", "WR103", "--keep-going", path)
+    assert ended == ExitCode.NOT_SHOWN
+    assert "through" in done.stderr + done.stdout
+    assert any("RuntimeError: not to be looked into" in one for one in found["notices"])
 
 
 # The function that acts is given the network; flags, rewards and ends are lists of plain numbers.
@@ -155,6 +186,21 @@ def test_networks_and_lists_of_numbers_are_handed_over_as_they_are(
     rnncheck: Any, tmp_path: Path
 ) -> None:
     assert outcome(rnncheck, tmp_path) == (ExitCode.VERIFIED, [])
+
+
+def test_training_that_always_starts_from_zeros_is_named(rnncheck: Any, tmp_path: Path) -> None:
+    """The first rollout begins with zeros in any case: the second one is judged."""
+    path = tmp_path / "train.py"
+    text = HANDED.replace(
+        "first, seen, actions, rewards, starts, ends = h,",
+        "first, seen, actions, rewards, starts, ends = torch.zeros(1, 1, 16),",
+    )
+    assert text != HANDED
+    path.write_text(text)
+    code, told, _ = run(rnncheck, "--select", "RP504", path)
+    assert (code, [one["outcome"] for one in told["checks"]]) == (ExitCode.FAILED, ["failed"])
+    path.write_text(HANDED)
+    assert run(rnncheck, "--select", "RP504", path)[0] == ExitCode.VERIFIED
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ import torch
 from gymnasium.wrappers import RecordEpisodeStatistics, TransformObservation
 
 from rnncheck.watching.forms.plain_calls import Slot
-from rnncheck.watching.forms.plain_loss import Storage, rollout_loss
+from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_policy import PlainEnv
+from rnncheck.watching.forms.storages import HeldPart, Records, Storage
 from rnncheck.watching.saving.decoding import Decoder
 from rnncheck.watching.saving.encoding import Encoder
 from rnncheck.watching.saving.import_paths import CannotKeep, Home
@@ -125,10 +126,20 @@ def test_variables_that_hold_a_batch_are_kept_as_such() -> None:
     slot = Slot(("h",), 1, (1, 2), torch.float64)
     held = Storage(("observation",), (3, 1, 2), torch.float32, listed=True)
     state = Storage(("next", "h"), (1, 1, 2), torch.float64, at=-1, slot=slot)
-    loss = rollout_loss(
-        total, [("data", {"x": [torch.ones(1, 2)] * 3}, {("x",): held, ("s",): state})]
+    masks = Storage(
+        ("is_init",), (4, 1), torch.float32, scale=(-1.0, 1.0), longer=True, edge=(1.0,)
     )
-    made = again(loss)
-    ((name, value, parts),) = made.args[1]
-    assert (name, parts) == ("data", {("x",): held, ("s",): state})
-    assert len(value["x"]) == 3
+    records = Records({("x",): held}, [{"x": torch.ones(1, 2), "note": "first"}])
+    parts: dict[tuple[str, ...], HeldPart] = {
+        ("data", "x"): held,
+        ("data", "s"): state,
+        ("masks",): masks,
+        ("steps",): records,
+    }
+    names = {"data": {"x": [torch.ones(1, 2)] * 3}, "masks": torch.ones(4, 1), "steps": [1, 2, 3]}
+    made = again(rollout_loss(total, names, parts))
+    found = {(name, *path): part for name, _, told in made.args[1] for path, part in told.items()}
+    assert found.pop(("steps",)).columns == records.columns
+    del parts["steps",]
+    assert found == parts
+    assert len(made.args[1][0][1]["x"]) == 3

@@ -37,7 +37,9 @@ def _of_statement(one: ast.stmt, bound: set[str]) -> set[str]:
         return read
     bound |= _stores(_own(one))
     if inner or isinstance(one, (ast.Match, ast.Try)):
-        handlers = [item for held in getattr(one, "handlers", []) for item in held.body]
+        caught = getattr(one, "handlers", [])
+        read |= _loads([held.type for held in caught if held.type is not None]) - bound
+        handlers = [item for held in caught for item in held.body]
         cases = [item for held in getattr(one, "cases", []) for item in held.body]
         read |= _of_block([*inner, *handlers, *cases], bound)  # a loop runs again, and binds again
     return read
