@@ -65,18 +65,18 @@ class Buffer:
 
 
 class Agent:
-    def __init__(self):
-        self.kept = []
+    def __init__(self, net, optim):
+        self.net, self.optim, self.kept = net, optim, []
 
     def learn(self, first):
-        loss = loss_of(*zip(*self.kept), first)
-        optim.zero_grad()
+        loss = loss_of(*zip(*self.kept), first, self.net)
+        self.optim.zero_grad()
         loss.backward()
-        optim.step()
+        self.optim.step()
         self.kept.clear()
 
 
-def loss_of(xs, starts, actions, rewards, dones, first):
+def loss_of(xs, starts, actions, rewards, dones, first, net):
     logits, values = net.replay(torch.stack(tuple(xs)), first, torch.tensor(starts))
     after, found = torch.zeros(1), []
     for reward, done in zip(reversed(rewards), reversed(dones)):
@@ -89,12 +89,13 @@ def loss_of(xs, starts, actions, rewards, dones, first):
 
 torch.manual_seed(2)
 random.seed(2)
-env, net, agent, memory = gym.make("CartPole-v1"), Net(), Agent(), []
+env, net, memory = gym.make("CartPole-v1"), Net(), []
 optim = torch.optim.Adam(net.parameters(), lr=1e-3)
+agent = Agent(net, optim)
 
 
 def learn(first):
-    return loss_of(*zip(*memory), first)
+    return loss_of(*zip(*memory), first, net)
 
 
 x = torch.as_tensor(env.reset(seed=2)[0]).unsqueeze(0)
@@ -142,30 +143,34 @@ class Acts:
 
 STEP = "x, start, action, reward, over"
 ROLLOUTS = {
-    "tuples": Held("kept = []", f"kept.append(({STEP}))", "loss = loss_of(*zip(*kept), first)"),
+    "tuples": Held(
+        "kept = []", f"kept.append(({STEP}))", "loss = loss_of(*zip(*kept), first, net)"
+    ),
     "records": Held(
         "kept = []",
         f"kept.append(Step({STEP}))",
         "loss = loss_of([s.x for s in kept], [s.start for s in kept], [s.action for s in kept],"
-        " [s.reward for s in kept], [s.done for s in kept], first)",
+        " [s.reward for s in kept], [s.done for s in kept], first, net)",
     ),
     "dict of lists": Held(
         "kept = {name: [] for name in Step._fields}",
         f"[kept[name].append(one) for name, one in zip(kept, ({STEP}))]",
-        "loss = loss_of(*kept.values(), first)",
+        "loss = loss_of(*kept.values(), first, net)",
     ),
-    "buffer": Held("kept = Buffer()", f"kept.add({STEP})", "loss = loss_of(*kept.all(), first)"),
+    "buffer": Held(
+        "kept = Buffer()", f"kept.add({STEP})", "loss = loss_of(*kept.all(), first, net)"
+    ),
     "deque": Held(
         "kept = deque(maxlen=STEPS)",
         f"kept.append(({STEP}))",
-        "loss = loss_of(*zip(*kept), first)",
+        "loss = loss_of(*zip(*kept), first, net)",
     ),
     "agent": Held("pass", f"agent.kept.append(({STEP}))", "agent.learn(first)"),
     "global": Held("memory.clear()", f"memory.append(({STEP}))", "loss = learn(first)"),
     "scaled": Held(
         "kept = []",
         "kept.append((x, start, action, 0.1 * reward, over))",
-        "loss = loss_of(*zip(*kept), first)",
+        "loss = loss_of(*zip(*kept), first, net)",
     ),
 }
 NO_GRAD = "\n    @torch.no_grad()"

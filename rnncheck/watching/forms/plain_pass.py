@@ -12,7 +12,15 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.pipeline.keys import Key, tensor_items
-from rnncheck.watching.forms.held_as import TENSORS, gathered, handed, lists_in
+from rnncheck.watching.forms.held_as import (
+    SCALE_CLOSE,
+    TENSORS,
+    Scale,
+    gathered,
+    handed,
+    lists_in,
+    scale_of,
+)
 from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_key
 from rnncheck.watching.forms.plain_calls import (
     MOSTLY,
@@ -36,11 +44,12 @@ class Spread:
     dtype: torch.dtype
     of_what: str = TENSORS
     listed: bool = False
-    opposite: bool = False  # a mask: false where the entry is true
+    scale: Scale | None = None  # a and b of a x + b: a mask is the opposite of a flag
 
     def given(self, value: Tensor, *, time_first: bool) -> Any:
         """``[rows, steps, ...]`` as the function wants it."""
-        value = ~value.bool() if self.opposite else value
+        if self.scale is not None:
+            value = value.double() * self.scale[0] + self.scale[1]
         kind = torch.get_default_dtype() if self.dtype == torch.float32 else self.dtype
         whole = value.reshape(*value.shape[:2], *self.rest).to(kind)
         whole = whole.transpose(0, 1) if time_first else whole
@@ -108,19 +117,19 @@ def seen_pass(
         rest = tuple(value.shape[1 if flat else 2 :])
         laid = value.reshape(*grid[time_first], *rest)
         laid = laid.transpose(0, 1) if time_first else laid
-        key, opposite = _key_of(laid, batch)
+        key, scale = _key_of(laid, batch)
         if path in known:
             key, scale = known[path].key, known[path].scale
-            opposite = scale is not None and scale[0] < 0
         if path == observed:
-            key, opposite = (OBSERVATION,), False
+            key, scale = (OBSERVATION,), None
         if key is None:
             continue
         of_what = made_of[path][1] if path in made_of else TENSORS
         listed = isinstance(lists.get(path), (list, tuple, deque))
-        spreads[path] = Spread(key, flat, rest, value.dtype, of_what, listed, opposite)
-        like, laid = batch.get(key), ~laid.bool() if opposite else laid
-        batch.set(key, laid.reshape(like.shape).to(like.dtype))
+        spreads[path] = Spread(key, flat, rest, value.dtype, of_what, listed, scale)
+        like = batch.get(key)
+        held = laid if scale is None else (laid.double() - scale[1]) / scale[0]
+        batch.set(key, held.reshape(like.shape).to(like.dtype))
     for path, slot in states.items():
         stored = batch.get(slot.key).clone()
         stored[:, 0] = slot.found(tensors[path])
@@ -167,27 +176,31 @@ def _recorded(acted: TensorDictBase, order: Tensor) -> TensorDictBase:
     return TensorDict(found, batch_size=order.shape[:2])
 
 
-def _key_of(laid: Tensor, batch: TensorDictBase) -> tuple[Key | None, bool]:
-    """The entry of the batch that the argument holds, or is the opposite of: the one most like it.
-    One that is always alike tells nothing, unless it is the same."""
+def _key_of(laid: Tensor, batch: TensorDictBase) -> tuple[Key | None, Scale | None]:
+    """The entry of the batch that the argument holds, is the opposite of or a multiple of: the one
+    most like it. One that is always alike tells nothing, unless it is the same."""
     mine = laid.reshape(*batch.shape, -1)
-    found: list[tuple[float, bool, Key | None, bool]] = [(MOSTLY, False, None, False)]
+    best: tuple[float, bool] = (MOSTLY, False)
+    found: tuple[Key | None, Scale | None] = (None, None)
     for key, value in tensor_items(batch):
-        theirs = value.reshape(*batch.shape, -1).to(mine.dtype)
+        theirs = value.reshape(*batch.shape, -1)
         if mine.shape != theirs.shape:
             continue
         alike = bool((theirs == theirs.flatten()[0]).all())
-        shares = [(False, theirs)]
-        shares += (
-            [(True, 1 - theirs)] if value.dtype == torch.bool and mine.dtype != value.dtype else []
-        )
-        shares += [(True, ~theirs)] if value.dtype == mine.dtype == torch.bool else []
-        for opposite, wanted in shares:
-            share = float((mine == wanted).double().mean())
-            if share == 1 or not alike:
-                found.append((share, not opposite, key, opposite))
-    best = max(found, key=lambda one: one[:2])
-    return best[2], best[3]
+        for scale in _scales(key, mine, theirs):
+            wanted = theirs if scale is None else theirs.double() * scale[0] + scale[1]
+            near = (mine.double() - wanted.double()).abs() <= SCALE_CLOSE * wanted.double().abs()
+            share = float(near.double().mean())
+            if (share == 1 or not alike) and (share, scale is None) > best:
+                best, found = (share, scale is None), (key, scale)
+    return found
+
+
+def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:
+    """What it may be multiplied with: a reward with anything, a flag with -1."""
+    if theirs.dtype == torch.bool:
+        return [None, (-1.0, 1.0)]
+    return [None, scale_of(mine, theirs)] if key == ("next", "reward") else [None]
 
 
 def _prints(values: Tensor) -> list[bytes]:

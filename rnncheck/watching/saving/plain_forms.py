@@ -239,13 +239,15 @@ def _slot(form: list[Any]) -> Slot:
 
 
 def _spread_form(spread: Spread) -> list[Any]:
-    held = [_dtype(spread.dtype), spread.of_what, spread.listed, spread.opposite]
+    scale = None if spread.scale is None else list(spread.scale)
+    held = [_dtype(spread.dtype), spread.of_what, spread.listed, scale]
     return [_key_form(spread.key), spread.flat, list(spread.rest), *held]
 
 
 def _spread(form: list[Any]) -> Spread:
-    key, flat, rest, dtype, of_what, listed, opposite = form
-    return Spread(_key(key), flat, tuple(rest), DTYPES[dtype], of_what, listed, opposite)
+    key, flat, rest, dtype, of_what, listed, scale = form
+    turned = None if scale is None else (float(scale[0]), float(scale[1]))
+    return Spread(_key(key), flat, tuple(rest), DTYPES[dtype], of_what, listed, turned)
 
 
 def _part_form(one: HeldPart) -> list[Any]:
