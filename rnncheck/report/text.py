@@ -22,6 +22,7 @@ from rnncheck.results.model import (
     NOT_IN_SPEC,
     NOT_KEPT,
     NOT_MADE_AGAIN,
+    UNKNOWN_ACTOR,
     CheckResult,
     Finding,
     GuaranteeResult,
@@ -399,6 +400,8 @@ def next_step(run: Run) -> str:
         known = code if code in {check.code for check in run.checks} else run.checks[0].code
         accepted = f", or accept it: `guarantee: {open_[0].name}` in verify.accept"
         return f"{explaining(run, known)}{'' if watched else accepted}"
+    if run.verdict is Verdict.NOTHING_VERIFIED and any(UNKNOWN_ACTOR in n for n in run.notices):
+        return f"change the call that acts as is said above, then {again}"
     if run.verdict is Verdict.NOTHING_VERIFIED and watched:
         return f"let a collector, env.rollout or a loop over env.step act, then {again}"
     if run.verdict is Verdict.NOTHING_VERIFIED and run.command not in ("bench", "memory"):

@@ -145,6 +145,7 @@ class CheckResult:
 
 NOT_IN_SPEC = "not in the spec"  # the detail of a stage that was skipped for that reason
 NOT_IN_SCRIPT = "not in the script"  # the same of a script that was watched
+UNKNOWN_ACTOR = "who acts in it is not seen"  # of an env that a script steps itself
 NOBODY_ACTED = "nobody was seen to act"  # why nothing of a script is judged
 NOT_KEPT = "is not kept: "  # part of why a part of a saved run is not judged: when it was saved
 NOT_MADE_AGAIN = "cannot be made again: "  # and when it was read

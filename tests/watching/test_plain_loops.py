@@ -77,12 +77,18 @@ def test_a_state_that_nobody_hands_on_is_told(rnncheck: Any, tmp_path: Path) -> 
             "self.head(self.h)", "self.head(h)", 1
         )
     )
-    ended, found, _ = run(rnncheck, "--select", "WR103", path)
+    file = tmp_path / "seen.rnncheck"
+    ended, found, _ = run(rnncheck, "--select", "WR103", "--save", file, path)
     assert (ended, found["verdict"]) == (ExitCode.NOT_SHOWN, "nothing-verified")
     told = [one for one in found["notices"] if "gymnasium" in one]
     assert len(told) == 1
     assert "`act` is not given a state that its call before returned" in told[0]
     assert "`action, state = act(obs, state, done)`" in told[0]
+    again = rnncheck("verify", str(file), "--select", "WR103")
+    assert again.returncode == ExitCode.NOT_SHOWN
+    said = " ".join(again.stdout.split())
+    assert " ".join(told[0].split()) in said  # with the counts of then
+    assert "next: change the call that acts as is said above, then rnncheck run" in said
 
 
 STUBBORN = """

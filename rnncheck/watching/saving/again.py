@@ -84,6 +84,9 @@ class SavedAgain:
         saved, seen = self.saved, Sightings()
         seen.updates, seen.backwards = saved.updates, saved.backwards
         seen.unjudged = dict(saved.unjudged)
+        seen.steps, seen.env_steps = saved.steps, saved.env_steps
+        seen.recurrent, seen.layers = dict(saved.recurrent), dict(saved.layers)
+        seen.plain, seen.unseen = saved.plain, saved.unseen
         if why := self._without_globals():
             self.lost[Stage.POLICY] = why
         elif saved.acting is not None and (acting := self._made(Stage.POLICY, saved.acting)):

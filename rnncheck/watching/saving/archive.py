@@ -51,6 +51,12 @@ class SavedRun(_Strict):
     detail: Text
     updates: int = Field(ge=0)
     backwards: int = Field(ge=0)
+    steps: int = Field(ge=0, default=0)  # of any optimiser
+    env_steps: int = Field(ge=0, default=0)
+    recurrent: dict[str, int] = Field(default_factory=dict)
+    layers: dict[str, int] = Field(default_factory=dict)
+    plain: Text = ""
+    unseen: Text = ""
     unjudged: dict[str, Text]
     lost: dict[str, Text]
     acting: SavedPart | None
