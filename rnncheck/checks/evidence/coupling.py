@@ -40,8 +40,7 @@ class Coupled:
     """What gives per-step entries of a batch, and what of the batch is changed to see them move.
 
     ``drawn``: random numbers are drawn, place by place. ``ordered``: another order of the batch may
-    be asked for; of a loss that is ``shuffled`` not of the rows, which belong to other minibatches
-    then.
+    be asked for. ``shuffled``: which rows are in a minibatch together is drawn.
     """
 
     sample: Sample
@@ -89,6 +88,8 @@ def running_on(coupled: Coupled, names: Iterable[str]) -> dict[str, str]:
     for way in ways:
         moving = _moving(coupled, way, left)
         silent -= set(moving)
+        if coupled.shuffled and way.name == ROWS:  # rows of one minibatch have its statistic
+            continue
         for name in sorted(_directed(coupled, way, moving)):
             found.setdefault(name, way.name)
         left -= set(found)
@@ -141,15 +142,14 @@ def _directed(
     """Those that run from unit to unit."""
     if not moving:
         return set()
-    fixed = coupled.shuffled and way.name == ROWS
-    turned = coupled.ordered and not (coupled.drawn or fixed or way.order is None)
+    turned = coupled.ordered and not coupled.drawn and way.order is not None
     least = 0.0 if turned or coupled.drawn else FEW
     asked = {
         name: pairs for name, pairs in moving.items() if name in _both_ways(coupled, way, least)
     }
     open_ = [n for n, pairs in asked.items() if not all(_as_one(*pair) for pair in pairs)]
     off = set[str]()
-    if open_ and not (coupled.drawn or fixed):
+    if open_ and not coupled.drawn:
         off = _depends_on_order(coupled, way, open_) if turned else _one_sided(coupled, way, open_)
     return (moving.keys() - asked.keys()) | off
 
@@ -194,7 +194,9 @@ def _share(old: Tensor, new: Tensor, watch: Tensor) -> float:
 def _depends_on_order(coupled: Coupled, way: _Way, names: list[str]) -> set[str]:
     """Those whose steps change when the units are put into another order."""
     assert way.order is not None
-    sample, order = coupled.sample, way.order
+    drawn = changed_batch(coupled.sample, coupled.sample.valid, coupled.keys)
+    rows = drawn.reshape(coupled.sample.rows.shape)  # steps that are alike would tell nothing
+    sample, order = replace(coupled.sample, td=drawn, rows=rows), way.order
     other = reordered(sample, order)
     base, after = coupled.elements(sample, sample.td), coupled.elements(other, other.td)
     found = set[str]()
