@@ -30,6 +30,10 @@ from rnncheck.pipeline.keys import Key
 
 SUM_ROUNDING = 1e-5  # of the largest entry: sums over the batch round over the whole of it
 SAME = 1e-4  # of the largest entry: a batch in another order is summed in another order
+MOVES = 8  # changes that are laid beside each other: a statistic has two numbers, rarely four
+# Over the largest move. Measured on PPO losses in float32: behind the numbers of a statistic there
+# is 3e-5 of it, what runs on has 0.3 to 0.5.
+NO_MOVE, CLEAR_MOVE = 1e-3, 1e-2
 FEW = 0.2  # share of the steps: a statistic of the batch changes more of them than borders have
 
 ROWS, SEGMENTS = "rows", "segments of a row"
@@ -149,8 +153,11 @@ def _directed(
     }
     open_ = [n for n, pairs in asked.items() if not all(_as_one(*pair) for pair in pairs)]
     off = set[str]()
-    if open_ and not coupled.drawn:
-        off = _depends_on_order(coupled, way, open_) if turned else _one_sided(coupled, way, open_)
+    if open_ and turned:
+        off = _depends_on_order(coupled, way, open_)
+    elif open_:
+        off = set() if coupled.drawn else _one_sided(coupled, way, open_)
+        off |= _richer_one_way(coupled, way, [name for name in open_ if name not in off])
     return (moving.keys() - asked.keys()) | off
 
 
@@ -183,6 +190,40 @@ def _one_sided(coupled: Coupled, way: _Way, names: list[str]) -> set[str]:
     front, back = _crossed(coupled, way, coupled.elements)
     both = (name for name in names if name in front and name in back)
     return {name for name in both if _as_one(*front[name]) != _as_one(*back[name])}
+
+
+def _richer_one_way(coupled: Coupled, way: _Way, names: list[str]) -> set[str]:
+    """What moves in more ways in one direction than in the other, over many changes: a mean and a
+    deviation are two numbers in both, what runs on has one more for every place that it reaches."""
+    if not names:
+        return set()
+    front, back = (_moves(coupled, *halves, names) for halves in (way.halves, way.halves[::-1]))
+    return {name for name in names if _richer(front[name], back[name])}
+
+
+def _moves(
+    coupled: Coupled, touched: Tensor, watch: Tensor, names: list[str]
+) -> dict[str, list[float]]:
+    """By name, the singular values of how entries move, the largest first, over the largest."""
+    sample = coupled.sample
+    base, found = coupled.elements(sample, sample.td), {name: list[Tensor]() for name in names}
+    for seed in range(MOVES):
+        td = changed_batch(sample, touched & sample.valid, coupled.keys, seed=100 + seed)
+        after = coupled.elements(sample, td)
+        for name in names:
+            moved = (after[name].double() - base[name].double())[watch & sample.valid]
+            found[name].append(moved.flatten().nan_to_num(0.0, 0.0, 0.0))
+    values = {name: torch.linalg.svdvals(torch.stack(each)) for name, each in found.items()}
+    return {n: (one / one[0].clamp_min(1e-300)).tolist() for n, one in values.items()}
+
+
+def _richer(one: list[float], other: list[float]) -> bool:
+    """Whether one of the two ends where the other clearly goes on."""
+    for less, more in ((one, other), (other, one)):
+        count = sum(value > NO_MOVE for value in less)
+        if 0 < count < len(more) and more[count] > CLEAR_MOVE:
+            return True
+    return False
 
 
 def _share(old: Tensor, new: Tensor, watch: Tensor) -> float:
