@@ -103,6 +103,8 @@ def seen_pass(
     if total % count:
         return None
     span = total // count
+    if span < 2:  # one step of every row: a loop over steps that is no function
+        return None
     grid = {True: (span, count), False: (count, span)}
     scores = {first: in_a_row(found.reshape(*grid[first], 2), 0 if first else 1) for first in grid}
     fitting = [first for first in grid if len(lead) == 1 or lead[:2] == grid[first]]
