@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
+from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_caller
 
 
 def first_of(rows: Any) -> tuple[bool, Any]:
@@ -17,11 +17,19 @@ def first_of(rows: Any) -> tuple[bool, Any]:
     return before or not bound_anew(frame, "rows"), given_by_caller(frame, "rows", bound=False)
 
 
+def given_to(rows: Any) -> Any:
+    rows = [rows]
+    return given_by_caller(sys._getframe(), "rows", bound=False)
+
+
 def test_a_name_is_bound_anew_behind_its_assignment() -> None:
     batch = [1, 2]
     assert first_of(batch) == (False, batch)
     assert first_of(rows=batch) == (False, batch)
-    assert first_of(batch[:]) == (False, None)  # no variable of the caller's
+    nothing = None
+    assert given_to(nothing) is None
+    assert given_to((batch, 3)) == (batch, 3)
+    assert given_to(batch[:]) is UNTOLD  # no variable of the caller's
 
 
 @pytest.mark.parametrize("by_keyword", [False, True])

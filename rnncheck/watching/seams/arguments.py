@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 _HANDING_ON = {nn.modules.module.__file__, torch.utils._contextlib.__file__}
+UNTOLD = object()
 _BINDS = ("STORE_FAST", "STORE_DEREF")
 
 
@@ -34,19 +35,29 @@ def _first_stores(code: CodeType) -> dict[str, int]:
 
 
 def given_by_caller(frame: FrameType, name: str, *, bound: bool) -> Any:
-    """The variable that the caller's line hands over as the parameter; None where it hands over
-    anything but a variable. ``bound``: the function is called as a method."""
+    """What the caller's line hands over as the parameter; ``UNTOLD`` where that is anything but a
+    variable, a constant or a tuple of such. ``bound``: the function is called as a method."""
     caller, code = _caller(frame), frame.f_code
     call = None if caller is None else _call(caller)
     if caller is None or call is None:
-        return None
+        return UNTOLD
     index = code.co_varnames[: code.co_argcount].index(name) - bound
     keywords = {one.arg: one.value for one in call.keywords}
     plain = not any(isinstance(one, ast.Starred) for one in call.args)
     value = call.args[index] if plain and 0 <= index < len(call.args) else keywords.get(name)
-    if not isinstance(value, ast.Name):
-        return None
-    return caller.f_locals.get(value.id, caller.f_globals.get(value.id))
+    return UNTOLD if value is None else _value_of(value, caller)
+
+
+def _value_of(node: ast.expr, caller: FrameType) -> Any:
+    """Without calling anything."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return caller.f_locals.get(node.id, caller.f_globals.get(node.id, UNTOLD))
+    if isinstance(node, ast.Tuple):
+        parts = tuple(_value_of(one, caller) for one in node.elts)
+        return UNTOLD if any(one is UNTOLD for one in parts) else parts
+    return UNTOLD
 
 
 def _caller(frame: FrameType) -> FrameType | None:

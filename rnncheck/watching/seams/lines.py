@@ -91,10 +91,11 @@ def lines_behind(frame: FrameType, line: int) -> LinesBehind | None:
 
 def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
     """From the statement that holds ``line`` to the one that holds ``until``."""
-    first = next((n for n, one in enumerate(body) if _holds(one, line)), None)
-    last = next((n for n, one in enumerate(body) if _holds(one, until)), None)
-    if first is None or last is None:
+    begins = [n for n, one in enumerate(body) if _holds(one, line)]  # several may share a line
+    ends = [n for n, one in enumerate(body) if _holds(one, until)]
+    if not begins or not ends:
         return []
+    first, last = begins[-1], ends[-1]
     if first < last:
         return body[first : last + 1]
     inner = (_between(one, line, until) for one in _bodies(body[first])) if first == last else ()

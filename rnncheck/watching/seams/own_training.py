@@ -293,7 +293,8 @@ def _as_given(frame: FrameType, found: dict[str, TensorDictBase]) -> dict[str, T
 def _with_the_rest(function: Any, held: HeldBatches, batch: str) -> Any:
     """The function with the arguments that it was given beside the batch."""
     owner = getattr(function, "__self__", function if isinstance(function, nn.Module) else None)
-    rest = {k: v for k, v in held.arguments.items() if k != batch and v is not owner}
+    others = {k: v for k, v in held.arguments.items() if k != batch}
+    rest = {k: v for k, v in others.items() if owner is None or v is not owner}
     names = list(held.arguments)
     if not rest or isinstance(function, nn.Module):
         return function

@@ -25,7 +25,7 @@ from rnncheck.watching.forms.plain_run import PlainRun
 from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.places import calling_place, is_theirs
-from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
+from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_caller
 from rnncheck.watching.seams.followed import FollowedCalls
 from rnncheck.watching.seams.frames import (
     frame_arguments,
@@ -265,7 +265,7 @@ class PlainSteps:
         if arguments is None:
             return
         owner, function = self._function_of(frame, arguments)
-        given = {name: value for name, value in arguments.items() if value is not owner}
+        given = {k: one for k, one in arguments.items() if owner is None or one is not owner}
         before = self._owners.before(frame.f_code, owner)
         call = PlainCall(frame.f_code, function, cloned(given), owner=owner, before=before)
         running = _Running(call, parent, depth)
@@ -373,7 +373,7 @@ def _as_given(frame: FrameType) -> dict[str, Any] | None:
         if bound_anew(frame, name):
             owner = owner_of(frame.f_code, arguments)
             arguments[name] = given_by_caller(frame, name, bound=owner is not None)
-            if arguments[name] is None:
+            if arguments[name] is UNTOLD:
                 return None
     return arguments
 
