@@ -111,7 +111,7 @@ def test_envs_side_by_side_are_made_again() -> None:
     def one() -> Any:
         return gymnasium.make("CartPole-v1")
 
-    made = again(PlainEnv((one, one), {("h",): (3,)}, batched=True))()
+    made = again(PlainEnv((one, one), {("h",): ((3,), torch.float32)}, batched=True))()
     step = made.reset()
     assert made.batch_size == torch.Size([2])
     assert step["h"].shape == (2, 3)

@@ -146,6 +146,7 @@ class ToldCall:
     arguments: dict[Path, Slot] = field(default_factory=dict)
     results: dict[Path, Slot] = field(default_factory=dict)
     rows: int = 1  # that it was called on
+    action: tuple[Path, Slot] | None = None  # the result that is one, handed on or not
     why: str = ""
 
     @property

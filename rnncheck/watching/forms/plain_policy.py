@@ -47,7 +47,8 @@ class PlainPolicy(nn.Module):
             setattr(self, f"agent{number or ''}", module)
         self.call, self.told = call, told
         self.in_keys = [slot.key for slot in told.arguments.values()]
-        self.out_keys = [slot.key for slot in told.results.values()]
+        written = [slot.key for slot in told.results.values()]
+        self.out_keys = list(dict.fromkeys([*written, *([(ACTION,)] if told.action else ())]))
 
     @property
     def batched(self) -> bool:
@@ -75,8 +76,9 @@ class PlainPolicy(nn.Module):
         found = {path: leaf_tensor(result[path]) for path in told.results}
         whole = {path: value for path, value in found.items() if value is not None}
         given = {slot.key: slot.found(whole[path]) for path, slot in told.results.items()}
-        taken = next(slot.rest for slot in told.results.values() if slot.key == (ACTION,))
-        given[ACTION,] = given[ACTION,].reshape(len(rows), *taken)
+        if told.action is not None:
+            path, slot = told.action
+            given[ACTION,] = slot.found(whole[path]).reshape(len(rows), *slot.rest)
         return given
 
     def _nones(self, rows: TensorDictBase) -> Iterator[Path]:
@@ -92,7 +94,7 @@ class PlainEnv:
     """Makes envs of TorchRL's out of envs like those that the script steps."""
 
     makers: tuple[Callable[[], Any], ...]
-    states: Mapping[Key, tuple[int, ...]]
+    states: Mapping[Key, tuple[tuple[int, ...], torch.dtype]]
     batched: bool
     part: tuple[int, ...] | None = None  # of what they show, which the policy gets
 
@@ -100,7 +102,12 @@ class PlainEnv:
         """One of them, with start flags and zero states at its resets."""
         wrapped = [partial(_wrapped, make, self.part) for make in self.makers]
         base = SerialEnv(len(wrapped), wrapped) if self.batched else wrapped[0]()
-        specs = {key[0]: Unbounded(shape=shape) for key, shape in self.states.items()}
+        specs = {
+            key[0]: Unbounded(
+                shape=shape, dtype=torch.get_default_dtype() if kind == torch.float32 else kind
+            )
+            for key, (shape, kind) in self.states.items()
+        }
         primer = TensorDictPrimer(specs, expand_specs=True)
         return TransformedEnv(base, Compose(InitTracker(), primer))
 

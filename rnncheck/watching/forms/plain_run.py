@@ -83,7 +83,7 @@ class PlainRun:
             return False
         self._call = calls[fullest([{**one.arguments, OWNER: one.before} for one in calls])]
         policy = PlainPolicy(self._call, self._told)
-        states = {slot.key: slot.rest for slot in self._told.carry.values()}
+        states = {slot.key: (slot.rest, slot.dtype) for slot in self._told.carry.values()}
         try:
             part = None if columns.width == whole else shown
             make = PlainEnv(makers_of(steps[0].env), states, policy.batched, part)
@@ -217,8 +217,9 @@ def _recorded(
             column = held.get(path, _NOTHING).values
             if slot.key != ("observation",) and column is not None:
                 entries[slot.key] = slot.found(column, 1)
-                if slot.key == (ACTION,):
-                    entries[slot.key] = entries[slot.key].reshape(*lead, *slot.rest)
+    if told.action is not None and (column := columns.gave[told.action[0]].values) is not None:
+        slot = told.action[1]
+        entries[ACTION,] = slot.found(column, 1).reshape(*lead, *slot.rest)
     starts = columns_of(before).done.T if before else torch.ones_like(done[:, :1])
     flag = entries.get((FLAG,), torch.cat([starts, done[:, :-1]], 1)).reshape(lead).bool()
     # Whatever its flag, the very first step begins with the state that acting begins with.

@@ -38,15 +38,19 @@ def told_call(steps: Columns) -> ToldCall:
                 why=f"the argument `{'.'.join(path)}` of `{steps.name}` is neither what the env"
                 " showed, nor what the call before returned, nor always the same"
             )
+    action: tuple[Path, Slot] | None = None
     for path, column in steps.gave.items():
         values = column.values
-        if path in results or values is None or path[:1] == (OWNER,):
+        if values is None or path[:1] == (OWNER,):
             continue
-        if _same(values, steps.action):
-            results[path] = _action(steps, values)
-        elif values.is_floating_point() and steps.rows in values.shape[1:]:
+        if action is None and _same(values, steps.action):
+            action = path, _action(steps, values)
+            results.setdefault(path, action[1])
+        if path in results:
+            continue
+        if values.is_floating_point() and steps.rows in values.shape[1:]:
             results[path] = _slot(("_".join((steps.name, *path)),), values, steps.rows)
-    return _whole(steps, arguments, results)
+    return replace(_whole(steps, arguments, results), action=action)
 
 
 def _action(steps: Columns, values: Tensor) -> Slot:

@@ -32,7 +32,7 @@ _RECORDS = "records"
 def plain_env_node(encoder: Encodes, env: PlainEnv) -> Node:
     """How its envs are made."""
     makers = [_maker_form(encoder, make) for make in env.makers]
-    states = [[_key_form(key), list(shape)] for key, shape in env.states.items()]
+    states = [[_key_form(key), list(to), _dtype(of)] for key, (to, of) in env.states.items()]
     return {
         "kind": "plain env",
         "makers": makers,
@@ -52,7 +52,8 @@ def _maker_form(encoder: Encodes, make: Any) -> Any:
 def plain_env_again(decoder: Decodes, node: Node, _number: int) -> PlainEnv:
     """What makes envs of TorchRL's out of envs like those."""
     makers = tuple(_maker(decoder.part(one)) for one in node["makers"])
-    states = {_key(key): tuple(shape) for key, shape in decoder.part(node["states"])}
+    told = decoder.part(node["states"])
+    states = {_key(key): (tuple(shape), DTYPES[of]) for key, shape, of in told}
     return PlainEnv(makers, states, bool(node["batched"]), decoder.part(node["part"]))
 
 
@@ -142,15 +143,21 @@ def plain_policy_node(encoder: Encodes, policy: PlainPolicy) -> Node:
         [[list(path), _slot_form(slot)] for path, slot in leaves.items()]
         for leaves in (told.arguments, told.results)
     ]
-    parts = [call.function, call.arguments, slots, told.rows, call.owner, call.before]
+    action = None if told.action is None else [list(told.action[0]), _slot_form(told.action[1])]
+    acts = [told.rows, action]
+    parts = [call.function, call.arguments, slots, acts, call.owner, call.before]
     return {"kind": "plain policy", "of": [encoder.form(one) for one in parts]}
 
 
 def plain_policy_again(decoder: Decodes, node: Node, _number: int) -> PlainPolicy:
     """The same function as a policy."""
-    function, arguments, slots, rows, *owned = (decoder.part(one) for one in node["of"])
+    function, arguments, slots, acts, *owned = (decoder.part(one) for one in node["of"])
+    rows, action = acts
+    chosen = None if action is None else (tuple(action[0]), _slot(action[1]))
     taken, given = ({tuple(path): _slot(one) for path, one in leaves} for leaves in slots)
-    return PlainPolicy(_call(function, arguments, *owned), ToldCall(taken, given, int(rows)))
+    return PlainPolicy(
+        _call(function, arguments, *owned), ToldCall(taken, given, int(rows), chosen)
+    )
 
 
 def call_pass_node(encoder: Encodes, over: CallPass) -> Node:
