@@ -94,8 +94,9 @@ class Rollout:
 
     def minibatches(self):
         for rows in torch.randperm(ENVS).chunk(2):
-            gain = (self.returns - self.values)[:-1, rows]
-            yield rows, (gain - gain.mean()) / (gain.std() + 1e-5)
+            gain = (self.returns - self.values)[:-1]
+            mine = GAIN
+            yield rows, ((gain - mine.mean()) / (mine.std() + 1e-5))[:, rows]
 
 
 torch.manual_seed(0)
@@ -132,17 +133,20 @@ for _ in range(4):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("gain", ["gain[:, rows]", "gain"])
 @pytest.mark.parametrize(
     ("mask", "code", "names"),
     [
         ("self.masks[t + 1]", ExitCode.VERIFIED, []),
+        ("self.masks[t]", ExitCode.FAILED, ["LS701"]),
         ("1.0", ExitCode.FAILED, ["LS701"]),
     ],
 )
 def test_minibatches_of_shuffled_envs(
-    rnncheck: Any, tmp_path: Path, mask: str, code: int, names: list[str]
+    rnncheck: Any, tmp_path: Path, mask: str, code: int, names: list[str], gain: str
 ) -> None:
+    """Advantages are normalised, within a minibatch or over all of them."""
     path = tmp_path / "train.py"
-    path.write_text(SHUFFLED.replace("MASK", mask))
+    path.write_text(SHUFFLED.replace("MASK", mask).replace("GAIN", gain))
     ended, told, _ = run(rnncheck, path)
     assert (ended, failed(told)) == (code, names)
