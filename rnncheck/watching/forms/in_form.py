@@ -45,7 +45,8 @@ def in_form(acting: Acting, loss: Called | None, *, estimated: bool) -> InForm:
     if loss.over is not None or isinstance(acting.policy, PlainPolicy):
         policy = WithParts(acting.policy, acting.parts, (), acting.writes)
         trained = loss.passed or loss.inputs
-        return InForm(policy, noted, trained, loss.module, loss.over, None, loss.inputs)
+        over = loss.over or _inside(acting, loss)
+        return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
     axis, trained = _time_last(loss.inputs, plain)
     around = lines_ahead(acting, loss, estimated=estimated)
     judged, whole = turned(in_its_mode(loss), axis), list[TensorDictBase]()
@@ -62,6 +63,12 @@ def in_form(acting: Acting, loss: Called | None, *, estimated: bool) -> InForm:
     reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])
     policy = WithParts(acting.policy, acting.parts, reads, acting.writes)
     return InForm(policy, noted, trained, judged, over_sequences, axis, whole)
+
+
+def _inside(acting: Acting, loss: Called) -> LossPass:
+    """What the lines of a plain loop give by themselves, one step after the other."""
+    parts = {path: acting.policy.get_submodule(path) for path in acting.parts}
+    return LossPass(loss.module, parts, loss.inputs[0], time_first=True, once=True)
 
 
 def beside(loss: Called, acted: Sequence[TensorDictBase]) -> tuple[Any, list[TensorDictBase]]:

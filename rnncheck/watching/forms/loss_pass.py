@@ -19,7 +19,8 @@ class LossPass:
 
     ``example`` is a batch that the script trained on, ``[rows, steps]``: entries that the loss
     reads and another batch lacks, such as advantages, are taken from there. They move no output
-    of the policy.
+    of the policy. ``once``: a part that runs more or less than once for each step, such as on the
+    next steps as well, tells nothing.
     """
 
     of_the_loss = True  # what is true of this pass is true of the one inside the loss
@@ -31,12 +32,20 @@ class LossPass:
         example: TensorDictBase,
         *,
         time_first: bool,
+        once: bool = False,
     ) -> None:
         self._loss, self._parts, self._example = loss, dict(parts), example
-        self._time_first = time_first
+        self._time_first, self._once = time_first, once
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
-        """By key, what each part gives at every step of ``batch``."""
+        """By key, what each part gives at every step of ``batch``. Lines that were seen on one row
+        alone get one row after the other."""
+        if self._once and len(self._example) == 1 < len(batch):
+            rows = [self._at_once(batch[n : n + 1]) for n in range(len(batch))]
+            return {key: torch.cat([one[key] for one in rows]) for key in rows[0]}
+        return self._at_once(batch)
+
+    def _at_once(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         td = self._like_the_example(batch)
         with torch.enable_grad(), PartOutputs(self._parts) as noted:
             OwnLoss(self._loss, {})(td)
@@ -44,6 +53,8 @@ class LossPass:
         found = {}
         for path, values in noted.given.items():
             trained = [value for value in values if value.requires_grad]
+            if self._once and len(trained) not in (1, steps):
+                continue
             laid = over_steps(trained or values, rows, steps, time_first=self._time_first)
             if laid is not None:
                 whole = laid.reshape(*td.shape, *laid.shape[2:])

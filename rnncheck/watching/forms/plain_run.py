@@ -25,7 +25,6 @@ from rnncheck.watching.forms.plain_calls import (
     PlainCall,
     PlainStep,
     ToldCall,
-    leaf_tensor,
     narrowed,
 )
 from rnncheck.watching.forms.plain_columns import Column, Columns, columns_of, fullest, shown_of
@@ -188,8 +187,7 @@ def _given_by(paths: Mapping[int, str], call: PlainCall, policy: PlainPolicy) ->
     for part, value in call.parts:
         if id(part) in paths:
             given.setdefault(paths[id(part)], []).append(value)
-    first = leaf_tensor(next(iter(dict(leaves_in(call.result)).values())))
-    rows = torch.Size([] if first is None or not policy.batched else [first.numel()])
+    rows = torch.Size([policy.told.rows] if policy.batched else [])
     return of_one_step(given, rows)
 
 

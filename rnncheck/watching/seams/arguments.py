@@ -38,7 +38,7 @@ def given_by_caller(frame: FrameType, name: str, *, bound: bool) -> Any:
     """What the caller's line hands over as the parameter; ``UNTOLD`` where that is anything but a
     variable, a constant or a tuple of such. ``bound``: the function is called as a method."""
     caller, code = _caller(frame), frame.f_code
-    call = None if caller is None else _call(caller)
+    call = None if caller is None else call_at(caller)
     if caller is None or call is None:
         return UNTOLD
     index = code.co_varnames[: code.co_argcount].index(name) - bound
@@ -69,8 +69,8 @@ def _caller(frame: FrameType) -> FrameType | None:
     return caller
 
 
-def _call(caller: FrameType) -> ast.Call | None:
-    """The call that the frame is in."""
+def call_at(caller: FrameType) -> ast.Call | None:
+    """The call that the frame is in, as its file has it."""
     at = next(islice(caller.f_code.co_positions(), caller.f_lasti // 2, None), None)
     tree = parsed(caller.f_code.co_filename)
     if at is None or tree is None:

@@ -14,7 +14,7 @@ from gymnasium.vector import AsyncVectorEnv
 
 from rnncheck.watching.seams.arguments import parsed
 from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
-from rnncheck.watching.seams.reads import read_first
+from rnncheck.watching.seams.reads import read_first, stored_by
 
 _NAME = "training_step"
 _NO_BATCH = "_batch"  # what is given in the place of a batch by those who have none
@@ -86,7 +86,7 @@ def lines_behind(frame: FrameType, line: int) -> LinesBehind | None:
     if function is None:
         return None
     setattr(function, _AROUND, LinesAround(frame.f_lineno, (), line))
-    return LinesBehind(function, names, frozenset(_stores([ahead])))
+    return LinesBehind(function, names, frozenset(stored_by([ahead])))
 
 
 def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
@@ -192,7 +192,7 @@ def _held(block: _Block, frame: FrameType) -> dict[str, Any]:
     else:
         read = _read(block.body) - {block.batch}
         if frame.f_locals is frame.f_globals:  # a script's own lines: what is only read is global
-            read &= _stores(block.body)
+            read &= stored_by(block.body)
     seen = {**frame.f_globals, **frame.f_locals}
     silent = {name for name in _named(block.body) & seen.keys() if writes_records(seen[name])}
     held = {name: value for name, value in frame.f_locals.items() if name in read}
@@ -225,7 +225,6 @@ def _loads(statement: ast.stmt) -> set[str]:
 
 def _compiled(block: _Block, path: str, held: list[str]) -> CodeType | None:
     """The code of a function of the batch that gets the names ``held`` as they were."""
-    first = block.body[0].lineno
     once = ast.For(
         target=ast.Name(id="_", ctx=ast.Store()),
         iter=ast.Tuple(elts=[ast.Constant(value=0)], ctx=ast.Load()),
@@ -239,7 +238,17 @@ def _compiled(block: _Block, path: str, held: list[str]) -> CodeType | None:
         kw_defaults=[ast.Constant(value=None) for _ in held],
         defaults=[],
     )
-    made = ast.FunctionDef(name=_NAME, args=arguments, body=[once], decorator_list=[])
+    return compiled_function(_NAME, arguments, [once], path)
+
+
+def compiled_function(
+    name: str, arguments: ast.arguments, body: list[ast.stmt], path: str
+) -> CodeType | None:
+    """The code of a function of the file's statements; None where they only stand inside their own
+    function or loop, such as ``yield`` and ``break``."""
+    nodes = (node for one in body for node in ast.walk(one))
+    first = min(node.lineno for node in nodes if isinstance(node, ast.stmt) and hasattr(node, "lineno"))
+    made = ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[])
     module = ast.Module(body=[made], type_ignores=[])
     for node in ast.walk(module):
         if isinstance(node, (ast.stmt, ast.expr, ast.arg)) and not hasattr(node, "lineno"):
@@ -247,11 +256,6 @@ def _compiled(block: _Block, path: str, held: list[str]) -> CodeType | None:
             node.col_offset = node.end_col_offset = 0
     try:
         whole = compile(module, path, "exec")
-    except (SyntaxError, ValueError):  # what only stands inside its function, such as `yield`
+    except (SyntaxError, ValueError):
         return None
     return next(one for one in whole.co_consts if isinstance(one, CodeType))
-
-
-def _stores(body: list[ast.stmt]) -> set[str]:
-    nodes = [node for one in body for node in ast.walk(one)]
-    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

@@ -25,6 +25,7 @@ from rnncheck.watching.forms.plain_run import PlainRun
 from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.places import calling_place, is_theirs
+from rnncheck.watching.seams.acting_lines import LinesThatAct
 from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_caller
 from rnncheck.watching.seams.followed import FollowedCalls
 from rnncheck.watching.seams.frames import (
@@ -109,6 +110,7 @@ class PlainSteps:
     def __init__(self, watching: Watching) -> None:
         self._watching, self._returns = watching, FollowedCalls()
         self._owners = OwnerStates()
+        self._lines = LinesThatAct()
         self._shown = dict[int, SteppedEnv]()
         self._calls = list[_Running]()
         self._loop = dict[CodeType, int]()  # code that steps, and the line that it does it in
@@ -184,6 +186,9 @@ class PlainSteps:
             self._returns.leave(frame)
             self._loop[frame.f_code] = frame.f_lineno
         call = self._acted(stack, action)
+        self._lines.wanted = self._lines.wanted and call is None
+        ahead = self._lines.stepped(stack[0], action) if stack else None
+        call = ahead if call is None else call
         code = None if call is None else call.code
         again = code is not None and code is self._last_actor
         self._acted_in_a_row = self._acted_in_a_row + 1 if again else 0
@@ -230,18 +235,22 @@ class PlainSteps:
         """A module is about to run: the user's functions that it runs in are followed."""
         if self._done or not self._shown or not module._parameters or not self._watching.looks:
             return
-        if torch.is_grad_enabled():
-            useless = self._passes >= _LATEST or (self._run is not None and self._run.complete)
-        else:
-            useless = not self._collects or self._acting_now()
-        if useless:
-            return
-        stack = list(their_frames(sys._getframe(1)))
-        for number, (frame, parent) in enumerate(itertools.pairwise(stack)):
+        lines, follows = self._collects and self._lines.waits, self._of_use()
+        stack = list(their_frames(sys._getframe(1))) if lines or follows else []
+        if lines:
+            self._lines.calls(stack)
+        for number, (frame, parent) in enumerate(itertools.pairwise(stack if follows else [])):
             if frame.f_code in self._loop:
                 break
             if frame not in self._returns and self._may_act(frame.f_code):
                 self._follow(frame, parent, len(stack) - number)
+
+    def _of_use(self) -> bool:
+        """Whether a call that comes now may be one that acts or trains."""
+        if not torch.is_grad_enabled():
+            return self._collects and not self._acting_now()
+        told = self._run is not None and self._run.complete and not self._next.wanted
+        return self._passes < _LATEST and not told
 
     @property
     def _collects(self) -> bool:
@@ -250,10 +259,9 @@ class PlainSteps:
 
     def _acting_now(self) -> bool:
         """Whether what runs is inside a call of the function that acts, which is followed."""
-        actor = self._actor
-        return actor is not None and any(
-            one.call.code is actor and not one.returned for one in self._calls
-        )
+        calls = [one.call for one in self._calls if not one.returned]
+        calls += [self._lines.running] if self._lines.running is not None else []
+        return self._actor is not None and any(one.code is self._actor for one in calls)
 
     def _may_act(self, code: CodeType) -> bool:
         """Whether it is a function, and none of which it is settled that another one acts."""
@@ -293,10 +301,11 @@ class PlainSteps:
     @_harmless
     def gave(self, module: nn.Module, _inputs: Any, result: Any) -> None:
         """An innermost part has run."""
-        if not self._calls or self._done or not isinstance(result, Tensor):
+        if self._done or not isinstance(result, Tensor):
             return
         if module._modules or not module._parameters:
             return
+        self._lines.gave(module, result.detach())
         for running in self._calls:
             if not running.returned and len(running.call.parts) < _LATEST:
                 running.call.parts.append((module, result.detach()))
@@ -337,6 +346,7 @@ class PlainSteps:
         if not any(taken):  # where the outer one reads its data by name, an inner one is given it
             next((one for one in inside if self._run.passed(one.call)), None)
         self._calls.clear()
+        self._lines.forget()
         self._passes = 0
 
     def _longest(self) -> list[PlainStep]:

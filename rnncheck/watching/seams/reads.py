@@ -25,7 +25,7 @@ def _of_block(body: Iterable[ast.stmt], bound: set[str]) -> set[str]:
 def _of_statement(one: ast.stmt, bound: set[str]) -> set[str]:
     if isinstance(one, _DEFINITIONS):
         bound.add(one.name)
-        return _loads([one]) - bound - _stores([one])
+        return _loads([one]) - bound - stored_by([one])
     inner = [item for name in _INNER for item in getattr(one, name, [])]
     read = _loads(_own(one)) - bound
     if isinstance(one, ast.AugAssign):
@@ -35,7 +35,7 @@ def _of_statement(one: ast.stmt, bound: set[str]) -> set[str]:
         read |= _of_block(one.body, branches[0]) | _of_block(one.orelse, branches[1])
         bound |= branches[0] & branches[1]
         return read
-    bound |= _stores(_own(one))
+    bound |= stored_by(_own(one))
     if inner or isinstance(one, (ast.Match, ast.Try)):
         caught = getattr(one, "handlers", [])
         read |= _loads([held.type for held in caught if held.type is not None]) - bound
@@ -60,12 +60,13 @@ def _loads(nodes: Iterable[ast.AST]) -> set[str]:
         name
         for node in inside
         if isinstance(node, ast.comprehension)
-        for name in _stores([node.target])
+        for name in stored_by([node.target])
     }
     names = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     return names - own
 
 
-def _stores(nodes: Iterable[ast.AST]) -> set[str]:
+def stored_by(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names that they bind."""
     inside = (node for one in nodes for node in ast.walk(one))
     return {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

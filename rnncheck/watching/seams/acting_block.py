@@ -1,0 +1,249 @@
+"""The lines of a user's loop between the first call of a network and ``env.step``, as a function of
+the variables that they read."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import VectorEnv
+from torch import Tensor, nn
+
+from rnncheck.pipeline.copying.closures import is_own_instance
+from rnncheck.pipeline.copying.holdings import held_modules
+from rnncheck.watching.seams.arguments import call_at, parsed
+from rnncheck.watching.seams.lines import compiled_function
+from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
+from rnncheck.watching.seams.reads import read_first, stored_by
+
+TAKEN = "action taken"  # by which name the function gives what ``env.step`` got
+_NAME = "lines_that_act"
+_LOOPS = (ast.For, ast.While, ast.AsyncFor)
+_STORAGES = (Tensor, np.ndarray, list, dict, deque)
+_LISTS = (list, dict, deque, set)
+_DEFINED = (ModuleType, FunctionType, type)
+
+
+@dataclass(frozen=True)
+class ActingBlock:
+    """The code of the function; ``reads`` are the variables that it reads as they were before,
+    ``names`` all that it mentions. One like ``self.h`` has ``held`` its object and attribute."""
+
+    code: CodeType
+    reads: frozenset[str]
+    names: frozenset[str]
+    stores: frozenset[str]
+    held: Mapping[str, tuple[str, str]]
+    lines: tuple[int, int]  # of the first call of a network, and of ``env.step``
+
+    def values(self, seen: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+        """What the variables are, as far as they are there."""
+        found = {name: seen[name] for name in names if name in seen}
+        for name in names & self.held.keys():
+            owner, attribute = self.held[name]
+            if hasattr(seen.get(owner), attribute):
+                found[name] = getattr(seen[owner], attribute)
+        return found
+
+
+def acting_block(frame: FrameType, first: int) -> ActingBlock | None:
+    """That of the frame, which calls ``env.step`` now: from the statement that holds the line
+    ``first`` on, in the innermost loop around the step."""
+    tree, call = parsed(frame.f_code.co_filename), call_at(frame)
+    if tree is None or call is None or not call.args:
+        return None
+    body = _ahead(tree.body, first, frame.f_lineno)
+    if body is None:
+        return None
+    kept = _without_records(body, frame, call.args[0])
+    taken = ast.Assign(targets=[ast.Name(id=TAKEN, ctx=ast.Store())], value=call.args[0])
+    lines = [*kept, copy.deepcopy(ast.copy_location(taken, call))]
+    held = _attributes(lines, frame)
+    turned = _Renamed({where: name for name, where in held.items()})
+    made = [turned.visit(one) for one in lines]
+    mentioned = {n.id for one in made for n in ast.walk(one) if isinstance(n, ast.Name)}
+    names, stores = mentioned & {*held, *_variables(frame)}, stored_by(made)
+    code = _compiled(made, names, stores, frame.f_code.co_filename)
+    if code is None:
+        return None
+    read, around = frozenset(read_first(made)), (first, call.lineno)
+    return ActingBlock(code, read & names, frozenset(names), frozenset(stores), held, around)
+
+
+def _variables(frame: FrameType) -> set[str]:
+    """Of a script's own lines without what is defined: that is there later on as well."""
+    if frame.f_locals is not frame.f_globals:
+        return set(frame.f_locals)
+    return {name for name, one in frame.f_globals.items() if not isinstance(one, _DEFINED)}
+
+
+def _ahead(body: list[ast.stmt], first: int, step: int) -> list[ast.stmt] | None:
+    """The statements from that of ``first`` to that of ``step``, without the latter."""
+    for inside, at, is_loop in reversed(list(_around(body, step))):
+        begins = next((n for n in range(at + 1) if _holds(inside[n], first)), None)
+        if begins is not None:
+            return inside[begins:at]
+        if is_loop:
+            return None
+    return None
+
+
+def _around(
+    body: list[ast.stmt], line: int, *, is_loop: bool = False
+) -> Iterator[tuple[list[ast.stmt], int, bool]]:
+    """The blocks around the line from the outside in, which of their statements holds it, and
+    whether a loop runs them."""
+    at = next((n for n, one in enumerate(body) if _holds(one, line)), None)
+    if at is None:
+        return
+    yield body, at, is_loop
+    for name in ("body", "orelse", "finalbody"):
+        inner = getattr(body[at], name, None)
+        if isinstance(inner, list):
+            yield from _around(inner, line, is_loop=isinstance(body[at], _LOOPS))
+
+
+def _holds(statement: ast.stmt, line: int) -> bool:
+    return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
+
+
+def _without_records(body: list[ast.stmt], frame: FrameType, taken: ast.expr) -> list[ast.stmt]:
+    """Copies without what only writes something down: what acts does not need it."""
+    seen = {**frame.f_globals, **frame.f_locals}
+    bare = _Kept(lambda one: not _writes(one, seen)).of(body)
+    needed = _loads([*bare, taken])
+    return _Kept(lambda one: not _writes(one, seen) or bool(_written_to(one) & needed)).of(body)
+
+
+class _Kept(ast.NodeTransformer):
+    """Statements as far as they are needed, in whatever block."""
+
+    def __init__(self, needed: Callable[[ast.stmt], bool]) -> None:
+        self._needed = needed
+
+    def of(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Copies of those of a block."""
+        left = [copy.deepcopy(one) for one in body if self._needed(one)]
+        return [self.visit(one) for one in left]
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Blocks inside a statement."""
+        for name in ("body", "orelse", "finalbody"):
+            inner = getattr(node, name, None)
+            if isinstance(inner, list) and inner:
+                setattr(node, name, self.of(inner) or [ast.copy_location(ast.Pass(), inner[0])])
+        return node
+
+
+def _writes(one: ast.stmt, seen: Mapping[str, Any]) -> bool:
+    """Whether it calls something of no network, or puts something into a storage."""
+    if isinstance(one, ast.Expr):
+        call = one.value.func if isinstance(one.value, ast.Call) else None
+        owner = call.value if isinstance(call, ast.Attribute) else call
+        held = None if owner is None else _value(owner, seen)
+        return not any(held_modules(held))
+    if isinstance(one, ast.AugAssign):
+        return isinstance(_value(one.target, seen), _LISTS)
+    if not isinstance(one, ast.Assign):
+        return False
+    bases = [t.value for t in one.targets if isinstance(t, ast.Subscript)]
+    stored = [isinstance(_value(base, seen), _STORAGES) for base in bases]
+    return len(stored) == len(one.targets) and all(stored)
+
+
+def _written_to(one: ast.stmt) -> set[str]:
+    """Names that a statement which puts something into a storage mentions as that."""
+    if isinstance(one, ast.Assign):
+        return _loads([t.value for t in one.targets if isinstance(t, ast.Subscript)])
+    return set()
+
+
+def _value(node: ast.expr, seen: Mapping[str, Any]) -> Any:
+    """Of a name or an attribute of one, without calling anything."""
+    if isinstance(node, ast.Name):
+        return seen.get(node.id)
+    if isinstance(node, ast.Attribute):
+        owner = _value(node.value, seen)
+        return getattr(owner, "__dict__", {}).get(node.attr)
+    return _value(node.value, seen) if isinstance(node, ast.Subscript) else None
+
+
+def _attributes(lines: list[ast.stmt], frame: FrameType) -> dict[str, tuple[str, str]]:
+    """Attributes of the user's objects that hold data, or get some in the lines, by a name."""
+    seen, found = {**frame.f_globals, **frame.f_locals}, dict[str, tuple[str, str]]()
+    for node in (node for one in lines for node in ast.walk(one)):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+            continue
+        owner = seen.get(node.value.id)
+        if isinstance(owner, type) or not is_own_instance(owner):
+            continue
+        if node.attr in vars(owner) and _is_data(vars(owner)[node.attr]):
+            found[f"{node.value.id}_{node.attr}"] = (node.value.id, node.attr)
+    return {name: where for name, where in found.items() if name not in seen}
+
+
+def _is_data(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return 0 < len(value) <= 4 and all(map(_is_data, value))
+    numbers = (Tensor, np.ndarray, bool, int, float)
+    return value is None or (isinstance(value, numbers) and not isinstance(value, nn.Parameter))
+
+
+class _Renamed(ast.NodeTransformer):
+    """Attributes as variables."""
+
+    def __init__(self, names: Mapping[tuple[str, str], str]) -> None:
+        self._names = names
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """``self.h`` as ``self_h``."""
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Name) and (node.value.id, node.attr) in self._names:
+            name = self._names[node.value.id, node.attr]
+            return ast.copy_location(ast.Name(id=name, ctx=node.ctx), node)
+        return node
+
+
+def _loads(nodes: list[Any]) -> set[str]:
+    inside = (node for one in nodes for node in ast.walk(one))
+    return {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _compiled(body: list[ast.stmt], names: set[str], stores: set[str], path: str) -> CodeType | None:
+    """A function of ``names`` that gives what it stored, by name."""
+    wanted = ast.Constant(value=tuple(sorted(stores)))
+    given = ast.parse("{n: v for n, v in locals().items() if n in 0}", mode="eval").body
+    assert isinstance(given, ast.DictComp)
+    test = given.generators[0].ifs[0]
+    assert isinstance(test, ast.Compare)
+    test.comparators = [wanted]
+    arguments = ast.arguments(
+        posonlyargs=[],
+        args=[],
+        kwonlyargs=[ast.arg(arg=name) for name in sorted(names)],
+        kw_defaults=[ast.Constant(value=None) for _ in names],
+        defaults=[],
+    )
+    return compiled_function(_NAME, arguments, [*body, ast.Return(value=given)], path)
+
+
+def acting_function(block: ActingBlock, frame: FrameType) -> FunctionType:
+    """Its other names are what they are in the frame now."""
+    held = block.values(frame.f_locals, block.names)
+    function = FunctionType(block.code, frame.f_globals, _NAME)
+    function.__kwdefaults__ = {name: _harmless(one) for name, one in held.items()}
+    return function
+
+
+def _harmless(value: Any) -> Any:
+    """In the place of what must not be touched again: records and envs."""
+    if writes_records(value):
+        return Nowhere()
+    return SpacesOf(value) if isinstance(value, (gymnasium.Env, VectorEnv)) else value

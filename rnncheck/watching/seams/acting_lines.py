@@ -1,0 +1,147 @@
+"""Who acts where no function returns the action: the lines of the loop that lead to ``env.step``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from rnncheck.pipeline.copying.closures import is_own_instance
+from rnncheck.watching.forms.plain_calls import PlainCall
+from rnncheck.watching.forms.structures import records
+from rnncheck.watching.seams.acting_block import (
+    TAKEN,
+    ActingBlock,
+    acting_block,
+    acting_function,
+)
+from rnncheck.watching.seams.owners import cloned
+
+_LARGEST = 65_536  # numbers of one variable: what acts holds no more, a storage may
+_MOST_PARTS = 16  # of a tuple or a dict; a list of every step has more
+_MOST_NOTED = 16  # calls of networks ahead of the first step, by their line
+
+
+class _Data:
+    """The data that an object held."""
+
+    def __init__(self, held: Mapping[str, Any]) -> None:
+        vars(self).update(held)
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """What a frame held when it was about to call a network in this line."""
+
+    frame: FrameType
+    line: int
+    held: Mapping[str, Any]
+    parts: int  # that had given something by then
+
+
+class LinesThatAct:
+    """Makes a call of each passage through the lines between two steps of the env."""
+
+    def __init__(self) -> None:
+        self.wanted = True  # until a function of the user's returns an action
+        self._blocks = dict[tuple[CodeType, int], tuple[ActingBlock, FunctionType]]()
+        self._noted = list[_Noted]()
+        self._parts = list[tuple[Any, Tensor]]()  # what parts of networks gave since the first
+        self._running: tuple[PlainCall, ActingBlock] | None = None
+
+    @property
+    def running(self) -> PlainCall | None:
+        """The passage that is under way."""
+        return None if self._running is None else self._running[0]
+
+    def gave(self, part: Any, result: Tensor) -> None:
+        """An innermost part has run."""
+        into = self._parts if self._running is None else self._running[0].parts
+        if (self._noted or self._running) and len(into) < _MOST_NOTED:
+            into.append((part, result))
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next call of a network may be the first of a passage."""
+        return self.wanted and self._running is None
+
+    def calls(self, stack: Sequence[FrameType]) -> None:
+        """A network is about to be called out of these frames of the user's."""
+        for frame in stack:
+            if found := self._blocks.get((frame.f_code, frame.f_lineno)):
+                self._running = self._call(*found, frame.f_locals), found[0]
+                return
+        if not self._blocks and len(self._noted) < _MOST_NOTED:
+            self._note(stack)
+
+    def stepped(self, frame: FrameType, action: Any) -> PlainCall | None:
+        """The passage that led to ``env.step`` of the frame."""
+        running = self._running
+        if running is None and not self._blocks:
+            running = self._first(frame)
+        self.forget()
+        if running is None or running[1].lines[1] != frame.f_lineno:
+            return None
+        call, block = running
+        found = {
+            name: value
+            for name, value in block.values(frame.f_locals, block.stores).items()
+            if _is_data(value)
+        }
+        call.result = cloned({**found, TAKEN: action})
+        return call
+
+    def forget(self) -> None:
+        """Something else begins."""
+        self._noted, self._parts, self._running = [], [], None
+
+    def _note(self, stack: Sequence[FrameType]) -> None:
+        for frame in stack:
+            if not any((one.frame, one.line) == (frame, frame.f_lineno) for one in self._noted):
+                self._noted.append(_Noted(frame, frame.f_lineno, _snapshot(frame.f_locals), len(self._parts)))
+
+    def _first(self, frame: FrameType) -> tuple[PlainCall, ActingBlock] | None:
+        """The first passage, of which it is not known until now where it begins."""
+        for one in self._noted:
+            block = acting_block(frame, one.line) if one.frame is frame else None
+            if block is not None:
+                found = block, acting_function(block, frame)
+                self._blocks[frame.f_code, one.line] = found
+                call = self._call(*found, one.held)
+                call.parts = self._parts[one.parts :]
+                return call, block
+        return None
+
+    def _call(
+        self, block: ActingBlock, function: FunctionType, seen: Mapping[str, Any]
+    ) -> PlainCall:
+        read = block.values(seen, block.reads)
+        given = {name: cloned(value) for name, value in read.items() if _is_data(value)}
+        return PlainCall(block.code, function, given)
+
+
+def _snapshot(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies of the data among the variables, and of what objects of the user's hold of it."""
+    found = dict[str, Any]()
+    for name, value in seen.items():
+        if _is_data(value):
+            found[name] = cloned(value)
+        elif is_own_instance(value) and not isinstance(value, type):
+            found[name] = _Data({k: cloned(v) for k, v in vars(value).items() if _is_data(v)})
+    return found
+
+
+def _is_data(value: Any) -> bool:
+    """Whether it may be what the env showed, a state or a flag."""
+    if value is None or isinstance(value, (bool, int, float, np.generic)):
+        return True
+    if isinstance(value, Tensor):
+        return value.numel() <= _LARGEST
+    if isinstance(value, np.ndarray):
+        return value.size <= _LARGEST and value.dtype != object
+    parts = records(value)
+    return 0 < len(parts) <= _MOST_PARTS and all(map(_is_data, parts.values()))
