@@ -50,13 +50,18 @@ class PartOutputs:
 
 
 def of_one_step(given: Mapping[str, list[Tensor]], lead: torch.Size) -> dict[str, Tensor]:
-    """The vectors that parts gave once, for every env of one step."""
+    """The vectors that parts gave once, for every env of one step; with a dimension of one for the
+    time or not."""
     once = {path: found[0] for path, found in given.items() if len(found) == 1}
     return {
-        path: value
+        path: value.reshape(*lead, value.shape[-1])
         for path, value in once.items()
-        if value.shape[:-1] == lead and value.is_floating_point()
+        if value.is_floating_point() and value.ndim and _long(value.shape[:-1]) == _long(lead)
     }
+
+
+def _long(shape: torch.Size) -> list[int]:
+    return [size for size in shape if size != 1]
 
 
 def part_key(path: str) -> Key:

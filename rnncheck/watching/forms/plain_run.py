@@ -15,6 +15,7 @@ from torch import Tensor
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.log_probs import derived_of
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
@@ -35,7 +36,7 @@ from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import storages_in
 from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.observer import modes_now
-from rnncheck.watching.seams.lines import lines_behind
+from rnncheck.watching.seams.lines import lines_behind, lines_inside
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
 
 _NOTHING = Column(None)
@@ -104,10 +105,14 @@ class PlainRun:
 
     def trained(self, stack: Sequence[FrameType], loop: Mapping[CodeType, int]) -> None:
         """``backward`` is about to be called: tell what is trained on."""
-        frame = next((one for one in stack if one.f_code in loop), None)
-        if frame is None:
+        number = next((n for n, one in enumerate(stack) if one.f_code in loop), None)
+        if number is None:
             return
+        frame = stack[number]
         lines = lines_behind(frame, loop[frame.f_code])
+        if lines is None and number:  # one statement steps and trains: `update(collect())`
+            frame = stack[number - 1]
+            lines = lines_inside(frame)
         if lines is None:
             return
         held = lines.function.__kwdefaults__ or {}
@@ -215,9 +220,12 @@ def _recorded(
             column = held.get(path, _NOTHING).values
             if slot.key != ("observation",) and column is not None:
                 entries[slot.key] = slot.found(column, 1)
+    outputs = {key: entries[key] for key in (s.key for s in told.results.values()) if key in entries}
     if told.action is not None and (column := columns.gave[told.action[0]].values) is not None:
         slot = told.action[1]
         entries[ACTION,] = slot.found(column, 1).reshape(*lead, *slot.rest)
+        floating = {key: one for key, one in outputs.items() if one.is_floating_point()}
+        entries |= derived_of(floating, entries[ACTION,])
     starts = columns_of(before).done.T if before else torch.ones_like(done[:, :1])
     flag = entries.get((FLAG,), torch.cat([starts, done[:, :-1]], 1)).reshape(lead).bool()
     # Whatever its flag, the very first step begins with the state that acting begins with.

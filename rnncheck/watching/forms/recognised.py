@@ -23,6 +23,7 @@ from rnncheck.watching.forms.held_as import (
     gathered,
     scale_of,
 )
+from rnncheck.watching.forms.log_probs import close, is_derived
 from rnncheck.watching.forms.plain_calls import FLAG, ToldCall, leaf_tensor
 from rnncheck.watching.forms.storages import (
     DONE,
@@ -30,6 +31,7 @@ from rnncheck.watching.forms.storages import (
     Records,
     Spoilt,
     Storage,
+    Tail,
     behind,
 )
 from rnncheck.watching.forms.structures import Path, leaves_in, records, sequence_like, walked
@@ -54,6 +56,7 @@ class Storages:
         found = set[Key]()
         for one in self.parts.values():
             held = one.columns.values() if isinstance(one, Records) else [one]
+            held = [one.steps] if isinstance(one, Tail) else held
             found |= {part.key for part in held if isinstance(part, Storage)}
         return found
 
@@ -70,6 +73,9 @@ def storages_in(
             if not _note(found, path, value, batch) and not _goes_on_evenly(value):
                 kept = list(value) if isinstance(value, list) else value  # which it may empty
                 found.doubts[path] = Spoilt(kept)
+            return True
+        if isinstance(value, (list, deque)) and len(value) > batch.shape[1]:
+            _note_tail(found, path, value, batch)
             return True
         numbers = isinstance(value, (bool, int, float))
         if numbers and path[0] not in stepped:
@@ -131,6 +137,20 @@ def _note_records(found: Storages, path: Path, items: Any, batch: TensorDictBase
     return known
 
 
+def _note_tail(found: Storages, path: Path, value: Any, batch: TensorDictBase) -> None:
+    """Of a list that is longer the last steps, if these are what the env gave. One of what it
+    showed, or of records, is a memory that is drawn from: that is not known."""
+    steps = batch.shape[1]
+    items, inner = list(value), Storages()
+    _note(inner, path, items[-steps:], batch)
+    one = inner.parts.get(path)
+    if isinstance(one, Storage) and one.key in _GIVEN and not one.late:
+        before = sequence_like(value, items[:-steps])
+        found.parts[path] = Tail(before, one)
+    elif one is not None:
+        found.doubts[path] = Spoilt(items)
+
+
 def _goes_on_evenly(value: Any) -> bool:
     """Whether it is a row such as 0, 1, 2 or 1, γ, γ²: no env gives that."""
     held = leaf_tensor(value) if isinstance(value, (Tensor, np.ndarray)) else None
@@ -176,7 +196,8 @@ def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale |
         for late, held, given in pairs:
             if held.shape != given.shape:
                 continue
-            if torch.equal(held, given.to(held.dtype)):
+            derived = is_derived(key) and close(held, given)
+            if derived or torch.equal(held, given.to(held.dtype)):
                 yield key, None, late
             elif key in (*_GIVEN, (FLAG,)) and (scale := scale_of(held, given)) is not None:
                 yield key, scale, late

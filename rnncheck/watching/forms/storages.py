@@ -114,7 +114,19 @@ class Spoilt:
         return spoilt(self.value)
 
 
-HeldPart = Storage | Records | Spoilt
+@dataclass(frozen=True)
+class Tail:
+    """A list that goes on from rollout to rollout: behind what was ``before``, the steps."""
+
+    before: Any
+    steps: Storage
+
+    def of(self, batch: TensorDictBase) -> Any:
+        """Its last steps are those of the batch."""
+        return sequence_like(self.before, [*self.before, *self.steps.of(batch)])
+
+
+HeldPart = Storage | Records | Spoilt | Tail
 
 
 def spoilt(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium
 from torch import Tensor, nn
+from torch.distributions import Distribution
 from torch.optim import Optimizer
 
 from rnncheck.pipeline.copying.closures import (
@@ -20,10 +21,12 @@ from rnncheck.pipeline.copying.closures import (
     is_own_instance,
     is_users_function,
 )
+from rnncheck.watching.forms.log_probs import parameters_of
 
 Path = tuple[str, ...]
 Members = Callable[[Any], dict[str, Any]]
 _SELF = "__self__"
+_CALLED = "()"
 _MODULES = (nn.Module, Optimizer, gymnasium.Env, gymnasium.vector.VectorEnv)
 _DEEPEST = 6  # list in buffer in agent in a function's globals: what people write has four
 
@@ -34,6 +37,8 @@ def records(value: Any) -> dict[str, Any]:
         return {str(name): one for name, one in value.items()}
     if isinstance(value, (tuple, list, deque)):
         return {str(number): one for number, one in enumerate(value)}
+    if isinstance(value, Distribution):
+        return parameters_of(value)
     is_record = dataclasses.is_dataclass(value) and not isinstance(value, type)
     if is_record or isinstance(value, SimpleNamespace):
         return dict(vars(value)) if hasattr(value, "__dict__") else {}
@@ -49,12 +54,23 @@ def holdings(value: Any) -> dict[str, Any]:
         return _read_by(value) if is_users_function(value) else {}
     if isinstance(value, nn.Module):
         own = is_own_instance(value)
-        return {name: one for name, one in vars(value).items() if name[0] != "_"} if own else {}
+        kept = {name: one for name, one in vars(value).items() if name[0] != "_"}
+        return kept | _methods(type(value)) if own else {}
     if isinstance(value, (*_MODULES, Tensor)):
         return {}
     found = records(value)
     if not found and is_own_instance(value):
-        found = dict(getattr(value, "__dict__", {}))
+        found = dict(getattr(value, "__dict__", {})) | _methods(type(value))
+    return found
+
+
+def _methods(kind: type) -> dict[str, FunctionType]:
+    """Methods of the user's that read anything by name, as ``name()``."""
+    found = dict[str, FunctionType]()
+    for name, one in vars(kind).items():
+        named = isinstance(one, FunctionType) and not name.startswith("__")
+        if named and is_users_function(one) and _read_by(one):
+            found[name + _CALLED] = one
     return found
 
 
@@ -78,7 +94,9 @@ def rebuilt(value: Any, parts: Mapping[str, Any]) -> Any:
         return sequence_like(value, [parts.get(str(n), one) for n, one in enumerate(value)])
     made = copy.copy(value)
     for name, one in parts.items():
-        object.__setattr__(made, name, one)  # a frozen dataclass has a setter that refuses
+        bound = MethodType(one, made) if name.endswith(_CALLED) else one
+        # Not by the object's own setter: that of a frozen dataclass refuses.
+        object.__setattr__(made, name.removesuffix(_CALLED), bound)
     return made
 
 

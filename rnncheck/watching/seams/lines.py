@@ -81,12 +81,37 @@ def lines_behind(frame: FrameType, line: int) -> LinesBehind | None:
     if not found:
         return None
     ahead, *body = found
-    names = frozenset(read_first(body))
+    return _behind(body, frame, line, frozenset(stored_by([ahead])))
+
+
+def lines_inside(frame: FrameType) -> LinesBehind | None:
+    """What the function of the frame does up to its present line, with what it was given."""
+    tree, first = parsed(frame.f_code.co_filename), frame.f_code.co_firstlineno
+    body = [] if tree is None else _body_of(tree, first)
+    names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
+    ahead = _up_to(body, frame.f_lineno)
+    return _behind(ahead, frame, first, frozenset(names)) if ahead else None
+
+
+def _behind(
+    body: list[ast.stmt], frame: FrameType, line: int, stepped: frozenset[str]
+) -> LinesBehind | None:
     function = _function(_Block(_NO_BATCH, body, whole=True), frame)
     if function is None:
         return None
     setattr(function, _AROUND, LinesAround(frame.f_lineno, (), line))
-    return LinesBehind(function, names, frozenset(stored_by([ahead])))
+    return LinesBehind(function, frozenset(read_first(body)), stepped)
+
+
+def _body_of(tree: ast.Module, first: int) -> list[ast.stmt]:
+    """Of the function that begins in the line ``first``, with its decorators."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, kinds):
+            begins = min(one.lineno for one in (node, *node.decorator_list))
+            if begins == first:
+                return node.body
+    return []
 
 
 def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
@@ -128,6 +153,7 @@ def lines_again(path: str, around: LinesAround, held: list[str]) -> CodeType | N
         found = _block(tree.body, around.line, set(around.names))
     else:
         body = _between(tree.body, around.behind, around.line)[1:]
+        body = body or _up_to(_body_of(tree, around.behind), around.line)
         found = _Block(_NO_BATCH, body, whole=True) if body else None
     return None if found is None else _compiled(found, path, held)
 

@@ -1,0 +1,72 @@
+"""What is made of a policy's outputs at every step and kept beside them: the log-probability of the
+action, and the entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Bernoulli, Categorical, Distribution, Independent, Normal
+
+from rnncheck.pipeline.keys import Key
+
+DERIVED = ("log_prob", "entropy")  # under which they stand in a batch
+_SUM_CLOSE = 1e-4  # of probabilities in float32
+
+
+def parameters_of(distribution: Distribution) -> dict[str, Any]:
+    """The tensors that it was made with; none of one that is not known."""
+    if isinstance(distribution, Independent):
+        return parameters_of(distribution.base_dist)
+    held = vars(distribution)
+    if isinstance(distribution, (Categorical, Bernoulli)):
+        name = "logits" if "logits" in held else "probs"  # the other one may be made later on
+        return {"logits": held[name] if name == "logits" else held[name].log()}
+    return {"loc": held["loc"], "scale": held["scale"]} if type(distribution) is Normal else {}
+
+
+def derived_of(outputs: Mapping[Key, Tensor], action: Tensor) -> dict[Key, Tensor]:
+    """Of ``outputs`` ``[rows, steps, ...]`` of the calls that acted and the actions."""
+    rows, steps = action.shape[:2]
+    mine = action.reshape(rows, steps, -1)
+    flat = {key: one.reshape(rows, steps, -1) for key, one in outputs.items()}
+    found = dict[Key, Tensor]()
+    for of, one in _distributions(flat, mine):
+        drawn = mine[..., 0] if isinstance(one, Categorical) else mine
+        for name, value in (("log_prob", one.log_prob(drawn)), ("entropy", one.entropy())):
+            found[name, of] = value
+            if value.ndim > len((rows, steps)):
+                found[name, f"{of}, summed"] = value.sum(-1)
+    return found
+
+
+def _distributions(
+    flat: Mapping[Key, Tensor], action: Tensor
+) -> Iterator[tuple[str, Distribution]]:
+    """Those that the outputs may be the parameters of, with their names."""
+    for key, one in flat.items():
+        if action.is_floating_point():
+            if one.shape != action.shape:
+                continue
+            for other, scale in flat.items():
+                if other != key and scale.shape == one.shape and bool((scale > 0).all()):
+                    yield f"{key[-1]} and {other[-1]}", Normal(one, scale, validate_args=False)
+        elif action.shape[-1] == 1 and one.shape[-1] > max(1, int(action.max())):
+            yield key[-1], Categorical(logits=one, validate_args=False)
+            summed = one.sum(-1)
+            if bool((one >= 0).all()) and bool(((summed - 1).abs() < _SUM_CLOSE).all()):
+                yield f"{key[-1]}, probabilities", Categorical(probs=one, validate_args=False)
+
+
+def is_derived(key: Key) -> bool:
+    """Whether the entry is one of these: computed here, and so alike but not to the bit."""
+    return key[0] in DERIVED
+
+
+def close(mine: Tensor, theirs: Tensor) -> bool:
+    """Whether the script computed the same."""
+    return mine.is_floating_point() and torch.allclose(
+        mine.double(), theirs.double(), rtol=1e-4, atol=1e-5
+    )
