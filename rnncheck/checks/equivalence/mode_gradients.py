@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
-from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows
+from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, recurrent_outputs
 from rnncheck.checks.rule import CouldNotLook
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, dotted
@@ -42,8 +42,13 @@ class Asked:
         """One number out of what is asked; None where it has no graph."""
         if self.states:
             return mixed(rows, [next_key(key) for key in self.subject.carry], self.made.ends)
-        keys = comparable_outputs(self.evidence, self.subject, rows)
-        return mixed(rows, keys, torch.ones_like(self.made.starts))
+        return mixed(rows, self._outputs(), torch.ones_like(self.made.starts))
+
+    def _outputs(self) -> list[Key]:
+        """Those that both modes give: a training pass of the user's may give fewer."""
+        both = recurrent_outputs(self.evidence, self.subject, self.made)
+        keys = comparable_outputs(self.evidence, self.subject, both)
+        return [key for key in keys if key in self.made.truth.keys(True, True)]
 
 
 @dataclass(frozen=True)

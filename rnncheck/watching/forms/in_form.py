@@ -12,7 +12,9 @@ from torch import nn
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.modes import InMode
 from rnncheck.watching.forms.loss_pass import LossPass
+from rnncheck.watching.forms.acted_again import ActingPass
 from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
+from rnncheck.watching.forms.plain_loss import acts_in
 from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.switches import own_pass
 from rnncheck.watching.forms.time_axis import on_turned, time_axis, time_last
@@ -65,9 +67,13 @@ def in_form(acting: Acting, loss: Called | None, *, estimated: bool) -> InForm:
     return InForm(policy, noted, trained, judged, over_sequences, axis, whole)
 
 
-def _inside(acting: Acting, loss: Called) -> LossPass:
-    """What the lines of a plain loop give by themselves, one step after the other."""
+def _inside(acting: Acting, loss: Called) -> LossPass | ActingPass:
+    """What the lines of a plain loop give by themselves, one step after the other; or what acting
+    gave, where they are made of that."""
     parts = {path: acting.policy.get_submodule(path) for path in acting.parts}
+    acts = acts_in(loss.module)
+    if acts is not None:
+        return ActingPass(acts, parts)
     return LossPass(loss.module, parts, loss.inputs[0], time_first=True, once=True)
 
 

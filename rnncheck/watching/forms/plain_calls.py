@@ -39,6 +39,7 @@ class PlainCall:
     before: dict[str, Any] = field(default_factory=dict)  # what the owner held that may be a state
     after: dict[str, Any] = field(default_factory=dict)  # the same behind the call
     parts: list[tuple[Any, Tensor]] = field(default_factory=list)
+    graphed: bool = False  # it was given something that has a graph: a state that is not detached
 
 
 def run_call(call: PlainCall, values: Mapping[Path, Any]) -> dict[Path, Any]:
@@ -154,6 +155,12 @@ class ToldCall:
         """The states that are handed on from call to call."""
         new = {slot.key[1:] for slot in self.results.values() if slot.key[0] == "next"}
         return {slot.key: slot for slot in self.arguments.values() if slot.key in new}
+
+
+def has_graph(value: Any) -> bool:
+    """Whether a tensor in it was computed of what is trained."""
+    held = (one for _, one in leaves_in(value))
+    return any(isinstance(one, Tensor) and one.grad_fn is not None for one in held)
 
 
 def leaf_tensor(value: Any) -> Tensor | None:

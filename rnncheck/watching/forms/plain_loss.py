@@ -10,6 +10,7 @@ from typing import Any
 
 from tensordict import TensorDictBase
 
+from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.storages import HeldPart
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
 
@@ -17,14 +18,24 @@ Held = list[tuple[str, Any, dict[Path, HeldPart]]]
 
 
 def rollout_loss(
-    lines: FunctionType, names: Mapping[str, Any], parts: Mapping[Path, HeldPart]
+    lines: FunctionType,
+    names: Mapping[str, Any],
+    parts: Mapping[Path, HeldPart],
+    acts: ActedAgain | None = None,
 ) -> Callable[[TensorDictBase], Any]:
-    """The lines as a function of a batch: ``parts`` by the way there, from the variable's name."""
+    """The lines as a function of a batch: ``parts`` by the way there, from the variable's name;
+    where some of these have a graph, it comes of what ``acts``."""
     held: Held = [
         (name, _kept(value), {path[1:]: one for path, one in parts.items() if path[0] == name})
         for name, value in names.items()
     ]
-    return partial(run_lines, lines, [one for one in held if one[2]])
+    return partial(run_lines, lines, [one for one in held if one[2]], acts)
+
+
+def acts_in(loss: Any) -> ActedAgain | None:
+    """What acts again inside such a loss."""
+    found = loss.args[-1] if isinstance(loss, partial) and loss.func is run_lines else None
+    return found if isinstance(found, ActedAgain) else None
 
 
 def _kept(value: Any) -> Any:
@@ -32,12 +43,17 @@ def _kept(value: Any) -> Any:
     return dict(value) if isinstance(value, dict) else value
 
 
-def run_lines(lines: FunctionType, held: Held, batch: TensorDictBase) -> Any:
+def run_lines(
+    lines: FunctionType, held: Held, acts: ActedAgain | None, batch: TensorDictBase
+) -> Any:
     """What the lines give where their variables hold the batch."""
-    given = {name: _holding(value, parts, batch) for name, value, parts in held}
+    graphed = batch if acts is None else batch.clone(recurse=False).update(acts(batch))
+    given = {name: _holding(value, parts, batch, graphed) for name, value, parts in held}
     return rebuilt(lines, given)(None)
 
 
-def _holding(value: Any, parts: Mapping[Path, HeldPart], batch: TensorDictBase) -> Any:
-    made = {path: one.of(batch) for path, one in parts.items()}
+def _holding(
+    value: Any, parts: Mapping[Path, HeldPart], batch: TensorDictBase, graphed: TensorDictBase
+) -> Any:
+    made = {path: one.of(graphed if one.graphed else batch) for path, one in parts.items()}
     return filled(value, made, holdings)

@@ -61,14 +61,15 @@ class PlainPolicy(nn.Module):
         if td.batch_dims > 1:
             raise RuntimeError("the function that acts takes one step; none was seen for sequences")
         rows = td.reshape(-1) if td.batch_dims else td.unsqueeze(0)
-        found = self._called(rows)
+        found = self.outputs(rows)
         for key, value in found.items():
             td.set(key, value.reshape((*td.batch_size, *value.shape[1:])))
         return td
 
-    def _called(self, rows: TensorDictBase) -> dict[Key, Tensor]:
+    def outputs(self, rows: TensorDictBase) -> dict[Key, Tensor]:
+        """What it gives for one step of each of the rows, ``[rows, ...]``."""
         if self.told.rows == 1 and len(rows) > 1:  # it may be made for one env
-            single = [self._called(rows[n : n + 1]) for n in range(len(rows))]
+            single = [self.outputs(rows[n : n + 1]) for n in range(len(rows))]
             return {key: torch.cat([one[key] for one in single]) for key in single[0]}
         told = self.told
         values = {path: slot.given(rows.get(slot.key)) for path, slot in told.arguments.items()}

@@ -15,6 +15,7 @@ from torch import Tensor
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.log_probs import derived_of
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
 from rnncheck.watching.forms.plain_calls import (
@@ -117,17 +118,26 @@ class PlainRun:
             return
         held = lines.function.__kwdefaults__ or {}
         names = {name: held.get(name, frame.f_globals.get(name)) for name in lines.reads}
+        steps = self._whole.shape[1]
+        for name in lines.appended & names.keys():  # what they have made longer as they ran
+            if isinstance(names[name], list) and len(names[name]) == steps + 1:
+                names[name] = names[name][:-1]
         found = storages_in(names, self._whole, self._told, lines.stepped)
-        if (OBSERVATION,) not in found.keys:
+        acts = self._acts_again() if found.graphed else None
+        if (OBSERVATION,) not in found.keys and acts is None:
             self._seen.unseen = _nowhere(self._whole)
             return
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
-        loss = rollout_loss(lines.function, names, found.parts)
+        loss = rollout_loss(lines.function, names, found.parts, acts)
         self._called = Called(loss, place, modes_now(), [self._whole], own=frame.f_code)
         for path, part in found.doubts.items():
-            other = rollout_loss(lines.function, names, {**found.parts, path: part})
+            other = rollout_loss(lines.function, names, {**found.parts, path: part}, acts)
             self._called.doubts.append((self._doubt(path), other))
         self._seen.losses.append(self._called)
+
+    def _acts_again(self) -> ActedAgain | None:
+        cut = not any(step.call.graphed for step in self.steps)
+        return None if self._policy is None else ActedAgain(self._policy, cut)
 
     def instead_of(self, other: PlainRun, seen: Sightings) -> bool:
         """Tell ``seen`` of this one and no longer of the other, if it was told whole."""

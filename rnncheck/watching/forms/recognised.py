@@ -51,6 +51,11 @@ class Storages:
     doubts: dict[Path, HeldPart] = field(default_factory=dict)
 
     @property
+    def graphed(self) -> bool:
+        """Whether some of it has a graph that acting made."""
+        return any(one.graphed for one in self.parts.values())
+
+    @property
     def keys(self) -> set[Key]:
         """The entries that are held."""
         found = set[Key]()
@@ -176,6 +181,7 @@ def _of_all_steps(path: Path, value: Tensor, batch: TensorDictBase) -> Storage |
     mine = laid.reshape(laid.shape[0], rows, -1)
     longer = len(mine) == steps + 1
     made = Storage((), tuple(value.shape), value.dtype, rows_first=rows_first, longer=longer)
+    made = replace(made, graphed=value.grad_fn is not None)
     found = [
         replace(made, key=key, scale=scale, late=late, edge=edge)
         for key, scale, late in _fitting(mine, batch)

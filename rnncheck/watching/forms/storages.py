@@ -28,7 +28,7 @@ class Storage:
 
     ``listed`` has a list of one thing for each step; ``of_what`` are tensors, arrays or plain
     numbers. ``longer`` has one thing more than there are steps: what follows the last one, or
-    ``edge``. ``late`` has ``edge`` first, and at every step what the one before it gave. ``scale``
+    ``edge``. ``graphed``: what it held had a graph. ``late`` has ``edge`` first, and at every step what the one before it gave. ``scale``
     are the a and b of a x + b.
     """
 
@@ -44,6 +44,7 @@ class Storage:
     longer: bool = False
     late: bool = False
     edge: tuple[float, ...] | None = None
+    graphed: bool = False
 
     def of(self, batch: TensorDictBase) -> Any:
         """What it holds for a batch ``[rows, steps]``."""
@@ -101,6 +102,11 @@ class Records:
         parts = [{path: held[path][n] for path in held} for n in range(batch.shape[1])]
         return sequence_like(self.like, [filled(self.like[0], one) for one in parts])
 
+    @property
+    def graphed(self) -> bool:
+        """Whether something in it had a graph."""
+        return any(one.graphed for one in self.columns.values())
+
 
 @dataclass(frozen=True)
 class Spoilt:
@@ -108,6 +114,7 @@ class Spoilt:
     whether it is read."""
 
     value: Any
+    graphed = False
 
     def of(self, _batch: TensorDictBase) -> Any:
         """The same form, no number as it was."""
@@ -120,6 +127,7 @@ class Tail:
 
     before: Any
     steps: Storage
+    graphed = False
 
     def of(self, batch: TensorDictBase) -> Any:
         """Its last steps are those of the batch."""

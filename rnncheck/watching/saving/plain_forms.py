@@ -12,6 +12,7 @@ import gymnasium
 import torch
 from gymnasium.envs.registration import EnvSpec
 
+from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall
 from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
@@ -187,21 +188,22 @@ def call_pass_again(decoder: Decodes, node: Node, _number: int) -> CallPass:
     return CallPass(seen, parts)
 
 
-def rollout_loss_node(encoder: Encodes, lines: Any, held: Any) -> Node:
+def rollout_loss_node(encoder: Encodes, lines: Any, held: Any, acts: ActedAgain | None) -> Node:
     """The lines behind the steps, and which of their variables hold what was collected."""
     told = [
         [name, value, [[list(path), _part_form(one)] for path, one in parts.items()]]
         for name, value, parts in held
     ]
-    return {"kind": "rollout loss", "of": [encoder.form(one) for one in (lines, told)]}
+    again = None if acts is None else [acts.policy, acts.cut]
+    return {"kind": "rollout loss", "of": [encoder.form(one) for one in (lines, told, again)]}
 
 
 def rollout_loss_again(decoder: Decodes, node: Node, _number: int) -> Any:
     """The same lines as a loss."""
-    lines, held = (decoder.part(one) for one in node["of"])
+    lines, held, again = (decoder.part(one) for one in node["of"])
     names = {name: value for name, value, _ in held}
     parts = {(name, *path): _part(one) for name, _, told in held for path, one in told}
-    return rollout_loss(lines, names, parts)
+    return rollout_loss(lines, names, parts, None if again is None else ActedAgain(*again))
 
 
 def _call(
@@ -280,14 +282,14 @@ def _storage_form(one: Storage) -> list[Any]:
     slot = None if one.slot is None else _slot_form(one.slot)
     scale, edge = (None if held is None else list(held) for held in (one.scale, one.edge))
     held = [list(one.shape), _dtype(one.dtype), one.listed, one.at, slot, one.of_what]
-    return [_key_form(one.key), *held, one.rows_first, scale, one.longer, one.late, edge]
+    return [_key_form(one.key), *held, one.rows_first, scale, one.longer, one.late, edge, one.graphed]
 
 
 def _storage(form: list[Any]) -> Storage:
     key, shape, dtype, listed, at, slot, of_what, rows_first, scale, *ends = form
     made = None if slot is None else _slot(slot)
     turned = None if scale is None else (float(scale[0]), float(scale[1]))
-    longer, late, edge = ends
+    longer, late, edge, graphed = ends
     beside = None if edge is None else tuple(map(float, edge))
     held = (tuple(shape), DTYPES[dtype], listed, at, made, of_what, rows_first, turned)
-    return Storage(_key(key), *held, longer, late, beside)
+    return Storage(_key(key), *held, longer, late, beside, graphed)

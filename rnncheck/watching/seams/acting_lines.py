@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from rnncheck.pipeline.copying.closures import is_own_instance
-from rnncheck.watching.forms.plain_calls import PlainCall
+from rnncheck.watching.forms.plain_calls import PlainCall, has_graph
 from rnncheck.watching.forms.structures import records
 from rnncheck.watching.seams.acting_block import (
     TAKEN,
@@ -119,9 +119,9 @@ class LinesThatAct:
     def _call(
         self, block: ActingBlock, function: FunctionType, seen: Mapping[str, Any]
     ) -> PlainCall:
-        read = block.values(seen, block.reads)
-        given = {name: cloned(value) for name, value in read.items() if _is_data(value)}
-        return PlainCall(block.code, function, given)
+        read = {n: one for n, one in block.values(seen, block.reads).items() if _is_data(one)}
+        given = {name: cloned(value) for name, value in read.items()}
+        return PlainCall(block.code, function, given, graphed=has_graph(read))
 
 
 def _snapshot(seen: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,13 +32,13 @@ class Lines:
 
 @dataclass(frozen=True)
 class LinesBehind:
-    """The same of no batch; ``reads`` are the names that it reads as they
-    were before, ``stepped`` those that the
-    statement ahead of it binds."""
+    """The same of no batch; ``reads`` are the names that it reads as they were before, ``stepped``
+    those that the statement ahead of it binds, ``appended`` lists that it makes longer by one."""
 
     function: FunctionType
     reads: frozenset[str]
     stepped: frozenset[str]
+    appended: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,18 @@ def _behind(
     if function is None:
         return None
     setattr(function, _AROUND, LinesAround(frame.f_lineno, (), line))
-    return LinesBehind(function, frozenset(read_first(body)), stepped)
+    return LinesBehind(function, frozenset(read_first(body)), stepped, frozenset(_appended(body)))
+
+
+def _appended(body: list[ast.stmt]) -> Iterator[str]:
+    """Variables that ``x.append(…)`` is called on, in no loop."""
+    for one in body:
+        call = one.value if isinstance(one, ast.Expr) else None
+        to = call.func if isinstance(call, ast.Call) else None
+        if isinstance(to, ast.Attribute) and to.attr == "append" and isinstance(to.value, ast.Name):
+            yield to.value.id
+        if isinstance(one, (ast.If, ast.With, ast.Try)):
+            yield from _appended([item for inner in _bodies(one) for item in inner])
 
 
 def _body_of(tree: ast.Module, first: int) -> list[ast.stmt]:

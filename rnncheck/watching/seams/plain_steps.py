@@ -20,7 +20,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor, nn
 
 from rnncheck.errors import Place, first_line
-from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, leaf_tensor
+from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, has_graph, leaf_tensor
 from rnncheck.watching.forms.plain_run import PlainRun
 from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.observer import Watching
@@ -276,6 +276,7 @@ class PlainSteps:
         given = {k: one for k, one in arguments.items() if owner is None or one is not owner}
         before = self._owners.before(frame.f_code, owner)
         call = PlainCall(frame.f_code, function, cloned(given), owner=owner, before=before)
+        call.graphed = has_graph(given)
         running = _Running(call, parent, depth)
         if self._returns.follow(frame, functools.partial(self._returned, running)):
             self._calls.append(running)

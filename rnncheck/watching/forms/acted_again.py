@@ -1,0 +1,79 @@
+"""What acting computed with a graph, again for other steps: a loss may be made of that alone, with no
+pass over the steps of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.log_probs import derived_of
+from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_key
+from rnncheck.watching.forms.plain_calls import ACTION, FLAG
+from rnncheck.watching.forms.plain_policy import PlainPolicy
+
+
+@dataclass(frozen=True)
+class ActedAgain:
+    """``policy`` acts on the observations of a batch, one step after the other; ``cut`` where the
+    script hands its state on without a graph. The actions are the batch's."""
+
+    policy: PlainPolicy
+    cut: bool = False
+
+    def __call__(self, batch: TensorDictBase) -> TensorDictBase:
+        """``[rows, steps]``: what it computes, and what that makes of the actions. Episodes begin
+        with the states that the batch has there."""
+        steps, state = list[dict[Key, Tensor]](), dict[Key, Tensor]()
+        for now in batch.unbind(1):
+            begins = now.get(FLAG).reshape(-1)
+            td = now.select(*self.policy.in_keys)
+            for key, value in state.items():
+                carried = value.detach() if self.cut else value
+                shaped = begins.reshape(-1, *[1] * (value.ndim - 1))
+                td.set(key, torch.where(shaped, now.get(key), carried))
+            given = self.policy.outputs(td)
+            state = {key[1:]: one for key, one in given.items() if key[0] == "next"}
+            steps.append(given)
+        found = {key: torch.stack([one[key] for one in steps], 1) for key in steps[0]}
+        outputs = {
+            key: one
+            for key, one in found.items()
+            if key != (ACTION,) and one.is_floating_point()
+        }
+        action = batch.get(ACTION, None)
+        made = {} if action is None else derived_of(outputs, action)
+        return TensorDict(outputs | made, batch_size=batch.batch_size)
+
+
+class ActingPass:
+    """The pass of a loss that is made of what acting computed: acting itself."""
+
+    of_the_loss = True
+
+    def __init__(self, acts: ActedAgain, parts: Mapping[str, nn.Module]) -> None:
+        self._acts, self._parts = acts, dict(parts)
+
+    def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
+        """By key, what each part gives at every step of ``batch`` ``[rows, steps]``."""
+        rows = [self._of(batch[n : n + 1]) for n in range(len(batch))]
+        return {key: torch.cat([one[key] for one in rows]) for key in rows[0]}
+
+    def _of(self, batch: TensorDictBase) -> dict[Key, Tensor]:
+        with PartOutputs(self._parts) as noted:
+            self._acts(batch)
+        rows, steps = batch.shape
+        laid = {
+            part_key(part): over_steps(outputs, rows, steps, time_first=True)
+            for part, outputs in noted.given.items()
+        }
+        return {key: one for key, one in laid.items() if one is not None}
+
+    def held_parts(self) -> list[tuple[str, Any]]:
+        """What it can reach."""
+        return [("policy", self._acts.policy), *self._parts.items()]
