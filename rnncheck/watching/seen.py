@@ -73,7 +73,8 @@ class Called:
     last: int = 0  # of lines of a loop: the last of them
     fed: bool = False  # what it was called on has a graph: networks ran on the batch before it
     trains: bool = False  # what a loss gave has a graph
-    around: Called | None = None  # lines of the user's around that function, from a batch of theirs
+    # Lines of the user's around that function, each from a batch of theirs: the innermost first.
+    around: list[Called] = field(default_factory=list)
     passed: list[TensorDictBase] = field(default_factory=list)  # to the recurrent pass inside it
     over: Any = None  # that pass, where it is a call of a function on tensors
     itself: bool = False  # the policy itself, or a module around it, ran on a tensordict in it

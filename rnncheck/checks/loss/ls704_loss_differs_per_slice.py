@@ -13,8 +13,8 @@ Why it matters
     of where they happen to lie.
 
 Says nothing when
-    the segments leak already (LS701, RP501), the loss draws random numbers, or it needs a fixed
-    number of steps. Slices that count alike whatever their length are taken to be meant, and
+    the segments leak already (LS701, RP501), the loss draws random numbers or shuffles the slices
+    into minibatches itself, or it needs a fixed number of steps. Slices that count alike whatever their length are taken to be meant, and
     remarked.
 
 Fix
@@ -55,9 +55,11 @@ from rnncheck.checks.rule import (
     Rule,
     Unanswered,
 )
+from rnncheck.pipeline.instruments.shuffles import nothing_shuffled
 from rnncheck.results.model import Severity, Stage
 
 _LIMIT = 1e-4  # relative: sums over other numbers of terms round differently
+SHUFFLED = "the loss shuffles the slices itself: which of them share a minibatch is drawn"
 NATURE = "the loss couples the samples of a batch by nature"
 
 
@@ -75,6 +77,9 @@ def run(evidence: Evidence) -> Judgement:
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
             raise Deferred("the segments leak already", "LS701")
         if not repeatable(evidence, sample):
+            with nothing_shuffled():
+                if repeatable(evidence, sample):
+                    raise NotApplicable(SHUFFLED)
             raise CouldNotLook("the loss draws random numbers")
         if order is not None:
             finding = _reordered(evidence, number, sample, order)

@@ -29,6 +29,7 @@ from rnncheck.results.model import Stage
 _ROUNDING = 1e-5  # of the largest target or loss: vectorised sums of rewards round over the row
 _ROUNDS = 4  # steps of each segment that are tried, one at a time
 _LEAST = 6  # steps that must tell
+_TELLING = 10  # roundings: what the step's own observation must move
 _WHOLE = 1.01  # the largest share: a discount of 1, rounded
 _ALIKE = 1e-2  # of the largest change: how far a step's share may be from that of all
 _REWARD = ("next", "reward")
@@ -168,7 +169,8 @@ def _observing(evidence: Evidence, sample: Sample, at: Tensor) -> TensorDictBase
     for key in keys:
         if _present(sample, [next_key(key)]):
             following = rows.get(next_key(key)).clone()
-            following[:, :-1][at[:, 1:]] = rows.get(key)[at].to(following.dtype)
+            behind = at[:, 1:]
+            following[:, :-1][behind] = rows.get(key)[:, 1:][behind].to(following.dtype)
             rows.set(next_key(key), following)
     return rows.reshape(sample.td.shape)
 
@@ -188,6 +190,9 @@ def loss_of_own_step(evidence: Evidence) -> OwnStep | None:
 
 
 def _ignores_next(evidence: Evidence, sample: Sample, number: int) -> OwnStep | None:
+    """None too where the step's own observation moves no more: values that hardly depend on what is
+    observed, and a loss that is linear in its errors, as smooth L1 is in large ones, tell
+    nothing."""
     going = _goes_on(sample)
     if _REWARD not in tensor_keys(sample.td):
         return None
@@ -203,6 +208,9 @@ def _ignores_next(evidence: Evidence, sample: Sample, number: int) -> OwnStep | 
         moved = _answer(evidence, sample, _observing(evidence, sample, following), at)
         limit = _ROUNDING * max(abs(whole), abs(over))
         if not over or abs(over - whole) <= limit or abs(moved - whole) > limit:
+            return None
+        own = _answer(evidence, sample, _observing(evidence, sample, at), at)
+        if abs(own - whole) <= _TELLING * limit:
             return None
         steps, worst = steps + int(at.sum()), max(worst, abs(over - whole))
         first = first or at.nonzero()[0].tolist()

@@ -42,9 +42,7 @@ class ActedAgain:
             steps.append(given)
         found = {key: torch.stack([one[key] for one in steps], 1) for key in steps[0]}
         outputs = {
-            key: one
-            for key, one in found.items()
-            if key != (ACTION,) and one.is_floating_point()
+            key: one for key, one in found.items() if key != (ACTION,) and one.is_floating_point()
         }
         action = batch.get(ACTION, None)
         made = {} if action is None else derived_of(outputs, action)

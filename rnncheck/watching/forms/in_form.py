@@ -9,10 +9,11 @@ from typing import Any
 from tensordict import TensorDictBase
 from torch import nn
 
+from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.pipeline.subject.modes import InMode
-from rnncheck.watching.forms.loss_pass import LossPass
+from rnncheck.pipeline.subject.modes import InMode, measuring
 from rnncheck.watching.forms.acted_again import ActingPass
+from rnncheck.watching.forms.loss_pass import LossPass
 from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
 from rnncheck.watching.forms.plain_loss import acts_in
 from rnncheck.watching.forms.plain_policy import PlainPolicy
@@ -87,12 +88,25 @@ def beside(loss: Called, acted: Sequence[TensorDictBase]) -> tuple[Any, list[Ten
 
 def lines_ahead(acting: Acting, loss: Called, *, estimated: bool) -> Called | None:
     """The script's lines around the loss, where they make what it is given beside what was
-    collected."""
+    collected: the innermost that do."""
     noted = [*acting.batches, *acting.further]
-    if estimated or acting.kind != "steps" or not noted or not loss.inputs:
+    if estimated or not noted or not loss.inputs:
         return None
     beside = set(tensor_keys(loss.inputs[0])) - set(tensor_keys(noted[0]))
-    return loss.around if beside else None
+    if not beside or not loss.around:
+        return None
+    return next((one for one in loss.around if _runs(one, noted[0])), loss.around[0])
+
+
+def _runs(lines: Called, noted: TensorDictBase) -> bool:
+    """Whether they make all that they need of what was collected."""
+    collected = lines.inputs[0].select(*tensor_keys(noted.exclude(PARTS)), strict=False)
+    try:
+        with measuring(recurrent=lines.modes.recurrent, grad=True):
+            OwnLoss(lines.module, {})(collected)
+    except Exception:  # lines of the user's may raise anything
+        return False
+    return True
 
 
 def _time_last(

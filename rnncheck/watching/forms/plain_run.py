@@ -35,7 +35,7 @@ from rnncheck.watching.forms.plain_pass import CallPass, seen_pass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import storages_in
-from rnncheck.watching.forms.structures import Path, leaves_in
+from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.lines import lines_behind, lines_inside
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
@@ -230,7 +230,9 @@ def _recorded(
             column = held.get(path, _NOTHING).values
             if slot.key != ("observation",) and column is not None:
                 entries[slot.key] = slot.found(column, 1)
-    outputs = {key: entries[key] for key in (s.key for s in told.results.values()) if key in entries}
+    outputs = {
+        key: entries[key] for key in (s.key for s in told.results.values()) if key in entries
+    }
     if told.action is not None and (column := columns.gave[told.action[0]].values) is not None:
         slot = told.action[1]
         entries[ACTION,] = slot.found(column, 1).reshape(*lead, *slot.rest)

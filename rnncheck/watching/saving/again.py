@@ -222,5 +222,5 @@ def _called(made: dict[str, Any], part: SavedPart) -> Called:
     called.passed, called.over = made.get("passed", []), made.get("over")
     if around := made.get("around"):
         place, modes = Place(*around["place"]), Modes(around["recurrent"], _UNSEEN_MODE)
-        called.around = Called(around["module"], place, modes, around["inputs"])
+        called.around = [Called(around["module"], place, modes, around["inputs"])]
     return called

@@ -282,7 +282,16 @@ def _storage_form(one: Storage) -> list[Any]:
     slot = None if one.slot is None else _slot_form(one.slot)
     scale, edge = (None if held is None else list(held) for held in (one.scale, one.edge))
     held = [list(one.shape), _dtype(one.dtype), one.listed, one.at, slot, one.of_what]
-    return [_key_form(one.key), *held, one.rows_first, scale, one.longer, one.late, edge, one.graphed]
+    return [
+        _key_form(one.key),
+        *held,
+        one.rows_first,
+        scale,
+        one.longer,
+        one.late,
+        edge,
+        one.graphed,
+    ]
 
 
 def _storage(form: list[Any]) -> Storage:

@@ -216,7 +216,9 @@ def _loads(nodes: list[Any]) -> set[str]:
     return {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
-def _compiled(body: list[ast.stmt], names: set[str], stores: set[str], path: str) -> CodeType | None:
+def _compiled(
+    body: list[ast.stmt], names: set[str], stores: set[str], path: str
+) -> CodeType | None:
     """A function of ``names`` that gives what it stored, by name."""
     wanted = ast.Constant(value=tuple(sorted(stores)))
     given = ast.parse("{n: v for n, v in locals().items() if n in 0}", mode="eval").body

@@ -102,7 +102,9 @@ class LinesThatAct:
     def _note(self, stack: Sequence[FrameType]) -> None:
         for frame in stack:
             if not any((one.frame, one.line) == (frame, frame.f_lineno) for one in self._noted):
-                self._noted.append(_Noted(frame, frame.f_lineno, _snapshot(frame.f_locals), len(self._parts)))
+                self._noted.append(
+                    _Noted(frame, frame.f_lineno, _snapshot(frame.f_locals), len(self._parts))
+                )
 
     def _first(self, frame: FrameType) -> tuple[PlainCall, ActingBlock] | None:
         """The first passage, of which it is not known until now where it begins."""

@@ -284,7 +284,9 @@ def compiled_function(
     """The code of a function of the file's statements; None where they only stand inside their own
     function or loop, such as ``yield`` and ``break``."""
     nodes = (node for one in body for node in ast.walk(one))
-    first = min(node.lineno for node in nodes if isinstance(node, ast.stmt) and hasattr(node, "lineno"))
+    first = min(
+        node.lineno for node in nodes if isinstance(node, ast.stmt) and hasattr(node, "lineno")
+    )
     made = ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[])
     module = ast.Module(body=[made], type_ignores=[])
     for node in ast.walk(module):

@@ -8,8 +8,9 @@ function is the loss; else the lines of their loop between the batch and ``backw
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -201,13 +202,13 @@ class OwnTraining:
         stack, losses = list(their_frames(here)), self._watching.seen.losses
         found = self._function()
         if found is None:
-            if (lines := self._lines(stack)) is not None:
+            for lines in itertools.islice(self._lines(stack), 1):
                 self._add(losses, lines)
             return
         known = self._add(losses, found)
         outside = [one for one in stack if one is not found.held.frame]
-        if (lines := self._lines(outside, found.own)) is not None:
-            known.around = self._add([known.around] if known.around else [], lines)
+        for lines in self._lines(outside, found.own):
+            self._add(known.around, lines)
 
     def _add(self, losses: list[Called], found: FoundLoss) -> Called:
         """One more batch of the loss that was found."""
@@ -238,18 +239,20 @@ class OwnTraining:
             return FoundLoss(loss, held, name, held.code, argument=name)
         return None
 
-    def _lines(self, stack: list[FrameType], inner: Any = None) -> FoundLoss | None:
-        """The lines of a loop that ``backward`` is reached in; around the loss ``inner``, if that
-        is told."""
+    def _lines(self, stack: list[FrameType], inner: Any = None) -> Iterator[FoundLoss]:
+        """The lines of a loop that ``backward`` is reached in, from where one of its batches is
+        there: the last that was made of another first. Around the loss ``inner``, if that is
+        told."""
         for frame in stack:
             held = self._held.get(frame)
-            if held is None:
-                continue
-            found = self._lines_of(frame, frozenset(held.batches), inner)
-            if found is not None:
+            names = frozenset() if held is None else frozenset(held.batches)
+            while held is not None and names:
+                found = self._lines_of(frame, names, inner)
+                if found is None:
+                    break
                 own = (held.code, found.function.__code__.co_firstlineno)
-                return FoundLoss(found.function, held, found.batch, own, last=frame.f_lineno)
-        return None
+                yield FoundLoss(found.function, held, found.batch, own, last=frame.f_lineno)
+                names -= {found.batch}
 
     def _lines_of(self, frame: FrameType, names: frozenset[str], inner: Any) -> Lines | None:
         """What was made of them at the first time: it is that which is called again."""
