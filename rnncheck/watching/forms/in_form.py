@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from tensordict import TensorDictBase
-from torch import nn
+from torch import Tensor, nn
 
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import tensor_keys
@@ -20,6 +21,9 @@ from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.switches import own_pass
 from rnncheck.watching.forms.time_axis import on_turned, time_axis, time_last
 from rnncheck.watching.seen import Acting, Called
+
+
+_START = "is_init"
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,9 @@ def in_form(acting: Acting, loss: Called | None, *, estimated: bool) -> InForm:
         collected = around.inputs[0].select(*tensor_keys(plain[0]), strict=False)
         own_axis, whole = _time_last([collected], plain)
         judged = turned(around.module, own_axis)
+        whole += _beginning_inside(whole, plain)
+    elif axis is None:
+        trained = [*trained, *_beginning_inside(trained, plain)]
     if loss.itself or loss.switches or not acting.parts:
         over = own_pass(plain, loss)
         return InForm(acting.policy, plain, trained, judged, over, axis, whole)
@@ -96,6 +103,35 @@ def lines_ahead(acting: Acting, loss: Called, *, estimated: bool) -> Called | No
     if not beside or not loss.around:
         return None
     return next((one for one in loss.around if _runs(one, noted[0])), loss.around[0])
+
+
+def _beginning_inside(
+    given: Sequence[TensorDictBase], collected: Sequence[TensorDictBase]
+) -> list[TensorDictBase]:
+    """Where all rows that a loss was ``given`` begin with an episode: as many that were collected
+    and begin inside of one. Only there does the state that they begin with tell anything."""
+    first, keys = given[0], set(tensor_keys(given[0]))
+    if not all(_begins(one).all() for one in given):
+        return []
+    alike = [
+        one
+        for one in collected
+        if one.batch_dims > 1
+        and one.shape[1:] == first.shape[1:]
+        and len(one) >= len(first)
+        and keys <= set(tensor_keys(one))
+    ]
+    most = max(alike, key=lambda one: int((~_begins(one)).sum()), default=first)
+    begins = _begins(most)
+    order = torch.cat([(~begins).nonzero().flatten(), begins.nonzero().flatten()])
+    return [] if begins.all() else [most[order[: len(first)]].select(*keys)]
+
+
+def _begins(batch: TensorDictBase) -> Tensor:
+    """Which rows begin with an episode; all of them where no flag tells."""
+    flags = [batch.get(key) for key in tensor_keys(batch) if key[0] != "next" and key[-1] == _START]
+    rows = [flag.reshape(len(batch), batch.shape[1], -1)[:, 0].any(1) for flag in flags]
+    return rows[0] if rows else torch.ones(len(batch), dtype=torch.bool)
 
 
 def _runs(lines: Called, noted: TensorDictBase) -> bool:
