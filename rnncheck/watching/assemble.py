@@ -177,9 +177,13 @@ def _making() -> Component:
 
 
 def _loss(pair: InForm, alike: list[Called]) -> Any:
-    """What is trained on; several functions of the user's as one loss with as many parts."""
+    """What is trained on; several functions of the user's as one loss with as many parts. Their
+    other arguments are what they were in the script, whatever they are called."""
     if len(alike) < 2:
-        return pair.loss
+        if isinstance(pair.loss, (nn.Module, OwnLoss)):
+            return pair.loss
+        itself = alike and pair.loss is alike[0].module
+        return OwnLoss(pair.loss, {}, alike[0].batch if itself else "")
     own = {}
     for one in alike:
         name = one.batch if pair.axis is None else ""

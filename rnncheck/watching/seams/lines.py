@@ -58,6 +58,7 @@ class _Block:
     batch: str
     body: list[ast.stmt]
     whole: bool = False  # what it only reads is an argument as well
+    made_by: ast.stmt | None = None  # what binds the batch ahead of it, in the same block
 
 
 def lines_between(frame: FrameType, names: set[str]) -> Lines | None:
@@ -170,22 +171,43 @@ def lines_again(path: str, around: LinesAround, held: list[str]) -> CodeType | N
 
 
 def _block(body: list[ast.stmt], line: int, names: set[str]) -> _Block | None:
-    """The innermost block around the line in which one of ``names`` is bound."""
+    """The innermost block around the line in which one of ``names`` is bound; where it is made of
+    what the loop around it is given, all of that loop's lines."""
     around = [n for n, one in enumerate(body) if _holds(one, line)]  # several may share a line
     if not around:
         return None
     statement = body[around[-1]]
+    bound = [name for name in _targets(statement) if name in names]
     for inner in _bodies(statement):
         if found := _block(inner, line, names):
-            return found
-    if isinstance(statement, ast.For):
-        bound = [name for name in _bound(statement.target) if name in names]
-        if bound and line >= statement.body[0].lineno:
-            return _Block(bound[0], _up_to(statement.body, line))
+            made = found.made_by if found.made_by in inner else None
+            if made is None or not (bound and bound[0] in _loads(made)):
+                return found
+    if isinstance(statement, ast.For) and bound and line >= statement.body[0].lineno:
+        return _Block(bound[0], _up_to(statement.body, line))
     for index, one in enumerate(body[: around[-1]]):
         if bound := [name for name in _assigned(one) if name in names]:
-            return _Block(bound[0], body[index + 1 : around[-1] + 1])
+            rest = _rest_of(one, bound[0])
+            return _Block(bound[0], [*rest, *body[index + 1 : around[-1] + 1]], made_by=one)
     return None
+
+
+def _targets(statement: ast.stmt) -> list[str]:
+    """What a ``for`` binds anew in each round."""
+    return list(_bound(statement.target)) if isinstance(statement, ast.For) else []
+
+
+def _rest_of(statement: ast.stmt, name: str) -> list[ast.stmt]:
+    """What a ``with`` does behind the line in it that binds the name."""
+    if not isinstance(statement, (ast.With, ast.AsyncWith)):
+        return []
+    at = next(n for n, one in enumerate(statement.body) if name in _assigned(one))
+    inner = [*_rest_of(statement.body[at], name), *statement.body[at + 1 :]]
+    if not inner:
+        return []
+    kept = copy.copy(statement)
+    kept.body = inner
+    return [kept]
 
 
 def _holds(statement: ast.stmt, line: int) -> bool:
@@ -211,6 +233,9 @@ def _assigned(statement: ast.stmt) -> Iterator[str]:
             yield from _bound(target)
     elif isinstance(statement, ast.AnnAssign):
         yield from _bound(statement.target)
+    elif isinstance(statement, (ast.With, ast.AsyncWith)):
+        for one in statement.body:
+            yield from _assigned(one)
 
 
 def _bound(target: ast.expr) -> Iterator[str]:

@@ -230,6 +230,8 @@ class OwnTraining:
         """The function that is marked as the loss, else the outermost that was given a batch."""
         found = []
         for held in reversed(self._held.values()):
+            if self._acts(held):
+                continue
             name = next((one for one in held.arguments if one in held.batches), None)
             if name is not None and (function := self._function_of(held)) is not None:
                 found.append((function, held, name))
@@ -238,6 +240,13 @@ class OwnTraining:
             loss = _with_the_rest(function, held, name)
             return FoundLoss(loss, held, name, held.code, argument=name)
         return None
+
+    def _acts(self, held: HeldBatches) -> bool:
+        """Whether it is a part of who acts: no loss, though it is given a batch."""
+        owner = owner_of(held.code, held.arguments)
+        policies = [one.policy for one in self._watching.seen.acting]
+        parts = (part for one in policies if isinstance(one, nn.Module) for part in one.modules())
+        return isinstance(owner, nn.Module) and any(part is owner for part in parts)
 
     def _lines(self, stack: list[FrameType], inner: Any = None) -> Iterator[FoundLoss]:
         """The lines of a loop that ``backward`` is reached in, from where one of its batches is
