@@ -77,6 +77,7 @@ class Called:
     around: list[Called] = field(default_factory=list)
     passed: list[TensorDictBase] = field(default_factory=list)  # to the recurrent pass inside it
     over: Any = None  # that pass, where it is a call of a function on tensors
+    alone: bool = False  # each call of that pass is on one whole episode
     itself: bool = False  # the policy itself, or a module around it, ran on a tensordict in it
     # What it may read and no batch changes: what is said of that, and the loss with other values.
     doubts: list[tuple[str, Any]] = field(default_factory=list)

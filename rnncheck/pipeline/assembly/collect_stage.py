@@ -95,7 +95,7 @@ class CollectStage:
             return
         source = collectors.stream_of(self._collector)
         inner = collectors.collect(source, limit, pipeline.batches, into_buffer=buffered)
-        pipeline.collector = inner or pipeline.collector
+        pipeline.collector = pipeline.collector if inner is None else inner
         alone = buffered or has_collector_workers(self._spec) or isinstance(source, TensorDictBase)
         if not alone:
             further = limit * (MOST_ROUNDS - 1) + pipeline.random_batches

@@ -248,7 +248,8 @@ def collect(
     with running("collect"):
         for batch in draw(collector, limit, into_buffer=into_buffer):
             batches.append(batch)
-            inner = inner or collector_within(collector)
+            if inner is None:  # one without an end has no length, and so no truth
+                inner = collector_within(collector)
     return inner
 
 

@@ -34,7 +34,7 @@ def _repeated(subject: Subject, first: TensorDictBase) -> TensorDictBase:
     """A few steps like the env's first one, one trajectory a row."""
     td = first.exclude("next", *subject.carry, *subject.flags)
     for key, value in subject.fresh.items():
-        td.set(key, value.reshape(*first.batch_size, *value.shape[1:]))
+        td.set(key, value.reshape((*first.batch_size, *value.shape[1:])))
     whole = td.unsqueeze(-1).expand(*td.batch_size, _STEPS).clone()
     starts = (torch.arange(_STEPS) == 0).expand(whole.batch_size)
     return whole.update(subject.flag_values(starts))

@@ -18,7 +18,7 @@ from rnncheck.watching.forms.loss_pass import LossPass
 from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
 from rnncheck.watching.forms.plain_loss import acts_in
 from rnncheck.watching.forms.plain_policy import PlainPolicy
-from rnncheck.watching.forms.switches import own_pass
+from rnncheck.watching.forms.switches import EpisodesAlone, own_pass
 from rnncheck.watching.forms.time_axis import on_turned, time_axis, time_last
 from rnncheck.watching.seen import Acting, Called
 
@@ -53,6 +53,7 @@ def in_form(acting: Acting, loss: Called | None, *, estimated: bool) -> InForm:
         policy = WithParts(acting.policy, acting.parts, (), acting.writes)
         trained = loss.passed or loss.inputs
         over = loss.over or _inside(acting, loss)
+        over = EpisodesAlone(over) if loss.alone else over
         return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
     axis, trained = _time_last(loss.inputs, plain)
     around = lines_ahead(acting, loss, estimated=estimated)

@@ -130,6 +130,7 @@ class PlainRun:
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
         loss = rollout_loss(lines.function, names, found.parts, acts)
         self._called = Called(loss, place, modes_now(), [self._whole], own=frame.f_code)
+        self._called.alone = is_one_episode(self.steps)
         for path, part in found.doubts.items():
             other = rollout_loss(lines.function, names, {**found.parts, path: part}, acts)
             self._called.doubts.append((self._doubt(path), other))
@@ -138,6 +139,14 @@ class PlainRun:
     def _acts_again(self) -> ActedAgain | None:
         cut = not any(step.call.graphed for step in self.steps)
         return None if self._policy is None else ActedAgain(self._policy, cut)
+
+    def beside(self, steps: Sequence[PlainStep]) -> None:
+        """What another rollout tells of this one: how long they are is the script's choice, or the
+        episodes'. That the last one is over may show with the next reset alone."""
+        if self._called is not None:
+            rollouts = (self.steps, steps)
+            inside = any(is_over(one) for rollout in rollouts for one in rollout[:-1])
+            self._called.alone = not inside and any(map(is_one_episode, rollouts))
 
     def instead_of(self, other: PlainRun, seen: Sightings) -> bool:
         """Tell ``seen`` of this one and no longer of the other, if it was told whole."""
@@ -180,6 +189,17 @@ class PlainRun:
             parts = {path: policy.get_submodule(path) for path in paths}
             called.over = CallPass(found, parts)
         return True
+
+
+def is_one_episode(steps: Sequence[PlainStep]) -> bool:
+    """Whether one env was stepped to the end of an episode, and no further."""
+    ends = [is_over(one) for one in steps]
+    return bool(steps) and steps[0].rows == 1 and ends[-1] and not any(ends[:-1])
+
+
+def is_over(step: PlainStep) -> bool:
+    """Whether an episode ended with it."""
+    return bool(np.any(step.terminated) or np.any(step.truncated))
 
 
 def _nowhere(whole: TensorDictBase) -> str:

@@ -50,7 +50,23 @@ def told_call(steps: Columns) -> ToldCall:
             continue
         if values.is_floating_point() and steps.rows in values.shape[1:]:
             results[path] = _slot(("_".join((steps.name, *path)),), values, steps.rows)
+    if action is not None and (way := _drawn_at_starts(steps, arguments, results.get(action[0]))):
+        return ToldCall(
+            why=f"the argument `{'.'.join(way)}` of `{steps.name}` is the action before, and begins"
+            " episodes with another value than zero, such as a random action"
+        )
     return replace(_whole(steps, arguments, results), action=action)
+
+
+def _drawn_at_starts(steps: Columns, arguments: dict[Path, Slot], acted: Slot | None) -> Path:
+    """The way to an argument that is the action before and begins an episode as no state does."""
+    begins = torch.cat([torch.ones_like(steps.done[:1]), steps.done[:-1]]).any(1)
+    for path, slot in arguments.items():
+        values = steps.given[path].values
+        before = acted is not None and acted.key == ("next", *slot.key)
+        if before and values is not None and bool((values[begins] != 0).any()):
+            return path
+    return ()
 
 
 def _action(steps: Columns, values: Tensor) -> Slot:

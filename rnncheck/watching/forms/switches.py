@@ -3,6 +3,7 @@ between acting and training."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 from torchrl.modules import set_recurrent_mode
 
-from rnncheck.pipeline.keys import as_key, tensor_items
+from rnncheck.pipeline.keys import Key, as_key, tensor_items
 from rnncheck.watching.seen import Called
 
 _INIT = "is_init"
@@ -105,6 +106,33 @@ class RowsOfTheirOwn:
         made = {key: v for key, v in tensor_items(out) if v is not given.get(key)}
         laid = {key: v[row, step].reshape(*batch.shape, *v.shape[2:]) for key, v in made.items()}
         return TensorDict(laid, batch_size=batch.batch_size)
+
+
+class EpisodesAlone:
+    """A pass that gets one trajectory at a time, as long as it is: the script trains on whole
+    episodes, and on one in each call."""
+
+    of_the_loss = True
+
+    def __init__(self, over_sequences: Any) -> None:
+        self._over_sequences = over_sequences
+
+    def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
+        """What the pass gives, laid out as ``batch`` ``[rows, steps]`` is."""
+        begins, rows = _starts(batch), list[dict[Key, Tensor]]()
+        begins[:, 0] = True
+        for row, starts in enumerate(begins):
+            ends = [*starts.nonzero().flatten().tolist(), batch.shape[1]]
+            parts = [
+                self._over_sequences(batch[row : row + 1, begin:end])
+                for begin, end in itertools.pairwise(ends)
+            ]
+            rows.append({key: torch.cat([one[key] for one in parts], 1) for key in parts[0]})
+        return {key: torch.cat([one[key] for one in rows]) for key in rows[0]}
+
+    def held_parts(self) -> list[tuple[str, Any]]:
+        """What it can reach."""
+        return [("pass", self._over_sequences)]
 
 
 def _padded(rows: TensorDictBase, there: Tensor) -> TensorDictBase:

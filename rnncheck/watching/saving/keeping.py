@@ -177,6 +177,7 @@ def _called(called: Called, around: Called | None = None) -> dict[str, Any]:
         "itself": called.itself,
         "passed": [_tensors(one) for one in called.passed],
         "over": called.over,
+        "alone": called.alone,
         "around": _around(around),
     }
 

@@ -34,6 +34,7 @@ class NextRollout:
         self._watching = watching
         self.begun = False
         self._over = False
+        self._longer = False  # than the first, of which as many steps are noted
         self._length = 0  # of the first
         self._told_at = 0  # updates
         self._waiting_since: float | None = None
@@ -50,6 +51,7 @@ class NextRollout:
 
     def begins(self, shown: Iterable[HasSteps]) -> bool:
         """Whether the step that comes now belongs to it."""
+        self._longer = self._longer or (self.begun and self._over)
         if not self.wanted:
             return False
         envs = list(shown)
@@ -69,12 +71,14 @@ class NextRollout:
     ) -> PlainRun:
         """``backward`` is about to be called: which of the two is judged."""
         self._over, self.begun = True, False
-        if len(steps) != self._length:
+        first.beside(steps)
+        if len(steps) != self._length or self._longer:
             return first
         seen = self._watching.seen
         run = PlainRun(steps, first.place, Sightings(), first.steps)
         if run.acted():
             run.trained(stack, loop)
+            run.beside(first.steps)
         if not run.instead_of(first, seen):
             return first
         seen.weights = taken(seen.modules())

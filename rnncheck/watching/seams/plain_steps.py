@@ -152,6 +152,9 @@ class PlainSteps:
         with self._watching.inside():
             found = original(env, *args, **kwargs)
         shown = self._shown.setdefault(id(env), SteppedEnv(env, None))
+        if shown.steps and shown.steps[-1].rows == 1:  # the script itself may end an episode
+            last = shown.steps[-1]
+            last.truncated = last.truncated or not last.terminated
         shown.seen, shown.over = _kept(found[0] if isinstance(found, tuple) else found), None
         return found
 
