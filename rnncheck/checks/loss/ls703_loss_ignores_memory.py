@@ -46,6 +46,9 @@ from rnncheck.checks.evidence.trained_memory import needs_memory
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.keys import dotted, tensor_items
+from rnncheck.pipeline.subject.passes import run_recurrent
+from rnncheck.pipeline.subject.training_pass import TwoPasses
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
@@ -95,7 +98,9 @@ def reaches_later(
     keys += [key for key in tokens(evidence, sample) if key not in keys]
     after_td = changed_batch(sample, ~later, keys)
     watched = False
-    for measure in (_elements, _gradients, _inside):
+    for measure in (_elements, _gradients, _inside, _passed):
+        if measure is _passed and watched:
+            break
         before, after = (measure(evidence, sample, loss, td) for td in (sample.td, after_td))
         for name, old in before.items():
             if name not in after or after[name].shape != old.shape:
@@ -130,6 +135,25 @@ def _inside(
     if any(td.get(key).is_floating_point() for key in observed(evidence, sample)):
         return {}
     return inner_outputs(evidence, sample, td)
+
+
+def _passed(
+    evidence: Evidence, sample: Sample, loss: Loss, td: TensorDictBase
+) -> dict[str, Tensor]:
+    """What the pass that the loss makes gives, where the loss itself tells nothing: it may read
+    its observations as arrays."""
+    subject = evidence.policy
+    if not (isinstance(subject.module, TwoPasses) and subject.module.of_the_loss):
+        return {}
+    try:
+        out = run_recurrent(subject, td)
+    except Exception:  # the user's function may raise anything; EQ201 tells of that
+        return {}
+    return {
+        dotted(key): value
+        for key, value in tensor_items(out)
+        if key in subject.writes and key[0] != "next" and value.is_floating_point()
+    }
 
 
 def _observed(number: int, sample: Sample) -> Observation:

@@ -51,7 +51,6 @@ class NextRollout:
 
     def begins(self, shown: Iterable[HasSteps]) -> bool:
         """Whether the step that comes now belongs to it."""
-        self._longer = self._longer or (self.begun and self._over)
         if not self.wanted:
             return False
         envs = list(shown)
@@ -59,7 +58,7 @@ class NextRollout:
             self.begun = True
             for one in envs:
                 one.steps = []
-        self._over = max(len(one.steps) for one in envs) >= self._length
+        self._over = self._longer = max(len(one.steps) for one in envs) >= self._length
         return not self._over
 
     def ended(
