@@ -58,15 +58,35 @@ def measuring(
 
 @contextmanager
 def _drawn_again(seed: int) -> Iterator[None]:
-    """Python's and NumPy's random numbers, from the seed: a policy may explore by them."""
+    """Python's and NumPy's random numbers and those of gymnasium's spaces, from the seed: a policy
+    may explore by them."""
     mine, arrays = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed % 2**32)
+    spaces = sys.modules.get("gymnasium.spaces")
     try:
-        yield
+        with nullcontext() if spaces is None else _seeded_spaces(spaces.Space, seed):
+            yield
     finally:
         random.setstate(mine)
         np.random.set_state(arrays)
+
+
+@contextmanager
+def _seeded_spaces(kind: Any, seed: int) -> Iterator[None]:
+    """``env.action_space.sample()`` draws the same again, and the space's own numbers stay."""
+    own, drawn = kind.np_random, list[np.random.Generator]()
+
+    def instead(_space: Any) -> np.random.Generator:
+        if not drawn:
+            drawn.append(np.random.default_rng(seed))
+        return drawn[0]
+
+    kind.np_random = property(instead)
+    try:
+        yield
+    finally:
+        kind.np_random = own
 
 
 def _seed(seed: int) -> None:

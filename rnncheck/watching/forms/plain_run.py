@@ -35,6 +35,7 @@ from rnncheck.watching.forms.plain_pass import CallPass, seen_pass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import storages_in
+from rnncheck.watching.forms.storages import HeldPart, Spoilt
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.lines import lines_behind, lines_inside
@@ -133,7 +134,7 @@ class PlainRun:
         self._called.alone = is_one_episode(self.steps)
         for path, part in found.doubts.items():
             other = rollout_loss(lines.function, names, {**found.parts, path: part}, acts)
-            self._called.doubts.append((self._doubt(path), other))
+            self._called.doubts.append((self._doubt(path, part), other))
         self._seen.losses.append(self._called)
 
     def _acts_again(self) -> ActedAgain | None:
@@ -162,12 +163,16 @@ class PlainRun:
     def _told_of(self) -> tuple[Acting | None, Called | None]:
         return self._acting, self._called
 
-    def _doubt(self, path: Path) -> str:
+    def _doubt(self, path: Path, part: HeldPart) -> str:
+        rows, steps = self._whole.shape
+        shape = getattr(part.value, "shape", None) if isinstance(part, Spoilt) else None
+        of_rows = shape is not None and np.prod(shape) == rows
+        what = f"envs, or of what lies behind their {steps} steps," if of_rows else "steps"
         return (
-            f"`{'.'.join(path)}` holds something of each of the {self._whole.shape[1]} steps that"
-            f" is neither what the env showed or gave nor what `{self._call.code.co_name}`"
-            " returned: what is made of that must be made behind the steps, in the lines that lead"
-            " to `backward`"
+            f"`{'.'.join(path)}` holds something of each of the {rows if of_rows else steps} {what}"
+            " that is neither what the env showed or gave nor what"
+            f" `{self._call.code.co_name}` returned: what is made of that must be made behind the"
+            " steps, in the lines that lead to `backward`"
         )
 
     @property

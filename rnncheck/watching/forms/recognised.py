@@ -90,6 +90,8 @@ def storages_in(
         one = _of_one_step(path, value, batch, told)
         if one is not None:
             found.parts[path] = one
+        elif not numbers and _of_every_row(value, batch):
+            found.doubts[path] = Spoilt(value)
         return True
 
     for name, value in names.items():
@@ -106,6 +108,19 @@ def _of_every_step(value: Any, batch: TensorDictBase) -> bool:
         return False
     first = value.shape[0] in (steps, steps + 1)
     return first or (value.ndim > 1 and value.shape[0] == rows and value.shape[1] - steps in (0, 1))
+
+
+def _of_every_row(value: Tensor | np.ndarray[Any, Any], batch: TensorDictBase) -> bool:
+    """Whether it is one number for each of several envs, such as a value behind the last step."""
+    rows, shape = batch.shape[0], tuple(value.shape)
+    data = _floats(value) and not isinstance(value, torch.nn.Parameter)
+    return rows > 1 and data and int(np.prod(shape)) == rows and rows in shape
+
+
+def _floats(value: Tensor | np.ndarray[Any, Any]) -> bool:
+    if isinstance(value, Tensor):
+        return value.is_floating_point()
+    return bool(np.issubdtype(value.dtype, np.floating))
 
 
 def _note(found: Storages, path: Path, value: Any, batch: TensorDictBase) -> bool:
@@ -257,15 +272,22 @@ def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) 
                 if key[0].endswith("_".join(path)) or key[0].endswith(path[-1]):
                     return one  # of states that are alike, such as zeros
                 found.append(one)
-    return found[0] if found else _last(held, batch, _LAST, ARRAYS if array else TENSORS)
+    of_what = ARRAYS if array else TENSORS
+    return found[0] if found else _last(held, batch, _LAST, of_what, _names_an_end(path))
+
+
+def _names_an_end(path: Path) -> bool:
+    """Tells a flag from other zeros, which nothing else does."""
+    return any(word in path[-1].lower() for word in ("done", "end", "over", "term", "start"))
 
 
 def _last(
-    held: Tensor, batch: TensorDictBase, keys: tuple[Key, ...], of_what: str
+    held: Tensor, batch: TensorDictBase, keys: tuple[Key, ...], of_what: str, named: bool = False
 ) -> Storage | None:
     for key in keys:
         last = batch.get(key)[:, -1]
         alike = held.is_floating_point() == last.is_floating_point()
+        alike = alike or (key == DONE and (named or bool(last.any())))  # flags as numbers
         if held.numel() == last.numel() and alike and _same_rows(held, last, batch):
             return Storage(key, tuple(held.shape), held.dtype, at=-1, of_what=of_what)
     return None
