@@ -89,7 +89,10 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     )
     whole._made, whole._hash = first, asked.hash
     whole._places = {(): place, **_places(acting, loss, estimator)}
-    if loss is not None and batches and (pairs := pairs_beside(seen)):
+    pairs = pairs_beside(seen)
+    if loss is not None and pair.whole and pair.whole[0].shape != pair.trained[0].shape:
+        pairs = [(loss, None), *pairs]  # its own batch, laid out by the lines ahead of it
+    if loss is not None and batches and pairs:
         others = [_other(seen, acting, whole, batches, *one) for one in pairs]
         whole._made = replace(first, first=loss.name, others=others)
     return whole

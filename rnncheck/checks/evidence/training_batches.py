@@ -18,7 +18,7 @@ from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.numerics.tolerance import SLACK, epsilon
 from rnncheck.pipeline.keys import STEP_KEY, Key, tensor_keys
 from rnncheck.pipeline.placing import on_cpu, place_of
-from rnncheck.pipeline.recording.masks import padding_mask
+from rnncheck.pipeline.recording.masks import halted, padding_mask
 from rnncheck.pipeline.recording.recording import Joint, Recording
 from rnncheck.results.model import Stage
 
@@ -192,7 +192,8 @@ def make_sample(evidence: Evidence, td: TensorDictBase) -> Sample:
     shape = torch.Size(rows.shape)
     ids = _ids(rows, shape, steps)
     mask = _mask(rows, padded(ids), steps)
-    valid = torch.ones(shape, dtype=torch.bool) if mask is None else _read(rows, mask, shape)
+    # The loss may part a rollout's repeated last steps from data by their flags, with no mask.
+    valid = ~halted(rows) if mask is None else _read(rows, mask, shape)
     flags = [rows.get(key, None) for key in evidence.policy.flags]
     found = [flag.reshape(*shape, -1).any(-1) for flag in flags if flag is not None]
     flag = torch.stack(found).any(0) if found else None

@@ -58,6 +58,9 @@ from rnncheck.pipeline.keys import STEP_KEY, Key, dotted, tensor_keys
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
+# Of a rollout that repeats the last step of an env that is done: the flag of that step.
+_REPEATED = Mask(("next", "done"), inverted=True)
+
 
 def run(evidence: Evidence) -> Judgement:
     """Unmasked padding, then the estimator and the loss at masked steps."""
@@ -114,10 +117,10 @@ def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
 def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
     compared = 0
     for number, sample in each_sample(evidence):
-        if not sample.masked or sample.mask is None:
+        if not sample.masked:
             continue
-        loss = loss_of(evidence)
-        keys = _contents(sample, sample.mask)
+        loss, mask = loss_of(evidence), sample.mask or _REPEATED
+        keys = _contents(sample, mask)
         base = run_loss(evidence, sample, loss=copied(loss), per_element=False).total
         other = without_data(sample, changed_batch(sample, ~sample.valid, keys))
         after = run_loss(evidence, sample, other, loss=copied(loss), per_element=False).total
@@ -126,10 +129,10 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         if size > 1e-6 * max(abs(float(base.detach())), 1e-6):
             found = counts_padding(sample, keys, loss_gradients(evidence))
             if found is None:
-                return _ignored(number, sample.mask, size), compared
-            return _counted(Stage.LOSS, number, sample.mask, "loss", size), compared
+                return _ignored(number, mask, size), compared
+            return _counted(Stage.LOSS, number, mask, "loss", size), compared
         if (weight := _trained_on(evidence, sample)) > 0.0:
-            return _weighed(number, sample.mask, weight), compared
+            return _weighed(number, mask, weight), compared
     return None, compared
 
 

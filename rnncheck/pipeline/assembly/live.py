@@ -4,7 +4,9 @@ file."""
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 from torch import nn
@@ -120,6 +122,9 @@ def _is_function(part: Any) -> bool:
 
 
 def _name(part: Any) -> str:
+    part = part.function if isinstance(part, OwnLoss) else part
+    while isinstance(part, functools.partial):  # what is called in the end
+        part = next((one for one in part.args if isinstance(one, FunctionType)), part.func)
     name = getattr(part, "__qualname__", type(part).__qualname__)
     return str(name).replace("<locals>.", "")
 

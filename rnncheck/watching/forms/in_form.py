@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
-from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.modes import InMode, measuring
 from rnncheck.watching.forms.acted_again import ActingPass
 from rnncheck.watching.forms.loss_pass import LossPass
@@ -21,7 +21,6 @@ from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.switches import EpisodesAlone, own_pass
 from rnncheck.watching.forms.time_axis import on_turned, time_axis, time_last
 from rnncheck.watching.seen import Acting, Called
-
 
 _START = "is_init"
 
@@ -59,8 +58,7 @@ def in_form(acting: Acting, loss: Called | None, *, estimated: bool) -> InForm:
     around = lines_ahead(acting, loss, estimated=estimated)
     judged, whole = turned(in_its_mode(loss), axis), list[TensorDictBase]()
     if around is not None:
-        collected = around.inputs[0].select(*tensor_keys(plain[0]), strict=False)
-        own_axis, whole = _time_last([collected], plain)
+        own_axis, whole = _time_last(around.inputs, plain)
         judged = turned(around.module, own_axis)
         whole += _beginning_inside(whole, plain)
     elif axis is None:
@@ -96,14 +94,44 @@ def beside(loss: Called, acted: Sequence[TensorDictBase]) -> tuple[Any, list[Ten
 
 def lines_ahead(acting: Acting, loss: Called, *, estimated: bool) -> Called | None:
     """The script's lines around the loss, where they make what it is given beside what was
-    collected: the innermost that do."""
+    collected: the innermost that make all numbers of it, on their batch without these; rather those
+    that are given what was collected as it is."""
     noted = [*acting.batches, *acting.further]
     if estimated or not noted or not loss.inputs:
         return None
-    beside = set(tensor_keys(loss.inputs[0])) - set(tensor_keys(noted[0]))
-    if not beside or not loss.around:
+    known = set(tensor_keys(noted[0]))
+    if not loss.around or set(tensor_keys(loss.inputs[0])) <= known:
         return None
-    return next((one for one in loss.around if _runs(one, noted[0])), loss.around[0])
+    found = [made for one in loss.around if (made := _making(one, loss, known)) is not None]
+    shapes = {batch.shape for batch in noted}
+    as_it_is = [one for one in found if one.inputs[0].shape in shapes]
+    first = loss.around[0]
+    without = replace(first, inputs=[first.inputs[0].select(*known, strict=False)])
+    return next(iter([*as_it_is, *found]), without)
+
+
+def _making(lines: Called, loss: Called, known: set[Key]) -> Called | None:
+    """The lines with their batch as it was ahead of them; None where numbers that the loss is given
+    were made before."""
+    whole = lines.inputs[0]
+    more = [key for key in tensor_keys(whole) if key not in known]
+    made = [key for key in more if _makes(lines, key)]
+    given = loss.inputs[0]
+    left = [key for key in more if key not in made and key in given.keys(True, True)]
+    runs = made or (not more and _makes(lines))
+    if not runs or any(given.get(key).is_floating_point() for key in left):
+        return None
+    return replace(lines, inputs=[whole.exclude(*made)])
+
+
+def _makes(lines: Called, *keys: Key) -> bool:
+    """Whether they run without the entries: they write them themselves, or do not read them."""
+    try:
+        with measuring(recurrent=lines.modes.recurrent, grad=True):
+            OwnLoss(lines.module, {})(lines.inputs[0].exclude(*keys))
+    except Exception:  # lines of the user's may raise anything
+        return False
+    return True
 
 
 def _beginning_inside(
@@ -133,17 +161,6 @@ def _begins(batch: TensorDictBase) -> Tensor:
     flags = [batch.get(key) for key in tensor_keys(batch) if key[0] != "next" and key[-1] == _START]
     rows = [flag.reshape(len(batch), batch.shape[1], -1)[:, 0].any(1) for flag in flags]
     return rows[0] if rows else torch.ones(len(batch), dtype=torch.bool)
-
-
-def _runs(lines: Called, noted: TensorDictBase) -> bool:
-    """Whether they make all that they need of what was collected."""
-    collected = lines.inputs[0].select(*tensor_keys(noted.exclude(PARTS)), strict=False)
-    try:
-        with measuring(recurrent=lines.modes.recurrent, grad=True):
-            OwnLoss(lines.module, {})(collected)
-    except Exception:  # lines of the user's may raise anything
-        return False
-    return True
 
 
 def _time_last(
