@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from torch import nn
+from torch.optim import Optimizer
 from torchrl.envs.utils import exploration_type
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
@@ -45,6 +47,7 @@ class Watching:
         self.waits: list[Callable[[], bool]] = []  # for more than these updates
         self.when_settled: Callable[[], None] = lambda: None  # closes what it watches through
         self._updates, self._ends = updates, ends
+        self._acts_otherwise = False  # from some update on, of a loss that was not told
         self._process = os.getpid()
         self._inside = threading.local()
 
@@ -63,8 +66,10 @@ class Watching:
         finally:
             self._inside.depth -= 1
 
-    def before_update(self) -> None:
+    def before_update(self, optimizer: Optimizer) -> None:
         """The weights are still those that collected and trained on everything so far."""
+        if not self.seen.frozen and self.looks:
+            self._acts_otherwise = self._acts_otherwise or self._of_who_acts(optimizer)
         if not self.seen.frozen and self.looks and self._trains():
             self.seen.frozen = True
             self.seen.weights = taken(self.seen.modules())
@@ -104,7 +109,14 @@ class Watching:
     def _trains(self) -> bool:
         """Whether anything was trained on so far."""
         stepped = self.seen.env_steps and self.seen.backwards  # the loss of what acting gave
-        return bool(self.seen.losses or self.seen.estimators or stepped)
+        return bool(self.seen.losses or self.seen.estimators or stepped or self._acts_otherwise)
+
+    def _of_who_acts(self, optimizer: Optimizer) -> bool:
+        """Whether it changes weights that have acted, whatever the loss is."""
+        policies = [one.policy for one in self.seen.acting]
+        acting = {id(p) for one in policies if isinstance(one, nn.Module) for p in one.parameters()}
+        stepped = (p for group in optimizer.param_groups for p in group["params"])
+        return bool(acting) and any(id(p) in acting and p.grad is not None for p in stepped)
 
 
 def modes_now() -> Modes:

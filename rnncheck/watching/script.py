@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, ModuleType
+
+import torch.multiprocessing
 
 from rnncheck.errors import StageTimeout, UserError
 from rnncheck.pipeline.guard.closing import ChildProcesses, close_all
@@ -22,6 +25,7 @@ from rnncheck.watching.places import run_as_a_module
 from rnncheck.watching.seams.opening import opened
 
 _MAIN = "__main__"
+_START_METHOD = "set_start_method"
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ def run_script(script: Script, watching: Watching, seconds: float) -> ScriptEnd:
     sys.argv[:] = argv
     sys.modules[_MAIN] = main  # stays: what the script made may be pickled by that name
     children = ChildProcesses()
-    with opened(watching):
+    with opened(watching), _first_start_method():
         try:
             ended = _ran(code, main, seconds)
             if caught_ctrl_c():
@@ -53,6 +57,27 @@ def run_script(script: Script, watching: Watching, seconds: float) -> ScriptEnd:
             watching.settle()
             close_all([getattr(one.collector, "shutdown", None) for one in watching.seen.acting])
             children.reap()
+
+
+@contextmanager
+def _first_start_method() -> Iterator[None]:
+    """``multiprocessing.set_start_method`` does not refuse the script's first call because TorchRL,
+    which is imported here already, has chosen one."""
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    owners = (multiprocessing, torch.multiprocessing)
+    before = [getattr(one, _START_METHOD) for one in owners]
+
+    def instead(method: str | None, force: bool = False) -> None:
+        first = multiprocessing.get_start_method(allow_none=True) == chosen
+        before[0](method, force=force or first)
+
+    for one in owners:
+        setattr(one, _START_METHOD, instead)
+    try:
+        yield
+    finally:
+        for one, own in zip(owners, before, strict=True):
+            setattr(one, _START_METHOD, own)
 
 
 def _ran(code: CodeType, main: ModuleType, seconds: float) -> ScriptEnd:

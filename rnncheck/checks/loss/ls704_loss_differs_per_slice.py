@@ -14,8 +14,8 @@ Why it matters
 
 Says nothing when
     the segments leak already (LS701, RP501), the loss draws random numbers or shuffles the slices
-    into minibatches itself, or it needs a fixed number of steps. Slices that count alike whatever their length are taken to be meant, and
-    remarked.
+    into minibatches itself, or it needs a fixed number of steps. Slices that count alike whatever
+    their length are taken to be meant, and remarked.
 
 Fix
     See LS701; weight slices by their lengths, and normalise over features or over the whole data

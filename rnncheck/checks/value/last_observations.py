@@ -77,6 +77,32 @@ def _ends(evidence: Evidence) -> Iterator[_End]:
             )
 
 
+def ends_of_rows(evidence: Evidence) -> int:
+    """Ends that no recorded step follows, as of rollouts that are whole episodes, with an
+    observation that none was seen to begin with."""
+    recording = evidence.recording
+    read = [key for key in recording.steady if key in evidence.policy.reads]
+    starts = {key: _starts(recording.batches, key) for key in read}
+    ends = [
+        (rows, row, step)
+        for rows in recording.batches
+        for row, step in rows.valid.nonzero().tolist()
+        if _is_last(rows, row, step) and _flagged(rows, "done", row, step)
+    ]
+    return sum(
+        any(_is_none_of(starts[key], rows.data.get(next_key(key))[row, step]) for key in read)
+        for rows, row, step in ends
+    )
+
+
+def _is_none_of(starts: list[Tensor], last: Tensor) -> bool:
+    return all(bool(bits_differ(one, last).any()) for one in starts)
+
+
+def _is_last(rows: Rows, row: int, step: int) -> bool:
+    return step + 1 == rows.valid.shape[1] or not bool(rows.valid[row, step + 1])
+
+
 def _differs(rows: Rows, key: Key, row: int, step: int) -> bool:
     last, first = rows.data.get(next_key(key))[row, step], rows.data.get(key)[row, step + 1]
     return bool(bits_differ(last, first).any())
@@ -108,5 +134,9 @@ def _constant(value: Tensor) -> bool:
 
 
 def _is_terminated(rows: Rows, row: int, step: int) -> bool:
-    flag: Tensor | None = rows.data.get(("next", "terminated"), None)
+    return _flagged(rows, "terminated", row, step)
+
+
+def _flagged(rows: Rows, name: str, row: int, step: int) -> bool:
+    flag: Tensor | None = rows.data.get(("next", name), None)
     return flag is not None and bool(flag[row, step].any())

@@ -56,7 +56,11 @@ from rnncheck.checks.value.estimator_isolation import (
     rewards_run_on,
     statistics,
 )
-from rnncheck.checks.value.last_observations import LastObservations, last_observations
+from rnncheck.checks.value.last_observations import (
+    LastObservations,
+    ends_of_rows,
+    last_observations,
+)
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import tensor_keys
@@ -92,6 +96,7 @@ def run(evidence: Evidence) -> Judgement:
         untold.append(_blank(last))
     if why := weightiest(untold):
         raise why
+    count = count or ends_of_rows(evidence)
     if not count:
         raise CouldNotLook("no collected episode ends")
     return Judgement((), count, f"{counted(count, 'end')} of episodes and targets there")

@@ -1,5 +1,5 @@
-"""What acting computed with a graph, again for other steps: a loss may be made of that alone, with no
-pass over the steps of its own."""
+"""What acting computed with a graph, again for other steps: a loss may be made of that alone, with
+no pass over the steps of its own."""
 
 from __future__ import annotations
 

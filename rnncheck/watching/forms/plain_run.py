@@ -121,8 +121,9 @@ class PlainRun:
         names = {name: held.get(name, frame.f_globals.get(name)) for name in lines.reads}
         steps = self._whole.shape[1]
         for name in lines.appended & names.keys():  # what they have made longer as they ran
-            if isinstance(names[name], list) and len(names[name]) == steps + 1:
-                names[name] = names[name][:-1]
+            value = names[name]
+            if isinstance(value, list) and len(value) == steps + 1:
+                names[name] = value[:-1]
         found = storages_in(names, self._whole, self._told, lines.stepped)
         acts = self._acts_again() if found.graphed else None
         if (OBSERVATION,) not in found.keys and acts is None:

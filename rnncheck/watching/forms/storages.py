@@ -28,8 +28,8 @@ class Storage:
 
     ``listed`` has a list of one thing for each step; ``of_what`` are tensors, arrays or plain
     numbers. ``longer`` has one thing more than there are steps: what follows the last one, or
-    ``edge``. ``graphed``: what it held had a graph. ``late`` has ``edge`` first, and at every step what the one before it gave. ``scale``
-    are the a and b of a x + b.
+    ``edge``. ``late`` has ``edge`` first, and at every step what the one before it gave. ``scale``
+    are the a and b of a x + b. ``graphed``: what it held had a graph.
     """
 
     key: Key

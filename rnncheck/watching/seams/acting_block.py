@@ -220,7 +220,7 @@ def _compiled(
     body: list[ast.stmt], names: set[str], stores: set[str], path: str
 ) -> CodeType | None:
     """A function of ``names`` that gives what it stored, by name."""
-    wanted = ast.Constant(value=tuple(sorted(stores)))
+    wanted = ast.Tuple([ast.Constant(value=one) for one in sorted(stores)], ast.Load())
     given = ast.parse("{n: v for n, v in locals().items() if n in 0}", mode="eval").body
     assert isinstance(given, ast.DictComp)
     test = given.generators[0].ifs[0]

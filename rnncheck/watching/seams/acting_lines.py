@@ -1,4 +1,4 @@
-"""Who acts where no function returns the action: the lines of the loop that lead to ``env.step``."""
+"""Who acts where no function returns the action: the lines of the loop ahead of ``env.step``."""
 
 from __future__ import annotations
 

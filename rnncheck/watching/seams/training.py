@@ -43,7 +43,7 @@ def training_seams(watching: Watching, scope: ExitStack) -> None:
 
 def update_seams(watching: Watching, scope: ExitStack) -> None:
     """Open those of the optimisers' steps until ``scope`` ends."""
-    before = register_optimizer_step_pre_hook(lambda *_: watching.before_update())
+    before = register_optimizer_step_pre_hook(lambda one, *_: watching.before_update(one))
     scope.callback(before.remove)
     after = register_optimizer_step_post_hook(lambda *_: watching.after_update())
     scope.callback(after.remove)
