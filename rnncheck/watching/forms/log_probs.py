@@ -16,10 +16,10 @@ DERIVED = ("log_prob", "entropy")  # under which they stand in a batch
 _SUM_CLOSE = 1e-4  # of probabilities in float32
 
 
-def parameters_of(distribution: Distribution) -> dict[str, Any]:
+def drawn_by(distribution: Distribution) -> dict[str, Any]:
     """The tensors that it was made with; none of one that is not known."""
     if isinstance(distribution, Independent):
-        return parameters_of(distribution.base_dist)
+        return drawn_by(distribution.base_dist)
     held = vars(distribution)
     if isinstance(distribution, (Categorical, Bernoulli)):
         name = "logits" if "logits" in held else "probs"  # the other one may be made later on

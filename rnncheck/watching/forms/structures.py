@@ -21,7 +21,7 @@ from rnncheck.pipeline.copying.closures import (
     is_own_instance,
     is_users_function,
 )
-from rnncheck.watching.forms.log_probs import parameters_of
+from rnncheck.watching.forms.log_probs import drawn_by
 
 Path = tuple[str, ...]
 Members = Callable[[Any], dict[str, Any]]
@@ -38,7 +38,7 @@ def records(value: Any) -> dict[str, Any]:
     if isinstance(value, (tuple, list, deque)):
         return {str(number): one for number, one in enumerate(value)}
     if isinstance(value, Distribution):
-        return parameters_of(value)
+        return drawn_by(value)
     is_record = dataclasses.is_dataclass(value) and not isinstance(value, type)
     if is_record or isinstance(value, SimpleNamespace):
         return dict(vars(value)) if hasattr(value, "__dict__") else {}
