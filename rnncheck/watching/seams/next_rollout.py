@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Protocol
 
+from rnncheck.watching.forms.held_as import MANY
 from rnncheck.watching.forms.plain_calls import PlainStep
-from rnncheck.watching.forms.plain_run import PlainRun
+from rnncheck.watching.forms.plain_run import PlainRun, is_one_episode
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seen import Sightings
 from rnncheck.watching.weights import taken
@@ -17,6 +18,7 @@ from rnncheck.watching.weights import taken
 # What is waited for it at most, behind the updates that were asked for: PPO takes some hundred
 # updates on a rollout. A script that never collects again goes on for no longer.
 _MOST_UPDATES, _MOST_SECONDS = 400, 60.0
+MOST_STEPS = 20_000  # of one rollout: chosen, that of Atari has some thousand
 _ON_IT = 2  # updates on it that are seen: the first may be on another minibatch than the second
 
 
@@ -27,8 +29,7 @@ class HasSteps(Protocol):
 
 
 class NextRollout:
-    """Judged in the place of the first one where it has as many steps; episodes that are trained on
-    one by one are told by the first."""
+    """Judged in the place of the first one where it has as many steps, or both are one episode."""
 
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
@@ -36,6 +37,7 @@ class NextRollout:
         self._over = False
         self._longer = False  # than the first, of which as many steps are noted
         self._length = 0  # of the first
+        self._most = 0  # of the second that is noted
         self._told_at = 0  # updates
         self._waiting_since: float | None = None
         watching.waits.append(self._waits)
@@ -43,6 +45,7 @@ class NextRollout:
     def behind(self, steps: Sequence[PlainStep]) -> None:
         """The first one is told."""
         self._length = len(steps)
+        self._most = MOST_STEPS if is_one_episode(steps) else self._length
 
     @property
     def wanted(self) -> bool:
@@ -58,7 +61,7 @@ class NextRollout:
             self.begun = True
             for one in envs:
                 one.steps = []
-        self._over = self._longer = max(len(one.steps) for one in envs) >= self._length
+        self._over = self._longer = max(len(one.steps) for one in envs) >= self._most
         return not self._over
 
     def ended(
@@ -71,7 +74,9 @@ class NextRollout:
         """``backward`` is about to be called: which of the two is judged."""
         self._over, self.begun = True, False
         first.beside(steps)
-        if len(steps) != self._length or self._longer:
+        whole = [is_one_episode(one) for one in (first.steps, steps)]
+        alike = len(steps) == self._length or (all(whole) and len(steps) >= MANY)
+        if not alike or self._longer:
             return first
         seen = self._watching.seen
         run = PlainRun(steps, first.place, Sightings(), first.steps)

@@ -35,13 +35,12 @@ from rnncheck.watching.seams.frames import (
     owner_of,
     their_frames,
 )
-from rnncheck.watching.seams.next_rollout import NextRollout
+from rnncheck.watching.seams.next_rollout import MOST_STEPS, NextRollout
 from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 
 _LATEST = 16  # calls between two steps that are remembered: chosen, a script has few
 _SETTLED = 8  # steps in which one function acted: only that one is followed from then on
-_MOST_STEPS = 20_000  # before the first update: chosen, a rollout of Atari has some thousand
 
 
 def plain_seams(watching: Watching, scope: ExitStack) -> None:
@@ -228,7 +227,7 @@ class PlainSteps:
         mode = getattr(shown.env, "metadata", {}).get("autoreset_mode")
         shown.over = ended if mode == AutoresetMode.NEXT_STEP else None
         shown.seen = _kept(after)
-        if len(shown.steps) < _MOST_STEPS:
+        if len(shown.steps) < MOST_STEPS:
             shown.steps.append(step)
 
     # --- who acts -----------------------------------------------------------------------------
@@ -404,7 +403,7 @@ def _equal(value: Tensor, action: Any) -> bool:
     except (TypeError, ValueError):
         return False
     mine = value.detach().cpu().reshape(-1)
-    return mine.shape == wanted.shape and torch.equal(mine.to(wanted.dtype), wanted)
+    return mine.shape == wanted.shape and torch.equal(mine.double(), wanted.double())
 
 
 def _with(after: Any, final: Any, ended: Any) -> Any:
