@@ -4,15 +4,16 @@ Checks
     The observations in the first half of every slice of the training batch are changed. In the
     second half some per-step entry of the loss, or the gradient of the loss at the observations,
     must change; where none does, the same is asked one step further on, for a loss that parts its
-    slices in the middle.
+    slices in the middle. Of a loss that tells neither, such as one that reads arrays, the pass that
+    it makes is asked.
 
 Why it matters
     A loss that runs the policy in sequential mode takes every step alone, from the state stored
     beside it: nothing is learnt through time, and the stored states grow stale.
 
 Says nothing when
-    the loss gives nothing per step and has no gradient at the observations, slices have a single
-    step, no module carries state (WR101), or the critic alone does and the loss does not run it.
+    the loss gives nothing per step, has no gradient at the observations, and its pass was not seen;
+    slices have a single step, no module carries state (WR101), or the critic alone does and the loss does not run it.
 
 Fix
     Run the policy inside the loss under ``set_recurrent_mode(True)``; TorchRL's own losses do.

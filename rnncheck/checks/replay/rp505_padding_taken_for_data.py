@@ -2,11 +2,12 @@
 
 Checks
     Steps of a training batch that were never collected (zeros that a collate function filled in)
-    must be covered by a mask: an entry, under whatever key, that parts padding from data. Where
-    there is one, everything that is float is changed at the masked steps, but for what is next to
-    them and is the data of the step to their right. The loss must stay the same, and must have no
-    gradient at the padded steps behind a row's data. What the estimator writes for the data of one
-    row must not change with the padding of others: a mean or a deviation would count it.
+    must be covered by a mask: an entry, under whatever key, that parts padding from data. The last
+    step of a rollout, repeated until other envs are done, needs none: its flags tell. In either
+    case everything that is float is changed at the padded steps, but for what is next to them and
+    is the data of the step to their right. The loss must stay the same, and must have no gradient
+    at the padded steps behind a row's data. What the estimator writes for the data of one row must
+    not change with the padding of others: a mean or a deviation would count it.
 
 Why it matters
     Padding is data that nobody collected: zero observations with zero rewards, often most of the

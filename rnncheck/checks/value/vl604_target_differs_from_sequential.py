@@ -19,8 +19,9 @@ Why it matters
     the one that is learned; how long it is off depends on how fast the memory fades.
 
 Says nothing when
-    the loss or estimator leaks already (LS701, VL601), its target network has other weights, or no
-    trajectory was collected from its start.
+    the loss or estimator leaks already (LS701, VL601), its target network has other weights, no
+    trajectory was collected from its start, or the target hardly moves with what is observed at
+    all.
 
 Fix
     A loss: give it a network that puts the collected ``("next", h)`` back after its pass, for
