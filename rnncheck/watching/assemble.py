@@ -90,8 +90,8 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     whole._made, whole._hash = first, asked.hash
     whole._places = {(): place, **_places(acting, loss, estimator)}
     pairs = pairs_beside(seen)
-    if loss is not None and pair.whole and pair.whole[0].shape != pair.trained[0].shape:
-        pairs = [(loss, None), *pairs]  # its own batch, laid out by the lines ahead of it
+    if loss is not None and pair.whole and pair.trained[0].numel() > pair.whole[0].numel():
+        pairs = [(loss, None), *pairs]  # its own batch, which the lines ahead of it have padded
     if loss is not None and batches and pairs:
         others = [_other(seen, acting, whole, batches, *one) for one in pairs]
         whole._made = replace(first, first=loss.name, others=others)
@@ -126,6 +126,7 @@ def _other(
 ) -> OtherTraining:
     """The sections of a loss and an estimator beside the first ones."""
     judged, trained = (None, list[TensorDictBase]()) if loss is None else beside(loss, acted)
+    judged = None if loss is None else _alone(judged, loss)
     spec = whole.model_copy(
         update={
             "loss": None if loss is None else loss_section(judged),
@@ -183,15 +184,19 @@ def _loss(pair: InForm, alike: list[Called]) -> Any:
     """What is trained on; several functions of the user's as one loss with as many parts. Their
     other arguments are what they were in the script, whatever they are called."""
     if len(alike) < 2:
-        if isinstance(pair.loss, (nn.Module, OwnLoss)):
-            return pair.loss
-        itself = alike and pair.loss is alike[0].module
-        return OwnLoss(pair.loss, {}, alike[0].batch if itself else "")
+        return _alone(pair.loss, alike[0] if alike else None)
     own = {}
     for one in alike:
         name = one.batch if pair.axis is None else ""
         own[f"{one.place}"] = OwnLoss(turned(one.module, pair.axis), {}, name)
     return OwnLosses(own)
+
+
+def _alone(loss: Any, called: Called | None) -> Any:
+    if isinstance(loss, (nn.Module, OwnLoss)):
+        return loss
+    itself = called is not None and loss is called.module
+    return OwnLoss(loss, {}, called.batch if called is not None and itself else "")
 
 
 def critic_of(seen: Sightings, acting: Acting, *given_to: Called | None) -> nn.Module | None:

@@ -140,6 +140,8 @@ def _beginning_inside(
     """Where all rows that a loss was ``given`` begin with an episode: as many that were collected
     and begin inside of one. Only there does the state that they begin with tell anything."""
     first, keys = given[0], set(tensor_keys(given[0]))
+    if first.batch_dims < 2:  # slices laid end to end: these begin inside of episodes
+        return []
     if not all(_begins(one).all() for one in given):
         return []
     alike = [

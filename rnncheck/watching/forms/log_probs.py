@@ -12,7 +12,7 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Independen
 
 from rnncheck.pipeline.keys import Key
 
-DERIVED = ("log_prob", "entropy")  # under which they stand in a batch
+DERIVED = ("log_prob", "prob", "entropy")  # under which they stand in a batch
 _SUM_CLOSE = 1e-4  # of probabilities in float32
 
 
@@ -35,7 +35,8 @@ def derived_of(outputs: Mapping[Key, Tensor], action: Tensor) -> dict[Key, Tenso
     found = dict[Key, Tensor]()
     for of, one in _distributions(flat, mine):
         drawn = mine[..., 0] if isinstance(one, Categorical) else mine
-        for name, value in (("log_prob", one.log_prob(drawn)), ("entropy", one.entropy())):
+        told = one.log_prob(drawn)
+        for name, value in zip(DERIVED, (told, told.exp(), one.entropy()), strict=True):
             found[name, of] = value
             if value.ndim > len((rows, steps)):
                 found[name, f"{of}, summed"] = value.sum(-1)
