@@ -94,20 +94,17 @@ def beside(loss: Called, acted: Sequence[TensorDictBase]) -> tuple[Any, list[Ten
 
 def lines_ahead(acting: Acting, loss: Called, *, estimated: bool) -> Called | None:
     """The script's lines around the loss, where they make what it is given beside what was
-    collected: the innermost that make all numbers of it, on their batch without these; rather those
-    that are given what was collected as it is."""
+    collected: the innermost that make all numbers of it, on their batch without these."""
     noted = [*acting.batches, *acting.further]
     if estimated or not noted or not loss.inputs:
         return None
     known = set(tensor_keys(noted[0]))
     if not loss.around or set(tensor_keys(loss.inputs[0])) <= known:
         return None
-    found = [made for one in loss.around if (made := _making(one, loss, known)) is not None]
-    shapes = {batch.shape for batch in noted}
-    as_it_is = [one for one in found if one.inputs[0].shape in shapes]
+    tried = (_making(one, loss, known) for one in loss.around)
+    found = next((one for one in tried if one is not None), None)
     first = loss.around[0]
-    without = replace(first, inputs=[first.inputs[0].select(*known, strict=False)])
-    return next(iter([*as_it_is, *found]), without)
+    return found or replace(first, inputs=[first.inputs[0].select(*known, strict=False)])
 
 
 def _making(lines: Called, loss: Called, known: set[Key]) -> Called | None:
