@@ -13,7 +13,8 @@ Why it matters
 
 Says nothing when
     the loss gives nothing per step, has no gradient at the observations, and its pass was not seen;
-    slices have a single step, no module carries state (WR101), or the critic alone does and the loss does not run it.
+    slices have a single step, no module carries state (WR101), or the critic alone does and the
+    loss does not run it.
 
 Fix
     Run the policy inside the loss under ``set_recurrent_mode(True)``; TorchRL's own losses do.

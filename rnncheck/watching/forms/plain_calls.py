@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
+from rnncheck.watching.forms.own_generators import drawn_from_the_global_one
 from rnncheck.watching.forms.structures import Path, filled, leaves_in, rebuilt
 
 OWNER = "self"  # the way to what the owner of a method holds
@@ -52,7 +53,7 @@ def run_call(call: PlainCall, values: Mapping[Path, Any]) -> dict[Path, Any]:
         owner = rebuilt(call.owner, filled(call.before, own))
         whole = call.function is call.owner
         function = owner if whole else MethodType(call.function.__func__, owner)
-    with counters_kept(function, owner):
+    with counters_kept(function, owner), drawn_from_the_global_one(function, owner, call.arguments):
         found = dict(leaves_in(function(**filled(call.arguments, given))))
     held = {name: getattr(owner, name) for name in dict.fromkeys(path[0] for path in own)}
     return found | {(OWNER, *path): value for path, value in leaves_in(held)}

@@ -1,0 +1,68 @@
+"""Generators of random numbers that a script holds itself: a policy may explore by them."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+
+from rnncheck.pipeline.copying.closures import content, global_names
+
+_Restore = Callable[[], None]
+
+
+@contextmanager
+def drawn_from_the_global_one(
+    function: Any, owner: Any, given: Mapping[str, Any]
+) -> Iterator[None]:
+    """Inside, each generator that the function reads, is given or has in its owner goes on from a
+    number of Python's global one: runs under one seed draw the same, runs under two do not. Behind
+    the context it is what it was."""
+    restored = [back for one in _held(function, owner, given) if (back := _seeded(one)) is not None]
+    try:
+        yield
+    finally:
+        for back in restored:
+            back()
+
+
+def _held(function: Any, owner: Any, given: Mapping[str, Any]) -> list[Any]:
+    inner = inspect.unwrap(getattr(function, "__func__", function))
+    values = [*given.values(), *getattr(owner, "__dict__", {}).values()]
+    if isinstance(inner, FunctionType):
+        names = global_names(inner) & inner.__globals__.keys()
+        values += [inner.__globals__[name] for name in names]
+        values += [content(cell) for cell in inner.__closure__ or ()]
+        values += (inner.__kwdefaults__ or {}).values()
+    return list({id(one): one for one in values}.values())
+
+
+def _seeded(one: Any) -> _Restore | None:
+    """How it is put back, with a new seed; None for what is no generator."""
+    if isinstance(one, random.Random):
+        mine = one.getstate()
+        one.seed(random.getrandbits(32))
+        return lambda: one.setstate(mine)
+    if isinstance(one, np.random.Generator):
+        bits, state = one.bit_generator, one.bit_generator.state
+        bits.state = type(bits)(random.getrandbits(32)).state
+        return lambda: setattr(bits, "state", state)
+    if isinstance(one, np.random.RandomState):
+        held = one.get_state()
+        one.seed(random.getrandbits(32))
+        return lambda: one.set_state(held)
+    if isinstance(one, torch.Generator):
+        before = one.get_state()
+        one.manual_seed(random.getrandbits(32))
+        return lambda: _put_back(one, before)
+    return None
+
+
+def _put_back(one: torch.Generator, state: torch.Tensor) -> None:
+    one.set_state(state)
