@@ -7,7 +7,8 @@ Checks
     case everything that is float is changed at the padded steps, but for what is next to them and
     is the data of the step to their right. The loss must stay the same, and must have no gradient
     at the padded steps behind a row's data. What the estimator writes for the data of one row must
-    not change with the padding of others: a mean or a deviation would count it.
+    not change with the padding of others: a mean or a deviation would count it. Nor may a loss that
+    fills rows up itself have a gradient there.
 
 Why it matters
     Padding is data that nobody collected: zero observations with zero rewards, often most of the
@@ -44,6 +45,7 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.loss_isolation import loss_gradients
+from rnncheck.checks.evidence.padding_inside import weight_of_padding
 from rnncheck.checks.evidence.traced_steps import inner_gradients
 from rnncheck.checks.evidence.training_batches import Mask, Sample, padded
 from rnncheck.checks.rule import (
@@ -59,6 +61,10 @@ from rnncheck.pipeline.keys import STEP_KEY, Key, dotted, tensor_keys
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
+_WEIGHT = 1e-6  # of the gradient at the data
+_FILLED = "the loss trains on steps that it has filled rows up with itself"
+_FILLED_CAUSE = "the loss averages over all steps of the rows that it makes"
+_FILLED_FIX = 'weigh per-step losses with the mask of split_trajectories, ("collector", "mask")'
 # Of a rollout that repeats the last step of an env that is done: the flag of that step.
 _REPEATED = Mask(("next", "done"), inverted=True)
 
@@ -68,7 +74,7 @@ def run(evidence: Evidence) -> Judgement:
     if not evidence.written(Stage.REPLAY, Stage.ADVANTAGE, Stage.LOSS):
         raise NotApplicable("the spec makes no training batch")
     compared, untold = 0, list[Unanswered]()
-    for look in (_unmasked, _estimator, _loss):
+    for look in (_unmasked, _estimator, _loss, _inside):
         try:
             finding, count = look(evidence)
         except Unanswered as why:
@@ -134,6 +140,21 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
             return _counted(Stage.LOSS, number, mask, "loss", size), compared
         if (weight := _trained_on(evidence, sample)) > 0.0:
             return _weighed(number, mask, weight), compared
+    return None, compared
+
+
+def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
+    """Rows that the loss itself fills up."""
+    compared = 0
+    for number, sample in each_sample(evidence):
+        if sample.masked:
+            continue
+        loss_of(evidence)
+        count, weight = weight_of_padding(evidence, sample)
+        compared += count
+        if weight > _WEIGHT:
+            found = _weighed(number, _REPEATED, weight)
+            return replace(found, message=_FILLED, cause=_FILLED_CAUSE, fix=_FILLED_FIX), compared
     return None, compared
 
 
