@@ -105,8 +105,14 @@ class PlainRun:
         self._seen.acting.append(acting)
         return True
 
-    def trained(self, stack: Sequence[FrameType], loop: Mapping[CodeType, int]) -> None:
-        """``backward`` is about to be called: tell what is trained on."""
+    def trained(
+        self,
+        stack: Sequence[FrameType],
+        loop: Mapping[CodeType, int],
+        containers: Mapping[CodeType, Mapping[str, Any]],
+    ) -> None:
+        """``backward`` is about to be called: tell what is trained on. A list that the lines have
+        made a tensor of since is among the ``containers`` of the last step."""
         number = next((n for n, one in enumerate(stack) if one.f_code in loop), None)
         if number is None:
             return
@@ -119,6 +125,7 @@ class PlainRun:
             return
         held = lines.function.__kwdefaults__ or {}
         names = {name: held.get(name, frame.f_globals.get(name)) for name in lines.reads}
+        names |= {n: v for n, v in containers.get(frame.f_code, {}).items() if n in names}
         steps = self._whole.shape[1]
         for name in lines.appended & names.keys():  # what they have made longer as they ran
             value = names[name]

@@ -32,6 +32,7 @@ from rnncheck.watching.forms.storages import (
     Spoilt,
     Storage,
     Tail,
+    anew,
     behind,
 )
 from rnncheck.watching.forms.structures import Path, leaves_in, records, sequence_like, walked
@@ -90,7 +91,7 @@ def storages_in(
         one = _of_one_step(path, value, batch, told)
         if one is not None:
             found.parts[path] = one
-        elif not numbers and _of_every_row(value, batch):
+        elif not numbers and (_of_every_row(value, batch) or _like_a_state(value, told)):
             found.doubts[path] = Spoilt(value)
         return True
 
@@ -115,6 +116,17 @@ def _of_every_row(value: Tensor | np.ndarray[Any, Any], batch: TensorDictBase) -
     rows, shape = batch.shape[0], tuple(value.shape)
     data = _floats(value) and not isinstance(value, torch.nn.Parameter)
     return rows > 1 and data and int(np.prod(shape)) == rows and rows in shape
+
+
+def _like_a_state(value: Tensor | np.ndarray[Any, Any], told: ToldCall) -> bool:
+    """Whether it has the form of a state of several envs, and is none that was seen."""
+    forms = [
+        (*one.rest[: one.axis], told.rows, *one.rest[one.axis :])
+        for one in told.carry.values()
+        if one.axis is not None and told.rows > 1
+    ]
+    changes = value.shape != () and bool((value != value.reshape(-1)[0]).any())
+    return tuple(value.shape) in forms and changes and not isinstance(value, torch.nn.Parameter)
 
 
 def _floats(value: Tensor | np.ndarray[Any, Any]) -> bool:
@@ -265,10 +277,16 @@ def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) 
     found = list[Storage]()
     for key, slot in told.carry.items():
         for at, entry in ((0, key), (-1, ("next", *key))):
-            wanted = replace(slot, of_what=TENSORS).given(batch.get(entry)[:, at])
-            if wanted.shape == held.shape and _equal(held, wanted):
-                own = replace(slot, of_what=ARRAYS if array else TENSORS)
-                one = Storage(entry, tuple(held.shape), held.dtype, at=at, slot=own)
+            like = replace(slot, of_what=TENSORS)
+            wanted = like.given(batch.get(entry)[:, at])
+            if wanted.shape != held.shape:
+                continue
+            own = replace(slot, of_what=ARRAYS if array else TENSORS)
+            one = Storage(entry, tuple(held.shape), held.dtype, at=at, slot=own)
+            if at == -1 and not _equal(held, wanted):  # begun anew where the episode ended
+                one = replace(one, fresh=True)
+                wanted = like.given(anew(batch.get(entry)[:, at], batch))
+            if _equal(held, wanted):
                 if key[0].endswith("_".join(path)) or key[0].endswith(path[-1]):
                     return one  # of states that are alike, such as zeros
                 found.append(one)

@@ -29,7 +29,8 @@ class Storage:
     ``listed`` has a list of one thing for each step; ``of_what`` are tensors, arrays or plain
     numbers. ``longer`` has one thing more than there are steps: what follows the last one, or
     ``edge``. ``late`` has ``edge`` first, and at every step what the one before it gave. ``scale``
-    are the a and b of a x + b. ``graphed``: what it held had a graph.
+    are the a and b of a x + b. ``graphed``: what it held had a graph. ``fresh``: a last state that
+    is zero where the episode ended.
     """
 
     key: Key
@@ -45,12 +46,14 @@ class Storage:
     late: bool = False
     edge: tuple[float, ...] | None = None
     graphed: bool = False
+    fresh: bool = False
 
     def of(self, batch: TensorDictBase) -> Any:
         """What it holds for a batch ``[rows, steps]``."""
         value = batch.get(self.key)
         if self.slot is not None and self.at is not None:
-            return self.slot.given(value[:, self.at])
+            one = value[:, self.at]
+            return self.slot.given(anew(one, batch) if self.fresh else one)
         if self.at is not None:
             return handed(self._made(value[:, self.at], self.shape), self.of_what, listed=False)
         value = self._scaled(value)
@@ -81,6 +84,12 @@ class Storage:
     def _made(self, value: Tensor, shape: tuple[int, ...]) -> Tensor:
         kind = torch.get_default_dtype() if self.dtype == torch.float32 else self.dtype
         return value.reshape(shape).to(kind)
+
+
+def anew(state: Tensor, batch: TensorDictBase) -> Tensor:
+    """``state`` ``[rows, ...]`` behind the last step, zero where an episode ended with it."""
+    ended = batch.get(DONE)[:, -1].reshape(len(state), *[1] * (state.ndim - 1))
+    return torch.where(ended, torch.zeros_like(state), state)
 
 
 def behind(key: Key) -> Key:

@@ -291,6 +291,7 @@ def _storage_form(one: Storage) -> list[Any]:
         one.late,
         edge,
         one.graphed,
+        one.fresh,
     ]
 
 
@@ -298,7 +299,7 @@ def _storage(form: list[Any]) -> Storage:
     key, shape, dtype, listed, at, slot, of_what, rows_first, scale, *ends = form
     made = None if slot is None else _slot(slot)
     turned = None if scale is None else (float(scale[0]), float(scale[1]))
-    longer, late, edge, graphed = ends
+    longer, late, edge, graphed, fresh = ends
     beside = None if edge is None else tuple(map(float, edge))
     held = (tuple(shape), DTYPES[dtype], listed, at, made, of_what, rows_first, turned)
-    return Storage(_key(key), *held, longer, late, beside, graphed)
+    return Storage(_key(key), *held, longer, late, beside, graphed, fresh)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import CodeType, FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from rnncheck.watching.forms.held_as import MANY
 from rnncheck.watching.forms.plain_calls import PlainStep
@@ -70,6 +70,7 @@ class NextRollout:
         steps: list[PlainStep],
         stack: list[FrameType],
         loop: Mapping[CodeType, int],
+        containers: Mapping[CodeType, Mapping[str, Any]],
     ) -> PlainRun:
         """``backward`` is about to be called: which of the two is judged."""
         self._over, self.begun = True, False
@@ -81,7 +82,7 @@ class NextRollout:
         seen = self._watching.seen
         run = PlainRun(steps, first.place, Sightings(), first.steps)
         if run.acted():
-            run.trained(stack, loop)
+            run.trained(stack, loop, containers)
             run.beside(first.steps)
         if not run.instead_of(first, seen):
             return first

@@ -7,6 +7,7 @@ import functools
 import inspect
 import itertools
 import sys
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 
 _LATEST = 16  # calls between two steps that are remembered: chosen, a script has few
+_CONTAINERS = (list, dict, deque)
 _SETTLED = 8  # steps in which one function acted: only that one is followed from then on
 
 
@@ -113,6 +115,7 @@ class PlainSteps:
         self._shown = dict[int, SteppedEnv]()
         self._calls = list[_Running]()
         self._loop = dict[CodeType, int]()  # code that steps, and the line that it does it in
+        self._containers = dict[CodeType, dict[str, Any]]()  # of that code, at the last step
         self._functions = dict[CodeType, Any]()  # to find one may take a walk over all objects
         self._actor: CodeType | None = None  # who acts, once that is settled
         self._last_actor: CodeType | None = None
@@ -187,6 +190,9 @@ class PlainSteps:
         for frame in stack:
             self._returns.leave(frame)
             self._loop[frame.f_code] = frame.f_lineno
+            self._containers[frame.f_code] = {
+                name: one for name, one in frame.f_locals.items() if isinstance(one, _CONTAINERS)
+            }
         call = self._acted(stack, action)
         self._lines.wanted = self._lines.wanted and call is None
         ahead = self._lines.stepped(stack[0], action) if stack else None
@@ -336,11 +342,13 @@ class PlainSteps:
             if not self._run.acted():
                 self.end()
                 return
-            self._run.trained(list(their_frames(frame)), self._loop)
+            self._run.trained(list(their_frames(frame)), self._loop, self._containers)
             self._next.behind(self._run.steps)
         elif self._next.begun:
             stack = list(their_frames(frame))
-            self._run = self._next.ended(self._run, self._longest(), stack, self._loop)
+            self._run = self._next.ended(
+                self._run, self._longest(), stack, self._loop, self._containers
+            )
         stack = list(their_frames(frame))
         calls = [one for one in self._calls if one.returned]
         direct = [one for one in calls if any(one.parent is frame for frame in stack)]
