@@ -18,7 +18,7 @@ from rnncheck.watching.weights import taken
 # What is waited for it at most, behind the updates that were asked for: PPO takes some hundred
 # updates on a rollout. A script that never collects again goes on for no longer.
 _MOST_UPDATES, _MOST_SECONDS = 400, 60.0
-MOST_STEPS = 20_000  # of one rollout: chosen, that of Atari has some thousand
+LONGEST_ROLLOUT = 20_000  # of one rollout: chosen, that of Atari has some thousand
 _ON_IT = 2  # updates on it that are seen: the first may be on another minibatch than the second
 
 
@@ -45,7 +45,7 @@ class NextRollout:
     def behind(self, steps: Sequence[PlainStep]) -> None:
         """The first one is told."""
         self._length = len(steps)
-        self._most = MOST_STEPS if is_one_episode(steps) else self._length
+        self._most = LONGEST_ROLLOUT if is_one_episode(steps) else self._length
 
     @property
     def wanted(self) -> bool:

@@ -36,7 +36,7 @@ from rnncheck.watching.seams.frames import (
     owner_of,
     their_frames,
 )
-from rnncheck.watching.seams.next_rollout import MOST_STEPS, NextRollout
+from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT, NextRollout
 from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 
@@ -233,7 +233,7 @@ class PlainSteps:
         mode = getattr(shown.env, "metadata", {}).get("autoreset_mode")
         shown.over = ended if mode == AutoresetMode.NEXT_STEP else None
         shown.seen = _kept(after)
-        if len(shown.steps) < MOST_STEPS:
+        if len(shown.steps) < LONGEST_ROLLOUT:
             shown.steps.append(step)
 
     # --- who acts -----------------------------------------------------------------------------
