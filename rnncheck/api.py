@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -109,6 +110,7 @@ def verify(
         "training_pass": training_pass, "collect": _collect(collector, batches),
         "replay": replay, "batch": batch, "advantage": advantage, "loss": loss,
     }  # fmt: skip
+    _import_rich()
     texts = [*overrides, *_asked(backends), *([] if seed is None else [f"seed={seed}"])]
     if spec is not None:
         loaded = _from_file(spec, parts, texts)
@@ -253,6 +255,14 @@ def _caller() -> Place:
     while Path(frame.f_code.co_filename).parent == _HERE and frame.f_back is not None:
         frame = frame.f_back
     return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _import_rich() -> None:
+    """It draws one of Python's random numbers when it is imported: the caller's are put back."""
+    held = random.getstate()
+    import rich.style  # noqa: F401
+
+    random.setstate(held)
 
 
 @dataclass(frozen=True)
