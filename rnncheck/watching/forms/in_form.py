@@ -101,9 +101,15 @@ def lines_ahead(acting: Acting, loss: Called, *, estimated: bool) -> Called | No
     known = set(tensor_keys(noted[0]))
     if not loss.around or set(tensor_keys(loss.inputs[0])) <= known:
         return None
-    tried = (_making(one, loss, known) for one in loss.around)
+    if acting.kind == "rollout":
+        return None
+    shapes = {batch.shape for batch in noted}
+    ahead = [o for o in loss.around if acting.kind == "steps" or o.inputs[0].shape in shapes]
+    if not ahead:
+        return None
+    tried = (_making(one, loss, known) for one in ahead)
     found = next((one for one in tried if one is not None), None)
-    first = loss.around[0]
+    first = ahead[0]
     return found or replace(first, inputs=[first.inputs[0].select(*known, strict=False)])
 
 
