@@ -181,7 +181,8 @@ def _block(body: list[ast.stmt], line: int, names: set[str]) -> _Block | None:
     for inner in _bodies(statement):
         if found := _block(inner, line, names):
             made = found.made_by if found.made_by in inner else None
-            if made is None or not (bound and bound[0] in _loads(made)):
+            anew = not bound or bound[0] == found.batch  # under its own name: it is that one
+            if made is None or anew or bound[0] not in _loads(made):
                 return found
     if isinstance(statement, ast.For) and bound and line >= statement.body[0].lineno:
         return _Block(bound[0], _up_to(statement.body, line))
