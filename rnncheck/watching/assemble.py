@@ -11,7 +11,7 @@ from tensordict import TensorDictBase
 from torch import nn
 from torchrl.objectives import LossModule
 
-from rnncheck.errors import Place, UserError
+from rnncheck.errors import Place, UnrepeatableError, UserError
 from rnncheck.pipeline.assembly.factories import Given
 from rnncheck.pipeline.assembly.live import loss_section, spec_of
 from rnncheck.pipeline.instruments.own_loss import OwnLoss, OwnLosses
@@ -21,6 +21,7 @@ from rnncheck.pipeline.recording.made_batches import MadeBatches, OtherTraining
 from rnncheck.pipeline.subject.modes import InMode
 from rnncheck.spec.model import AdvantageSpec, Component, Spec
 from rnncheck.watching.envs import env_maker, env_name
+from rnncheck.watching.forms.estimates import Unmade
 from rnncheck.watching.forms.in_form import InForm, beside, in_form, turned
 from rnncheck.watching.seen import Acting, Called, Sightings
 from rnncheck.watching.words import what_there_was
@@ -166,11 +167,26 @@ def _all_of(spec: Spec, count: int, acting: Acting) -> Component | None:
 
 def _advantage(called: Called) -> AdvantageSpec:
     """The estimator as the script calls it: where it was, and in which mode."""
+    if called.own is not None or isinstance(called.module, Unmade):
+        return _own_advantage(called)
     name = type(called.module).__name__
     made = AdvantageSpec(
         use=name, factory=name, recurrent_mode=bool(called.modes.recurrent), at=("advantage",)
     )
     made._live = Given(lambda: called.module)
+    return made
+
+
+def _own_advantage(called: Called) -> AdvantageSpec:
+    """The script's own lines, which set the mode by themselves; or that none were seen."""
+    made = AdvantageSpec(factory=called.name, at=("advantage",))
+
+    def handed() -> Any:
+        if isinstance(called.module, Unmade):
+            raise UnrepeatableError(called.module.said)
+        return called.module
+
+    made._live = Given(handed)
     return made
 
 

@@ -30,6 +30,7 @@ from rnncheck.watching import weights
 from rnncheck.watching.assemble import NothingSeen, spec_from
 from rnncheck.watching.doubts import settle_doubts
 from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
+from rnncheck.watching.forms.estimates import settle_estimates
 from rnncheck.watching.forms.switches import own_pass
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.saving.import_paths import CannotKeep, home_of
@@ -85,6 +86,7 @@ def watched_events(
         ended = run_script(script, watching, limits.seconds)
         weights.put(watching.seen.weights)
         settle_doubts(watching.seen)
+        settle_estimates(watching.seen)
         train = trained(watching.seen, ended, time.perf_counter() - begin)
         yield StageFinished(train)
         if ended.enough and not ended.interrupted:
@@ -125,6 +127,7 @@ def judged_events(
     seen and cannot be judged again."""
     lost = lost or {}
     settle_doubts(seen)
+    settle_estimates(seen)
     raised = train.outcome is Outcome.ERROR
     try:
         spec = spec_from(seen, asked)

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from weakref import WeakSet
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torchrl.envs.utils import exploration_type
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
@@ -41,6 +42,8 @@ class Watching:
         self.calls: deque[CalledOn] = deque(maxlen=_LATEST)
         self.at_a_step: list[Callable[[], None]] = []  # of an env, by the script itself
         self.at_a_backward: list[Callable[[FrameType], None]] = []
+        self.optimisers = WeakSet[Optimizer]()  # that the script made
+        self.at_a_batch: list[Callable[[FrameType], None]] = []  # that weights which act are given
         self.at_the_first_update: list[Callable[[], None]] = []
         self.at_the_end: list[Callable[[], None]] = []  # done while the script is still alive
         self.at_moving_on: list[Callable[[], None]] = []  # no call of a module is of use any more
@@ -72,7 +75,7 @@ class Watching:
             self._acts_otherwise = self._acts_otherwise or self._of_who_acts(optimizer)
         if not self.seen.frozen and self.looks and self._trains():
             self.seen.frozen = True
-            self.seen.weights = taken(self.seen.modules())
+            self.seen.weights = taken(self.seen.modules(), self._stepped(optimizer))
             for step in self.at_the_first_update:
                 step()
 
@@ -110,6 +113,12 @@ class Watching:
         """Whether anything was trained on so far."""
         stepped = self.seen.env_steps and self.seen.backwards  # the loss of what acting gave
         return bool(self.seen.losses or self.seen.estimators or stepped or self._acts_otherwise)
+
+    def _stepped(self, optimizer: Optimizer) -> Iterator[Tensor]:
+        """What this optimiser and the script's others train."""
+        for one in {optimizer, *self.optimisers}:
+            for group in one.param_groups:
+                yield from group["params"]
 
     def _of_who_acts(self, optimizer: Optimizer) -> bool:
         """Whether it changes weights that have acted, whatever the loss is."""

@@ -79,15 +79,28 @@ class Called:
     over: Any = None  # that pass, where it is a call of a function on tensors
     alone: bool = False  # each call of that pass is on one whole episode
     itself: bool = False  # the policy itself, or a module around it, ran on a tensordict in it
+    kind: str = "the loss"  # what code of the user's is
     # What it may read and no batch changes: what is said of that, and the loss with other values.
     doubts: list[tuple[str, Any]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         """What it is called beside others."""
-        kind = "the loss" if self.own is not None else type(self.module).__name__
+        kind = self.kind if self.own is not None else type(self.module).__name__
         place = Path(self.place.path).name
         return f"{kind} ({place}:{self.place.line})" if self.place.line else f"{kind} ({place})"
+
+
+@dataclass
+class MadeAhead:
+    """A place where the script held batches with more in them than was collected, by the variable,
+    each time as copies; ``names`` are all of its variables that held one."""
+
+    place: Place
+    modes: Modes
+    scene: Any
+    names: frozenset[str]
+    batches: list[dict[str, TensorDictBase]] = field(default_factory=list)
 
 
 @dataclass
@@ -114,6 +127,8 @@ class Sightings:
     estimators: list[Called] = field(default_factory=list)
     networks: list[tuple[Any, str, nn.Module]] = field(default_factory=list)
     transforms: list[Called] = field(default_factory=list)  # run on samples
+    ahead: list[MadeAhead] = field(default_factory=list)  # of losses and replay buffers
+    by_buffer: set[Key] = field(default_factory=set)  # what samples have more than was stored
     makings: dict[int, Making] = field(default_factory=dict)  # by the id of what was made
     parts: dict[int, Making] = field(default_factory=dict)  # of all else, where a spec is written
     # By the id of a part: the script's functions that returned it, with their arguments.

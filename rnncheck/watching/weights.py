@@ -12,13 +12,13 @@ from torch.nn.parameter import is_lazy
 Weights = dict[int, tuple[Tensor, Tensor]]  # by id: the tensor, and a copy of what it held
 
 
-def taken(modules: Iterable[nn.Module]) -> Weights:
-    """Copies of all parameters and buffers."""
+def taken(modules: Iterable[nn.Module], stepped: Iterable[Tensor] = ()) -> Weights:
+    """Copies of all parameters and buffers, and of what optimisers step."""
     found: Weights = {}
-    for module in modules:
-        for tensor in (*module.parameters(), *module.buffers()):
-            if id(tensor) not in found and not is_lazy(tensor):
-                found[id(tensor)] = (tensor, tensor.detach().clone())
+    held = (tensor for one in modules for tensor in (*one.parameters(), *one.buffers()))
+    for tensor in (*held, *stepped):
+        if id(tensor) not in found and not is_lazy(tensor):
+            found[id(tensor)] = (tensor, tensor.detach().clone())
     return found
 
 

@@ -17,7 +17,7 @@ from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
-from rnncheck.pipeline.keys import Key, as_key, tensor_keys
+from rnncheck.pipeline.keys import STEP_KEY, Key, as_key, tensor_keys
 from rnncheck.pipeline.placing import on_cpu, placed
 from rnncheck.results.model import Stage
 
@@ -73,14 +73,35 @@ def estimated(evidence: Evidence, td: TensorDictBase) -> dict[str, Tensor]:
         except Exception as error:
             raise Deferred(f"the estimator raises ({reason_of(error)})", "VL605") from error
     before = {key: td.get(key) for key in tensor_keys(td)}
-    found = {}
+    found, own = {}, made_by(evidence)
     for key in tensor_keys(out):
         value = out.get(key)
         old = before.get(key)
-        named = key[-1] in (VALUE, "advantage", "value_target", SHIFTED)
+        named = key in own or key[-1] in (VALUE, "advantage", "value_target", SHIFTED)
         if named or old is None or old.shape != value.shape or bool(bits_differ(old, value).any()):
             found[".".join(key)] = value
     return found
+
+
+def made_by(evidence: Evidence) -> list[Key]:
+    """Numbers of each step that an estimator of the user's own was seen to make, whatever they are
+    called: nothing else is known to have made them."""
+    return evidence.once("made by the estimator", lambda: _made_by(evidence))
+
+
+def _made_by(evidence: Evidence) -> list[Key]:
+    pipeline = evidence.pipeline
+    if hasattr(pipeline.estimator, "tensor_keys") or not (pipeline.estimated and pipeline.batches):
+        return []
+    done, collected = pipeline.estimated[0], set(tensor_keys(pipeline.batches[0]))
+    return [
+        key
+        for key in tensor_keys(done)
+        if key not in collected
+        and key != STEP_KEY
+        and (value := done.get(key)).is_floating_point()
+        and value.shape[: done.batch_dims] == done.shape
+    ]
 
 
 def _copied(estimator: Any) -> Any:

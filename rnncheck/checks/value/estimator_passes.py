@@ -13,10 +13,10 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
-from rnncheck.checks.value.estimates import true_values
+from rnncheck.checks.value.estimates import Values, true_values
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
-from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.pipeline.keys import Key, as_key, dotted
 from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
@@ -48,12 +48,17 @@ def inner_passes(evidence: Evidence, sample: Sample) -> list[Inner]:
 
 def _compared(evidence: Evidence, sample: Sample, one: ModuleCall) -> Inner | None:
     subject, following = _owner(evidence, one), _following(one, sample.td)
-    if subject is None or following is None or one.output in random_outputs(evidence, subject):
+    last = following is None and _behind_rows(one, sample)
+    if subject is None or not (last or following is not None):
+        return None
+    if one.output in random_outputs(evidence, subject):
         return None
     try:
         values = true_values(evidence, one.output)
     except Unanswered:
         return None
+    if last:
+        return _last(one, sample, values)
     ids = sample.ids.clamp_min(0)
     ids = sample.steps.successor[ids] if following else ids
     mask = sample.known & (ids >= 0) & values.has[ids.clamp_min(0)]
@@ -62,7 +67,35 @@ def _compared(evidence: Evidence, sample: Sample, one: ModuleCall) -> Inner | No
         return None
     gaps = gap(one.y.detach().reshape(want.shape), want)
     gaps = gaps.flatten(2).amax(-1) if gaps.ndim > 2 else gaps
-    return Inner(one.output, following, gaps, mask, max(float(want.abs().max()), 1e-6))
+    return Inner(one.output, bool(following), gaps, mask, max(float(want.abs().max()), 1e-6))
+
+
+def _behind_rows(one: ModuleCall, sample: Sample) -> bool:
+    """Whether the pass was one step of each row, on what was observed behind its last one."""
+    rows, told = sample.rows, False
+    for key in one.given.keys(True, True):
+        after = rows.get(next_key(as_key(key)), None)
+        value = one.given.get(key)
+        if after is None or not value.is_floating_point() or as_key(key) in one.carry:
+            continue
+        told = value.numel() == after[:, -1].numel() and _equal(
+            value.reshape(after[:, -1].shape), after[:, -1]
+        )
+        if not told:
+            return False
+    return told
+
+
+def _last(one: ModuleCall, sample: Sample, values: Values) -> Inner | None:
+    """What it gave, held against the sequential run behind the rows' last steps."""
+    want, has = values.following(sample)
+    if want[:, -1].numel() != one.y.numel() or not one.y.is_floating_point():
+        return None
+    found = gap(one.y.detach().reshape(want[:, -1].shape), want[:, -1])
+    gaps, mask = torch.zeros(sample.ids.shape, dtype=found.dtype), torch.zeros_like(sample.known)
+    gaps[:, -1] = found.flatten(1).amax(-1)
+    mask[:, -1] = (sample.known & has)[:, -1]
+    return Inner(one.output, True, gaps, mask, max(float(values.value.abs().max()), 1e-6))
 
 
 def _owner(evidence: Evidence, one: ModuleCall) -> Subject | None:

@@ -35,7 +35,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed, segments_of, through_rows
-from rnncheck.checks.evidence.estimator_calls import batches
+from rnncheck.checks.evidence.estimator_calls import batches, made_by
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks
@@ -64,7 +64,7 @@ from rnncheck.checks.value.last_observations import (
 )
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import bits_differ, gap
-from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.keys import dotted, tensor_keys
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -230,7 +230,8 @@ def looks_over(
         at = asked if own else torch.zeros_like(asked)
         others = ~torch.isin(segments, segments[asked | behind]) & sample.valid
         after = per_step(evidence, sample, _changed_behind(evidence, sample, at, behind))
-        pairs = [(name, base[name], after[name]) for name in TARGETS if {name} <= {*base, *after}]
+        names = dict.fromkeys((*TARGETS, *map(dotted, made_by(evidence))))
+        pairs = [(name, base[name], after[name]) for name in names if name in base.keys() & after]
         looks = [_changes(evidence, sample, pair, others, asked) for pair in pairs]
         known = [differ for differ in looks if differ is not None]
         told += int(asked.sum()) if known or not pairs else 0

@@ -184,8 +184,9 @@ def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
             gaps = one.gaps * (mask & ~ended(sample, "done") if one.following else mask)
             compared += int(mask.sum())
             if bool((gaps > _INSIDE * one.scale).any()):
-                stage, scale = Stage.ADVANTAGE, one.scale
-                return _observed(stage, sample, number, one.name, gaps, scale), compared
+                found = _observed(Stage.ADVANTAGE, sample, number, one.name, gaps, one.scale)
+                last = one.following and _behind_rows(sample, gaps > _INSIDE * one.scale)
+                return _without_hand_over(found) if last else found, compared
     if not compared:
         raise CouldNotLook("no recurrent pass over the steps could be seen inside the estimator")
     return None, compared

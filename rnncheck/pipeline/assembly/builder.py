@@ -197,14 +197,16 @@ class Builder:
     def _cannot_train(self, stage: Stage) -> str:
         """Why a stage behind collection has nothing to work on.
 
-        A failed estimator leaves the replay its data.
+        A failed estimator leaves the replay its data, and the loss of a script as well: that was
+        seen.
         """
         section = getattr(self.spec, str(stage)) or (stage is Stage.REPLAY and self.spec.batch)
         if not section:
             return ""  # the stage says so itself
         first = self.stages.index(Stage.COLLECT)
         before = self.stages[first : self.stages.index(stage)]
-        needed = (Stage.COLLECT,) if stage is Stage.REPLAY else before
+        apart = stage is Stage.REPLAY or self.spec._made is not None
+        needed = [one for one in before if not apart or one is not Stage.ADVANTAGE]
         failed = [one for one in needed if one in self.failures]
         if failed:
             return f"the {failed[0]} stage failed"

@@ -122,7 +122,7 @@ def _is_function(part: Any) -> bool:
 
 
 def _name(part: Any) -> str:
-    part = part.function if isinstance(part, OwnLoss) else part
+    part = getattr(part, "function", part) if isinstance(part, OwnLoss) else part
     while isinstance(part, functools.partial):  # what is called in the end
         part = next((one for one in part.args if isinstance(one, FunctionType)), part.func)
     name = getattr(part, "__qualname__", type(part).__qualname__)

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
+from torchrl.data import ReplayBuffer
 
+from rnncheck.pipeline.copying.closures import global_names
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.modes import InMode, measuring
@@ -55,7 +57,7 @@ def in_form(acting: Acting, loss: Called | None, *, estimated: bool) -> InForm:
         over = EpisodesAlone(over) if loss.alone else over
         return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
     axis, trained = _time_last(loss.inputs, plain)
-    around = lines_ahead(acting, loss, estimated=estimated)
+    around = None if estimated else lines_ahead(acting, loss)
     judged, whole = turned(in_its_mode(loss), axis), list[TensorDictBase]()
     if around is not None:
         own_axis, whole = _time_last(around.inputs, plain)
@@ -92,11 +94,11 @@ def beside(loss: Called, acted: Sequence[TensorDictBase]) -> tuple[Any, list[Ten
     return turned(in_its_mode(loss), axis), trained
 
 
-def lines_ahead(acting: Acting, loss: Called, *, estimated: bool) -> Called | None:
+def lines_ahead(acting: Acting, loss: Called) -> Called | None:
     """The script's lines around the loss, where they make what it is given beside what was
     collected: the innermost that make all numbers of it, on their batch without these."""
     noted = [*acting.batches, *acting.further]
-    if estimated or not noted or not loss.inputs:
+    if loss.own is None or not noted or not loss.inputs:
         return None
     known = set(tensor_keys(noted[0]))
     if not loss.around or set(tensor_keys(loss.inputs[0])) <= known:
@@ -105,12 +107,16 @@ def lines_ahead(acting: Acting, loss: Called, *, estimated: bool) -> Called | No
         return None
     shapes = {batch.shape for batch in noted}
     ahead = [o for o in loss.around if acting.kind == "steps" or o.inputs[0].shape in shapes]
-    if not ahead:
-        return None
+    ahead = [one for one in ahead if not _holds_a_buffer(one.module)]
     tried = (_making(one, loss, known) for one in ahead)
-    found = next((one for one in tried if one is not None), None)
-    first = ahead[0]
-    return found or replace(first, inputs=[first.inputs[0].select(*known, strict=False)])
+    return next((one for one in tried if one is not None), None)
+
+
+def _holds_a_buffer(lines: Any) -> bool:
+    """Whether they read a replay buffer: what they are given is not what comes out of it."""
+    named = (lines.__globals__.get(name) for name in global_names(lines))
+    held = [*named, *(lines.__kwdefaults__ or {}).values()]
+    return any(isinstance(one, ReplayBuffer) for one in held)
 
 
 def _making(lines: Called, loss: Called, known: set[Key]) -> Called | None:

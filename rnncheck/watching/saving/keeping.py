@@ -98,7 +98,7 @@ class RunKeeping:
 
     def _loss(self, loss: Called, *, estimated: bool) -> SavedPart | None:
         acting = self._seen.actor()
-        around = None if acting is None else lines_ahead(acting, loss, estimated=estimated)
+        around = None if acting is None or estimated else lines_ahead(acting, loss)
         return self._part(Stage.LOSS, loss, lambda one: _called(one, around))
 
     def _part(

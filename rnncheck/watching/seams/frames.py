@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.watching.places import is_theirs
@@ -22,6 +23,15 @@ def their_frames(frame: FrameType | None) -> Iterator[FrameType]:
         if is_theirs(frame.f_code.co_filename):
             yield frame
         frame, count = frame.f_back, count + 1
+
+
+def batches_in(frame: FrameType) -> dict[str, TensorDictBase]:
+    """What the frame holds that may be a batch: several steps of something."""
+    return {
+        name: value
+        for name, value in frame.f_locals.items()
+        if isinstance(value, TensorDictBase) and value.batch_dims and value.numel() > 1
+    }
 
 
 def frame_arguments(frame: FrameType) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class LinesAround:
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     """Statements up to the one that holds the line, behind those that bind a batch's name."""
 
     batch: str
@@ -88,7 +88,7 @@ def lines_behind(frame: FrameType, line: int) -> LinesBehind | None:
 def lines_inside(frame: FrameType) -> LinesBehind | None:
     """What the function of the frame does up to its present line, with what it was given."""
     tree, first = parsed(frame.f_code.co_filename), frame.f_code.co_firstlineno
-    body = [] if tree is None else _body_of(tree, first)
+    body = [] if tree is None else body_of(tree, first)
     names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
     ahead = _up_to(body, frame.f_lineno)
     return _behind(ahead, frame, first, frozenset(names)) if ahead else None
@@ -97,7 +97,7 @@ def lines_inside(frame: FrameType) -> LinesBehind | None:
 def _behind(
     body: list[ast.stmt], frame: FrameType, line: int, stepped: frozenset[str]
 ) -> LinesBehind | None:
-    function = _function(_Block(_NO_BATCH, body, whole=True), frame)
+    function = _function(Block(_NO_BATCH, body, whole=True), frame)
     if function is None:
         return None
     setattr(function, _AROUND, LinesAround(frame.f_lineno, (), line))
@@ -115,7 +115,7 @@ def _appended(body: list[ast.stmt]) -> Iterator[str]:
             yield from _appended([item for inner in _bodies(one) for item in inner])
 
 
-def _body_of(tree: ast.Module, first: int) -> list[ast.stmt]:
+def body_of(tree: ast.Module, first: int) -> list[ast.stmt]:
     """Of the function that begins in the line ``first``, with its decorators."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(tree):
@@ -128,8 +128,8 @@ def _body_of(tree: ast.Module, first: int) -> list[ast.stmt]:
 
 def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
     """From the statement that holds ``line`` to the one that holds ``until``."""
-    begins = [n for n, one in enumerate(body) if _holds(one, line)]  # several may share a line
-    ends = [n for n, one in enumerate(body) if _holds(one, until)]
+    begins = [n for n, one in enumerate(body) if holds_line(one, line)]  # several may share a line
+    ends = [n for n, one in enumerate(body) if holds_line(one, until)]
     if not begins or not ends:
         return []
     first, last = begins[-1], ends[-1]
@@ -139,10 +139,10 @@ def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
     return next((found for found in inner if found), [])
 
 
-def _function(block: _Block, frame: FrameType) -> FunctionType | None:
+def _function(block: Block, frame: FrameType) -> FunctionType | None:
     """A function whose other names are what they are in the frame now."""
     held = _held(block, frame)
-    made = _compiled(block, frame.f_code.co_filename, list(held))
+    made = compiled_lines(block, frame.f_code.co_filename, list(held))
     if made is None:
         return None
     function = FunctionType(made, frame.f_globals, _NAME)
@@ -165,15 +165,15 @@ def lines_again(path: str, around: LinesAround, held: list[str]) -> CodeType | N
         found = _block(tree.body, around.line, set(around.names))
     else:
         body = _between(tree.body, around.behind, around.line)[1:]
-        body = body or _up_to(_body_of(tree, around.behind), around.line)
-        found = _Block(_NO_BATCH, body, whole=True) if body else None
-    return None if found is None else _compiled(found, path, held)
+        body = body or _up_to(body_of(tree, around.behind), around.line)
+        found = Block(_NO_BATCH, body, whole=True) if body else None
+    return None if found is None else compiled_lines(found, path, held)
 
 
-def _block(body: list[ast.stmt], line: int, names: set[str]) -> _Block | None:
+def _block(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
     """The innermost block around the line in which one of ``names`` is bound; where it is made of
     what the loop around it is given, all of that loop's lines."""
-    around = [n for n, one in enumerate(body) if _holds(one, line)]  # several may share a line
+    around = [n for n, one in enumerate(body) if holds_line(one, line)]  # several may share a line
     if not around:
         return None
     statement = body[around[-1]]
@@ -185,11 +185,11 @@ def _block(body: list[ast.stmt], line: int, names: set[str]) -> _Block | None:
             if made is None or anew or bound[0] not in _loads(made):
                 return found
     if isinstance(statement, ast.For) and bound and line >= statement.body[0].lineno:
-        return _Block(bound[0], _up_to(statement.body, line))
+        return Block(bound[0], _up_to(statement.body, line))
     for index, one in enumerate(body[: around[-1]]):
-        if bound := [name for name in _assigned(one) if name in names]:
+        if bound := [name for name in bound_by(one) if name in names]:
             rest = _rest_of(one, bound[0])
-            return _Block(bound[0], [*rest, *body[index + 1 : around[-1] + 1]], made_by=one)
+            return Block(bound[0], [*rest, *body[index + 1 : around[-1] + 1]], made_by=one)
     return None
 
 
@@ -202,7 +202,7 @@ def _rest_of(statement: ast.stmt, name: str) -> list[ast.stmt]:
     """What a ``with`` does behind the line in it that binds the name."""
     if not isinstance(statement, (ast.With, ast.AsyncWith)):
         return []
-    at = next(n for n, one in enumerate(statement.body) if name in _assigned(one))
+    at = next(n for n, one in enumerate(statement.body) if name in bound_by(one))
     inner = [*_rest_of(statement.body[at], name), *statement.body[at + 1 :]]
     if not inner:
         return []
@@ -211,7 +211,7 @@ def _rest_of(statement: ast.stmt, name: str) -> list[ast.stmt]:
     return [kept]
 
 
-def _holds(statement: ast.stmt, line: int) -> bool:
+def holds_line(statement: ast.stmt, line: int) -> bool:
     return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
 
 
@@ -228,7 +228,7 @@ def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield handler.body
 
 
-def _assigned(statement: ast.stmt) -> Iterator[str]:
+def bound_by(statement: ast.stmt) -> Iterator[str]:
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
             yield from _bound(target)
@@ -236,7 +236,7 @@ def _assigned(statement: ast.stmt) -> Iterator[str]:
         yield from _bound(statement.target)
     elif isinstance(statement, (ast.With, ast.AsyncWith)):
         for one in statement.body:
-            yield from _assigned(one)
+            yield from bound_by(one)
 
 
 def _bound(target: ast.expr) -> Iterator[str]:
@@ -247,7 +247,7 @@ def _bound(target: ast.expr) -> Iterator[str]:
             yield from _bound(one)
 
 
-def _held(block: _Block, frame: FrameType) -> dict[str, Any]:
+def _held(block: Block, frame: FrameType) -> dict[str, Any]:
     """What the block reads of the frame before it binds the name itself; of a whole one all that
     it mentions. What it writes records to is nowhere."""
     if block.whole:
@@ -274,7 +274,7 @@ def _read(body: list[ast.stmt]) -> set[str]:
     """The names that are not surely bound by a statement of the body before it mentions them."""
     read, bound = set[str](), set[str]()
     for one in body:
-        assigned = set(_assigned(one))
+        assigned = set(bound_by(one))
         loaded = _loads(one)
         read |= (_named([one]) - assigned | loaded) - bound
         bound |= assigned
@@ -286,7 +286,7 @@ def _loads(statement: ast.stmt) -> set[str]:
     return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
-def _compiled(block: _Block, path: str, held: list[str]) -> CodeType | None:
+def compiled_lines(block: Block, path: str, held: list[str]) -> CodeType | None:
     """The code of a function of the batch that gets the names ``held`` as they were."""
     once = ast.For(
         target=ast.Name(id="_", ctx=ast.Store()),

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting import acting_seams
+from rnncheck.watching.seams.ahead import ahead_seams
 from rnncheck.watching.seams.makings import making_seams
 from rnncheck.watching.seams.own_training import own_training_seams
 from rnncheck.watching.seams.parts import parts_seams
@@ -28,6 +29,7 @@ def opened(watching: Watching) -> Iterator[None]:
         training_seams(watching, scope)
         making_seams(watching, scope)
         own_training_seams(watching, scope)
+        ahead_seams(watching, scope)
         if watching.describes:
             parts_seams(watching, scope)
         watching.when_settled = scope.close

@@ -29,6 +29,7 @@ from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
 from rnncheck.watching.seams.frames import (
+    batches_in,
     frame_arguments,
     function_with,
     method_of,
@@ -103,9 +104,9 @@ class OwnTraining:
         if inputs and isinstance(inputs[0], TensorDictBase) and not self._itself:
             self._itself = bool({id(one) for one in module.parameters()} & self._acting())
         if self._is_trained(module):
-            copies = dict[int, TensorDictBase]()  # the same batch is in many frames
+            held, copies = len(self._held), dict[int, TensorDictBase]()  # one may be in many frames
             for frame in self._further_on(sys._getframe(1)):
-                if frame not in self._held and (found := _as_given(frame, _batches_in(frame))):
+                if frame not in self._held and (found := _as_given(frame, batches_in(frame))):
                     copies |= {
                         id(td): copy_now(td) for td in found.values() if id(td) not in copies
                     }
@@ -118,6 +119,8 @@ class OwnTraining:
                         self._switches(),
                         {name: copies[id(td)] for name, td in found.items()},
                     )
+            for look in self._watching.at_a_batch if len(self._held) > held else ():
+                look(sys._getframe(1))
 
     def _further_on(self, innermost: FrameType) -> list[FrameType]:
         """The user's frames that are somewhere else than when they were last looked into, innermost
@@ -278,15 +281,6 @@ class OwnTraining:
         if held.code not in self._functions:
             self._functions[held.code] = function_with(held.code, held.frame.f_globals)
         return self._functions[held.code]
-
-
-def _batches_in(frame: FrameType) -> dict[str, TensorDictBase]:
-    """What the frame holds that may be a batch: several steps of something."""
-    return {
-        name: value
-        for name, value in frame.f_locals.items()
-        if isinstance(value, TensorDictBase) and value.batch_dims and value.numel() > 1
-    }
 
 
 def _as_given(frame: FrameType, found: dict[str, TensorDictBase]) -> dict[str, TensorDictBase]:

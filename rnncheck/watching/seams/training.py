@@ -156,6 +156,7 @@ class _Optimiser:
         self._watching.seen.optimisers += self._watching.looks
         with self._watching.inside():
             original(made, *args, **kwargs)
+        self._watching.optimisers.add(made)
 
 
 class _Counted:

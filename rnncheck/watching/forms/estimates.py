@@ -1,0 +1,178 @@
+"""What the script's own lines made of a batch ahead of a loss, as a value estimator: advantages,
+returns, targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.errors import Place, UnrepeatableError
+from rnncheck.pipeline.copying.copies import copy_of
+from rnncheck.pipeline.instruments.call_loss import form_loss
+from rnncheck.pipeline.instruments.own_estimates import OwnEstimates
+from rnncheck.pipeline.instruments.own_loss import OwnLoss
+from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.watching.forms.in_form import lines_ahead
+from rnncheck.watching.seams.ahead import made_of
+from rnncheck.watching.seams.ahead_lines import ways_to
+from rnncheck.watching.seen import Acting, Called, MadeAhead, Sightings
+
+KIND = "your lines ahead of the loss"
+_CLOSE = 1e-4  # relative and absolute: the same lines on the same numbers
+
+
+class Unmade:
+    """Entries of which it was not seen how they are made; ``said`` is the reason."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    def __call__(self, _td: TensorDictBase) -> TensorDictBase:
+        """Raises UnrepeatableError."""
+        raise UnrepeatableError(self.said)
+
+
+def settle_estimates(seen: Sightings) -> None:
+    """Note the script's own lines that make what a loss is given beside what was collected as an
+    estimator; where these cannot be repeated and the loss reads it, it is said."""
+    acting, loss = seen.actor(), seen.loss()
+    if acting is None or loss is None or seen.estimator() is not None:
+        return
+    collected = [*acting.batches, *acting.further]
+    if not collected:
+        return
+    wanted = set(made_of(loss.inputs[0], set(tensor_keys(collected[0]))))
+    found = own_estimates(seen, acting, wanted) if wanted else None
+    if found is not None:
+        seen.estimators.append(found)
+        wanted -= set(tensor_keys(found.module(found.inputs[0])))
+    elif lines_ahead(acting, loss) is not None:
+        return
+    key = unmade(loss, sorted(wanted - seen.by_buffer))
+    if key is not None:
+        module = Unmade(
+            f"the loss reads {dotted(key)!r}, which your lines made ahead of it, and no lines of"
+            " one function that make it of a batch could be run again: make it inside the function"
+            " that returns the loss, or in a function of the collected batch"
+        )
+        seen.estimators.append(
+            Called(module, loss.place, loss.modes, [one.exclude(key) for one in loss.inputs])
+        )
+
+
+def own_estimates(seen: Sightings, acting: Acting, wanted: set[Key]) -> Called | None:
+    """The lines that made the ``wanted`` entries, or some of them, as an estimator; proved by what
+    they give again."""
+    collected = [*acting.batches, *acting.further]
+    known = set(tensor_keys(collected[0])) if collected else set()
+    for site in seen.ahead:
+        for name, batch in site.batches[0].items():
+            keys = [key for key in made_of(batch, known) if key in wanted]
+            found = _proved(site, name, keys, collected) if keys else None
+            if found is not None:
+                return found
+    return None
+
+
+def _proved(
+    site: MadeAhead, name: str, keys: list[Key], collected: list[TensorDictBase]
+) -> Called | None:
+    """Of the ways that give the same again the one that reads most of its batch: what it does not
+    read was made before, and stays what it was whatever the batch is."""
+    made = [one[name] for one in site.batches if name in one]
+    most, best = 0, None
+    for function in ways_to(site.scene, name, set(site.names)):
+        module = OwnEstimates(function, keys, recurrent=site.modes.recurrent)
+        for inputs in ([one.exclude(*keys) for one in made], _alike(collected, made[0])):
+            if not inputs or not _gives(module, inputs[0], made, keys):
+                continue
+            reads = _reads(module, inputs[0], keys)
+            if reads > most:
+                code = function.__code__
+                place = Place(site.place.path, code.co_firstlineno)
+                most = reads
+                best = Called(module, place, site.modes, inputs, own=code, kind=KIND)
+            break
+    return best
+
+
+def _reads(module: Any, given: TensorDictBase, keys: list[Key]) -> int:
+    """How many entries of the batch change what is made of it."""
+    usual, count = _made(module, given), 0
+    for key in tensor_keys(given):
+        other = given.clone()
+        other.set(key, _otherwise(given.get(key)))
+        found = _made(module, other)
+        count += usual is not None and (found is None or not _same(found, usual, keys))
+    return count
+
+
+def _otherwise(value: Tensor) -> Tensor:
+    """Other values of the same kind."""
+    if value.dtype == torch.bool:
+        return ~value
+    return value + 1 + torch.rand_like(value) if value.is_floating_point() else value.flip(0)
+
+
+def _made(module: Any, given: TensorDictBase) -> TensorDictBase | None:
+    """None where the lines raise."""
+    try:
+        with measuring(recurrent=None, grad=False):
+            made: TensorDictBase = module(given)
+    except Exception:  # lines of the user's may raise anything
+        return None
+    return made
+
+
+def _alike(collected: list[TensorDictBase], made: TensorDictBase) -> list[TensorDictBase]:
+    return [one for one in collected if one.shape == made.shape]
+
+
+def _gives(module: Any, given: TensorDictBase, made: list[TensorDictBase], keys: list[Key]) -> bool:
+    """Whether the entries are again what they were in one of the batches that the script held."""
+    again = _made(module, given)
+    return again is not None and any(
+        _same(again, one, keys) for one in made if one.shape == again.shape
+    )
+
+
+def _same(again: TensorDictBase, made: TensorDictBase, keys: Iterable[Key]) -> bool:
+    pairs = [(again.get(key), made.get(key)) for key in keys]
+    return all(
+        one.shape == other.shape and torch.allclose(one, other, _CLOSE, _CLOSE, equal_nan=True)
+        for one, other in pairs
+    )
+
+
+def unmade(called: Called, keys: Iterable[Key]) -> Key | None:
+    """The first of the entries that the loss reads: with other numbers there it is another."""
+    usual = _total(called, called.inputs[0])
+    if usual is None:  # it is told why where it is judged
+        return None
+    for key in keys:
+        other = called.inputs[0].clone()
+        other.set(key, _otherwise(other.get(key)))
+        found = _total(called, other)
+        if found is None or found != usual:
+            return key
+    return None
+
+
+def _total(called: Called, batch: TensorDictBase) -> float | None:
+    """The sum of the losses; None where it raises."""
+    own = isinstance(called.module, nn.Module)
+    try:
+        with measuring(recurrent=called.modes.recurrent, grad=True):
+            loss = (
+                copy_of(called.module, "the loss")
+                if own
+                else OwnLoss(called.module, {}, called.batch)
+            )
+            return float(form_loss(loss, batch.clone())[0].detach())
+    except Exception:  # lines of the user's may raise anything
+        return None

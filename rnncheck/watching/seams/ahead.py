@@ -1,0 +1,121 @@
+"""What a script's lines make of a batch before a loss, or a replay buffer, gets it: which of its
+variables hold a batch then."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import CodeType, FrameType
+from typing import Any
+
+from tensordict import TensorDictBase
+from torchrl.data import ReplayBuffer
+from torchrl.objectives import LossModule
+
+from rnncheck.errors import Place
+from rnncheck.pipeline.guard.user_frames import display_path
+from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.watching.observer import Watching, modes_now
+from rnncheck.watching.seams.ahead_lines import Scene
+from rnncheck.watching.seams.frames import batches_in, their_frames
+from rnncheck.watching.seams.patching import replace
+from rnncheck.watching.seen import KEPT, MadeAhead, copy_now
+
+
+def ahead_seams(watching: Watching, scope: ExitStack) -> None:
+    """Open the seams until ``scope`` ends."""
+    noting = _Ahead(watching)
+    replace(scope, LossModule, "__call__", noting.through)
+    for kind in _buffers():
+        if "extend" in kind.__dict__:
+            replace(scope, kind, "extend", noting.stored)
+        if "sample" in kind.__dict__:
+            replace(scope, kind, "sample", noting.sampled)
+    watching.at_a_batch.append(noting.look)
+
+
+def _buffers() -> list[type]:
+    found: list[type] = [ReplayBuffer]
+    for one in found:
+        below: list[type] = one.__subclasses__()
+        found += [kind for kind in below if kind not in found]
+    return found
+
+
+class _Ahead:
+    """Looks at what the user's frames hold, once for each batch and a few times at each place."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+        self._sites = dict[tuple[CodeType, int], MadeAhead]()
+        self._stored = set[Key]()
+        self._latest = dict[tuple[CodeType, int], set[int]]()
+
+    def through(self, original: Callable[..., Any], owner: Any, *args: Any, **kwargs: Any) -> Any:
+        """A call that gets a batch."""
+        if self._watching.looks:
+            self.look(sys._getframe(2))
+        return original(owner, *args, **kwargs)
+
+    def stored(self, original: Callable[..., Any], buffer: Any, *args: Any, **kwargs: Any) -> Any:
+        """``buffer.extend(batch)``."""
+        if self._watching.looks:
+            given = [one for one in (*args, *kwargs.values()) if isinstance(one, TensorDictBase)]
+            self._stored |= {key for one in given for key in tensor_keys(one)}
+            self.look(sys._getframe(2))
+        with self._watching.inside():
+            return original(buffer, *args, **kwargs)
+
+    def sampled(self, original: Callable[..., Any], buffer: Any, *args: Any, **kwargs: Any) -> Any:
+        """``buffer.sample()``."""
+        looks = self._watching.looks
+        with self._watching.inside():
+            drawn = original(buffer, *args, **kwargs)
+        if looks and self._stored and isinstance(drawn, TensorDictBase):
+            self._watching.seen.by_buffer |= set(tensor_keys(drawn)) - self._stored
+        return drawn
+
+    def look(self, here: FrameType) -> None:
+        """Something that gets a batch is about to run in the frame."""
+        if self._watching.seen.moved_on:
+            return
+        collected = self._collected()
+        for frame in their_frames(here):
+            site = self._sites.get((frame.f_code, frame.f_lineno))
+            if site is None or len(site.batches) < KEPT:
+                self._note(frame, site, collected)
+
+    def _note(self, frame: FrameType, site: MadeAhead | None, collected: set[Key]) -> None:
+        at = (frame.f_code, frame.f_lineno)
+        found = {name: td for name, td in batches_in(frame).items() if made_of(td, collected)}
+        ids = {id(td) for td in found.values()}
+        if not found or ids <= self._latest.get(at, set()):
+            return
+        self._latest[at] = ids
+        if site is None:
+            place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
+            every = frozenset(batches_in(frame))
+            site = MadeAhead(place, modes_now(), Scene.of(frame), every)
+            self._sites[at] = site
+            self._watching.seen.ahead.append(site)
+        site.batches.append({name: copy_now(td) for name, td in found.items()})
+
+    def _collected(self) -> set[Key]:
+        """The entries of what was collected; none where that is not told yet."""
+        acting = self._watching.seen.actor()
+        noted = acting.batches if acting is not None else []
+        return set(tensor_keys(noted[0])) if noted else set()
+
+
+def made_of(batch: TensorDictBase, collected: set[Key]) -> list[Key]:
+    """Numbers of each step in it that were not collected."""
+    return [
+        key
+        for key in tensor_keys(batch)
+        if key not in collected
+        and key[0] != "next"
+        and (value := batch.get(key)).is_floating_point()
+        and not value.requires_grad
+        and value.shape[: batch.batch_dims] == batch.shape
+    ]
