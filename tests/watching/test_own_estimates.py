@@ -1,0 +1,53 @@
+"""``rnncheck run``: advantages and returns that the script's own lines make ahead of a loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching.estimates_script import FAULTS, HEALTHY, UNREAD, UNREPEATED
+from tests.watching.scripts import failed, run
+
+
+def ran(rnncheck: Any, folder: Path, text: str, *options: str) -> tuple[int, dict[str, Any]]:
+    (folder / "train.py").write_text(text)
+    code, told, _ = run(rnncheck, *options, folder / "train.py")
+    return code, told
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [pytest.param(*one, marks=[] if one[0] == "gae" else pytest.mark.slow) for one in FAULTS],
+)
+def test_their_faults_are_named(rnncheck: Any, tmp_path: Path, name: str, code: str) -> None:
+    text = HEALTHY[name].replace(*FAULTS[name, code], 1)
+    assert text != HEALTHY[name]
+    ended, told = ran(rnncheck, tmp_path, text, "--select", code)
+    assert (ended, failed(told)) == (ExitCode.FAILED, [code])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=pytest.mark.slow) if n else one for n, one in enumerate(HEALTHY)],
+)
+def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str) -> None:
+    ended, told = ran(rnncheck, tmp_path, HEALTHY[name], "--select", "VL", "--select", "LS")
+    assert (ended, failed(told)) == (ExitCode.VERIFIED, [])
+    said = next(one["detail"] for one in told["stages"] if one["stage"] == "advantage")
+    assert said.startswith("your lines ahead of the loss (train.py:")
+
+
+def test_what_cannot_be_made_again_is_not_taken_for_judged(rnncheck: Any, tmp_path: Path) -> None:
+    """The loss itself is judged."""
+    ended, told = ran(rnncheck, tmp_path, UNREPEATED, "--select", "VL601", "--select", "GR801")
+    by_code = {one["code"]: one for one in told["checks"]}
+    assert (ended, by_code["GR801"]["outcome"]) == (ExitCode.NOT_SHOWN, "passed")
+    assert "the loss reads 'returns'" in by_code["VL601"]["reason"]
+
+
+def test_what_no_loss_reads_is_not_asked_for(rnncheck: Any, tmp_path: Path) -> None:
+    ended, told = ran(rnncheck, tmp_path, UNREAD, "--select", "VL601", "--select", "GR801")
+    assert (ended, failed(told)) == (ExitCode.VERIFIED, [])
