@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from functools import cache
 
 from rnncheck.errors import Place
-from rnncheck.pipeline.guard.user_frames import count_as_theirs, display_path, is_user_file
-
-is_theirs = cache(is_user_file)  # a file is looked at once
-
-
-def run_as_a_module(folders: Iterable[str]) -> None:
-    """Files in these folders are the user's as well, wherever they are installed."""
-    count_as_theirs(folders)
-    is_theirs.cache_clear()
+from rnncheck.pipeline.guard.user_frames import display_path, is_user_file
 
 
 def calling_place(depth: int = 1) -> Place:
@@ -23,7 +13,7 @@ def calling_place(depth: int = 1) -> Place:
     there is none."""
     frame = sys._getframe(depth)
     while frame is not None:
-        if is_theirs(frame.f_code.co_filename):
+        if is_user_file(frame.f_code.co_filename):
             return Place(display_path(frame.f_code.co_filename), frame.f_lineno)
         if frame.f_back is None:
             break

@@ -18,10 +18,9 @@ from rnncheck.errors import StageTimeout, UserError
 from rnncheck.pipeline.guard.closing import ChildProcesses, close_all
 from rnncheck.pipeline.guard.interrupted import caught_ctrl_c, ended_after_ctrl_c
 from rnncheck.pipeline.guard.timeout import time_limit
-from rnncheck.pipeline.guard.user_frames import LIBRARIES, describe_trouble
+from rnncheck.pipeline.guard.user_frames import LIBRARIES, count_as_theirs, describe_trouble
 from rnncheck.watching.ending import ScriptEnd
 from rnncheck.watching.observer import Enough, Watching
-from rnncheck.watching.places import run_as_a_module
 from rnncheck.watching.seams.opening import opened
 
 _MAIN = "__main__"
@@ -105,7 +104,7 @@ def main_kept() -> Iterator[None]:
         sys.argv[:], sys.path[:] = argv, path
         sys.modules[_MAIN] = main
         os.chdir(folder)
-        run_as_a_module(())
+        count_as_theirs(())
 
 
 def _package(name: str) -> Iterator[str]:
@@ -149,7 +148,7 @@ def _module(script: Script, main: ModuleType) -> tuple[ModuleType, CodeType, lis
     code = None if get is None or found is None else get(found.name)
     if found is None or not isinstance(code, CodeType):
         raise UserError(f"there is no module {name} that can be run")
-    run_as_a_module(_package(name))
+    count_as_theirs(_package(name))
     main.__file__, main.__spec__ = found.origin, found
     main.__package__, main.__loader__ = found.parent, loader
     return main, code, [str(found.origin), *script.arguments]

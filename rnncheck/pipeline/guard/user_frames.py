@@ -57,6 +57,7 @@ _OWN_FOLDERS = list[str]()  # installed, and the user's all the same: what they 
 def count_as_theirs(folders: Iterable[str]) -> None:
     """Files in these folders are the user's, wherever they are installed; in no others any more."""
     _OWN_FOLDERS[:] = folders
+    is_user_file.cache_clear()
 
 
 @cache
@@ -71,6 +72,7 @@ def _foreign_roots() -> tuple[str, ...]:
     return tuple(root.rstrip("/\\") for root in roots)
 
 
+@cache
 def is_user_file(path: str) -> bool:
     """Whether a traceback's file is neither a library's, nor Python's, nor rnncheck's."""
     if path.startswith("<") or not path:

@@ -15,11 +15,12 @@ from torchrl.envs import EnvBase
 from torchrl.envs.utils import set_exploration_type
 from torchrl.modules import set_recurrent_mode
 
+from rnncheck.pipeline.guard.user_frames import is_user_file
 from rnncheck.watching import weights
 from rnncheck.watching.envs import kept
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching, modes_now
-from rnncheck.watching.places import calling_place, is_theirs
+from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seams.stored import read_back
 from rnncheck.watching.seen import Acting, copy_now
@@ -137,7 +138,7 @@ class _RolledOut:
     def __call__(
         self, original: Callable[..., Any], env: EnvBase, *args: Any, **kwargs: Any
     ) -> Any:
-        mine = is_theirs(sys._getframe(2).f_code.co_filename) and self._watching.looks
+        mine = is_user_file(sys._getframe(2).f_code.co_filename) and self._watching.looks
         modes, place = modes_now(), calling_place(3)
         with self._watching.inside():
             data = original(env, *args, **kwargs)

@@ -11,7 +11,7 @@ from typing import Any
 from tensordict import TensorDictBase
 from torch import nn
 
-from rnncheck.watching.places import is_theirs
+from rnncheck.pipeline.guard.user_frames import is_user_file
 
 _MOST_FRAMES = 40  # of a stack that are looked at: a training loop is seldom deeper
 
@@ -20,7 +20,7 @@ def their_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """The user's frames on the stack, innermost first."""
     count = 0
     while frame is not None and count < _MOST_FRAMES:
-        if is_theirs(frame.f_code.co_filename):
+        if is_user_file(frame.f_code.co_filename):
             yield frame
         frame, count = frame.f_back, count + 1
 

@@ -25,22 +25,27 @@ class OwnerStates:
         """Copies of what the method may change."""
         if owner is None:
             return {}
-        held = _held(owner)
-        if self._calls.get(code, 0) >= _TELLING:
-            held = {name: held[name] for name in self._changing[code] if name in held}
+        held = self._of(code, owner)
         return {name: cloned(one) for name, one in held.items() if _may_be_state(one)}
 
     def after(self, code: CodeType, owner: Any, before: dict[str, Any]) -> dict[str, Any]:
         """The same behind the call."""
         if owner is None:
             return {}
-        held = _held(owner)
+        held = self._of(code, owner)
         now = {name: cloned(held[name]) for name in before if _may_be_state(held.get(name))}
         if self._calls.get(code, 0) < _TELLING:
             self._calls[code] = self._calls.get(code, 0) + 1
             changed = {name for name in now if not _same(before[name], now[name])}
             self._changing[code] = self._changing.get(code, set()) | changed
         return now
+
+    def _of(self, code: CodeType, owner: Any) -> dict[str, Any]:
+        """All that it holds, or what is known to change."""
+        if self._calls.get(code, 0) < _TELLING:
+            return _held(owner)
+        given = {**vars(type(owner)), **getattr(owner, "__dict__", {})}
+        return {name: given[name] for name in self._changing[code] if name in given}
 
 
 def _held(owner: Any) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from torchrl.data.replay_buffers import Sampler, Storage, Writer
 from torchrl.envs import EnvBase
 from torchrl.objectives import TargetNetUpdater
 
+from rnncheck.pipeline.guard.user_frames import is_user_file
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.places import is_theirs
 from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seams.returns import Returns
 from rnncheck.watching.seen import Making, copy_now
@@ -102,7 +102,7 @@ class _Parts:
 
 def _is_the_scripts(frame: FrameType | None) -> bool:
     """Whether a line of the user's called; TorchRL's metaclasses stand between."""
-    while frame is not None and not is_theirs(frame.f_code.co_filename):
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
         code = frame.f_code
         if code.co_name != "__call__" and code.co_filename != torchrl._utils.__file__:
             return False
@@ -114,7 +114,7 @@ def _under_way(frame: FrameType | None) -> tuple[CodeType, ...]:
     """The script's functions on the stack, innermost first."""
     found = list[CodeType]()
     while frame is not None and len(found) < _MOST_FRAMES:
-        found += [frame.f_code] if is_theirs(frame.f_code.co_filename) else []
+        found += [frame.f_code] if is_user_file(frame.f_code.co_filename) else []
         frame = frame.f_back
     return tuple(found)
 
@@ -125,7 +125,7 @@ def _own_arguments(made: Any, frame: FrameType | None) -> Making | None:
     while code is not None and frame is not None and frame.f_code.co_name == "__init__":
         told = inspect.getargvalues(frame)
         if frame.f_code is code and told.args and told.locals.get(told.args[0]) is made:
-            if not is_theirs(code.co_filename) or told.locals.get(told.varargs or ""):
+            if not is_user_file(code.co_filename) or told.locals.get(told.varargs or ""):
                 return None
             given = {name: told.locals[name] for name in told.args[1:] if name in told.locals}
             return Making(made, (), given | told.locals.get(told.keywords or "", {}), own=True)

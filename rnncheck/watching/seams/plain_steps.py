@@ -21,11 +21,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor, nn
 
 from rnncheck.errors import Place, first_line
+from rnncheck.pipeline.guard.user_frames import is_user_file
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, has_graph, leaf_tensor
 from rnncheck.watching.forms.plain_run import PlainRun
 from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.places import calling_place, is_theirs
+from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.acting_lines import LinesThatAct
 from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_caller
 from rnncheck.watching.seams.followed import FollowedCalls
@@ -206,7 +207,7 @@ class PlainSteps:
 
     def _mine(self) -> bool:
         """Whether it is the script that calls, and what it does is still of use."""
-        theirs = is_theirs(sys._getframe(3).f_code.co_filename)
+        theirs = is_user_file(sys._getframe(3).f_code.co_filename)
         return theirs and self._watching.looks and not self._done
 
     @_harmless

@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import nn
 
+from rnncheck.pipeline.guard.user_frames import is_user_file
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.places import is_theirs
 
 
 class Returns:
@@ -45,7 +45,7 @@ class Returns:
         function = frame.f_globals.get(code.co_name)
         if not isinstance(function, FunctionType) or function.__code__ is not code:
             return
-        if id(value) not in seen.parts or not is_theirs(code.co_filename):
+        if id(value) not in seen.parts or not is_user_file(code.co_filename):
             return
         told = inspect.getargvalues(frame)
         if not told.locals.get(told.varargs or ""):

@@ -14,11 +14,12 @@ from tensordict import TensorDictBase
 from torch import nn
 from torchrl.envs import EnvBase
 
+from rnncheck.pipeline.guard.user_frames import is_user_file
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.places import calling_place, is_theirs
+from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams import patching, training
 from rnncheck.watching.seams.calls import RememberedOutermost, one_after_the_other, writers_of
 from rnncheck.watching.seams.patching import hear_modules, replace
@@ -151,7 +152,7 @@ def _by_the_script() -> bool:
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename in _BETWEEN:
         frame = frame.f_back
-    return is_theirs(frame.f_code.co_filename)
+    return is_user_file(frame.f_code.co_filename)
 
 
 def _alike_in_a_row(steps: list[TensorDictBase]) -> Iterator[list[TensorDictBase]]:
