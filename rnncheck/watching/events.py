@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, redirect_stderr, redirect_stdout
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -85,8 +85,7 @@ def watched_events(
         yield StageStarted(Stage.TRAIN)
         ended = run_script(script, watching, limits.seconds)
         weights.put(watching.seen.weights)
-        settle_doubts(watching.seen)
-        settle_estimates(watching.seen)
+        _settle(watching.seen)
         train = trained(watching.seen, ended, time.perf_counter() - begin)
         yield StageFinished(train)
         if ended.enough and not ended.interrupted:
@@ -126,8 +125,7 @@ def judged_events(
     """What the rules say of what was seen, without the first event. ``lost`` are stages that were
     seen and cannot be judged again."""
     lost = lost or {}
-    settle_doubts(seen)
-    settle_estimates(seen)
+    _settle(seen)
     raised = train.outcome is Outcome.ERROR
     try:
         spec = spec_from(seen, asked)
@@ -153,11 +151,29 @@ def judged_events(
     yield from without(lost, as_far_as_it_came(told, short), strict=strict)
 
 
+def _settle(seen: Sightings) -> None:
+    """What can only be told by running the script's lines again."""
+    with _not_shown():
+        settle_doubts(seen)
+        settle_estimates(seen)
+
+
+@contextmanager
+def _not_shown() -> Iterator[None]:
+    """What the script's code prints when it is called again was printed before."""
+    with (
+        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+    ):
+        yield
+
+
 def _silent(events: Generator[Event, None, None]) -> Iterator[Event]:
-    """The same; what the script's code prints when it is called again was printed before."""
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, closing(events):
+    """The same, and nothing is printed by what runs meanwhile."""
+    with closing(events):
         while True:
-            with redirect_stdout(nowhere), redirect_stderr(nowhere):
+            with _not_shown():
                 event = next(events, None)
             if event is None:
                 return
