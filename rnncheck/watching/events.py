@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TextIO
 
 from rnncheck.checks.engine.run import unasked_rules
 from rnncheck.checks.engine.session import Illustrator, run_started, verify_events
@@ -153,27 +154,27 @@ def judged_events(
 
 def _settle(seen: Sightings) -> None:
     """What can only be told by running the script's lines again."""
-    with _not_shown():
+    with _nowhere() as nowhere, _not_shown(nowhere):
         settle_doubts(seen)
         settle_estimates(seen)
 
 
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
 @contextmanager
-def _not_shown() -> Iterator[None]:
+def _not_shown(nowhere: TextIO) -> Iterator[None]:
     """What the script's code prints when it is called again was printed before."""
-    with (
-        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
-        redirect_stdout(nowhere),
-        redirect_stderr(nowhere),
-    ):
+    with redirect_stdout(nowhere), redirect_stderr(nowhere):
         yield
 
 
 def _silent(events: Generator[Event, None, None]) -> Iterator[Event]:
     """The same, and nothing is printed by what runs meanwhile."""
-    with closing(events):
+    with _nowhere() as nowhere, closing(events):  # loggers keep it from one event to the next
         while True:
-            with _not_shown():
+            with _not_shown(nowhere):
                 event = next(events, None)
             if event is None:
                 return

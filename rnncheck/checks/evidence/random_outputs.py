@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import torch
 from tensordict import TensorDictBase
+from torch import nn
+from torch.nn.modules import module as hooks
 
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
@@ -23,12 +28,46 @@ def random_outputs(
 
 
 def _noisy(evidence: Evidence, subject: Subject, explore: bool) -> frozenset[Key]:
-    made = constructed(evidence, subject)
-    if explore:
-        one, two = (_explored(subject, made, salt) for salt in (1, 2))
-    else:
-        one, two = (_seeded(subject, made, salt) for salt in (1, 2))
-    return frozenset(key for key in tensor_keys(one) if not torch.equal(one.get(key), two.get(key)))
+    """Numbers differ under two seeds. An action that is drawn now and then may be the same under
+    two; where random numbers are drawn at all it is asked again, and is none to rely on."""
+    made, run = constructed(evidence, subject), _explored if explore else _seeded
+    with Draws() as draws:
+        one, two = (run(subject, made, salt) for salt in (1, 2))
+    keys = tensor_keys(one)
+    differ = {key for key in keys if not torch.equal(one.get(key), two.get(key))}
+    chosen = {key for key in keys if not one.get(key).is_floating_point()} - set(subject.flags)
+    return frozenset(differ | (chosen if draws.seen else set()))
+
+
+class Draws:
+    """``seen``: while the context is open, what runs inside ``measuring`` draws random numbers."""
+
+    def __enter__(self) -> Draws:
+        self.seen = False
+        self._handles = [
+            hooks.register_module_forward_pre_hook(self._before),
+            hooks.register_module_forward_hook(self._behind),
+        ]
+        self._states: list[tuple[object, ...]] = []
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _before(self, _module: nn.Module, _inputs: object) -> None:
+        self._states.append(_random_states() if not self._states else ())
+
+    def _behind(self, _module: nn.Module, _inputs: object, _result: object) -> None:
+        before = self._states.pop() if self._states else ()
+        self.seen = self.seen or (bool(before) and before != _random_states())
+
+
+def _random_states() -> tuple[object, ...]:
+    """Python's, NumPy's and torch's on the CPU."""
+    numbers = np.random.get_state(legacy=False)["state"]
+    arrays = (numbers["key"].tobytes(), numbers["pos"])
+    return random.getstate(), arrays, torch.get_rng_state().numpy().tobytes()
 
 
 def comparable_outputs(evidence: Evidence, subject: Subject, td: TensorDictBase) -> list[Key]:

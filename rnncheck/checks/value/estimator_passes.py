@@ -93,7 +93,7 @@ def _last(one: ModuleCall, sample: Sample, values: Values) -> Inner | None:
         return None
     found = gap(one.y.detach().reshape(want[:, -1].shape), want[:, -1])
     gaps, mask = torch.zeros(sample.ids.shape, dtype=found.dtype), torch.zeros_like(sample.known)
-    gaps[:, -1] = found.flatten(1).amax(-1)
+    gaps[:, -1] = found.reshape(len(found), -1).amax(-1)
     mask[:, -1] = (sample.known & has)[:, -1]
     return Inner(one.output, True, gaps, mask, max(float(values.value.abs().max()), 1e-6))
 

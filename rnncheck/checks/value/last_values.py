@@ -3,30 +3,53 @@ behind that one themselves: from the state that was left there, or not."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed
+from rnncheck.checks.evidence.estimator_calls import batches, made_by
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
-from rnncheck.checks.value.estimates import ended
-from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.checks.value.estimates import ended, per_step
+from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
+
+Made = Callable[[TensorDictBase], Tensor]
 
 
 def last_values_from_states(evidence: Evidence) -> int:
-    """How many rows' last values are computed from the state behind the row: the loss moves with
-    what is observed there and with every state that was left there, and with no other next
-    observation. 0 where that is not so."""
+    """How many rows' last values are computed from the state behind the row: what is made moves
+    with what is observed there and with every state that was left there, and with no other next
+    observation. Asked of the user's own estimates, then of the loss; 0 where that is not so."""
     try:
-        return sum(_rows(evidence, sample) for _, sample in each_sample(evidence))
+        own = made_by(evidence) and evidence.pipeline.estimator is not None
+        samples = batches(evidence) if own else [one for _, one in each_sample(evidence)]
+        of = _estimates if own else _loss
+        return sum(_rows(evidence, sample, of(evidence, sample)) for sample in samples)
     except Unanswered:
         return 0
 
 
-def _rows(evidence: Evidence, sample: Sample) -> int:
+def _estimates(evidence: Evidence, sample: Sample) -> Made:
+    names = [dotted(key) for key in made_by(evidence)]
+
+    def made(td: TensorDictBase) -> Tensor:
+        found = per_step(evidence, sample, td)
+        return torch.cat([found[name].flatten().double() for name in names if name in found])
+
+    return made
+
+
+def _loss(evidence: Evidence, sample: Sample) -> Made:
+    return lambda td: run_loss(evidence, sample, td, per_element=False).total
+
+
+def _rows(evidence: Evidence, sample: Sample, made: Made) -> int:
     last = torch.zeros_like(sample.valid)
     last[:, -1] = True
     seen = [key for key in observed(evidence, sample) if key[0] == "next"]
@@ -34,16 +57,11 @@ def _rows(evidence: Evidence, sample: Sample) -> int:
     here = last & ~ended(sample, "done") & sample.valid
     if not states or not seen or not set(states) <= set(tensor_keys(sample.rows)):
         return 0
-    if _moves(evidence, sample, ~last & sample.valid, seen):
+
+    def moves(at: Tensor, keys: list[Key]) -> bool:
+        return not torch.equal(made(sample.td), made(changed_batch(sample, at, keys)))
+
+    if moves(~last & sample.valid, seen):
         return 0
     asked = [seen, *([key] for key in states)]
-    return int(here.sum()) if all(_moves(evidence, sample, here, keys) for keys in asked) else 0
-
-
-def _moves(evidence: Evidence, sample: Sample, at: Tensor, keys: list[Key]) -> bool:
-    """Whether the loss is another one with other values of ``keys`` there."""
-    one, two = (
-        run_loss(evidence, sample, td, per_element=False).total
-        for td in (sample.td, changed_batch(sample, at, keys))
-    )
-    return not torch.equal(one, two)
+    return int(here.sum()) if all(moves(here, keys) for keys in asked) else 0

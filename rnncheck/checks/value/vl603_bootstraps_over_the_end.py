@@ -253,13 +253,14 @@ def _changes(
     not tell."""
     name, old, new = target
     limit = _ROUNDING * float(old.abs().max())
-    differ = (gap(old, new).flatten(2).amax(-1) > limit) & asked
+    old, new = (one.reshape(*asked.shape, -1) for one in (old, new))
+    differ = (gap(old, new).amax(-1) > limit) & asked
     if not bool(differ.any()):
         return differ
-    moved = bool((bits_differ(old, new).flatten(2).any(-1) & others).any())
+    moved = bool((bits_differ(old, new).any(-1) & others).any())
     if moved and moved_as_one(old, new, others, _ROUNDING):  # normalised over the batch
         return differ & (not moved_as_one(old, new, others | asked, _ROUNDING))
-    told = bool(((old != 0).flatten(2).any(-1) & others).any()) or not _coupled(evidence, sample)
+    told = bool(((old != 0).any(-1) & others).any()) or not _coupled(evidence, sample)
     return differ if told and not moved and name not in statistics(evidence, sample) else None
 
 

@@ -46,6 +46,8 @@ def in_form(acting: Acting, loss: Called | None, *, estimated: bool) -> InForm:
     """All of it; ``estimated``: an estimator of TorchRL makes targets ahead of the loss."""
     noted = [*acting.batches, *acting.further]
     plain = [batch.exclude(PARTS) for batch in noted]
+    if loss is None and isinstance(acting.policy, PlainPolicy) and acting.parts:
+        return InForm(WithParts(acting.policy, acting.parts, (), acting.writes), noted)
     if loss is None:
         return InForm(acting.policy, plain)
     if loss.own is None or not plain:
