@@ -69,7 +69,7 @@ if __name__ == "__main__":
 """
 )
 AHEAD_FAULTS = {
-    "LS701": (" * (~done[:, t])", ""),
+    "VL601": (" * (~done[:, t])", ""),
     "VL604": (
         'select("observation", "is_init", "recurrent_state").clone()',
         'select("observation", "is_init").clone()',

@@ -6,7 +6,7 @@ is observed at step t belongs to the target of step t-1, and not to its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed, paid, tokens, without_memory
-from rnncheck.checks.evidence.estimator_calls import batches, value_key
+from rnncheck.checks.evidence.estimator_calls import batches, made_by, value_key
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
@@ -244,19 +244,30 @@ def _over(sample: Sample, at: Tensor) -> TensorDictBase:
 
 
 def reads_nothing_next(evidence: Evidence) -> bool:
-    """Whether there is no target that next values enter: no estimator, no number in the training
-    batch that something else has made for each step, unless it is judged with another loss, and a
-    loss that no next observation changes."""
-    if evidence.written(Stage.ADVANTAGE):
-        return False
+    """Whether there is no target that next values enter: no estimator but the user's own, and what
+    that makes no next observation changes; no number in the training batch that something else has
+    made for each step, unless it is judged with another loss; and a loss that no next observation
+    changes."""
     try:
-        return all(_reads_none(evidence, sample) for _, sample in each_sample(evidence))
+        own = made_by(evidence)
+        if evidence.written(Stage.ADVANTAGE) and not own:
+            return False
+        if own and not all(_estimates_none(evidence, sample) for sample in batches(evidence)):
+            return False
+        return all(_reads_none(evidence, sample, own) for _, sample in each_sample(evidence))
     except Unanswered:
         return False
 
 
-def _reads_none(evidence: Evidence, sample: Sample) -> bool:
-    made = [key for key in paid(evidence, sample) if key[0] != "next"]
+def _estimates_none(evidence: Evidence, sample: Sample) -> bool:
+    following = _present(sample, [key for key in observed(evidence, sample) if key[0] == "next"])
+    everywhere = changed_batch(sample, torch.ones_like(sample.valid), following)
+    one, two = (per_step(evidence, sample, td) for td in (sample.td, everywhere))
+    return bool(following) and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def _reads_none(evidence: Evidence, sample: Sample, own: Collection[Key]) -> bool:
+    made = [key for key in paid(evidence, sample) if key[0] != "next" and key not in own]
     elsewhere = any(one.written(Stage.ADVANTAGE) for one in evidence.others)
     if not elsewhere and any(sample.steps.column(key) is None for key in made):
         return False

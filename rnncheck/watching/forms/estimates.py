@@ -3,7 +3,8 @@ returns, targets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -84,21 +85,29 @@ def _proved(
 ) -> Called | None:
     """Of the ways that give the same again the one that reads most of its batch: what it does not
     read was made before, and stays what it was whatever the batch is."""
-    made = [one[name] for one in site.batches if name in one]
     most, best = 0, None
-    for function in ways_to(site.scene, name, set(site.names)):
-        module = OwnEstimates(function, keys, recurrent=site.modes.recurrent)
-        for inputs in ([one.exclude(*keys) for one in made], _alike(collected, made[0])):
-            if not inputs or not _gives(module, inputs[0], made, keys):
-                continue
-            reads = _reads(module, inputs[0], keys)
-            if reads > most:
-                code = function.__code__
-                place = Place(site.place.path, code.co_firstlineno)
-                most = reads
-                best = Called(module, place, site.modes, inputs, own=code, kind=KIND)
-            break
+    for found in _ways(site, name, keys, collected):
+        reads = _reads(found.module, found.inputs[0], keys)
+        if reads > most:
+            most, best = reads, found
     return best
+
+
+def _ways(
+    site: MadeAhead, name: str, keys: list[Key], collected: list[TensorDictBase]
+) -> Iterator[Called]:
+    """The ways that give the same again, each on the first batches and in the first mode in which
+    it does: what runs now may have set another mode than its caller had."""
+    made = [one[name] for one in site.batches if name in one]
+    given = [[one.exclude(*keys) for one in made], _alike(collected, made[0])]
+    for function in ways_to(site.scene, name, set(site.names)):
+        code, tried = function.__code__, itertools.product(filter(None, given), (None, True))
+        for inputs, recurrent in tried:
+            module = OwnEstimates(function, keys, recurrent=recurrent)
+            if _gives(module, inputs[0], made, keys):
+                place = Place(site.place.path, code.co_firstlineno)
+                yield Called(module, place, site.modes, inputs, own=code, kind=KIND)
+                break
 
 
 def _reads(module: Any, given: TensorDictBase, keys: list[Key]) -> int:
