@@ -58,7 +58,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     loss, estimator = seen.loss(), seen.estimator()
     if loss is not None and left_under_vmap(loss.module):
         loss = None  # the script ended inside it
-    pair = in_form(acting, loss, estimated=estimator is not None)
+    pair = in_form(acting, loss, estimator)
     batches = pair.batches
     parts: dict[str, Any] = {
         "env": env_maker(acting.make_env),

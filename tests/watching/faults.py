@@ -263,7 +263,7 @@ FAULTS = (
     _one(
         FIRST,
         "the estimator runs on over an end",
-        "LS701",
+        "VL601",
         "on = (~done[t]).float()",
         "on = torch.ones(reward.shape[1])",
     ),

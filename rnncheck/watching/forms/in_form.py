@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchrl.data import ReplayBuffer
 
 from rnncheck.pipeline.copying.closures import global_names
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.modes import InMode, measuring
@@ -42,8 +43,8 @@ class InForm:
     whole: list[TensorDictBase] = field(default_factory=list)
 
 
-def in_form(acting: Acting, loss: Called | None, *, estimated: bool) -> InForm:
-    """All of it; ``estimated``: an estimator of TorchRL makes targets ahead of the loss."""
+def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> InForm:
+    """All of it; the ``estimator``, if there is one, makes targets ahead of the loss."""
     noted = [*acting.batches, *acting.further]
     plain = [batch.exclude(PARTS) for batch in noted]
     if loss is None and isinstance(acting.policy, PlainPolicy) and acting.parts:
@@ -59,14 +60,14 @@ def in_form(acting: Acting, loss: Called | None, *, estimated: bool) -> InForm:
         over = EpisodesAlone(over) if loss.alone else over
         return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
     axis, trained = _time_last(loss.inputs, plain)
-    around = None if estimated else lines_ahead(acting, loss)
+    around = None if estimator is not None else lines_ahead(acting, loss)
     judged, whole = turned(in_its_mode(loss), axis), list[TensorDictBase]()
     if around is not None:
         own_axis, whole = _time_last(around.inputs, plain)
         judged = turned(around.module, own_axis)
         whole += _beginning_inside(whole, plain)
     elif axis is None:
-        trained = [*trained, *_beginning_inside(trained, plain)]
+        trained = [*trained, *_beginning_inside(trained, _estimated(plain, estimator))]
     if loss.itself or loss.switches or not acting.parts:
         over = own_pass(plain, loss)
         return InForm(acting.policy, plain, trained, judged, over, axis, whole)
@@ -143,6 +144,21 @@ def _makes(lines: Called, *keys: Key) -> bool:
     except Exception:  # lines of the user's may raise anything
         return False
     return True
+
+
+def _estimated(collected: list[TensorDictBase], estimator: Called | None) -> list[TensorDictBase]:
+    """What was collected, with what the estimator makes of it."""
+    if estimator is None:
+        return collected
+    own, found = estimator.module, list[TensorDictBase]()
+    for batch in collected:
+        try:
+            with measuring(recurrent=estimator.modes.recurrent):
+                made = copy_of(own, "the estimator")(batch.clone())
+        except Exception:  # it may take batches of another kind alone
+            continue
+        found.append(made if isinstance(made, TensorDictBase) else batch)
+    return found
 
 
 def _beginning_inside(
