@@ -59,6 +59,8 @@ def from_true_states(
         found = None if steps is None else _fitting(states, has, steps, given, module)
         if found is None or steps is None or given.batch_size == sample.td.batch_size:
             return found
+        if getattr(module, "recurrent_mode", None) is False:
+            return found  # every step from its own state, at a start or not
         lie = succession(steps, given.batch_size, sample)
         if not bool(lie.goes_on.any()) and not _known_weights(evidence, module):
             return None  # one step of an unroll by another network, from its own states

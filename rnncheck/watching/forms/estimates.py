@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -18,9 +20,10 @@ from rnncheck.pipeline.instruments.own_estimates import OwnEstimates
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
-from rnncheck.watching.forms.in_form import lines_ahead
+from rnncheck.watching.forms.in_form import lines_ahead, plain_batches
+from rnncheck.watching.forms.time_axis import time_axis, time_last
 from rnncheck.watching.seams.ahead import made_of
-from rnncheck.watching.seams.ahead_lines import ways_to
+from rnncheck.watching.seams.ahead_lines import shorter_ways_to, ways_to
 from rnncheck.watching.seen import Acting, Called, MadeAhead, Sightings
 
 KIND = "your lines ahead of the loss"
@@ -76,31 +79,49 @@ def own_estimates(seen: Sightings, acting: Acting, wanted: set[Key]) -> Called |
             keys = [key for key in made_of(batch, known) if key in wanted]
             found = _proved(site, name, keys, collected) if keys else None
             if found is not None:
-                return found
+                return _time_last(found, plain_batches(acting))
     return None
+
+
+def _time_last(found: Called, collected: list[TensorDictBase]) -> Called:
+    """With time as the last dimension of its batches, whatever the lines have."""
+    axis = time_axis(found.inputs[0], collected)
+    if axis == found.inputs[0].batch_dims - 1:
+        return found
+    module = OwnEstimates(
+        found.module.function, found.module.keys, recurrent=found.module.recurrent, axis=axis
+    )
+    return replace(found, module=module, inputs=[time_last(one, axis) for one in found.inputs])
 
 
 def _proved(
     site: MadeAhead, name: str, keys: list[Key], collected: list[TensorDictBase]
 ) -> Called | None:
     """Of the ways that give the same again the one that reads most of its batch: what it does not
-    read was made before, and stays what it was whatever the batch is."""
+    read was made before, and stays what it was whatever the batch is. Where none does, since a part
+    of the lines keeps count of something, what is behind that."""
     most, best = 0, None
-    for found in _ways(site, name, keys, collected):
+    for found in _ways(site, name, keys, collected, ways_to(site.scene, name, set(site.names))):
         reads = _reads(found.module, found.inputs[0], keys)
         if reads > most:
             most, best = reads, found
-    return best
+    behind = _ways(site, name, keys, collected, shorter_ways_to(site.scene, name))
+    reading = (one for one in behind if _reads(one.module, one.inputs[0], keys))
+    return best or next(reading, None)
 
 
 def _ways(
-    site: MadeAhead, name: str, keys: list[Key], collected: list[TensorDictBase]
+    site: MadeAhead,
+    name: str,
+    keys: list[Key],
+    collected: list[TensorDictBase],
+    functions: Iterator[FunctionType],
 ) -> Iterator[Called]:
     """The ways that give the same again, each on the first batches and in the first mode in which
     it does: what runs now may have set another mode than its caller had."""
     made = [one[name] for one in site.batches if name in one]
     given = [[one.exclude(*keys) for one in made], _alike(collected, made[0])]
-    for function in ways_to(site.scene, name, set(site.names)):
+    for function in functions:
         code, tried = function.__code__, itertools.product(filter(None, given), (None, True))
         for inputs, recurrent in tried:
             module = OwnEstimates(function, keys, recurrent=recurrent)

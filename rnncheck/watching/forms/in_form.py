@@ -45,8 +45,7 @@ class InForm:
 
 def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> InForm:
     """All of it; the ``estimator``, if there is one, makes targets ahead of the loss."""
-    noted = [*acting.batches, *acting.further]
-    plain = [batch.exclude(PARTS) for batch in noted]
+    noted, plain = [*acting.batches, *acting.further], plain_batches(acting)
     if loss is None and isinstance(acting.policy, PlainPolicy) and acting.parts:
         return InForm(WithParts(acting.policy, acting.parts, (), acting.writes), noted)
     if loss is None:
@@ -77,6 +76,11 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])
     policy = WithParts(acting.policy, acting.parts, reads, acting.writes)
     return InForm(policy, noted, trained, judged, over_sequences, axis, whole)
+
+
+def plain_batches(acting: Acting) -> list[TensorDictBase]:
+    """What was collected, without what parts of the policy gave."""
+    return [batch.exclude(PARTS) for batch in (*acting.batches, *acting.further)]
 
 
 def _inside(acting: Acting, loss: Called) -> LossPass | ActingPass:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -18,6 +18,7 @@ from rnncheck.watching.seams.arguments import parsed
 from rnncheck.watching.seams.frames import frame_arguments
 from rnncheck.watching.seams.lines import Block, body_of, bound_by, compiled_lines, holds_line
 from rnncheck.watching.seams.nowhere import Nowhere, writes_records
+from rnncheck.watching.seams.reads import read_first, stored_by
 
 _NAME = "lines_ahead"
 _BATCH = "_batch"  # what a call in the lines gave, where that has no name
@@ -49,10 +50,17 @@ class Scene:
 def ways_to(scene: Scene, name: str, batches: set[str]) -> Iterator[FunctionType]:
     """Functions of one batch that return what the lines then have under ``name``: from where one of
     ``batches`` is bound to the place, the nearest first."""
-    tree = parsed(scene.code.co_filename)
-    if tree is None:
-        return
-    for block in _blocks(tree, scene, batches):
+    yield from _functions(_blocks(scene, batches), scene, name)
+
+
+def shorter_ways_to(scene: Scene, name: str) -> Iterator[FunctionType]:
+    """The same of ``name`` as it was at a later statement, the longest first; without those that
+    read what a statement ahead of that has bound."""
+    yield from _functions(_rests(scene, name), scene, name)
+
+
+def _functions(blocks: Iterable[Block], scene: Scene, name: str) -> Iterator[FunctionType]:
+    for block in blocks:
         needed = _needed(block.body, name, scene)
         if not needed:
             continue
@@ -65,8 +73,19 @@ def ways_to(scene: Scene, name: str, batches: set[str]) -> Iterator[FunctionType
             yield made
 
 
-def _blocks(tree: ast.Module, scene: Scene, batches: set[str]) -> Iterator[Block]:
+def _rests(scene: Scene, name: str) -> Iterator[Block]:
+    for block in _blocks(scene, {name}):
+        for begin in range(1, len(block.body) if block.batch == name else 0):
+            ahead, rest = block.body[:begin], block.body[begin:]
+            if not (stored_by(ahead) - {name}) & read_first(rest):
+                yield Block(name, rest)
+
+
+def _blocks(scene: Scene, batches: set[str]) -> Iterator[Block]:
     """Statements behind one that binds a batch, up to the one that the scene is in."""
+    tree = parsed(scene.code.co_filename)
+    if tree is None:
+        return
     first = tree.body if scene.whole else body_of(tree, scene.code.co_firstlineno)
     for owner, body, at in reversed(list(_around(None, first, scene.line))):
         for index in reversed(range(at)):
@@ -106,6 +125,11 @@ def _behind(one: ast.stmt, batches: set[str]) -> Iterator[tuple[str, list[ast.st
                 kept = copy.copy(one)
                 kept.body = inner
                 yield batch, [kept] if inner else []
+        return
+    if isinstance(one, (ast.For, ast.While, ast.If, ast.Try)):  # the last round of a loop
+        for index in reversed(range(len(one.body))):
+            for batch, rest in _behind(one.body[index], batches):
+                yield batch, [*rest, *one.body[index + 1 :]]
         return
     bound = set(bound_by(one)) & batches
     yield from ((batch, []) for batch in sorted(bound))
