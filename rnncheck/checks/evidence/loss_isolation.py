@@ -26,6 +26,7 @@ from rnncheck.checks.evidence.recurrent_pass import row_states
 from rnncheck.checks.evidence.traced_steps import inner_gradients, inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
+from rnncheck.pipeline.instruments.distances import SquaredErrors
 from rnncheck.pipeline.instruments.shuffles import nothing_shuffled
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
@@ -84,7 +85,27 @@ def _leaks_of(
         alive = alive or lively
     if not alive and not real:
         return _leaks_inside(evidence, sample)
-    return real, alive
+    return real or _leaks_of_squares(evidence, sample), alive
+
+
+def _leaks_of_squares(evidence: Evidence, sample: Sample) -> list[Leak]:
+    """Leaks of the gradient with squared errors, where the loss has distances that saturate: far
+    from a target their slope does not tell what the target is."""
+    with SquaredErrors() as errors:
+        run_loss(evidence, sample, loss=copied(loss_of(evidence)), per_element=False)
+    if not errors.used:
+        return []
+    gradients = loss_gradients(evidence)
+
+    def made(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+        with SquaredErrors():
+            return gradients(sample, td)
+
+    keys = changing(evidence, sample, made)
+    found, _ = leaks(sample, keys, made, tolerance=GRADIENT)
+    if not found:
+        return []
+    return real_leaks(evidence, _coupled(evidence, sample, keys, made), found, GRADIENT)
 
 
 def _leaks_inside(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:

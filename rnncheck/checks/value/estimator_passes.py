@@ -78,9 +78,7 @@ def _behind_rows(one: ModuleCall, sample: Sample) -> bool:
         value = one.given.get(key)
         if after is None or not value.is_floating_point() or as_key(key) in one.carry:
             continue
-        told = value.numel() == after[:, -1].numel() and _equal(
-            value.reshape(after[:, -1].shape), after[:, -1]
-        )
+        told = _equal(value, after[:, -1])
         if not told:
             return False
     return told
@@ -134,4 +132,7 @@ def _following(one: ModuleCall, batch: TensorDictBase) -> bool | None:
 
 
 def _equal(left: Tensor, right: Tensor | None) -> bool:
-    return right is not None and left.shape == right.shape and torch.equal(left, right)
+    """The same numbers in the same order, of a batch that may have been laid flat."""
+    if right is None or left.numel() != right.numel():
+        return False
+    return torch.equal(left.reshape(right.shape), right)

@@ -21,6 +21,7 @@ from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step, valuing
 from rnncheck.numerics.kernels import reason_of
+from rnncheck.pipeline.instruments.distances import SquaredErrors
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.subject import next_key
@@ -226,7 +227,9 @@ def _answer(evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor) 
     paid.set(_REWARD, more.reshape(reward.shape))
 
     def total(sample: Sample, batch: TensorDictBase) -> dict[str, Tensor]:
-        return {"": run_loss(evidence, sample, batch, per_element=False).total.detach().double()}
+        with SquaredErrors():
+            run = run_loss(evidence, sample, batch, per_element=False)
+        return {"": run.total.detach().double()}
 
     alone = without_memory(total)
     return float(alone(sample, paid)[""] - alone(sample, td)[""])

@@ -37,7 +37,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import observed, segments_of, through_rows
 from rnncheck.checks.evidence.estimator_calls import batches, made_by
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of
 from rnncheck.checks.evidence.loss_isolation import loss_leaks
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import (
@@ -62,6 +62,7 @@ from rnncheck.checks.value.last_observations import (
     ends_of_rows,
     last_observations,
 )
+from rnncheck.checks.value.terminal_targets import asked_ends, target_moves
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import dotted, tensor_keys
@@ -164,45 +165,22 @@ def _loss(evidence: Evidence) -> _Look:
     except Unanswered as why:
         return _Look(untold=(why,))
     for number, sample in samples:
-        ends = ended(sample, "terminated")
+        ends = asked_ends(evidence, sample)
         if REWARD not in tensor_keys(sample.td) or not bool(ends.any()):
             continue
         try:
-            moved, reads = target_moves(evidence, sample, ends)
+            moves = target_moves(evidence, sample, ends)
         except Unanswered:  # a loss that raises is LS706's
             break
+        moved = moves.size * moves.told
         if moved and loss_leaks(evidence, sample)[0]:
             said = "the loss changes with other segments, whatever stands at an end"
             return _Look(None, compared, (Deferred(said, "LS701"),))
-        compared += int(ends.sum()) * reads
+        compared += int(ends.sum()) * moves.told
         if moved:
             row, step = ends.nonzero()[0].tolist()
             return _Look(_bootstraps(Where((number, row), step, first_step=step), moved), compared)
     return _Look(None, compared)
-
-
-def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> tuple[float, bool]:
-    """How much the loss's answer to other rewards at ``ends`` changes with the next observation
-    there; 0 for rounding.
-
-    For a squared error the answer is the error itself; terms that read no reward cancel. Also says
-    whether the loss reads the rewards at all.
-    """
-    keys = [key for key in observed(evidence, sample) if key[0] == "next"]
-    answers, scale = list[float](), 1e-6
-    for batch in (sample.td, changed_batch(sample, ends, keys)):
-        paid = batch.clone()
-        reward = paid.get(REWARD).reshape(*sample.rows.shape, -1)
-        more = reward + ends.unsqueeze(-1) * (1 + reward.abs().max())
-        paid.set(REWARD, more.reshape(paid.get(REWARD).shape))
-        totals = [
-            float(run_loss(evidence, sample, td, per_element=False).total.detach())
-            for td in (paid, batch)
-        ]
-        answers.append(totals[0] - totals[1])
-        scale = max(scale, *map(abs, totals))
-    size = abs(answers[0] - answers[1])
-    return (size if size > _ROUNDING * scale else 0.0), answers[0] != 0
 
 
 def looks_over(

@@ -1,0 +1,100 @@
+"""Whether a loss's own target of a terminated step depends on what is observed behind the end, told
+by the loss's answer to other rewards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.evidence.batch_isolation import observed, paid
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch, run_loss
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.value.estimates import ended
+from rnncheck.checks.value.estimator_isolation import REWARD
+from rnncheck.pipeline.instruments.distances import SquaredErrors
+from rnncheck.pipeline.keys import tensor_keys
+
+_ROUNDING = 1e-5  # of the largest answer: vectorised sums of rewards round over the whole row
+_OVER = (("next", "terminated"), ("next", "done"))
+_EVERY = 4  # steps from one to the next that is taken for an end, where no episode ends
+
+
+@dataclass(frozen=True)
+class Moves:
+    """By how much the answer to other rewards at the ends moves, 0 for rounding; ``told``: it would
+    move with the target."""
+
+    size: float
+    told: bool
+
+
+def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
+    """How the loss answers to other rewards at ``ends``, with the next observation there and with
+    another.
+
+    For a squared error the answer is the error itself, and distances that saturate are squared
+    meanwhile; terms that read no reward cancel. Rewards are moved up, and down for a loss that
+    clips them. An answer in proportion to the change tells nothing of a target, unless the loss
+    itself is the same with either observation.
+    """
+    keys = [key for key in observed(evidence, sample) if key[0] == "next"]
+    batches = [_ending(sample, one, ends) for one in (sample.td, changed_batch(sample, ends, keys))]
+    with SquaredErrors():
+        still = [_total(evidence, sample, one) for one in batches]
+        for factor in (1.0, -1.0):
+            answers, twice = (
+                [
+                    _total(evidence, sample, _paid(sample, one, ends, much * factor)) - base
+                    for one, base in zip(batches, still, strict=True)
+                ]
+                for much in (1, 2)
+            )
+            if answers[0] == 0:
+                continue
+            limit = _ROUNDING * max(1e-6, *map(abs, (*still, *answers, *twice)))
+            size = abs(answers[0] - answers[1])
+            linear = abs(twice[0] - 2 * answers[0]) <= 4 * limit
+            told = not linear or abs(still[0] - still[1]) <= limit
+            return Moves(size if size > limit else 0.0, told)
+    return Moves(0.0, told=False)
+
+
+def asked_ends(evidence: Evidence, sample: Sample) -> Tensor:
+    """The terminated steps ``[rows, steps]``; where none is, some that go on, if every number in
+    the batch was collected: what was made of the ends before would not end with them."""
+    ends = ended(sample, "terminated")
+    made = [key for key in paid(evidence, sample) if key[0] != "next"]
+    if bool(ends.any()) or any(sample.steps.column(key) is None for key in made):
+        return ends
+    going = torch.zeros_like(ends)
+    going[:, :-1] = sample.follows[:, 1:] & ~ended(sample, "done")[:, :-1]
+    return going & (torch.arange(ends.shape[1]) % _EVERY == 1)
+
+
+def _ending(sample: Sample, td: TensorDictBase, ends: Tensor) -> TensorDictBase:
+    """The batch with episodes that end there, as many do already."""
+    rows = td.reshape(sample.rows.shape).clone()
+    begins = torch.zeros_like(ends)
+    begins[:, 1:] = ends[:, :-1]
+    starts = sample.steps.recording.subject.flags
+    for key, at in (*((key, ends) for key in _OVER), *((key, begins) for key in starts)):
+        if key in tensor_keys(rows) and rows.get(key).dtype == torch.bool:
+            flag = rows.get(key)
+            rows.set(key, flag | at.reshape(*at.shape, *([1] * (flag.ndim - 2))))
+    return rows.reshape(sample.td.shape)
+
+
+def _paid(sample: Sample, td: TensorDictBase, at: Tensor, much: float) -> TensorDictBase:
+    """The batch with other rewards there."""
+    paid_more = td.clone()
+    reward = td.get(REWARD).reshape(*sample.rows.shape, -1)
+    more = reward + much * at.unsqueeze(-1) * (1 + reward.abs().max())
+    return paid_more.set(REWARD, more.reshape(td.get(REWARD).shape))
+
+
+def _total(evidence: Evidence, sample: Sample, td: TensorDictBase) -> float:
+    return float(run_loss(evidence, sample, td, per_element=False).total.detach())
