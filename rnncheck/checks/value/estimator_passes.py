@@ -8,17 +8,21 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.estimator_calls import estimated
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
 from rnncheck.checks.value.estimates import Values, true_values
-from rnncheck.numerics.difference import gap
+from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
 from rnncheck.pipeline.keys import Key, as_key, dotted
 from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.subject import Subject, next_key
+
+_STEPS, _NEXT, _LAST = "the steps", "the next steps", "what follows the last step of each row"
 
 
 @dataclass(frozen=True)
@@ -40,16 +44,54 @@ class Inner:
 
 def inner_passes(evidence: Evidence, sample: Sample) -> list[Inner]:
     """The estimator's passes of which it is known which steps they ran over and what these give."""
-    with ModuleCalls() as inside:
-        estimated(evidence, sample.td)
-    found = (_compared(evidence, sample, one) for one in inside.passes)
+    passes = _passes(evidence, sample.td)
+    ran = [_ran_over(one, sample) for one in passes]
+    if None in ran:  # what they read was computed from what is observed
+        ran = [
+            own or told for own, told in zip(ran, _traced(evidence, sample, passes), strict=True)
+        ]
+    found = (_compared(evidence, sample, *pair) for pair in zip(passes, ran, strict=True))
     return [one for one in found if one is not None]
 
 
-def _compared(evidence: Evidence, sample: Sample, one: ModuleCall) -> Inner | None:
-    subject, following = _owner(evidence, one), _following(one, sample.td)
-    last = following is None and _behind_rows(one, sample)
-    if subject is None or not (last or following is not None):
+def _passes(evidence: Evidence, td: TensorDictBase) -> list[ModuleCall]:
+    with ModuleCalls() as inside:
+        estimated(evidence, td)
+    return inside.passes
+
+
+def _ran_over(one: ModuleCall, sample: Sample) -> str | None:
+    """Over which steps, by what it read; None where it read neither these nor the next ones."""
+    following = _following(one, sample.td)
+    if following is None:
+        return _LAST if _behind_rows(one, sample) else None
+    return _NEXT if following else _STEPS
+
+
+def _traced(evidence: Evidence, sample: Sample, passes: list[ModuleCall]) -> list[str | None]:
+    """The same by which of their steps other observations reach, in a pattern over the batch."""
+    pattern = torch.arange(len(sample.ids)).unsqueeze(1) + torch.arange(sample.ids.shape[1]).flip(0)
+    touched = (pattern % 2 == 0) & sample.valid
+    keys, told = observed(evidence, sample), list[str | None]([None] * len(passes))
+    for kind in (_STEPS, _NEXT):
+        asked = [key for key in keys if (key[0] == "next") is (kind == _NEXT)]
+        others = _passes(evidence, changed_batch(sample, touched, asked))
+        if [one.x.shape for one in others] != [one.x.shape for one in passes]:
+            return told
+        for number, (one, other) in enumerate(zip(passes, others, strict=True)):
+            for name, where in ((kind, touched), (_LAST, touched[:, -1])):
+                if one.x.ndim and one.shape.numel() == where.numel() and where.any():
+                    moved = bits_differ(one.x, other.x).reshape(*where.shape, -1).any(-1)
+                    last = name != _LAST or kind == _NEXT
+                    told[number] = name if last and torch.equal(moved, where) else told[number]
+    return told
+
+
+def _compared(
+    evidence: Evidence, sample: Sample, one: ModuleCall, ran_over: str | None
+) -> Inner | None:
+    subject, following, last = _owner(evidence, one), ran_over == _NEXT, ran_over == _LAST
+    if subject is None or ran_over is None:
         return None
     if one.output in random_outputs(evidence, subject):
         return None
@@ -67,7 +109,7 @@ def _compared(evidence: Evidence, sample: Sample, one: ModuleCall) -> Inner | No
         return None
     gaps = gap(one.y.detach().reshape(want.shape), want)
     gaps = gaps.flatten(2).amax(-1) if gaps.ndim > 2 else gaps
-    return Inner(one.output, bool(following), gaps, mask, max(float(want.abs().max()), 1e-6))
+    return Inner(one.output, following, gaps, mask, max(float(want.abs().max()), 1e-6))
 
 
 def _behind_rows(one: ModuleCall, sample: Sample) -> bool:
