@@ -22,6 +22,7 @@ from rnncheck.pipeline.keys import Key, as_key, dotted
 from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
+_DRAW = 11  # any fixed number: no order of the steps looks like another
 _STEPS, _NEXT, _LAST = "the steps", "the next steps", "what follows the last step of each row"
 
 
@@ -69,9 +70,9 @@ def _ran_over(one: ModuleCall, sample: Sample) -> str | None:
 
 
 def _traced(evidence: Evidence, sample: Sample, passes: list[ModuleCall]) -> list[str | None]:
-    """The same by which of their steps other observations reach, in a pattern over the batch."""
-    pattern = torch.arange(len(sample.ids)).unsqueeze(1) + torch.arange(sample.ids.shape[1]).flip(0)
-    touched = (pattern % 2 == 0) & sample.valid
+    """The same by which of their steps other observations reach, some drawn steps of the batch."""
+    draw = torch.Generator().manual_seed(_DRAW)
+    touched = (torch.rand(sample.ids.shape, generator=draw) < 0.5) & sample.valid
     keys, told = observed(evidence, sample), list[str | None]([None] * len(passes))
     for kind in (_STEPS, _NEXT):
         asked = [key for key in keys if (key[0] == "next") is (kind == _NEXT)]

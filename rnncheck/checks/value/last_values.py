@@ -1,5 +1,6 @@
-"""Targets that take recorded values for all steps but a row's last, and value what is observed
-behind that one themselves: from the state that was left there, or not."""
+"""Targets that value what is observed next themselves, by calls that cannot be seen: at every step,
+or behind a row's last one alone, where all others take recorded values. Whether they start from the
+state that was left there shows when that is changed."""
 
 from __future__ import annotations
 
@@ -19,13 +20,15 @@ from rnncheck.checks.value.estimates import ended, per_step
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
 
+_TRIED = 3  # steps of the rows beside the first whose states are changed
 Made = Callable[[TensorDictBase], Tensor]
 
 
 def last_values_from_states(evidence: Evidence) -> int:
-    """How many rows' last values are computed from the state behind the row: what is made moves
-    with what is observed there and with every state that was left there, and with no other next
-    observation. Asked of the user's own estimates, then of the loss; 0 where that is not so."""
+    """How many next values are computed from the state behind their step: what is made moves with
+    what is observed there and with every state that was left there; of the rows' last steps alone,
+    where no other next observation moves it. Asked of the user's own estimates, else of the loss; 0
+    where that is not so."""
     try:
         own = made_by(evidence) and evidence.pipeline.estimator is not None
         samples = batches(evidence) if own else [one for _, one in each_sample(evidence)]
@@ -61,7 +64,18 @@ def _rows(evidence: Evidence, sample: Sample, made: Made) -> int:
     def moves(at: Tensor, keys: list[Key]) -> bool:
         return not torch.equal(made(sample.td), made(changed_batch(sample, at, keys)))
 
+    inside = ~last & ~ended(sample, "done") & sample.valid
+    found = 0
     if moves(~last & sample.valid, seen):
-        return 0
+        if not all(moves(at, [key]) for at in _columns(inside) for key in states):
+            return 0
+        found = int(inside.sum())
     asked = [seen, *([key] for key in states)]
-    return int(here.sum()) if all(moves(here, keys) for keys in asked) else 0
+    return found + (int(here.sum()) if all(moves(here, keys) for keys in asked) else 0)
+
+
+def _columns(inside: Tensor) -> list[Tensor]:
+    """Single steps of the rows, from the first to the last."""
+    steps = inside.any(0).nonzero().flatten().tolist()
+    chosen = dict.fromkeys(steps[n * (len(steps) - 1) // _TRIED] for n in range(_TRIED + 1))
+    return [inside & (torch.arange(inside.shape[1]) == step) for step in chosen]

@@ -49,7 +49,7 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions, warms_up
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated, working
-from rnncheck.checks.evidence.estimator_calls import VALUE, batches, value_key
+from rnncheck.checks.evidence.estimator_calls import VALUE, batches, made_by, value_key
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
@@ -122,6 +122,8 @@ def _said(evidence: Evidence, compared: int) -> str:
 def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
     compared, estimated_on = 0, batches(evidence)
     key = value_key(evidence)
+    if made_by(evidence) and not _writes(evidence, key):
+        raise NotApplicable("the estimator is the user's own, and writes no value by that name")
     values = true_values(evidence, key)
     for number, sample in enumerate(estimated_on):
         if estimator_leaks(evidence, sample)[0]:
@@ -143,6 +145,11 @@ def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
                 behind = following and _behind_rows(sample, gaps > _LIMIT * scale)
                 return _without_hand_over(found) if behind else found, compared
     return None, compared
+
+
+def _writes(evidence: Evidence, key: Key) -> bool:
+    subjects = (one for one in (evidence.critic, evidence.policy) if one is not None)
+    return any(key in one.writes for one in subjects)
 
 
 def _behind_rows(sample: Sample, beyond: Tensor) -> bool:

@@ -24,7 +24,7 @@ from rnncheck.watching.forms.in_form import lines_ahead, plain_batches
 from rnncheck.watching.forms.time_axis import time_axis, time_last
 from rnncheck.watching.seams.ahead import made_of
 from rnncheck.watching.seams.ahead_lines import shorter_ways_to, ways_to
-from rnncheck.watching.seen import Acting, Called, MadeAhead, Sightings
+from rnncheck.watching.seen import KEPT, Acting, Called, MadeAhead, Sightings
 
 KIND = "your lines ahead of the loss"
 _CLOSE = 1e-4  # relative and absolute: the same lines on the same numbers
@@ -79,8 +79,22 @@ def own_estimates(seen: Sightings, acting: Acting, wanted: set[Key]) -> Called |
             keys = [key for key in made_of(batch, known) if key in wanted]
             found = _proved(site, name, keys, collected) if keys else None
             if found is not None:
-                return _time_last(found, plain_batches(acting))
+                collected = plain_batches(acting)
+                return _on_more(_time_last(found, collected), collected)
     return None
+
+
+def _on_more(found: Called, collected: list[TensorDictBase]) -> Called:
+    """With other collected batches of the same form: in one alone an end may be missing."""
+    first, keys = found.inputs[0], set(tensor_keys(found.inputs[0]))
+    others = [
+        one.select(*keys)
+        for one in collected
+        if one.shape == first.shape
+        and keys <= set(tensor_keys(one))
+        and not any(_same(one, other, keys) for other in found.inputs)
+    ]
+    return replace(found, inputs=[*found.inputs, *others][:KEPT])
 
 
 def _time_last(found: Called, collected: list[TensorDictBase]) -> Called:
