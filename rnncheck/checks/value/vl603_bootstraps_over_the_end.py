@@ -176,7 +176,7 @@ def _loss(evidence: Evidence) -> _Look:
         if moved and loss_leaks(evidence, sample)[0]:
             said = "the loss changes with other segments, whatever stands at an end"
             return _Look(None, compared, (Deferred(said, "LS701"),))
-        compared += int(ends.sum()) * moves.told
+        compared += int((ends & ended(sample, "terminated")).sum()) * moves.told
         if moved:
             row, step = ends.nonzero()[0].tolist()
             return _Look(_bootstraps(Where((number, row), step, first_step=step), moved), compared)

@@ -66,7 +66,10 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         judged = turned(around.module, own_axis)
         whole += _beginning_inside(whole, plain)
     elif axis is None:
-        trained = [*trained, *_beginning_inside(trained, _estimated(plain, estimator))]
+        inside = _beginning_inside(
+            trained, _estimated(plain, estimator), shorter=acting.kind == "steps"
+        )
+        trained = [*trained, *(one for one in inside if _takes(loss, one))]
     if loss.itself or loss.switches or not acting.parts:
         over = own_pass(plain, loss)
         return InForm(acting.policy, plain, trained, judged, over, axis, whole)
@@ -165,11 +168,22 @@ def _estimated(collected: list[TensorDictBase], estimator: Called | None) -> lis
     return found
 
 
+def _takes(loss: Called, batch: TensorDictBase) -> bool:
+    """Whether it runs on the batch, which may be shorter than its own."""
+    try:
+        with measuring(recurrent=loss.modes.recurrent, grad=True):
+            OwnLoss(loss.module, {}, loss.batch)(batch.clone())
+    except Exception:  # a function of the user's may raise anything
+        return False
+    return True
+
+
 def _beginning_inside(
-    given: Sequence[TensorDictBase], collected: Sequence[TensorDictBase]
+    given: Sequence[TensorDictBase], collected: Sequence[TensorDictBase], *, shorter: bool = False
 ) -> list[TensorDictBase]:
     """Where all rows that a loss was ``given`` begin with an episode: as many that were collected
-    and begin inside of one. Only there does the state that they begin with tell anything."""
+    and begin inside of one. Only there does the state that they begin with tell anything. Of a
+    script's own steps, which are told in parts, ``shorter`` rows."""
     first, keys = given[0], set(tensor_keys(given[0]))
     if first.batch_dims < 2:  # slices laid end to end: these begin inside of episodes
         return []
@@ -179,7 +193,8 @@ def _beginning_inside(
         one
         for one in collected
         if one.batch_dims > 1
-        and one.shape[1:] == first.shape[1:]
+        and one.shape[2:] == first.shape[2:]
+        and (one.shape[1] == first.shape[1] or (shorter and one.shape[1] < first.shape[1]))
         and len(one) >= len(first)
         and keys <= set(tensor_keys(one))
     ]
