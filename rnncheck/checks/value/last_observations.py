@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
@@ -15,6 +17,7 @@ from rnncheck.pipeline.recording.recording import Joint, Rows
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Where
 
+_BEGINS = (Joint.AFTER_DONE, Joint.BEGINS)
 _BY_CHANCE = 0.01  # how likely the ends may equal the starts without a fault
 
 
@@ -47,6 +50,8 @@ def last_observations(evidence: Evidence) -> LastObservations:
     An env that shows one blank at its ends and its starts looks as if the reset's observation was
     kept: what starts differ in tells the two apart.
     """
+    if (lost := _lost_between(evidence)) is not None:
+        return LastObservations(lost, 1)
     ends = list(_ends(evidence))
     same = [one for one in ends if one.same]
     if 2 * len(same) <= len(ends):
@@ -77,18 +82,48 @@ def _ends(evidence: Evidence) -> Iterator[_End]:
             )
 
 
+def _lost_between(evidence: Evidence) -> Where | None:
+    """The first of the episodes that end with the rows of a batch, where all of them show what the
+    next batch's rows begin with, and no chance does that."""
+    recording = evidence.recording
+    read = [key for key in recording.steady if key in evidence.policy.reads]
+    for number, (rows, after) in enumerate(itertools.pairwise(recording.batches)):
+        if not read or len(rows.valid) != len(after.valid):
+            continue
+        others = [one for one in recording.batches if one is not after]
+        starts = {key: _starts(others, key) for key in read}
+        ends, chance, same = _last_steps(rows), 1.0, True
+        for row, step in ends if _all_begin(after) else ():
+            first = {key: after.data.get(key)[row, 0] for key in read}
+            last = {key: rows.data.get(next_key(key))[row, step] for key in read}
+            same = same and not any(bool(bits_differ(last[k], first[k]).any()) for k in read)
+            chance *= min(_share([*starts[key], first[key]], first[key]) for key in read)
+        if ends and same and chance <= _BY_CHANCE:
+            row, step = ends[0]
+            return Where((number, row), step, first_step=step)
+    return None
+
+
+def _last_steps(rows: Rows) -> list[tuple[int, int]]:
+    """Row and step of the episodes that end with their row."""
+    return [
+        (row, step)
+        for row, step in rows.valid.nonzero().tolist()
+        if _is_last(rows, row, step) and _flagged(rows, "done", row, step)
+    ]
+
+
+def _all_begin(rows: Rows) -> bool:
+    return bool(torch.isin(rows.joints[:, 0], torch.tensor([int(one) for one in _BEGINS])).all())
+
+
 def ends_of_rows(evidence: Evidence) -> int:
     """Ends that no recorded step follows, as of rollouts that are whole episodes, with an
     observation that none was seen to begin with."""
     recording = evidence.recording
     read = [key for key in recording.steady if key in evidence.policy.reads]
     starts = {key: _starts(recording.batches, key) for key in read}
-    ends = [
-        (rows, row, step)
-        for rows in recording.batches
-        for row, step in rows.valid.nonzero().tolist()
-        if _is_last(rows, row, step) and _flagged(rows, "done", row, step)
-    ]
+    ends = [(rows, *at) for rows in recording.batches for at in _last_steps(rows)]
     return sum(
         any(_is_none_of(starts[key], rows.data.get(next_key(key))[row, step]) for key in read)
         for rows, row, step in ends
@@ -110,12 +145,11 @@ def _differs(rows: Rows, key: Key, row: int, step: int) -> bool:
 
 def _starts(batches: list[Rows], key: Key) -> list[Tensor]:
     """What episodes begin with, in the order in which they were recorded."""
-    begins = (Joint.AFTER_DONE, Joint.BEGINS)
     return [
         rows.data.get(key)[row, step]
         for rows in batches
         for row, step in rows.valid.nonzero().tolist()
-        if rows.joints[row, step] in begins
+        if rows.joints[row, step] in _BEGINS
     ]
 
 

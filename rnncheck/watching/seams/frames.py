@@ -25,6 +25,14 @@ def their_frames(frame: FrameType | None) -> Iterator[FrameType]:
         frame, count = frame.f_back, count + 1
 
 
+def depth_of(frame: FrameType | None) -> int:
+    """How many frames there are from the outermost one to this."""
+    count = 0
+    while frame is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
 def batches_in(frame: FrameType) -> dict[str, TensorDictBase]:
     """What the frame holds that may be a batch: several steps of something."""
     return {

@@ -8,7 +8,6 @@ function is the loss; else the lines of their loop between the batch and ``backw
 from __future__ import annotations
 
 import inspect
-import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -30,6 +29,7 @@ from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
 from rnncheck.watching.seams.frames import (
     batches_in,
+    depth_of,
     frame_arguments,
     function_with,
     method_of,
@@ -54,6 +54,7 @@ class HeldBatches:
     modes: Modes
     arguments: dict[str, Any]
     switches: Switches
+    depth: int  # of the frame, from the outermost on
     batches: dict[str, TensorDictBase] = field(default_factory=dict)  # copies, by name
 
 
@@ -84,7 +85,7 @@ class OwnTraining:
 
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
-        self._held: dict[FrameType, HeldBatches] = {}  # outermost last
+        self._held: dict[FrameType, HeldBatches] = {}
         # The stack of the user's as it was last looked into, outermost first, and where in them.
         self._looked: dict[FrameType, set[int]] = {}
         # To find one may take a walk over all objects.
@@ -117,6 +118,7 @@ class OwnTraining:
                         modes_now(),
                         frame_arguments(frame),
                         self._switches(),
+                        depth_of(frame),
                         {name: copies[id(td)] for name, td in found.items()},
                     )
             for look in self._watching.at_a_batch if len(self._held) > held else ():
@@ -203,11 +205,13 @@ class OwnTraining:
 
     def _note(self, here: FrameType) -> None:
         stack, losses = list(their_frames(here)), self._watching.seen.losses
-        found = self._function()
-        if found is None:
-            for lines in itertools.islice(self._lines(stack), 1):
+        found, several = self._function()
+        if found is None or several:
+            lines = next(self._lines(stack), None)
+            if lines is not None:
                 self._add(losses, lines)
-            return
+            if lines is not None or found is None:
+                return
         known = self._add(losses, found)
         outside = [one for one in stack if one is not found.held.frame]
         for lines in self._lines(outside, found.own):
@@ -229,10 +233,11 @@ class OwnTraining:
             known.inputs.append(held.batches[found.batch])
         return known
 
-    def _function(self) -> FoundLoss | None:
-        """The function that is marked as the loss, else the outermost that was given a batch."""
-        found = []
-        for held in reversed(self._held.values()):
+    def _function(self) -> tuple[FoundLoss | None, bool]:
+        """The function that is marked as the loss, else the outermost that was given a batch; and
+        whether there are several, side by side, so that none of them is all of it."""
+        found = list[tuple[Any, HeldBatches, str]]()
+        for held in sorted(self._held.values(), key=lambda one: one.depth):
             if self._acts(held):
                 continue
             name = next((one for one in held.arguments if one in held.batches), None)
@@ -240,9 +245,11 @@ class OwnTraining:
                 found.append((function, held, name))
         marked = [one for one in found if role_of(one[0]) == "loss"]
         for function, held, name in [*marked, *found][:1]:
+            beside = [one for _, one, _ in found if one.depth == held.depth]
             loss = _with_the_rest(function, held, name)
-            return FoundLoss(loss, held, name, held.code, argument=name)
-        return None
+            told = FoundLoss(loss, held, name, held.code, argument=name)
+            return told, not marked and len(beside) > 1
+        return None, False
 
     def _acts(self, held: HeldBatches) -> bool:
         """Whether it is a part of who acts: no loss, though it is given a batch."""
