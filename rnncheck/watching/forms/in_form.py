@@ -54,7 +54,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         return InForm(acting.policy, plain, loss.inputs, in_its_mode(loss), own_pass(plain, loss))
     if loss.over is not None or isinstance(acting.policy, PlainPolicy):
         policy = WithParts(acting.policy, acting.parts, (), acting.writes)
-        trained = loss.passed or loss.inputs
+        trained = loss.inputs if loss.alone else loss.passed or loss.inputs
         over = loss.over or _inside(acting, loss)
         over = EpisodesAlone(over) if loss.alone else over
         return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)

@@ -136,7 +136,16 @@ def seen_pass(
         stored = batch.get(slot.key).clone()
         stored[:, 0] = slot.found(tensors[path])
         batch.set(slot.key, stored)
+    left = [value for path, value in tensors.items() if path not in {**spreads, **states}]
+    if any(_of_the_batch(value, count, span) for value in left):
+        return None  # it is given more of these steps than anyone could change: a loss, no pass
     return SeenPass(call, spreads, states, time_first, batch)
+
+
+def _of_the_batch(value: Tensor, rows: int, steps: int) -> bool:
+    """Whether it has the form of something of each step, or of each of several rows."""
+    sizes = {steps, steps + 1, rows * steps, *([rows] if rows > 1 else [])}
+    return value.ndim > 0 and value.numel() > 1 and bool(sizes & set(value.shape[:2]))
 
 
 def _lead(value: Tensor, shape: torch.Size) -> tuple[int, ...]:

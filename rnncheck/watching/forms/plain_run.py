@@ -31,11 +31,11 @@ from rnncheck.watching.forms.plain_calls import (
 )
 from rnncheck.watching.forms.plain_columns import Column, Columns, columns_of, fullest, shown_of
 from rnncheck.watching.forms.plain_loss import rollout_loss
-from rnncheck.watching.forms.plain_pass import CallPass, seen_pass
+from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, seen_pass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import storages_in
-from rnncheck.watching.forms.storages import HeldPart, Spoilt
+from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.lines import lines_behind, lines_inside
@@ -62,6 +62,7 @@ class PlainRun:
         self._acting: Acting | None = None
         self._called: Called | None = None
         self._policy: PlainPolicy | None = None
+        self._split = False  # its training pass gets one trajectory after the other
 
     def acted(self) -> bool:
         """Tell who acted; False where that cannot be told."""
@@ -155,7 +156,8 @@ class PlainRun:
         if self._called is not None:
             rollouts = (self.steps, steps)
             inside = any(is_over(one) for rollout in rollouts for one in rollout[:-1])
-            self._called.alone = not inside and any(map(is_one_episode, rollouts))
+            whole = not inside and any(map(is_one_episode, rollouts))
+            self._called.alone = whole or self._split
 
     def instead_of(self, other: PlainRun, seen: Sightings) -> bool:
         """Tell ``seen`` of this one and no longer of the other, if it was told whole."""
@@ -201,7 +203,24 @@ class PlainRun:
             paths = _parts(self._call, policy)
             parts = {path: policy.get_submodule(path) for path in paths}
             called.over = CallPass(found, parts)
+            self._split = self._of_one_trajectory(found)
+            called.alone = called.alone or self._split
         return True
+
+    def _of_one_trajectory(self, found: SeenPass) -> bool:
+        """Whether a call that gets no start flags got one trajectory out of several, from its first
+        step to its last."""
+        if any(one.key in ((FLAG,), DONE) for one in found.steps.values()):
+            return False
+        whole, own = self._whole, found.batch
+
+        def at(edge: int, key: Key) -> bool:
+            """There is a flag at this end of it, or the rollout ends there as well."""
+            seen = own.get((OBSERVATION,))[:, edge], whole.get((OBSERVATION,))[:1, edge]
+            return bool(own.get(key)[:, edge].all()) or torch.equal(*seen)
+
+        inside = bool(whole.get((FLAG,))[:, 1:].any()), bool(own.get((FLAG,))[:, 1:].any())
+        return inside == (True, False) and at(0, (FLAG,)) and at(-1, DONE)
 
 
 def is_one_episode(steps: Sequence[PlainStep]) -> bool:

@@ -207,7 +207,9 @@ def _of_all_steps(path: Path, value: Tensor, batch: TensorDictBase) -> Storage |
         return None
     mine = laid.reshape(laid.shape[0], rows, -1)
     longer = len(mine) == steps + 1
-    made = Storage((), tuple(value.shape), value.dtype, rows_first=rows_first, longer=longer)
+    made = Storage(
+        (), tuple(value.shape), value.dtype, rows_first=rows_first, longer=longer, rows=rows
+    )
     made = replace(made, graphed=value.grad_fn is not None)
     found = [
         replace(made, key=key, scale=scale, late=late, edge=edge)
@@ -307,7 +309,8 @@ def _last(
         alike = held.is_floating_point() == last.is_floating_point()
         alike = alike or (key == DONE and (named or bool(last.any())))  # flags as numbers
         if held.numel() == last.numel() and alike and _same_rows(held, last, batch):
-            return Storage(key, tuple(held.shape), held.dtype, at=-1, of_what=of_what)
+            rows, shape = len(last), tuple(held.shape)
+            return Storage(key, shape, held.dtype, at=-1, of_what=of_what, rows=rows)
     return None
 
 

@@ -47,6 +47,7 @@ class Storage:
     edge: tuple[float, ...] | None = None
     graphed: bool = False
     fresh: bool = False
+    rows: int = 0  # of the script's own batch
 
     def of(self, batch: TensorDictBase) -> Any:
         """What it holds for a batch ``[rows, steps]``."""
@@ -55,7 +56,8 @@ class Storage:
             one = value[:, self.at]
             return self.slot.given(anew(one, batch) if self.fresh else one)
         if self.at is not None:
-            return handed(self._made(value[:, self.at], self.shape), self.of_what, listed=False)
+            wanted = self._of_rows(self.shape, len(value))
+            return handed(self._made(value[:, self.at], wanted), self.of_what, listed=False)
         value = self._scaled(value)
         if self.late:
             value = torch.cat([self._edge(value), value if self.longer else value[:, :-1]], 1)
@@ -64,8 +66,15 @@ class Storage:
             value = torch.cat([value, last.to(value.dtype)], 1)
         lead = value.shape[:2] if self.rows_first else (value.shape[1],)
         laid = value if self.rows_first else value.transpose(0, 1)
-        whole = self._made(laid, (*lead, *self.shape[len(lead) :]))
+        rest = self.shape[len(lead) :]
+        whole = self._made(
+            laid, (*lead, *(rest if self.rows_first else self._of_rows(rest, len(value))))
+        )
         return handed(whole, self.of_what, listed=self.listed)
+
+    def _of_rows(self, shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
+        """The shape with as many rows, where its first dimension is the rows."""
+        return (rows, *shape[1:]) if shape and shape[0] == self.rows else shape
 
     def _scaled(self, value: Tensor) -> Tensor:
         return value if self.scale is None else value.double() * self.scale[0] + self.scale[1]

@@ -292,6 +292,7 @@ def _storage_form(one: Storage) -> list[Any]:
         edge,
         one.graphed,
         one.fresh,
+        one.rows,
     ]
 
 
@@ -299,7 +300,7 @@ def _storage(form: list[Any]) -> Storage:
     key, shape, dtype, listed, at, slot, of_what, rows_first, scale, *ends = form
     made = None if slot is None else _slot(slot)
     turned = None if scale is None else (float(scale[0]), float(scale[1]))
-    longer, late, edge, graphed, fresh = ends
+    longer, late, edge, graphed, fresh, rows = ends
     beside = None if edge is None else tuple(map(float, edge))
     held = (tuple(shape), DTYPES[dtype], listed, at, made, of_what, rows_first, turned)
-    return Storage(_key(key), *held, longer, late, beside, graphed, fresh)
+    return Storage(_key(key), *held, longer, late, beside, graphed, fresh, rows)
