@@ -10,9 +10,9 @@ Checks
     are written, each recurrent pass inside the loss is run again from the true states, whatever
     order it has its steps in. Behind a loss's own burn-in the pass over the next steps must not be
     further from the sequential run than twice what the burn-in leaves of the steps themselves.
-    Where a loss takes recorded values and no pass over next steps is seen in it, it must move with
-    what is observed behind a row's last step and with every state that was left there, and with no
-    other next observation.
+    Where a loss, or an estimator of the user's own, values what is observed next by calls that
+    cannot be seen, at every step or behind a row's last one alone, it must move with every state
+    that was left there.
 
 Why it matters
     A target that starts from a zero state in the middle of a trajectory is another function than
