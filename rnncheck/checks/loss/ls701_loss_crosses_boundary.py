@@ -5,9 +5,9 @@ Checks
     changed; each row of a [B, T] batch begins one. For the segments that were not touched every
     per-step entry that the loss writes, its terms before reduction, the next values and targets
     that it asks of its value estimator must stay the same to the last bit. So must the gradient of
-    the total loss at their observations, up to rounding; where distances saturate (smooth L1, Huber,
-    L1), with squared errors as well. A statistic of the batch (a mean, a
-    deviation, a sum over samples) is the nature of the loss and is not blamed. It couples segments
+    the total loss at their observations, up to rounding; where distances saturate (smooth L1,
+    Huber, L1), with squared errors as well. A statistic of the batch (a mean, a deviation, a sum
+    over samples) is the nature of the loss and is not blamed. It couples segments
     in both directions in the memoryless twin as well (every step marked as a start), and moves and
     scales all of them alike, or does not ask in which order they stand. What runs from one to the
     next does. Where a loss tells nothing per step and has no gradient at the batch (tokens), the

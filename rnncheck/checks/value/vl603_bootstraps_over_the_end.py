@@ -6,9 +6,10 @@ Checks
     what lies behind the end is changed: the target may use the next observation, but not the next
     episode. For a loss that makes its own target, the reward of the terminated steps is moved: by
     how much that moves the loss tells how far off their target is, and it must not depend on their
-    next observation. And the next observation of a done step must not be the first observation of
-    the next episode, unless episodes begin so much alike that this says nothing; where no step was
-    recorded behind it, none of the first observations that were seen.
+    next observation; smooth L1, Huber and L1 losses are squared errors meanwhile. Where no step is
+    terminated, some are marked so. And the next observation of a done step must not be the first
+    observation of the next episode, unless episodes begin so much alike that this says nothing;
+    where no step was recorded behind it, none of the first observations that were seen.
 
 Why it matters
     A target that looks over a terminal state rewards the policy for an episode that it has not
