@@ -130,7 +130,7 @@ class Slot:
             value = value.double() * self.scale[0] + self.scale[1]
         single = self.dtype == torch.float32  # in float64 all of it is
         rows = value.reshape(-1, *self.rest).to(torch.get_default_dtype() if single else self.dtype)
-        whole = rows[0] if self.axis is None else rows.movedim(0, self.axis)
+        whole = rows[0] if self.axis is None else rows.movedim(0, self.axis).contiguous()
         return whole if self.of_what == TENSORS else handed(whole, self.of_what, listed=False)
 
     def found(self, value: Tensor, lead: int = 0) -> Tensor:

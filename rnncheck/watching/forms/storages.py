@@ -92,7 +92,7 @@ class Storage:
 
     def _made(self, value: Tensor, shape: tuple[int, ...]) -> Tensor:
         kind = torch.get_default_dtype() if self.dtype == torch.float32 else self.dtype
-        return value.reshape(shape).to(kind)
+        return value.reshape(shape).to(kind).contiguous()  # for `view`, as the script's own is
 
 
 def anew(state: Tensor, batch: TensorDictBase) -> Tensor:

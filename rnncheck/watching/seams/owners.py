@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,8 +59,8 @@ def cloned(value: Any) -> Any:
     """With copies of the tensors and arrays; objects stay what they are."""
     if isinstance(value, Tensor):
         return value.detach().clone()
-    if hasattr(value, "__array__"):
-        return value.copy() if hasattr(value, "copy") else value
+    if isinstance(value, np.ndarray):
+        return value.copy()
     if isinstance(value, dict):
         return {name: cloned(one) for name, one in value.items()}
     if isinstance(value, (tuple, list)):
