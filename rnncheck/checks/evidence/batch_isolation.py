@@ -75,10 +75,12 @@ def tokens(evidence: Evidence, sample: Sample) -> list[Key]:
 
 
 def paid(evidence: Evidence, sample: Sample) -> list[Key]:
-    """What else targets are made of: rewards, and numbers that an estimator wrote for each step."""
+    """What else targets are made of: rewards, numbers that an estimator wrote for each step, and
+    values that were recorded while acting."""
     policy = evidence.policy
     mask = [] if sample.mask is None else [sample.mask.key]
     skip = {*policy.writes, *policy.carry, *observed(evidence, sample), *mask}
+    skip -= set(recorded_values(evidence, sample))
     found = []
     for key in tensor_keys(sample.rows):
         value, own = sample.rows.get(key), key[1:] if key[0] == "next" else key
@@ -88,6 +90,21 @@ def paid(evidence: Evidence, sample: Sample) -> list[Key]:
         if only_next or value.numel() == sample.valid.numel():
             found.append(key)
     return found
+
+
+def recorded_values(evidence: Evidence, sample: Sample) -> list[Key]:
+    """One number for each step that the policy wrote beside its actions: values, log-probabilities.
+    They belong to their step as its reward does."""
+    states = {*evidence.policy.carry, *observed(evidence, sample)}
+    return [
+        key
+        for key in evidence.policy.writes
+        if key[0] != "next"
+        and key not in states
+        and key in tensor_keys(sample.rows)
+        and (value := sample.rows.get(key)).is_floating_point()
+        and value.numel() == sample.valid.numel()
+    ]
 
 
 Elements = Callable[[Sample, TensorDictBase], dict[str, Tensor]]

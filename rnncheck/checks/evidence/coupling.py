@@ -23,6 +23,7 @@ from rnncheck.checks.evidence.batch_isolation import (
 )
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch
+from rnncheck.checks.evidence.neighbour_moves import reached_from_behind
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
@@ -98,6 +99,9 @@ def running_on(coupled: Coupled, names: Iterable[str]) -> dict[str, str]:
             found.setdefault(name, way.name)
         left -= set(found)
     rounded = _rounded(coupled, silent) if silent else set[str]()
+    if left - silent and any(way.name == SEGMENTS for way in ways):
+        behind = reached_from_behind(coupled.sample, coupled.keys, coupled.elements, left - silent)
+        found |= dict.fromkeys(behind, SEGMENTS)
     return {**found, **dict.fromkeys(silent - rounded, ways[-1].name)}
 
 
