@@ -14,6 +14,7 @@ from rnncheck.checks.rule import Deferred
 from rnncheck.numerics.difference import Difference
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.pipeline.subject.training_pass import TwoPasses
 
 MOST_SKIPPED = 3  # steps cut off the front to begin in the middle of a trajectory
 
@@ -23,7 +24,7 @@ def beginnings(evidence: Evidence, subject: Subject) -> list[tuple[Constructed, 
     made = constructed(evidence, subject)
     found = [(made, "from a trajectory's start")]
     skip = min(first_lengths(made)) - 1
-    if skip > 0 and not subject.by_absence:
+    if skip > 0 and not (subject.by_absence or _from_starts(subject)):
         cut = evidence.once(
             "batch from mid-trajectory of the",
             lambda: made.window(min(skip, MOST_SKIPPED)),
@@ -31,6 +32,10 @@ def beginnings(evidence: Evidence, subject: Subject) -> list[tuple[Constructed, 
         )
         found.append((cut, "from the middle of a trajectory"))
     return found
+
+
+def _from_starts(subject: Subject) -> bool:
+    return isinstance(subject.module, TwoPasses) and subject.module.from_starts
 
 
 def first_lengths(made: Constructed) -> list[int]:

@@ -47,6 +47,12 @@ class TwoPasses(nn.Module):
         function = getattr(self.over_sequences, "function", self.over_sequences)
         return bool(getattr(function, "of_the_loss", False))
 
+    @property
+    def from_starts(self) -> bool:
+        """Whether the pass is given whole trajectories alone, and no state."""
+        function = getattr(self.over_sequences, "function", self.over_sequences)
+        return bool(getattr(function, "from_starts", False))
+
     def forward(self, td: TensorDictBase) -> TensorDictBase:
         """One step of ``acting``, or the pass over ``td``."""
         if not _is_recurrent():

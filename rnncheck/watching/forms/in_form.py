@@ -19,7 +19,8 @@ from rnncheck.pipeline.subject.modes import InMode, measuring
 from rnncheck.watching.forms.acted_again import ActingPass
 from rnncheck.watching.forms.loss_pass import LossPass
 from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
-from rnncheck.watching.forms.plain_loss import acts_in
+from rnncheck.watching.forms.plain_loss import acts_in, reads_a_state
+from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.switches import EpisodesAlone, own_pass
 from rnncheck.watching.forms.time_axis import on_turned, time_axis, time_last
@@ -56,7 +57,10 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         policy = WithParts(acting.policy, acting.parts, (), acting.writes)
         trained = loss.inputs if loss.alone else loss.passed or loss.inputs
         over = loss.over or _inside(acting, loss)
-        over = EpisodesAlone(over) if loss.alone else over
+        if loss.alone:
+            from_starts = not _is_given_a_state(loss)
+            over = EpisodesAlone(over, from_starts=from_starts)
+            noted = _whole(noted) if from_starts else noted
         return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
     axis, trained = _time_last(loss.inputs, plain)
     around = None if estimator is not None else lines_ahead(acting, loss)
@@ -94,6 +98,19 @@ def _inside(acting: Acting, loss: Called) -> LossPass | ActingPass:
     if acts is not None:
         return ActingPass(acts, parts)
     return LossPass(loss.module, parts, loss.inputs[0], time_first=True, once=True)
+
+
+def _is_given_a_state(loss: Called) -> bool:
+    """Whether the pass begins with a state that acting had, by an argument or a variable."""
+    if isinstance(loss.over, CallPass):
+        return bool(loss.over.seen.states)
+    return reads_a_state(loss.module)
+
+
+def _whole(batches: list[TensorDictBase]) -> list[TensorDictBase]:
+    """The steps of one loop, which are told in parts, as one batch."""
+    alike = len({one.shape[:-1] for one in batches}) == 1
+    return [torch.cat(batches, -1)] if alike and len(batches) > 1 else batches
 
 
 def beside(loss: Called, acted: Sequence[TensorDictBase]) -> tuple[Any, list[TensorDictBase]]:

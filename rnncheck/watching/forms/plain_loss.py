@@ -11,7 +11,7 @@ from typing import Any
 from tensordict import TensorDictBase
 
 from rnncheck.watching.forms.acted_again import ActedAgain
-from rnncheck.watching.forms.storages import HeldPart
+from rnncheck.watching.forms.storages import HeldPart, Storage
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
 
 Held = list[tuple[str, Any, dict[Path, HeldPart]]]
@@ -36,6 +36,14 @@ def acts_in(loss: Any) -> ActedAgain | None:
     """What acts again inside such a loss."""
     found = loss.args[-1] if isinstance(loss, partial) and loss.func is run_lines else None
     return found if isinstance(found, ActedAgain) else None
+
+
+def reads_a_state(loss: Any) -> bool:
+    """Whether such a loss reads a state that acting had."""
+    if not (isinstance(loss, partial) and loss.func is run_lines):
+        return True
+    parts = (one for _, _, held in loss.args[1] for one in held.values())
+    return any(isinstance(one, Storage) and one.slot is not None for one in parts)
 
 
 def _kept(value: Any) -> Any:

@@ -110,12 +110,13 @@ class RowsOfTheirOwn:
 
 class EpisodesAlone:
     """A pass that gets one trajectory at a time, as long as it is: the script trains on whole
-    episodes, and on one in each call."""
+    episodes, and on one in each call. ``from_starts``: it is given no state, so that a trajectory
+    can only begin there."""
 
     of_the_loss = True
 
-    def __init__(self, over_sequences: Any) -> None:
-        self._over_sequences = over_sequences
+    def __init__(self, over_sequences: Any, *, from_starts: bool = False) -> None:
+        self._over_sequences, self.from_starts = over_sequences, from_starts
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         """What the pass gives, laid out as ``batch`` ``[rows, steps]`` is."""
