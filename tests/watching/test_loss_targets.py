@@ -128,6 +128,18 @@ def test_rows_that_begin_inside_of_episodes_are_added() -> None:
     assert found["number"][:, 0].tolist() == [0, 2, 1]
 
 
+def test_fewer_rows_are_given_twice() -> None:
+    (found,) = _beginning_inside([rows_of(True, True, True)], [rows_of(True, False)])
+    assert found["number"][:, 0].tolist() == [1, 0, 1]
+
+
+def test_an_index_of_the_buffer_is_lent() -> None:
+    """Whatever else the collected rows lack was made by someone."""
+    given = rows_of(True, True).set("index", torch.zeros(2, 4, dtype=torch.long))
+    (found,) = _beginning_inside([given], [rows_of(False, False)])
+    assert set(found.keys()) == {"number", "is_init", "index"}
+
+
 def test_they_hold_what_the_given_ones_do() -> None:
     given = rows_of(True).exclude("number")
     (found,) = _beginning_inside([given], [rows_of(False)])
@@ -140,7 +152,6 @@ def test_they_hold_what_the_given_ones_do() -> None:
         ([rows_of(True, False)], [rows_of(False, False)]),
         ([rows_of(True, True), rows_of(False, True)], [rows_of(False, False)]),
         ([rows_of(True, True)], [rows_of(False, False, steps=5)]),
-        ([rows_of(True, True)], [rows_of(False)]),
         ([rows_of(True, True)], [rows_of(True, True), rows_of(True, True)]),
         ([rows_of(True, True).set("made", torch.zeros(2, 4))], [rows_of(False, False)]),
         ([rows_of(True, True).reshape(-1)], [rows_of(False, False)]),
@@ -151,7 +162,6 @@ def test_they_hold_what_the_given_ones_do() -> None:
         "one begins inside",
         "one of another batch begins inside",
         "another length",
-        "too few",
         "none begins inside",
         "an entry that was made",
         "slices end to end",

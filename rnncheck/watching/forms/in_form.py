@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -212,13 +213,24 @@ def _beginning_inside(
         if one.batch_dims > 1
         and one.shape[2:] == first.shape[2:]
         and (one.shape[1] == first.shape[1] or (shorter and one.shape[1] < first.shape[1]))
-        and len(one) >= len(first)
-        and keys <= set(tensor_keys(one))
+        and not any(map(_told_by_numbers, keys - set(tensor_keys(one)), itertools.repeat(first)))
     ]
     most = max(alike, key=lambda one: int((~_begins(one)).sum()), default=first)
     begins = _begins(most)
+    if begins.all():
+        return []
     order = torch.cat([(~begins).nonzero().flatten(), begins.nonzero().flatten()])
-    return [] if begins.all() else [most[order[: len(first)]].select(*keys)]
+    taken = order[torch.arange(len(first)) % len(order)]  # fewer are given twice, as samples may be
+    found = most[taken].select(*keys, strict=False)
+    for key in keys - set(tensor_keys(found)):  # which of the buffer's rows it was
+        found.set(key, first.get(key)[:, : found.shape[1]])
+    return [found]
+
+
+def _told_by_numbers(key: Key, batch: TensorDictBase) -> bool:
+    """Whether the entry is more than an index of its row."""
+    value: Tensor = batch.get(key)
+    return value.is_floating_point() or value.dtype == torch.bool
 
 
 def _begins(batch: TensorDictBase) -> Tensor:
