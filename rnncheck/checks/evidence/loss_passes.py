@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -57,18 +58,20 @@ def from_true_states(
     def others(number: int, module: nn.Module, given: TensorDictBase) -> CarryState | None:
         steps = kinds.get(number)
         found = None if steps is None else _fitting(states, has, steps, given, module)
-        if found is None or steps is None or given.batch_size == sample.td.batch_size:
+        if found is None or steps is None:
             return found
-        if getattr(module, "recurrent_mode", None) is False:
-            return found  # every step from its own state, at a start or not
+        if getattr(module, "recurrent_mode", None) is False:  # every step from its own state
+            return found | _unflagged(steps, given, evidence.policy.flags, mask[True])
+        if given.batch_size == sample.td.batch_size:
+            return found
         lie = succession(steps, given.batch_size, sample)
         if not bool(lie.goes_on.any()) and not _known_weights(evidence, module):
             return None  # one step of an unroll by another network, from its own states
         return found | true_flags(steps, lie, given, evidence.policy.flags)
 
+    mask = {True: _goes_on(evidence, sample), False: sample.known}
     passes = passes_of(evidence, sample, sample.td, others)
     joins = [_joins_steps(one, sample) for one in passes]
-    mask = {True: _goes_on(evidence, sample), False: sample.known}
     return [
         _compared(evidence, one, kinds[number], block, mask[following])
         for number, one in enumerate(passes)
@@ -183,6 +186,20 @@ def _fitting(
         if flat is None:
             return None
         found[key] = flat.reshape(*given.batch_size, *flat.shape[1:])
+    return found
+
+
+def _unflagged(
+    steps: Shown, given: TensorDictBase, flags: Iterable[Key], goes_on: Tensor
+) -> CarryState:
+    """The start flags that it reads, without those of next steps of the same episode."""
+    inside = steps.next_ones & steps.taken(goes_on)
+    found = {}
+    for key in flags:
+        flag = given.get(key, None)
+        if flag is not None:
+            wide = inside.reshape(*given.batch_size, *[1] * (flag.ndim - given.ndim))
+            found[key] = flag & ~wide
     return found
 
 
