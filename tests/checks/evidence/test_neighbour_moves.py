@@ -1,0 +1,45 @@
+"""Moves of one segment by changes behind it, beside those by changes elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rnncheck.checks.evidence.neighbour_moves import _in_no_way
+
+
+def moves(seed: int, count: int, ways: int, size: int = 12) -> tuple[list[Tensor], Tensor]:
+    """Moves within so many ways, and what these are."""
+    draw = torch.Generator().manual_seed(seed)
+    basis = torch.randn(size, ways, generator=draw, dtype=torch.float64)
+    mixed = torch.randn(ways, count, generator=draw, dtype=torch.float64)
+    return list((basis @ mixed).T), basis
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1, 2, 3]), st.floats(1e-3, 1e3))
+def test_a_statistic_moves_alike_from_everywhere(seed: int, ways: int, scale: float) -> None:
+    found, _ = moves(seed, 10, ways)
+    assert not _in_no_way([one * scale for one in found[:2]], found[2:])
+
+
+@given(st.integers(0, 10_000), st.floats(0.3, 10.0))
+def test_what_runs_over_an_end_has_a_way_of_its_own(seed: int, size: float) -> None:
+    found, basis = moves(seed, 10, 2)
+    own = torch.linalg.qr(torch.cat([basis, torch.eye(12, 1, dtype=torch.float64)], 1))[0][:, 2]
+    mean = torch.stack(found).norm(dim=1).mean()
+    assert _in_no_way([one + size * 3 * mean * own for one in found[:2]], found[2:])
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_too_few_ways_tell_nothing(count: int) -> None:
+    found, _ = moves(0, count + 2, 6)
+    assert not _in_no_way(found[:2], found[2:])
+
+
+def test_ways_that_are_many_tell_nothing() -> None:
+    """Each of them lies outside of the others, as what is asked does."""
+    found, _ = moves(1, 8, 12)
+    assert not _in_no_way(found[:2], found[2:])
