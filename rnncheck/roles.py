@@ -24,12 +24,6 @@ def role_of(function: Any) -> str:
     return str(getattr(function, _MARK, ""))
 
 
-def guessed(function: Function) -> Function:
-    """Mark a function that was put together by looking on: where it raises, that says nothing of
-    the pipeline."""
-    return _marked(function, "guess")
-
-
 def _marked(function: Function, role: str) -> Function:
     setattr(function, _MARK, role)
     return function

@@ -47,7 +47,7 @@ def is_loss_itself(component: LossSpec, offered: Offered) -> bool:
     function = component._live
     if function is None or isinstance(function, (Given, type)):
         return False
-    return role_of(function) in ("loss", "guess") or len(_open(function, component, offered)) == 1
+    return role_of(function) == "loss" or len(_open(function, component, offered)) == 1
 
 
 def build_own_loss(spec: Spec, component: LossSpec, offered: Offered) -> OwnLoss:

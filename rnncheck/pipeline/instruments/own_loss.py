@@ -14,9 +14,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from rnncheck.errors import StageError, first_line
-from rnncheck.pipeline.copying.restoring import CannotUndo, Restored
-from rnncheck.roles import role_of
+from rnncheck.errors import StageError
+from rnncheck.pipeline.copying.restoring import Restored
 
 LossCall = Callable[..., Any]
 
@@ -34,16 +33,7 @@ class OwnLoss:
         self.function, self.given, self.batch = function, dict(given), batch
 
     def __call__(self, td: TensorDictBase) -> dict[str, Tensor]:
-        """The losses of the batch ``td``; CannotUndo where a guessed function raises."""
-        if role_of(self.function) != "guess":
-            return self._losses(td)
-        try:
-            return self._losses(td)
-        except Exception as error:
-            said = f"what was taken for the loss cannot be called again: {first_line(error)}"
-            raise CannotUndo(said) from error
-
-    def _losses(self, td: TensorDictBase) -> dict[str, Tensor]:
+        """The losses of the batch ``td``."""
         with Restored(self.function, self.given), TrainStep() as step:
             result = self._called(td)
         if step.losses:

@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from rnncheck.errors import StageError
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.copying.holdings import trained_parameters
-from rnncheck.pipeline.copying.restoring import CannotUndo
 from rnncheck.pipeline.instruments.own_loss import OwnLoss, losses_in
-from rnncheck.roles import guessed
 
 WEIGHT = torch.tensor(2.0, requires_grad=True)
 
@@ -100,14 +98,6 @@ def test_a_training_step_gives_what_backward_was_called_on() -> None:
     assert not learner.first.state
     mine, theirs = (torch.autograd.grad(v, parameters) for v in (made["loss"], expected))
     assert all(map(torch.allclose, mine, theirs))  # its graph is whole
-
-
-def test_a_guessed_function_that_raises_says_nothing_of_the_loss() -> None:
-    def loss(td: TensorDict) -> None:
-        raise NameError("gone")
-
-    with pytest.raises(CannotUndo, match="what was taken for the loss cannot be called again"):
-        OwnLoss(guessed(loss), {})(batch())
 
 
 def test_two_calls_give_the_same() -> None:
