@@ -21,7 +21,9 @@ from torchrl.envs import (
 )
 from torchrl.objectives import LossModule, TargetNetUpdater, ValueEstimators
 
+from rnncheck.pipeline.instruments.own_estimates import OwnEstimates
 from rnncheck.pipeline.keys import dotted
+from rnncheck.watching.forms.estimates import Unmade
 from rnncheck.watching.saving.import_paths import CannotKeep
 from rnncheck.watching.saving.spec_forms import Form, Forms, arguments_given, modules_run
 from rnncheck.watching.seen import Acting, Called, Making, Sightings
@@ -182,6 +184,11 @@ class Sections:
         if called is None:
             return None
         module = called.module
+        if isinstance(module, (OwnEstimates, Unmade)):
+            raise CannotKeep(
+                f"the script's own lines make it ({called.place}): write a function of the batch"
+                " and name it, `advantage: {factory: module:function}`"
+            )
         form = self._forms.component(module, ["value_network", "actor_network"])
         if keys := _own_keys(module):
             form["keys"] = self._forms.forms(keys)
