@@ -29,7 +29,7 @@ _OWN, _TIMES = 0.1, 5.0
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedSegment:
     """A segment, the one behind it in its row, and others, each as ``[rows, steps]``."""
 
     segment: Tensor
@@ -59,7 +59,7 @@ def reached_from_behind(
     return found
 
 
-def _watched(sample: Sample) -> Iterator[Watched]:
+def _watched(sample: Sample) -> Iterator[WatchedSegment]:
     """A few segments with another one behind them in their row."""
     rows, units = segments_of(sample), through_rows(segments_of(sample))
     count = 0
@@ -72,7 +72,7 @@ def _watched(sample: Sample) -> Iterator[Watched]:
             if chosen and count < _PAIRS:
                 count += 1
                 masks = [(units == unit) & sample.valid for unit in (first, second, *chosen)]
-                yield Watched(masks[0], masks[1], masks[2:])
+                yield WatchedSegment(masks[0], masks[1], masks[2:])
             break  # one of each row
 
 
