@@ -27,6 +27,7 @@ from rnncheck.watching.seams.ahead_lines import shorter_ways_to, ways_to
 from rnncheck.watching.seen import KEPT, Acting, Called, MadeAhead, Sightings
 
 KIND = "your lines ahead of the loss"
+_DRAW = 7  # any fixed number
 _CLOSE = 1e-4  # relative and absolute: the same lines on the same numbers
 
 
@@ -157,10 +158,13 @@ def _reads(module: Any, given: TensorDictBase, keys: list[Key]) -> int:
 
 
 def _otherwise(value: Tensor) -> Tensor:
-    """Other values of the same kind."""
+    """Other values of the same kind; no number of the caller's is drawn."""
     if value.dtype == torch.bool:
         return ~value
-    return value + 1 + torch.rand_like(value) if value.is_floating_point() else value.flip(0)
+    if not value.is_floating_point():
+        return value.flip(0)
+    draw = torch.Generator().manual_seed(_DRAW)
+    return value + 1 + torch.rand(value.shape, generator=draw).to(value)
 
 
 def _made(module: Any, given: TensorDictBase) -> TensorDictBase | None:
