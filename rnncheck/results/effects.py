@@ -208,6 +208,7 @@ EFFECTS = (
         "the steps that count open with a state that was not burned in",
     ),
     Effect("RP504", _LATER_PASSES[1:], "a slice opens with a wrong state"),
+    Effect("RP509", ("LS702",), "the ratio of an action that was not taken is not 1"),
     Effect("RP505", ("VL601", "VL604", "LS701", "LS704"), "padded steps are counted as data"),
     Effect("RP507", ("LS702", "VL604"), "the loss runs the pass that differs"),
     Effect("VL605", ("LS706",), "the loss has no advantage to read"),

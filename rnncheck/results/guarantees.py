@@ -103,7 +103,10 @@ GUARANTEES = (
     Guarantee(
         "data",
         "what is stored, sampled and masked is what was acted",
-        (*("WR108", "CL405", "CL409", "RP501", "RP502", "RP503", "RP504", "RP505", "RP508"),),
+        (
+            *("WR108", "CL405", "CL409"),
+            *("RP501", "RP502", "RP503", "RP504", "RP505", "RP508", "RP509"),
+        ),
         (
             Need("recorded steps", ("CL405", "CL409"), (Stage.COLLECT,)),
             Need("steps of training batches", ("RP501", "RP502"), _TRAINS),
@@ -120,7 +123,7 @@ GUARANTEES = (
     Guarantee(
         "learning",
         "gradients reach back through time and every recurrent parameter",
-        (*("LS703", "LS705", "LS706", "GR801", "GR802", "GR803", "GR804", "GR805"),),
+        (*("LS703", "LS705", "LS706", "LS707", "GR801", "GR802", "GR803", "GR804", "GR805"),),
         (
             Need("how far back gradients reach", ("GR801",), _TRAINS),
             Need("which parameters get gradients", ("GR803",), _TRAINS),

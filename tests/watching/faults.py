@@ -180,6 +180,27 @@ FAULTS = (
         "torch.stack(steps)",
         "torch.stack(steps[::-1])",
     ),
+    _one(
+        PLAIN,
+        "the loss takes the actions of the step before",
+        "LS707",
+        "b_actions = actions.reshape(-1)",
+        "b_actions = actions.roll(1, 0).reshape(-1)",
+    ),
+    _one(
+        ONE_ENV,
+        "the loss takes the actions of the step before",
+        "LS707",
+        'log_prob(data["action"])',
+        'log_prob(data["action"].roll(1, 0))',
+    ),
+    _one(
+        A2C,
+        "the policy acts again on steps that were taken",
+        "RP509",
+        "self.estimator(data)\n        found",
+        "self.estimator(self.actor(data))\n        found",
+    ),
     _one(SAC, LATE, "LS701", '        sample["next", "is_init"] = sample["is_init"]\n', ""),
     _one(SAC, PRIMER, "WR103", "return " + OF_MEMORY, "return env"),
     _one(

@@ -19,6 +19,8 @@ _WITHOUT = {
     "CL407": "is about processes of their own, each of which would run the program anew",
     "RP505": "is about padding, which your own batch and mask say",
     "RP508": "is about a burn-in, which is a part of your buffer or your loss",
+    "RP509": "is about what your loop or your batch does with actions that were taken",
+    "LS707": "is about the arrays inside a loss of your own",
     "GR805": "is a curve over many steps: the report draws it",
 }
 

@@ -1,0 +1,174 @@
+"""Which steps of a loss an entry of each step weighs: its own, or others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+
+from rnncheck.checks.evidence.batch_isolation import observed
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import each_sample, float_inputs, memoryless_batch
+from rnncheck.checks.evidence.loss_isolation import loss_gradients
+from rnncheck.checks.evidence.recorded_entries import orders
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.rule import CouldNotLook, Unanswered
+from rnncheck.numerics.perturb import perturbed
+from rnncheck.pipeline.instruments.vmap import is_batched
+from rnncheck.pipeline.keys import Key, tensor_keys
+
+TELLING = 8  # steps on either side: chosen, by chance 2 ** -16 together
+MOSTLY = 0.9  # share of these that must agree: a clipped or masked step does not move
+SMALLEST = 1e-4  # share of the largest move below which a step is taken not to move
+
+
+@dataclass(frozen=True)
+class Credited:
+    """``[rows, steps]``: where an entry was changed, and where the gradient moved."""
+
+    key: Key
+    changed: Tensor
+    moved: Tensor
+    valid: Tensor
+
+
+def credited(evidence: Evidence) -> dict[Key, list[tuple[int, Credited]]]:
+    """What changes of actions and of what was made of rewards move, where each step stands alone,
+    with the number of the training batch; nothing of entries that networks read. CouldNotLook where
+    no gradient tells."""
+    return evidence.once("credited steps", lambda: _credited(evidence))
+
+
+def _credited(evidence: Evidence) -> dict[Key, list[tuple[int, Credited]]]:
+    found = dict[Key, list[tuple[int, Credited]]]()
+    for number, sample in each_sample(evidence):
+        for one in _in_batch(evidence, sample):
+            found.setdefault(one.key, []).append((number, one))
+    return found
+
+
+def _in_batch(evidence: Evidence, sample: Sample) -> Iterator[Credited]:
+    for key in _weights(evidence, sample):
+        changed, rows = _other(sample, key)
+        moved = _moves(evidence, sample, rows) if bool(changed.any()) else None
+        if moved is not None and bool(moved.any()):
+            yield Credited(key, changed, moved, sample.valid)
+
+
+def is_put_right(evidence: Evidence, key: Key, words: str) -> bool:
+    """Whether the loss takes the entry from where it stands: it weighs each step with one that
+    stands as far on the other side."""
+    try:
+        found = credited(evidence).get(key, [])
+    except Unanswered:
+        return False
+    return opposite(words, other_step([one for _, one in found]))
+
+
+def opposite(words: str, others: str) -> bool:
+    """Whether one order undoes the other."""
+    told = words.split(" ")
+    turned = {"earlier": "later", "later": "earlier"}
+    return bool(others) and " ".join(turned.get(one, one) for one in told) == others
+
+
+def other_step(found: list[Credited]) -> str:
+    """Whose step the entry weighs in place of its own, in words; empty where it is its own, or
+    where several are moved."""
+    counts = dict[str, Tensor]()
+    for one in found:
+        for words, order in orders(one.changed.shape):
+            counts[words] = counts.get(words, torch.zeros(6)) + _agreeing(one, order)
+    for words, (on, on_moved, off, off_still, every, same) in counts.items():
+        shares = on_moved >= MOSTLY * on, off_still >= MOSTLY * off, same >= MOSTLY * every
+        if min(on, off) >= TELLING and all(map(bool, shares)):
+            return words.split(";")[0]
+    return ""
+
+
+def _agreeing(one: Credited, order: Tensor) -> Tensor:
+    """Of the steps that move only if others' entries weigh them how many there are and how many do
+    so; of those that move only if their own does how many, and how many stay; of all how many, and
+    how many are as if it were others'."""
+    told = one.changed.flatten()[order]
+    valid = one.valid & one.valid.flatten()[order]
+    on, off = valid & told & ~one.changed, valid & one.changed & ~told
+    masks = (on, on & one.moved, off, off & ~one.moved, valid, valid & (told == one.moved))
+    return torch.tensor([float(mask.sum()) for mask in masks])
+
+
+def _weights(evidence: Evidence, sample: Sample) -> list[Key]:
+    """Actions, and numbers of each step that were made behind collecting, such as advantages."""
+    present = set(tensor_keys(sample.rows))
+    actions = [key for key in evidence.env.actions if key in present]
+    seen = {*observed(evidence, sample), *evidence.policy.carry, *sample.steps.columns}
+    shape = sample.rows.shape.numel()
+    made = float_inputs(sample.rows, root=True, following=False)
+    return actions + [k for k in made if k not in seen and sample.rows.get(k).numel() == shape]
+
+
+def _other(sample: Sample, key: Key) -> tuple[Tensor, TensorDictBase]:
+    """Half of the steps with another value of the entry."""
+    made, value = torch.Generator().manual_seed(11), sample.rows.get(key)
+    half = (torch.rand(sample.valid.shape, generator=made) < 0.5) & sample.valid
+    if value.is_floating_point():
+        new = perturbed(value, half, made)
+    else:
+        new = _of_other_steps(value, half, made)
+    changed = (new != value).reshape(*half.shape, -1).any(-1)
+    return changed, sample.rows.clone().set(key, new)
+
+
+def _of_other_steps(value: Tensor, half: Tensor, made: torch.Generator) -> Tensor:
+    """At ``half`` the value of a step that has another one."""
+    flat = value.reshape(half.numel(), *value.shape[2:]).clone()
+    old, places = flat.clone(), half.flatten().nonzero()[:, 0].tolist()
+    for place in places:
+        for other in torch.randperm(len(old), generator=made).tolist():
+            if not torch.equal(old[other], old[place]):
+                flat[place] = old[other]
+                break
+    return flat.reshape(value.shape)
+
+
+def _moves(evidence: Evidence, sample: Sample, rows: TensorDictBase) -> Tensor | None:
+    """``[rows, steps]``: the gradient at what is observed there moves. None where a network gives
+    something else, or nothing moves."""
+    gradients, found = loss_gradients(evidence), []
+    for td in (sample.td, rows.reshape(sample.td.shape)):
+        with _Outputs() as outputs:
+            grads = gradients(sample, memoryless_batch(sample, td))
+        found.append((grads, outputs.seen))
+    (old, before), (new, after) = found
+    if not old:
+        raise CouldNotLook("the loss has no gradient at what is observed")
+    if len(before) != len(after) or not all(map(torch.equal, before, after)):
+        return None
+    size = torch.zeros(sample.valid.shape)
+    for name in old.keys() & new.keys():
+        if old[name].shape == new[name].shape:
+            move = (new[name] - old[name]).double().abs().nan_to_num()
+            size = size.maximum(move.reshape(*size.shape, -1).amax(-1).to(size.dtype))
+    return None if not bool(size.any()) else size > SMALLEST * float(size.max())
+
+
+class _Outputs:
+    """Notes what modules with weights of their own give, while the context is open."""
+
+    def __init__(self) -> None:
+        self.seen = list[Tensor]()
+
+    def __enter__(self) -> _Outputs:
+        self._handle = register_module_forward_hook(self._gave)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+    def _gave(self, module: nn.Module, _inputs: object, result: object) -> None:
+        if module._parameters and isinstance(result, Tensor) and not is_batched(result):
+            self.seen.append(result.detach().clone())

@@ -1,0 +1,130 @@
+"""Whether what a training batch holds of a step is what was recorded at that step, at another one,
+or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.keys import Key
+from rnncheck.printable import counted
+
+FARTHEST = 3  # steps: chosen, an entry stored late or early is off by one
+MOST_ROWS = 64  # that a batch is tried in another order of; chosen, since each costs a comparison
+TELLING = 16  # steps at which another place holds another value: by chance 2 ** -16 of two actions
+MOSTLY = 0.9  # share of these that must agree: where slices join, a moved entry has no source
+ROUNDING = 1e-5  # relative: of a map between two forms of an action
+
+
+@dataclass(frozen=True)
+class RecordedEntry:
+    """One entry of a training batch beside the recorded one, ``[rows, steps, ...]`` both."""
+
+    key: Key
+    given: Tensor
+    recorded: Tensor
+    known: Tensor  # ``[rows, steps]``
+
+    @property
+    def differs(self) -> Tensor:
+        """``[rows, steps]``: another value than was recorded there."""
+        return _differ(self.given, self.recorded) & self.known
+
+    @property
+    def codes(self) -> tuple[Tensor, Tensor]:
+        """Both without a one-hot dimension."""
+        pair = self.given, self.recorded
+        one, other = (value.argmax(-1) if _one_hot(value) else value for value in pair)
+        return (one, other) if one.shape == other.shape else pair
+
+
+def recorded_entry(sample: Sample, key: Key) -> RecordedEntry | None:
+    """None where the batch or the recording has no such entry, or in another form."""
+    given, column = sample.rows.get(key, None), sample.steps.column(key)
+    if given is None or column is None or given.shape[2:] != column.shape[1:]:
+        return None
+    recorded = column[sample.ids.clamp_min(0)]
+    if given.dtype != recorded.dtype:
+        given = given.to(recorded.dtype)
+    return RecordedEntry(key, given, recorded, sample.known)
+
+
+def moved_from(found: Sequence[RecordedEntry]) -> str:
+    """Where all that stands here was recorded, in words; empty where that is nowhere."""
+    counts = dict[str, Tensor]()
+    for one in found:
+        for words, order in orders(one.known.shape):
+            counts[words] = counts.get(words, torch.zeros(4)) + _agreeing(one, order)
+    for words, (telling, same_telling, known, same) in counts.items():
+        if telling >= TELLING and same_telling >= MOSTLY * telling and same >= MOSTLY * known:
+            return words.split(";")[0]
+    return ""
+
+
+def _agreeing(one: RecordedEntry, order: Tensor) -> Tensor:
+    """Of the steps at which the other place holds another value, how many and how many agree with
+    it; the same of all steps."""
+    known = one.known & one.known.flatten()[order]
+    source = one.recorded.flatten(0, 1)[order]
+    telling, same = known & _differ(source, one.recorded), ~_differ(one.given, source)
+    masks = (telling, same & telling, known, same & known)
+    return torch.tensor([float(mask.sum()) for mask in masks])
+
+
+def orders(shape: torch.Size) -> Iterator[tuple[str, Tensor]]:
+    """Orders that a batch is mistaken into: of each, which place everything comes from. What stands
+    behind a semicolon tells one from another alone."""
+    places = torch.arange(shape.numel()).reshape(shape)
+    for far in (step for n in range(1, FARTHEST + 1) for step in (n, -n)):
+        yield (
+            f"{counted(abs(far), 'step')} {'earlier' if far > 0 else 'later'}",
+            places.roll(far, 1),
+        )
+    for far in range(1, min(shape[0], MOST_ROWS)):
+        yield f"in another row;{far}", places.roll(far, 0)
+    if shape[0] > 1:
+        yield "in another row;turned", places.flip(0)
+        laid = "where the batch has rows and steps exchanged"
+        yield laid, places.reshape(shape[1], shape[0]).T
+        yield f"{laid};back", places.T.reshape(shape)
+    yield "at the other end of the row", places.flip(1)
+
+
+def is_function_of(one: RecordedEntry) -> bool:
+    """Whether what was recorded follows from what is given, entry by entry: a form of it, such as
+    another numbering, or clipped and scaled."""
+    given, recorded = (value[one.known].reshape(int(one.known.sum()), -1) for value in one.codes)
+    columns = zip(given.unbind(1), recorded.unbind(1), strict=True)
+    if given.is_floating_point():
+        return all(_monotone(a, b) for a, b in columns)
+    return all(_maps(a, b) for a, b in columns)
+
+
+def _maps(given: Tensor, recorded: Tensor) -> bool:
+    """Each value that is given goes with one that was recorded."""
+    return all(
+        int(recorded[given == value].unique().numel()) == 1 for value in given.unique().tolist()
+    )
+
+
+def _monotone(given: Tensor, recorded: Tensor) -> bool:
+    order = given.double().argsort()
+    rises = recorded.double()[order].diff()
+    slack = ROUNDING * float(recorded.double().abs().amax())
+    return bool((rises >= -slack).all()) or bool((rises <= slack).all())
+
+
+def _differ(one: Tensor, other: Tensor) -> Tensor:
+    """``[rows, steps]``: not the same to the bit."""
+    return bits_differ(one, other).reshape(*one.shape[:2], -1).any(-1)
+
+
+def _one_hot(value: Tensor) -> bool:
+    if value.ndim < 3 or value.shape[-1] < 2 or value.is_floating_point():
+        return False
+    return bool((value.long().sum(-1) == 1).all())

@@ -1,0 +1,90 @@
+"""The loss weighs a step with the action or the advantage of another one.
+
+Checks
+    At half of the steps of a training batch the action is exchanged for one that was taken
+    elsewhere, every step standing alone (every start flag set). The gradient of the total loss at
+    what is observed tells which steps the loss has used these actions for. It must be the same
+    steps. The same is asked of numbers that were made of each step before the loss, such as
+    advantages.
+
+Why it matters
+    A shift by one between the slices of two arrays, or rows and steps exchanged in one of them,
+    gives credit to actions that had no part in it. The loss falls all the same.
+
+Says nothing when
+    a network reads the entry (the previous action as an input, an action for a critic), or a change
+    moves the step itself too: normalised advantages move all steps.
+
+Fix
+    Cut and lay out all entries of a step together, ahead of the loss: ``batch[:, :-1]``, not one
+    tensor of it.
+
+Example
+    chosen = dist.log_prob(batch["action"])     # not: dist.log_prob(batch["action"].roll(1, 0))
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.evidence.credited_steps import Credited, credited, opposite, other_step
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import loss_of
+from rnncheck.checks.evidence.recorded_entries import moved_from, recorded_entry
+from rnncheck.checks.evidence.training_batches import samples
+from rnncheck.checks.evidence.unmarked_joins import crosses
+from rnncheck.checks.rule import Deferred, Judgement, NotApplicable, Observation, Rule
+from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.printable import counted
+from rnncheck.results.model import Severity, Stage, Where
+
+
+def run(evidence: Evidence) -> Judgement:
+    """Every entry, over the batches together."""
+    if type(loss_of(evidence)).__module__.startswith("torchrl."):
+        raise NotApplicable("the loss is TorchRL's, and takes its entries from the batch as it is")
+    if crosses(evidence):
+        raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
+    found = credited(evidence)
+    for key, entries in found.items():
+        words = other_step([one for _, one in entries])
+        if words and not opposite(words, _stands(evidence, key)):
+            return Judgement((_observed(*entries[0], words),), int(entries[0][1].valid.sum()))
+    if not found:
+        raise NotApplicable(
+            "no action and no number that was made of a step weighs its terms alone"
+        )
+    count = sum(int(one.changed.sum()) for entries in found.values() for _, one in entries)
+    return Judgement((), count, counted(count, "changed step", "weigh nothing but themselves"))
+
+
+def _stands(evidence: Evidence, key: Key) -> str:
+    """Where the entry was collected that stands in the batch, if that is elsewhere."""
+    made = (recorded_entry(sample, key) for sample in samples(evidence))
+    return moved_from([one for one in made if one is not None])
+
+
+def _observed(number: int, one: Credited, words: str) -> Observation:
+    wrong = one.changed & ~one.moved & one.valid
+    row, step = wrong.nonzero()[0].tolist()
+    name = dotted(one.key)
+    return Observation(
+        message=f"where the loss weighs a step, its {name} is the one {words}",
+        key=name,
+        quantity=f"steps whose own {name} moves nothing of them",
+        measured=float(wrong.sum()),
+        on=f"training batch {number}, with other values of {name} at half of the steps",
+        bound_formula="an entry of a step weighs that step",
+        where=Where((number, row), step, first_step=step),
+        cause="one of the arrays in the loss is shifted, stacked or laid out otherwise",
+        fix=f"cut and lay out {name} as what the network gives, together with the whole batch",
+    )
+
+
+RULE = Rule(
+    code="LS707",
+    name="entry-of-another-step",
+    holds="the loss weighs every step with its own action",
+    severity=Severity.ERROR,
+    stage=Stage.LOSS,
+    run=run,
+    needs=(Stage.POLICY, Stage.LOSS),
+)
