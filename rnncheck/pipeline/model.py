@@ -57,6 +57,9 @@ class Pipeline:
     whole: list[TensorDictBase] = field(
         default_factory=list
     )  # what the loss is called on instead, where it makes the samples of these by itself
+    openings: list[TensorDictBase] = field(
+        default_factory=list
+    )  # states of later rows, ``collected`` and ``given`` to training
     overfilled: Overfilled | None = None  # a second buffer of the user's own, beyond its capacity
     batch_source: Source | None = None  # where the batch factory is written
     makers: list[Maker] = field(default_factory=list)  # what made the samples out of stored steps

@@ -87,6 +87,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         whole=pair.whole,
         makers=[_maker(made, one) for one in seen.transforms if one.inputs],
         random=acting.random,
+        openings=acting.openings,
     )
     whole._made, whole._hash = first, asked.hash
     whole._places = {(): place, **_places(acting, loss, estimator)}

@@ -57,6 +57,8 @@ class Acting:
     random: int | None = None  # leading random ``batches`` of those read back from a buffer
     parts: list[str] = field(default_factory=list)  # of the policy, whose outputs were noted
     writes: list[Key] = field(default_factory=list)  # what it was seen to write
+    # States that rows of later batches began with, ``collected``, and those ``given`` to training.
+    openings: list[TensorDictBase] = field(default_factory=list)
 
 
 @dataclass

@@ -47,6 +47,15 @@ GROUPS = "two_groups.py"
 SAC, TEAM, A2C = "sac_rollouts.py", "team_ppo.py", "a2c_package/__main__.py"
 RANDOMLY = "[:, torch.randperm(data.shape[1])]"
 ROWS = "loss_module(data[rows])"
+EPOCHS = "        for _ in range(args.epochs):\n"
+SET_TO_ZERO = """        for key in ("recurrent_state_h", "recurrent_state_c"):
+            data[key] = torch.zeros_like(data[key])
+"""
+FIRST_KEPT = """        for key in ("recurrent_state_h", "recurrent_state_c"):
+            kept = torch.zeros_like(data[key])
+            kept[:, 0] = data[key][:, 0]
+            data[key] = kept
+"""
 IN_ANY_ORDER = "loss_module(data.reshape(-1)[torch.randperm(data.numel())[:128]])"
 GOES_ON = "td = env.reset() if ended else step_mdp(td)"
 FORGETS = (
@@ -86,6 +95,7 @@ FAULTS = (
     _one(PPO, PRIMER, "WR103", NET, ""),
     _one(PPO, "InitTracker is missing", "WR102", "            InitTracker(),\n", ""),
     _one(PPO, SHUFFLED, "RP502", ROWS, IN_ANY_ORDER),
+    _one(PPO, "the states are set to zero", "RP504", EPOCHS, SET_TO_ZERO + EPOCHS),
     _one(DQN, LATE, "LS701", '        sample["next", "is_init"] = sample["is_init"]', "        #"),
     _one(DQN, "the next states are overwritten", "VL604", "KeepsNext(*net)", "net"),
     Planted(

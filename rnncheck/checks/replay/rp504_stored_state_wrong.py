@@ -3,7 +3,8 @@
 Checks
     At every step of the training batches where recurrent mode takes its start from the stored state
     (marked steps, and first steps of rows), the stored state is held against the one that was
-    collected for that very step.
+    collected for that very step. `rnncheck run` waits for rows that begin inside of an episode
+    where the script has set all states to zero and the first rows begin with episodes.
 
 Why it matters
     A slice that starts from zero, from another step's or another slice's state is replayed with a
@@ -32,12 +33,20 @@ from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, working
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.opening_states import wrong_openings
 from rnncheck.checks.evidence.state_handover import NO_STATE_KEPT
-from rnncheck.checks.evidence.training_batches import Sample, samples
+from rnncheck.checks.evidence.training_batches import Sample, same_values, samples
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
+
+CAUSE = (
+    "the state was zeroed, shifted in time, or taken from another slice on its way through replay"
+)
+FIX = (
+    "store every step's state and sample it with its step; or leave the first steps out of the"
+    " loss (burn-in)"
+)
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -57,6 +66,10 @@ def run(evidence: Evidence) -> Judgement:
             if bool(wrong.any()):
                 finding = _observed(key, number, sample, wrong, stored, recorded)
                 return Judgement((finding,), compared)
+    later, wrong_later = _later(evidence)
+    compared += later
+    if wrong_later is not None and not burned:
+        return Judgement((wrong_later,), compared)
     if not compared:
         if burned:
             raise NotApplicable(APPROXIMATED)
@@ -65,6 +78,40 @@ def run(evidence: Evidence) -> Judgement:
         raise CouldNotLook("no training batch holds a state at a step that could be traced back")
     beside = f", {burned} more were burned in" if burned else ""
     return Judgement((), compared, f"{compared} stored states are the collected ones{beside}")
+
+
+def _later(evidence: Evidence) -> tuple[int, Observation | None]:
+    """How many states of later rows were seen, and those of them that are others."""
+    compared, batch = 0, next(iter(samples(evidence)), None)
+    if batch is None or bool(_burned(evidence, batch).any()):
+        return 0, None
+    for opening in evidence.pipeline.openings:
+        for key in evidence.policy.carry:
+            given, recorded = (opening.get((n, *key), None) for n in ("given", "collected"))
+            if given is None or recorded is None:
+                continue
+            compared += len(given)
+            other = ~same_values(given, recorded)
+            if bool(other.any()):
+                return compared, _observed_later(key, other, given, recorded)
+    return compared, None
+
+
+def _observed_later(key: Key, other: Tensor, given: Tensor, recorded: Tensor) -> Observation:
+    count = int(other.sum())
+    return Observation(
+        message=(
+            f"{counted(count, 'row')} that began inside of an episode, behind the first update,"
+            f" opened with another {dotted(key)} than was collected there"
+        ),
+        key=dotted(key),
+        quantity=f"max abs difference of {dotted(key)}, trained from against collected",
+        measured=float(gap(given, recorded).max()),
+        on="rows of a later batch",
+        bound_formula="the same in the stored dtype",
+        cause=CAUSE,
+        fix=FIX,
+    )
 
 
 def _burned(evidence: Evidence, sample: Sample) -> Tensor:
@@ -97,14 +144,8 @@ def _observed(
         on=f"training batch {number}",
         bound_formula="the same in the stored dtype, up to rounding",
         where=Where((number, row), step, first_step=step),
-        cause=(
-            "the state was zeroed, shifted in time, or taken from another slice on its way through"
-            " replay"
-        ),
-        fix=(
-            "store every step's state and sample it with its step; or leave the first steps out of"
-            " the loss (burn-in)"
-        ),
+        cause=CAUSE,
+        fix=FIX,
     )
 
 

@@ -183,6 +183,7 @@ class Training:
         pipeline.samples = [self.hooks.sample(one.clone()) for one in made.trained]
         pipeline.whole = [one.clone() for one in made.whole]
         pipeline.makers.extend(made.makers)
+        pipeline.openings.extend(made.openings)
         many = counted(len(made.trained), "training batch")
         return f"{many} of {list(pipeline.samples[0].shape)}, as the script made them"
 

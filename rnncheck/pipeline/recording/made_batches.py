@@ -28,6 +28,8 @@ class MadeBatches:
     ``whole`` are what the loss is called on where it makes the trained ones of these by itself.
     ``makers`` are the transforms that the script ran on samples.
     ``random`` of the collected ones are a random policy's, where they were read back from a buffer.
+    ``openings`` ``[rows]`` are states that rows of later batches were ``collected`` with, and those
+    ``given`` to training.
     ``others`` are what is estimated and trained on beside these.
     """
 
@@ -36,5 +38,6 @@ class MadeBatches:
     whole: list[TensorDictBase] = field(default_factory=list)
     makers: list[Maker] = field(default_factory=list)
     random: int | None = None
+    openings: list[TensorDictBase] = field(default_factory=list)
     first: str = ""  # how the loss is called, where there are others
     others: list[OtherTraining] = field(default_factory=list)

@@ -202,6 +202,7 @@ def _acting(made: dict[str, Any], part: SavedPart) -> Acting:
     acting = Acting(made["kind"], made["policy"], made["make_env"], Place(part.path, part.line))
     acting.modes = Modes(made["recurrent"], _UNSEEN_MODE)
     acting.batches, acting.further = made["batches"], made["further"]
+    acting.openings = made.get("openings", [])  # of files that are older there are none
     acting.switches, acting.random = made["switches"], made["random"]
     acting.parts, acting.writes = made.get("parts", []), made.get("writes", [])
     if made["collector"] is not None:

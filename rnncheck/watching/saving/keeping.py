@@ -159,6 +159,7 @@ def _acted(acting: Acting) -> dict[str, Any]:
         "recurrent": None if modes is None else modes.recurrent,
         "batches": [_tensors(one) for one in acting.batches],
         "further": [_tensors(one) for one in acting.further],
+        "openings": [_tensors(one) for one in acting.openings],
         "switches": acting.switches,
         "random": acting.random,
         "parts": acting.parts,

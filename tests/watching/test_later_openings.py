@@ -1,0 +1,58 @@
+"""``rnncheck run``: states that are set to zero ahead of training, where the first rows all begin
+with episodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching.faults import EPOCHS, FIRST_KEPT, SET_TO_ZERO
+from tests.watching.halves_script import STEPPED
+from tests.watching.scripts import failed, planted, run
+
+PPO = "ppo_cartpole.py"
+ZEROED = 'batch.clone().set("recurrent_state", 0 * batch["recurrent_state"])'
+
+
+def asked(rnncheck: Any, path: Path) -> tuple[int, list[str], dict[str, Any]]:
+    ended, told, _ = run(rnncheck, "--select", "RP504", path)
+    return ended, failed(told), told["checks"][0]
+
+
+@pytest.mark.slow
+def test_the_rows_of_the_next_batch_tell(rnncheck: Any, tmp_path: Path) -> None:
+    ended, names, check = asked(rnncheck, planted(tmp_path, PPO, (EPOCHS, SET_TO_ZERO + EPOCHS)))
+    assert (ended, names) == (ExitCode.FAILED, ["RP504"])
+    assert "began inside of an episode" in check["findings"][0]["message"]
+
+
+def test_only_the_first_states_may_be_kept(rnncheck: Any, tmp_path: Path) -> None:
+    """Recurrent mode reads no others."""
+    ended, names, _ = asked(rnncheck, planted(tmp_path, PPO, (EPOCHS, FIRST_KEPT + EPOCHS)))
+    assert (ended, names) == (ExitCode.VERIFIED, [])
+
+
+def test_the_rows_of_the_next_steps_tell(rnncheck: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(STEPPED.replace("GIVEN", ZEROED))
+    ended, names, _ = asked(rnncheck, tmp_path / "train.py")
+    assert (ended, names) == (ExitCode.FAILED, ["RP504"])
+
+
+@pytest.mark.slow
+def test_what_is_kept_of_the_run_says_the_same(rnncheck: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(STEPPED.replace("GIVEN", ZEROED))
+    run(rnncheck, "--select", "RP504", "--save", "seen", tmp_path / "train.py", cwd=tmp_path)
+    again = rnncheck("verify", "--select", "RP504", "seen", cwd=tmp_path)
+    assert again.returncode == ExitCode.FAILED, again.stdout
+
+
+def test_episodes_that_all_begin_with_their_rows(rnncheck: Any, tmp_path: Path) -> None:
+    """No later row begins inside of one: zeros are true."""
+    text = STEPPED.replace("GIVEN", ZEROED).replace("STEPS, HALF = 20", "STEPS, HALF = 6")
+    text = text.replace("    steps = []\n", "    steps, td = [], env.reset()\n")
+    (tmp_path / "train.py").write_text(text)
+    ended, names, _ = asked(rnncheck, tmp_path / "train.py")
+    assert (ended, names) == (ExitCode.VERIFIED, [])
