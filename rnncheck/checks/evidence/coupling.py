@@ -193,7 +193,14 @@ def _one_sided(coupled: Coupled, way: _Way, names: list[str]) -> set[str]:
     other."""
     front, back = _crossed(coupled, way, coupled.elements)
     both = (name for name in names if name in front and name in back)
-    return {name for name in both if _as_one(*front[name]) != _as_one(*back[name])}
+    told = (name for name in both if _tells(*front[name]) and _tells(*back[name]))
+    return {name for name in told if _as_one(*front[name]) != _as_one(*back[name])}
+
+
+def _tells(old: Tensor, new: Tensor, watch: Tensor) -> bool:
+    """Whether the moves are so large that they could not be taken for one line by rounding."""
+    moved = float(_steps(gap(new, old))[watch].max()) if bool(watch.any()) else 0.0
+    return moved > CLEAR_MOVE * _scale(old)
 
 
 def _richer_one_way(coupled: Coupled, way: _Way, names: list[str]) -> set[str]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.training_batches import collected
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.recording.recording import Joint, Rows
@@ -73,10 +74,14 @@ def _ends(evidence: Evidence) -> Iterator[_End]:
             continue
         for row, step in ((rows.joints == Joint.AFTER_DONE)[:, 1:]).nonzero().tolist():
             differs = {key: _differs(rows, key, row, step) for key in recording.steady}
+            shown = {key: rows.data.get(key)[row, step + 1] for key in read}
             yield _End(
                 Where((number, row), step, first_step=step),
                 not any(differs[key] for key in read),
-                min(_share(starts[key], rows.data.get(key)[row, step + 1]) for key in read),
+                min(
+                    max(_share(starts[key], shown[key]), _often(evidence, key, shown))
+                    for key in read
+                ),
                 any(differs[key] and not _alike(starts[key]) for key in other),
                 _is_terminated(rows, row, step),
             )
@@ -97,7 +102,10 @@ def _lost_between(evidence: Evidence) -> Where | None:
             first = {key: after.data.get(key)[row, 0] for key in read}
             last = {key: rows.data.get(next_key(key))[row, step] for key in read}
             same = same and not any(bool(bits_differ(last[k], first[k]).any()) for k in read)
-            chance *= min(_share([*starts[key], first[key]], first[key]) for key in read)
+            chance *= min(
+                max(_share([*starts[key], first[key]], first[key]), _often(evidence, key, first))
+                for key in read
+            )
         if ends and same and chance <= _BY_CHANCE:
             row, step = ends[0]
             return Where((number, row), step, first_step=step)
@@ -157,6 +165,18 @@ def _share(starts: list[Tensor], start: Tensor) -> float:
     """The share of the other starts that are this one; 1 where there is no other."""
     alike = sum(not bool(bits_differ(one, start).any()) for one in starts)
     return (alike - 1) / (len(starts) - 1) if len(starts) > 1 else 1.0
+
+
+def _often(evidence: Evidence, key: Key, shown: dict[Key, Tensor]) -> float:
+    """The share of the other recorded steps that show the same: of a few starts none may be alike,
+    where there are only a few tokens."""
+    column = collected(evidence).columns.get(key)
+    if column is None or len(column) < 2:
+        return 1.0
+    alike = int(
+        (~bits_differ(column, shown[key].expand_as(column)).reshape(len(column), -1).any(1)).sum()
+    )
+    return max(0, alike - 1) / (len(column) - 1)
 
 
 def _alike(starts: list[Tensor]) -> bool:
