@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence, recorded_error
-from rnncheck.checks.evidence.training_batches import Sample, stale
+from rnncheck.checks.evidence.training_batches import Sample, samples, stale
 from rnncheck.checks.evidence.trajectory_replay import reads_at_start
 from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.recording.recording import Joint
 
 
 def wrong_openings(
@@ -32,3 +33,14 @@ def _unread(
         collected = recorded[sample.ids[row, step]].to(stored.dtype)
         found[row, step] = not reads_at_start(evidence, start, key, collected)
     return found
+
+
+def begins_with_trajectories(evidence: Evidence) -> bool:
+    """Whether every row begins with its trajectory, where it was collected and where it is trained
+    on: no state is needed there."""
+    begins = torch.tensor([int(Joint.AFTER_DONE), int(Joint.BEGINS)])
+    rows = (one.joints[:, 0][one.valid[:, 0]] for one in evidence.recording.batches)
+    if not all(bool(torch.isin(one, begins).all()) for one in rows):
+        return False
+    starts = ((one.marked & one.valid, one.trajectory_start()) for one in samples(evidence))
+    return all(bool((first | ~marked).all()) for marked, first in starts)

@@ -10,6 +10,7 @@ Why it matters
 
 Says nothing when
     the loss leaves the first steps of each slice out (burn-in): then a missing state is a choice.
+    Nor where every collected row and every row that is trained on begins with its trajectory.
 
 Fix
     Keep the keys in every select, exclude and transform between collection and loss.
@@ -22,7 +23,8 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.training_batches import samples
+from rnncheck.checks.evidence.opening_states import begins_with_trajectories
+from rnncheck.checks.evidence.training_batches import Sample, samples
 from rnncheck.checks.replay.start_flags import lost_start
 from rnncheck.checks.rule import Judgement, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
@@ -41,13 +43,19 @@ def run(evidence: Evidence) -> Judgement:
                 continue
             compared += 1
             if key not in tensor_keys(sample.rows):
-                if key in subject.carry and warms_up(evidence, sample):
+                if key in subject.carry and (
+                    warms_up(evidence, sample) or begins_with_trajectories(evidence)
+                ):
                     continue
                 return Judgement((_lost(key, number),), compared)
         where = lost_start(sample, number)
         if where is not None:
             return Judgement((_overwritten(where, number),), compared)
     return Judgement((), compared, counted(compared, "key", "are still there"))
+
+
+def _is_not_needed(evidence: Evidence, sample: Sample) -> bool:
+    return warms_up(evidence, sample) or begins_with_trajectories(evidence)
 
 
 def _lost(key: Key, number: int) -> Observation:

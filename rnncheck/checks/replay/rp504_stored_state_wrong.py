@@ -31,7 +31,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, working
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.opening_states import wrong_openings
+from rnncheck.checks.evidence.opening_states import begins_with_trajectories, wrong_openings
 from rnncheck.checks.evidence.state_handover import NO_STATE_KEPT
 from rnncheck.checks.evidence.training_batches import Sample, same_values, samples
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
@@ -73,6 +73,8 @@ def run(evidence: Evidence) -> Judgement:
     if not compared:
         if burned:
             raise NotApplicable(APPROXIMATED)
+        if begins_with_trajectories(evidence):
+            raise NotApplicable("every row begins with its trajectory, and holds no state")
         if evidence.policy.by_absence:
             raise NotApplicable(NO_STATE_KEPT)
         raise CouldNotLook("no training batch holds a state at a step that could be traced back")

@@ -62,6 +62,7 @@ from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 _WEIGHT = 1e-6  # of the gradient at the data
+_MORE = 2  # steps of padding that are added
 _FILLED = "the loss trains on steps that it has filled rows up with itself"
 _FILLED_CAUSE = "the loss averages over all steps of the rows that it makes"
 _FILLED_FIX = 'weigh per-step losses with the mask of split_trajectories, ("collector", "mask")'
@@ -133,7 +134,8 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         after = run_loss(evidence, sample, other, loss=copied(loss), per_element=False).total
         compared += int((~sample.valid).sum())
         size = abs(float(base.detach()) - float(after.detach()))
-        if size > 1e-6 * max(abs(float(base.detach())), 1e-6):
+        limit = 1e-6 * max(abs(float(base.detach())), 1e-6)
+        if size > limit and not _same_with_more(evidence, sample, float(base.detach()), limit):
             found = counts_padding(sample, keys, loss_gradients(evidence))
             if found is None:
                 return _ignored(number, mask, size), compared
@@ -141,6 +143,25 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         if (weight := _trained_on(evidence, sample)) > 0.0:
             return _weighed(number, mask, weight), compared
     return None, compared
+
+
+def _same_with_more(evidence: Evidence, sample: Sample, base: float, limit: float) -> bool:
+    """Whether all padding is zero, and more of it changes nothing: sums over it (a return) read it
+    then, and nothing counts it."""
+    rows, blank = sample.rows, ~sample.valid
+    behind = blank.flip(1).long().cumprod(1).flip(1).bool()
+    if sample.td.batch_dims != 2 or not bool((behind == blank).all()):
+        return False
+    keys = [key for key in tensor_keys(rows) if rows.get(key).is_floating_point()]
+    if any(bool(rows.get(key)[blank].any()) for key in keys):
+        return False
+    more = torch.cat([rows, torch.zeros_like(rows[:, :_MORE])], 1)
+    longer = replace(sample, valid=torch.cat([sample.valid, torch.zeros_like(blank[:, :_MORE])], 1))
+    try:
+        run = run_loss(evidence, longer, more, per_element=False)
+    except Unanswered:  # a loss of rows of one length
+        return False
+    return abs(float(run.total.detach()) - base) <= limit
 
 
 def _inside(evidence: Evidence) -> tuple[Observation | None, int]:

@@ -31,7 +31,7 @@ from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.opening_states import wrong_openings
+from rnncheck.checks.evidence.opening_states import begins_with_trajectories, wrong_openings
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
 from rnncheck.checks.evidence.training_batches import Sample, samples, truth
@@ -71,6 +71,8 @@ def _named_elsewhere(evidence: Evidence, sample: Sample, number: int) -> bool:
     for key in evidence.policy.carry:
         stored, recorded = sample.rows.get(key, None), sample.steps.column(key)
         if recorded is None:
+            continue
+        if stored is None and begins_with_trajectories(evidence):
             continue
         if stored is None:
             return not approximated(evidence, sample)

@@ -2,7 +2,8 @@
 
 Checks
     The carry keys of all innermost recurrent modules of policy and critic. A module that is used
-    twice (a shared backbone) counts once.
+    twice (a shared backbone) counts once, and so do a module and its copy with the same weights (an
+    actor that is synchronised with its learner).
 
 Why it matters
     Each overwrites the other's state: the second layer reads the first one's memory, the critic the
@@ -21,6 +22,8 @@ Example
 """
 
 from __future__ import annotations
+
+import torch
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
@@ -52,10 +55,22 @@ def distinct(evidence: Evidence) -> list[tuple[str, Carrier]]:
     for owner, module in (("policy", pipeline.policy), ("critic", pipeline.critic)):
         for carrier in carriers(module) if module is not None else []:
             marks = {id(carrier.module), *(id(p) for p in carrier.module.parameters())}
-            if not marks & seen:
+            if not marks & seen and not any(_is_copy(carrier, one) for _, one in found):
                 found.append((owner, carrier))
             seen |= marks
     return found
+
+
+def _is_copy(one: Carrier, other: Carrier) -> bool:
+    """Whether both have the same weights, as an actor that is synchronised with its learner: each
+    goes on from what the other remembers."""
+    mine, others = one.module.state_dict(), other.module.state_dict()
+    if not mine or one.keys != other.keys or mine.keys() != others.keys():
+        return False
+    return all(
+        mine[name].shape == others[name].shape and torch.equal(mine[name], others[name])
+        for name in mine
+    )
 
 
 def _observed(key: Key, names: list[str]) -> Observation:

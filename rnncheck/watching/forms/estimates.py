@@ -28,6 +28,7 @@ from rnncheck.watching.seen import KEPT, Acting, Called, MadeAhead, Sightings
 
 KIND = "your lines ahead of the loss"
 _DRAW = 7  # any fixed number
+_DISTINCT = 8  # numbers that tell an entry, whatever it is called
 _CLOSE = 1e-4  # relative and absolute: the same lines on the same numbers
 
 
@@ -51,7 +52,8 @@ def settle_estimates(seen: Sightings) -> None:
     collected = [*acting.batches, *acting.further]
     if not collected:
         return
-    wanted = set(made_of(loss.inputs[0], set(tensor_keys(collected[0]))))
+    made = made_of(loss.inputs[0], set(tensor_keys(collected[0])))
+    wanted = {key for key in made if not _is_collected(key, loss.inputs, collected)}
     found = own_estimates(seen, acting, wanted) if wanted else None
     if found is not None:
         seen.estimators.append(found)
@@ -68,6 +70,19 @@ def settle_estimates(seen: Sightings) -> None:
         seen.estimators.append(
             Called(module, loss.place, loss.modes, [one.exclude(key) for one in loss.inputs])
         )
+
+
+def _is_collected(key: Key, given: list[TensorDictBase], collected: list[TensorDictBase]) -> bool:
+    """Whether it is an entry that was collected, under another name and with zeros as padding."""
+    values = torch.cat([one.get(key).detach().flatten() for one in given]).unique()
+    values = values[values != 0]
+    for name in tensor_keys(collected[0]):
+        if all(name in tensor_keys(one) for one in collected):
+            known = torch.cat([one.get(name).detach().flatten().to(values) for one in collected])
+            alike = name[-1] == key[-1] or len(values) >= _DISTINCT
+            if alike and bool(torch.isin(values, known).all()):
+                return True
+    return False
 
 
 def own_estimates(seen: Sightings, acting: Acting, wanted: set[Key]) -> Called | None:

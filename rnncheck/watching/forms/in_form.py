@@ -23,6 +23,7 @@ from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
 from rnncheck.watching.forms.plain_loss import acts_in, reads_a_state
 from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainPolicy
+from rnncheck.watching.forms.rows_inside import on_flat, rows_inside
 from rnncheck.watching.forms.switches import EpisodesAlone, own_pass
 from rnncheck.watching.forms.time_axis import on_turned, time_axis, time_last
 from rnncheck.watching.seen import Acting, Called
@@ -70,6 +71,10 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         own_axis, whole = _time_last(around.inputs, plain)
         judged = turned(around.module, own_axis)
         whole += _beginning_inside(whole, plain)
+    elif axis is None and (rows := rows_inside(loss, trained[0])) is not None:
+        alike = all(one.shape == trained[0].shape for one in trained)
+        trained = [one.reshape(rows) for one in (trained if alike else trained[:1])]
+        judged = on_flat(judged)
     elif axis is None:
         inside = _beginning_inside(
             trained, _estimated(plain, estimator), shorter=acting.kind == "steps"
