@@ -56,4 +56,9 @@ UNDER_NEXT = (
     ('now["going_on"]', 'now["next", "going_on"]'),
     ('batch["going_on"]', 'batch["next", "going_on"]'),
 )
+AS_A_FLAG = (
+    ("0.97 * (~now", "(~now"),
+    ('["next", "terminated"]).float()', '["next", "terminated"])'),
+    ("behind * over", "0.97 * behind * over"),
+)
 WHATEVER_ENDS = ("behind * over", "0.97 * behind")

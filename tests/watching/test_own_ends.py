@@ -15,6 +15,7 @@ from tests.watching.scripts import failed, run
 
 CLEAN = ("LS701", "VL603", "VL604")
 SLOW = pytest.mark.slow
+STORED = (STEPPED, *OF_ITS_OWN)
 Changes = tuple[tuple[str, str], ...]
 
 
@@ -67,7 +68,9 @@ def test_faults_beside_clipped_rewards(
         pytest.param((THREE_STEPS,), id="three steps", marks=SLOW),
         pytest.param((CLIPPED,), id="clipped", marks=SLOW),
         pytest.param((MADE, *OF_ITS_OWN), id="an entry made ahead", marks=SLOW),
-        pytest.param((STEPPED, *OF_ITS_OWN), id="an entry that was stored"),
+        pytest.param((STEPPED, *OF_ITS_OWN), id="an entry that was stored", marks=SLOW),
+        pytest.param((*STORED, *scripts.UNDER_NEXT), id="stored under next", marks=SLOW),
+        pytest.param((*STORED, *scripts.AS_A_FLAG), id="a flag that was stored"),
     ],
 )
 def test_ends_are_respected_where_none_was_seen(
@@ -83,6 +86,7 @@ def test_ends_are_respected_where_none_was_seen(
     [
         pytest.param((), id="one step"),
         pytest.param((CLIPPED,), id="clipped", marks=SLOW),
+        pytest.param((STEPPED,), id="beside an entry that nothing reads"),
     ],
 )
 def test_ends_are_ignored_where_none_was_seen(

@@ -9,14 +9,15 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.batch_isolation import observed, paid
+from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.rule import Unanswered
 from rnncheck.checks.value.estimates import ended
 from rnncheck.checks.value.estimator_isolation import REWARD
 from rnncheck.pipeline.instruments.distances import SquaredErrors
-from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.keys import Key, tensor_keys
 
 _ROUNDING = 1e-5  # of the largest answer: vectorised sums of rewards round over the whole row
 _OVER = (("next", "terminated"), ("next", "done"))
@@ -64,12 +65,59 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
 
 
 def asked_ends(evidence: Evidence, sample: Sample) -> Tensor:
-    """The terminated steps ``[rows, steps]``; where none is, some that go on, if every number in
-    the batch was collected: what was made of the ends before would not end with them."""
+    """The terminated steps ``[rows, steps]``; where none is, some that go on, unless the loss takes
+    ends from something else: what was made of the ends before would not end with them."""
     ends = ended(sample, "terminated")
-    made = [key for key in paid(evidence, sample) if key[0] != "next"]
-    if bool(ends.any()) or any(sample.steps.column(key) is None for key in made):
+    if bool(ends.any()):
         return ends
+    marked = _marked(sample)
+    return ends if takes_other_ends(evidence, sample, marked) else marked
+
+
+def takes_other_ends(evidence: Evidence, sample: Sample, ends: Tensor) -> bool:
+    """Whether another entry of a step keeps the loss's target from what is observed behind it, or
+    was made ahead of the loss and is read by it."""
+    seen = {*observed(evidence, sample), *evidence.policy.carry, *evidence.policy.flags}
+    skip = {*seen, *_OVER, ("next", "truncated"), REWARD, *evidence.env.actions}
+    for key in tensor_keys(sample.rows):
+        value = sample.rows.get(key)
+        number = value.is_floating_point() or value.dtype == torch.bool
+        if not number or value.numel() != sample.valid.numel() or {key, key[1:]} & skip:
+            continue
+        try:
+            if _ends_with(evidence, sample, key, ends):
+                return True
+        except Unanswered:  # a loss that takes certain numbers alone
+            return True
+    return False
+
+
+def _ends_with(evidence: Evidence, sample: Sample, key: Key, ends: Tensor) -> bool:
+    """Whether the loss reads a number that was not collected, or at ``ends`` nothing behind them
+    where the entry is 0, or 1, there."""
+    if sample.rows.get(key).is_floating_point() and sample.steps.column(key) is None:
+        other = changed_batch(sample, sample.valid, [key])
+        return _total(evidence, sample, other) != _total(evidence, sample, sample.td)
+    following = [one for one in observed(evidence, sample) if one[0] == "next"]
+    for value in (0, 1):
+        here = _set(sample, sample.td, key, ends, value)
+        there = _set(sample, changed_batch(sample, ends, following), key, ends, value)
+        moved = abs(_total(evidence, sample, here) - _total(evidence, sample, there))
+        if moved <= _ROUNDING * abs(_total(evidence, sample, here)):
+            return True
+    return False
+
+
+def _set(sample: Sample, td: TensorDictBase, key: Key, at: Tensor, value: int) -> TensorDictBase:
+    rows = td.reshape(sample.rows.shape).clone()
+    flag = rows.get(key)
+    new = torch.where(at.reshape(flag.shape), torch.full_like(flag, value), flag)
+    return rows.set(key, new).reshape(sample.td.shape)
+
+
+def _marked(sample: Sample) -> Tensor:
+    """Some steps that go on."""
+    ends = ended(sample, "terminated")
     going = torch.zeros_like(ends)
     going[:, :-1] = sample.follows[:, 1:] & ~ended(sample, "done")[:, :-1]
     return going & (torch.arange(ends.shape[1]) % _EVERY == 1)
