@@ -130,6 +130,13 @@ def _leaks_inside(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]
     return [], lively or _apart(evidence, sample)
 
 
+def coupled_by_statistics(evidence: Evidence, sample: Sample) -> bool:
+    """Whether other segments move a segment's gradient, by what is no leak: a mean, a deviation."""
+    made = loss_gradients(evidence)
+    found, _ = leaks(sample, changing(evidence, sample, made), made, tolerance=GRADIENT)
+    return bool(found) and not loss_leaks(evidence, sample)[0]
+
+
 def _apart(evidence: Evidence, sample: Sample) -> bool:
     """The total moves with every other segment as if the others had not moved: it is a sum in which
     each has a part of its own."""

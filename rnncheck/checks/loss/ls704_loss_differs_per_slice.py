@@ -4,8 +4,9 @@ Checks
     The slices of a training batch (the rows of a [B, T] batch) are put into another order: the loss
     must stay the same. And the loss of a batch with several segments is compared with the losses of
     the segments, each given alone with its own stored state: it must be their mean weighted by
-    length, their plain mean, or their sum. Where the memoryless twin differs from all three as well
-    the loss couples samples by nature and is not blamed.
+    length, their plain mean, or their sum. Where the memoryless twin differs from all three as
+    well, or a statistic of the batch moves every segment's gradient (normalised advantages), the
+    loss couples samples by nature and is not blamed.
 
 Why it matters
     A loss over concatenated slices should be what it would be slice by slice. If it is not,
@@ -43,7 +44,12 @@ from rnncheck.checks.evidence.loss_calls import (
     memoryless_batch,
     run_loss,
 )
-from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks, repeatable
+from rnncheck.checks.evidence.loss_isolation import (
+    coupled_by_statistics,
+    loss_leaks,
+    policy_leaks,
+    repeatable,
+)
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.rule import (
@@ -163,7 +169,8 @@ def _made_of(
     if not off(found.whole, found.total):
         return None, "the batch's loss is the sum of its slices' losses"
     twin = losses(evidence, sample, memoryless_batch(sample, sample.td))
-    if all(off(twin.whole, one) for one in (twin.by_length, twin.mean, twin.total)):
+    apart = all(off(twin.whole, one) for one in (twin.by_length, twin.mean, twin.total))
+    if apart or coupled_by_statistics(evidence, sample):
         return None, NATURE
     finding = _observed(
         number,

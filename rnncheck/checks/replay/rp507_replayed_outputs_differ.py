@@ -104,7 +104,8 @@ def _differing(
     if not keys or not bool(mask.any()):
         return None
     subject, known = evidence.policy, truth(evidence)
-    present = [k for k in tensor_keys(sample.td) if k[0] != "next"]
+    left = set(keys) - set(subject.reads)  # what the pass does not give anew is not compared
+    present = [k for k in tensor_keys(sample.td) if k[0] != "next" and k not in left]
     batch = sample.td.select(*present).copy()
     try:
         out = run_recurrent(subject, batch).reshape(sample.rows.shape)

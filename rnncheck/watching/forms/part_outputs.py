@@ -50,18 +50,22 @@ class PartOutputs:
 
 
 def of_one_step(given: Mapping[str, list[Tensor]], lead: torch.Size) -> dict[str, Tensor]:
-    """The vectors that parts gave once, for every env of one step; with a dimension of one for the
-    time or not."""
+    """The vectors that parts gave once, for every env of one step, those of several agents as one;
+    with a dimension of one for the time or not."""
     once = {path: found[0] for path, found in given.items() if len(found) == 1}
     return {
-        path: value.reshape(*lead, value.shape[-1])
+        path: value.reshape(*lead, -1)
         for path, value in once.items()
-        if value.is_floating_point() and value.ndim and _long(value.shape[:-1]) == _long(lead)
+        if value.is_floating_point() and value.ndim > 1 and _is_of(value.shape[:-1], lead)
     }
 
 
-def _long(shape: torch.Size) -> list[int]:
-    return [size for size in shape if size != 1]
+def _is_of(shape: torch.Size, lead: torch.Size) -> bool:
+    """Whether the envs come first: one row each, or one for each agent of each."""
+    mine, envs = ([size for size in one if size != 1] for one in (shape, lead))
+    return mine[: len(envs)] == envs or (
+        len(shape) == 1 and bool(shape.numel()) and shape.numel() % lead.numel() == 0
+    )
 
 
 def part_key(path: str) -> Key:
@@ -109,14 +113,18 @@ def _runs(network: nn.Module, td: TensorDictBase) -> bool:
 
 
 def over_steps(values: list[Tensor], rows: int, steps: int, *, time_first: bool) -> Tensor | None:
-    """What calls of one part gave as ``[rows, steps, ...]``: in one of them for all steps, or one
-    step a call; None where it is neither."""
+    """What calls of one part gave as ``[rows, steps, features]``, those of several agents as one:
+    in one of them for all steps, or one step a call; None where it is neither."""
     orders = [(steps, rows), (rows, steps)]
     for outer, inner in orders if time_first else reversed(orders):
         for value in values:
             flat = value.shape[0] == rows * steps and value.ndim == 2
-            if flat or tuple(value.shape[:-1]) == (outer, inner):
-                whole = value.reshape(outer, inner, *value.shape[value.ndim - 1 :])
+            if flat or tuple(value.shape[: min(2, value.ndim - 1)]) == (outer, inner):
+                whole = value.reshape(outer, inner, -1)
                 return whole.transpose(0, 1) if (outer, inner) == (steps, rows) else whole
     one = [value for value in values if value.shape[:-1].numel() == rows]
+    if len(one) < steps:  # a row for each agent
+        counts = {v.shape[:-1].numel() for v in values if v.shape[:-1].numel() % rows == 0}
+        several = [v for v in values if counts == {v.shape[:-1].numel()}]
+        one = several if len(several) == steps else []
     return torch.stack([v.reshape(rows, -1) for v in one[:steps]], 1) if len(one) >= steps else None

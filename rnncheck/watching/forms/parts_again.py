@@ -1,0 +1,76 @@
+"""What parts of a policy gave for steps that a collector or ``env.rollout`` took: the policy is run
+on them again, each by itself with the state that was stored beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.pipeline.copying.copies import copy_of
+from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.watching.forms.loss_pass import LossPass
+from rnncheck.watching.forms.part_outputs import (
+    PartOutputs,
+    innermost_parts,
+    of_one_step,
+    part_key,
+)
+from rnncheck.watching.seen import Acting, Called
+
+_CLOSE = 1e-4  # relative and absolute: the same numbers, in other batches of a matrix product
+
+
+def parts_again(
+    acting: Acting, loss: Called, trained: TensorDictBase, axis: int | None
+) -> Acting | None:
+    """The same with its parts' outputs in its batches; None where the loss gives nothing by them on
+    a ``trained`` batch, or the policy itself runs in it."""
+    if loss.itself or loss.switches or acting.kind == "steps" or axis is not None:
+        return None
+    if not isinstance(acting.policy, nn.Module) or not acting.batches:
+        return None
+    try:
+        found = [_with_parts(acting.policy, one) for one in (*acting.batches, *acting.further)]
+        paths = sorted(set.intersection(*(set(given) for _, given in found)))
+        parts = {path: acting.policy.get_submodule(path) for path in paths}
+        with measuring(recurrent=loss.modes.recurrent, grad=True):
+            given = LossPass(loss.module, parts, trained, time_first=False)(trained)
+    except Exception:  # modules of the user's may raise anything
+        return None
+    if not given:
+        return None
+    whole = [batch for batch, _ in found]
+    count = len(acting.batches)
+    return replace(acting, parts=paths, batches=whole[:count], further=whole[count:])
+
+
+def _with_parts(policy: nn.Module, batch: TensorDictBase) -> tuple[TensorDictBase, dict[str, Key]]:
+    """The batch with what parts give at each step, and where that stands."""
+    asked = copy_of(policy, "the policy")
+    written = set(declared(policy, "out_keys"))
+    steps = batch.reshape(-1)
+    kept = [key for key in tensor_keys(steps) if key[0] != "next" and key not in written]
+    with measuring(recurrent=False), torch.no_grad(), PartOutputs(innermost_parts(asked)) as noted:
+        out = asked(steps.select(*kept).clone())
+    if not _is_recorded(out, steps, written):
+        raise RuntimeError("the policy gives something else for single steps")
+    given = of_one_step(noted.given, steps.batch_size)
+    whole = batch.clone()
+    for path, value in given.items():
+        whole.set(part_key(path), value.reshape(*batch.shape, *value.shape[1:]))
+    return whole, {path: part_key(path) for path in given}
+
+
+def _is_recorded(out: TensorDictBase, steps: TensorDictBase, written: set[Key]) -> bool:
+    """Whether a state that it writes is the one that was recorded."""
+    states = [key for key in written if key[0] == "next" and key in tensor_keys(steps)]
+    pairs = [(out.get(key), steps.get(key)) for key in states if key in tensor_keys(out)]
+    return bool(pairs) and all(_alike(one, other) for one, other in pairs)
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.allclose(one, other, _CLOSE, _CLOSE)
