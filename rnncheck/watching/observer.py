@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from torchrl.envs.utils import exploration_type
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
-from rnncheck.watching.seen import CalledOn, Modes, Sightings
+from rnncheck.watching.seen import Acting, CalledOn, Modes, Sightings
 from rnncheck.watching.weights import taken
 
 _LATEST = 16  # calls that are remembered: chosen, between two steps a policy has few
@@ -47,9 +47,8 @@ class Watching:
         self.at_a_batch: list[Callable[[FrameType], None]] = []  # that weights which act are given
         self.at_the_first_update: list[Callable[[], None]] = []
         self.at_the_end: list[Callable[[], None]] = []  # done while the script is still alive
-        self.at_a_later_batch: list[
-            Callable[[TensorDictBase], None]
-        ] = []  # behind the first update
+        # Who collected what behind the first update.
+        self.at_a_later_batch: list[Callable[[Acting, TensorDictBase], None]] = []
         self.at_moving_on: list[Callable[[], None]] = []  # no call of a module is of use any more
         self.waits: list[Callable[[], bool]] = []  # for more than these updates
         self.when_settled: Callable[[], None] = lambda: None  # closes what it watches through
@@ -96,11 +95,11 @@ class Watching:
         if self._ends:  # a script that swallows it hears it again at its next update
             raise Enough
 
-    def move_on(self, batch: TensorDictBase | None = None) -> None:
+    def move_on(self, acting: Acting | None = None, batch: TensorDictBase | None = None) -> None:
         """Something is collected that belongs to other weights than what is judged."""
-        if batch is not None and self.looks:
+        if acting is not None and batch is not None and self.looks:
             for note in self.at_a_later_batch:
-                note(batch)
+                note(acting, batch)
         if not self.seen.moved_on:
             self.seen.moved_on = True
             for close in self.at_moving_on:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.numerics.difference import bits_differ
+from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key
 from rnncheck.printable import counted
 
@@ -29,11 +29,12 @@ class RecordedEntry:
     given: Tensor
     recorded: Tensor
     known: Tensor  # ``[rows, steps]``
+    slack: float = 0.0  # by which both may differ and be the same
 
     @property
     def differs(self) -> Tensor:
         """``[rows, steps]``: another value than was recorded there."""
-        return _differ(self.given, self.recorded) & self.known
+        return _differ(self.given, self.recorded, self.slack) & self.known
 
     @property
     def codes(self) -> tuple[Tensor, Tensor]:
@@ -71,7 +72,8 @@ def _agreeing(one: RecordedEntry, order: Tensor) -> Tensor:
     it; the same of all steps."""
     known = one.known & one.known.flatten()[order]
     source = one.recorded.flatten(0, 1)[order]
-    telling, same = known & _differ(source, one.recorded), ~_differ(one.given, source)
+    telling = known & _differ(source, one.recorded, one.slack)
+    same = ~_differ(one.given, source, one.slack)
     masks = (telling, same & telling, known, same & known)
     return torch.tensor([float(mask.sum()) for mask in masks])
 
@@ -119,9 +121,10 @@ def _monotone(given: Tensor, recorded: Tensor) -> bool:
     return bool((rises >= -slack).all()) or bool((rises <= slack).all())
 
 
-def _differ(one: Tensor, other: Tensor) -> Tensor:
-    """``[rows, steps]``: not the same to the bit."""
-    return bits_differ(one, other).reshape(*one.shape[:2], -1).any(-1)
+def _differ(one: Tensor, other: Tensor, slack: float = 0.0) -> Tensor:
+    """``[rows, steps]``: not the same to the bit, or within the slack."""
+    differ = gap(one, other) > slack if slack else bits_differ(one, other)
+    return differ.reshape(*one.shape[:2], -1).any(-1)
 
 
 def _one_hot(value: Tensor) -> bool:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tensordict import TensorDictBase
-from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDictSequential
+from tensordict.nn import (
+    ProbabilisticTensorDictModule,
+    ProbabilisticTensorDictSequential,
+    TensorDictSequential,
+)
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key, as_key, declared, tensor_keys
@@ -39,16 +43,26 @@ def log_prob_now(subject: Subject, td: TensorDictBase, recorded: Tensor) -> Tens
     td = placed(td, device_of(policy))
     if isinstance(policy, TwoPasses):
         return _by_its_pass(policy, td)
-    if not isinstance(policy, ProbabilisticTensorDictSequential):
-        return None
     batch = td.select(*[key for key in tensor_keys(td) if key[0] != "next"]).copy()
     with measuring(recurrent=True):
-        result = policy.log_prob(batch)
+        result = _of_its_actor(policy, batch)
     value = result if isinstance(result, Tensor) else None
     if value is None and isinstance(result, TensorDictBase):
         found = [result.get(key) for key in tensor_keys(result) if key[-1].endswith("log_prob")]
         value = found[0] if found else None
     return on_cpu(value) if value is not None and value.numel() == recorded.numel() else None
+
+
+def _of_its_actor(policy: Any, batch: TensorDictBase) -> Any:
+    """What its actor gives, which may have a trunk ahead of it and a critic behind."""
+    if isinstance(policy, ProbabilisticTensorDictSequential):
+        return policy.log_prob(batch)
+    for part in policy.module if isinstance(policy, TensorDictSequential) else ():
+        found = _of_its_actor(part, batch)
+        if found is not None:
+            return found
+        batch = part(batch)
+    return None
 
 
 def _by_its_pass(policy: TwoPasses, td: TensorDictBase) -> Tensor | None:

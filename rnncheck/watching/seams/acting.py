@@ -123,7 +123,7 @@ class _Iterated:
         if not self._watching.looks or not isinstance(batch, TensorDictBase):
             return
         if seen.frozen:
-            self._watching.move_on(batch)
+            self._watching.move_on(mine, batch)
         else:
             mine.batches.append(copy_now(batch))
             _note_switches(mine)
@@ -168,7 +168,7 @@ class _RolledOut:
         seen.acting.append(acting)
         acting.more = again
         if seen.frozen:
-            self._watching.move_on(data)
+            self._watching.move_on(acting, data)
         else:
             acting.batches.append(copy_now(data))
             _note_switches(acting)

@@ -1,9 +1,10 @@
 """The states that rows of later batches are trained from, where the first batches cannot tell: all
-of their rows begin with episodes, and the script has set every state to zero."""
+of their rows begin with episodes, and the script has changed the states behind that."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -16,7 +17,7 @@ from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seen import Acting
 
-_LEAST = 8  # states that must be zero before it is no chance
+_LEAST = 8  # states that must be others before it is no chance
 _MOST_BATCHES = 3  # that are waited for: where none of them begins inside of an episode, none does
 _MOST_UPDATES, _MOST_SECONDS = 400, 60.0  # that are waited for at most: PPO takes some hundred
 _MOST_OPENINGS = 256
@@ -33,10 +34,11 @@ class LaterOpenings:
     def __init__(self, watching: Watching, scope: ExitStack) -> None:
         self._watching, self._scope = watching, scope
         self._acting: Acting | None = None  # where it is waited for
+        self._steps = False  # by itself, one by one
         self._keys: list[Key] = []  # of states
         self._told_by: list[Key] = []  # what tells one step from another
         self._open = dict[bytes, TensorDictBase]()  # states by what was observed there
-        self._batches = 0
+        self._batches, self._update = 0, -1  # the latest that a window began behind
         self._since: float | None = None
         watching.at_the_first_update.append(self._begin)
         watching.at_a_later_batch.append(self._collected)
@@ -47,29 +49,37 @@ class LaterOpenings:
         if acting is None or loss is None or not acting.batches:
             return
         with suppress(Exception):  # what a script holds may be anything
-            self._keys = _zeroed(acting, loss.inputs)
-            self._told_by = _observed(acting.batches, loss.inputs, self._keys)
+            writes = {*declared(acting.policy, "out_keys"), *acting.writes}
+            told_by = _observed(acting.batches, loss.inputs)
+            self._told_by = [key for key in told_by if ("next", *key) not in writes]
+            self._keys = _changed(acting, loss.inputs, self._told_by) if self._told_by else []
         if self._keys and self._told_by:
-            self._acting = acting
+            self._acting, self._steps = acting, acting.kind == "steps"
             handle = register_module_forward_pre_hook(self._trained)
             self._scope.callback(handle.remove)
 
-    def _collected(self, batch: TensorDictBase) -> None:
+    def _collected(self, acting: Acting, batch: TensorDictBase) -> None:
+        if acting is self._acting and self._batches < _MOST_BATCHES:
+            with suppress(Exception):  # a batch of another form than those before
+                self._note(batch)
+
+    def _note(self, batch: TensorDictBase) -> None:
         """A batch with the time last, or one step of each env."""
-        if self._acting is None or self._batches >= _MOST_BATCHES:
+        steps, update = self._steps, self._watching.seen.steps
+        if steps and update == self._update:  # a window that goes on
             return
-        steps = self._acting.kind == "steps"
-        self._batches += 0 if steps and self._open else 1
+        self._update, self._batches = update, self._batches + 1
         first = batch if steps else batch.reshape(-1, batch.shape[-1])[:, 0]
-        if steps and self._open:
-            return
         keys = set(tensor_keys(first))
         if not keys >= {*self._keys, *self._told_by}:
             return
         rows = first.reshape(-1).select(*self._keys, *self._told_by).detach().clone()
         moved = torch.stack([_not_zero(rows, key) for key in self._keys]).any(0)
-        for row in rows[moved][:_MOST_OPENINGS].unbind(0):
-            self._open[_printed(row, self._told_by)] = row.select(*self._keys)
+        if not bool(moved.any()):
+            return
+        chosen = rows[moved][:_MOST_OPENINGS]
+        for at, row in zip(self._told(chosen), chosen.unbind(0), strict=True):
+            self._open[at] = row.select(*self._keys)
 
     def _trained(self, _module: nn.Module, inputs: Any) -> None:
         """A module is about to run, maybe on a batch that is trained on."""
@@ -91,12 +101,17 @@ class LaterOpenings:
             return []
         rows = td.reshape(-1).select(*self._keys, *self._told_by).detach()
         found = []
-        for row in rows.unbind(0):
-            collected = self._open.get(_printed(row, self._told_by))
+        for number, at in enumerate(self._told(rows)):
+            collected = self._open.get(at)
             if collected is not None:
-                given = row.select(*self._keys).clone()
+                given = rows[number].select(*self._keys).clone()
                 found.append(TensorDict({"given": given, "collected": collected}))
         return found
+
+    def _told(self, rows: TensorDictBase) -> list[bytes]:
+        return [
+            b"".join(one) for one in zip(*(_prints(rows, k) for k in self._told_by), strict=True)
+        ]
 
     def _waits(self) -> bool:
         if self._acting is None or (self._batches >= _MOST_BATCHES and not self._open):
@@ -107,19 +122,30 @@ class LaterOpenings:
         return not late
 
 
-def _zeroed(acting: Acting, given: list[TensorDictBase]) -> list[Key]:
-    """Its states that are zero throughout in what is trained on, and are not where they were
-    collected."""
-    collected = acting.batches[0]
+def _changed(acting: Acting, given: list[TensorDictBase], told_by: list[Key]) -> list[Key]:
+    """Its states that are others where they are trained from than where they were collected."""
+    collected = acting.batches
     writes = {*declared(acting.policy, "out_keys"), *acting.writes}
     found = []
-    for key in tensor_keys(collected):
+    for key in tensor_keys(collected[0]):
         if ("next", *key) not in writes or any(key not in tensor_keys(one) for one in given):
             continue
-        here = sum(int(_not_zero(one, key).sum()) for one in acting.batches)
-        if here >= _LEAST and not any(bool(_not_zero(one, key).any()) for one in given):
+        true = dict(_pairs(collected, told_by, key))
+        pairs = [(true.get(at), state) for at, state in _pairs(given, told_by, key)]
+        known = [(one, state) for one, state in pairs if one is not None]
+        other = sum(one != state for one, state in known)
+        if other >= _LEAST and 2 * other >= sum(any(one) for one, _ in known):
             found.append(key)
     return found
+
+
+def _pairs(
+    batches: list[TensorDictBase], told_by: list[Key], key: Key
+) -> Iterator[tuple[bytes, bytes]]:
+    """What tells each step, and its state."""
+    for batch in batches:
+        told = [_prints(batch, one) for one in told_by]
+        yield from zip(map(b"".join, zip(*told, strict=True)), _prints(batch, key), strict=True)
 
 
 def _not_zero(batch: TensorDictBase, key: Key) -> Tensor:
@@ -128,14 +154,11 @@ def _not_zero(batch: TensorDictBase, key: Key) -> Tensor:
     return value.reshape(batch.numel(), -1).any(1)
 
 
-def _observed(
-    collected: list[TensorDictBase], given: list[TensorDictBase], states: list[Key]
-) -> list[Key]:
+def _observed(collected: list[TensorDictBase], given: list[TensorDictBase]) -> list[Key]:
     """What the env showed of a step, and stands in what is trained on as it was collected."""
     found, shown = [], set(tensor_keys(collected[0]))
     for key in tensor_keys(given[0]):
-        numbers = given[0].get(key).is_floating_point() and ("next", *key) in shown
-        if key in states or not numbers:
+        if ("next", *key) not in shown or not given[0].get(key).is_floating_point():
             continue
         if all(key in tensor_keys(one) for one in (*collected, *given)):
             have = {one for batch in collected for one in _prints(batch, key)}
@@ -145,8 +168,6 @@ def _observed(
 
 
 def _prints(batch: TensorDictBase, key: Key) -> list[bytes]:
-    return [_printed(row, [key]) for row in batch.select(key).detach().reshape(-1).unbind(0)]
-
-
-def _printed(row: TensorDictBase, keys: list[Key]) -> bytes:
-    return b"".join(row.get(key).cpu().contiguous().numpy().tobytes() for key in keys)
+    value: Tensor = batch.get(key)
+    rows = value.detach().reshape(batch.numel(), -1).cpu().contiguous().numpy()
+    return [row.tobytes() for row in rows]

@@ -108,7 +108,7 @@ class Stepping:
         seen = self._watching.seen
         acting = self._acting(env, modules)
         if seen.frozen:
-            self._watching.move_on(step)
+            self._watching.move_on(acting, step)
             return
         step = copy_now(step)
         self._note_parts(acting, step, wrote)

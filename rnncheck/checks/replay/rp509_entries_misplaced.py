@@ -1,11 +1,12 @@
-"""An action or a reward of a training batch belongs to another step, or to none.
+"""An action, a reward or an advantage of a training batch belongs to another step, or to none.
 
 Checks
     Every step of the training batches is traced back to the step that was collected. Its action
     must be the one that the env was given there. Where it is another one, it is told whether it is
     that of another step, or was drawn again together with its log-probability. What follows from
     the one that was taken entry by entry (another numbering, a scale, a clip) is taken for another
-    form of it. A reward may be changed in any way, but must not be that of another step.
+    form of it. A reward may be changed in any way, but must not be that of another step. Neither
+    must an advantage or a target be what the estimator gives for another step.
 
 Why it matters
     The reward and the next state answer the action that was taken. Credit given to another one
@@ -32,6 +33,7 @@ from dataclasses import dataclass
 import torch
 
 from rnncheck.checks.evidence.credited_steps import is_put_right
+from rnncheck.checks.evidence.estimated_entries import estimated_entries
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, float_inputs, loss_of, run_loss
 from rnncheck.checks.evidence.random_outputs import random_outputs
@@ -71,15 +73,21 @@ def run(evidence: Evidence) -> Judgement:
             return Judgement((judged[0],), known, severity=judged[1])
     for entries in (_entries(found, key) for key in _rewards(found)):
         words = moved_from([one.recorded for one in entries]) if _enough(entries) else ""
-        if words and _changes_the_loss(evidence, entries):
+        read = words and (evidence.written(Stage.ADVANTAGE) or _changes_the_loss(evidence, entries))
+        if read:
             return Judgement((_moved(entries, words),), known)
+    for number, sample in enumerate(found):
+        for one, words in estimated_entries(evidence, sample):
+            entry = [_Entry(number, sample, one)]
+            if words and _enough(entry):
+                return Judgement((_moved(entry, words),), known)
     if not any(actions):
         raise NotApplicable("no training batch holds an action as the env is given it")
     if not known:
         raise CouldNotLook(
             "no step of the training batches could be traced back to the collected data"
         )
-    return Judgement((), known, f"{known} steps have the action that was taken there")
+    return Judgement((), known, f"{known} steps have what belongs to them")
 
 
 @dataclass(frozen=True)
@@ -244,8 +252,8 @@ def _another(entries: list[_Entry]) -> Observation:
 
 RULE = Rule(
     code="RP509",
-    name="action-not-taken",
-    holds="every training step has the action that was taken there",
+    name="entries-misplaced",
+    holds="every training step has its own action, reward and advantage",
     severity=Severity.ERROR,
     stage=Stage.REPLAY,
     run=run,

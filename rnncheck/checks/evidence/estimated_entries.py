@@ -1,0 +1,76 @@
+"""What an estimator gives for a step, beside what the training batch holds of it there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from rnncheck.checks.evidence.estimator_calls import batches, made_by, written
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.recorded_entries import (
+    MOSTLY,
+    TELLING,
+    RecordedEntry,
+    moved_from,
+)
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.rule import Unanswered
+from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+
+_NAMES = ("advantage", "value_target")
+_SAME = 1e-6  # of the largest estimate: the same number
+_SLACK = 1e-3  # deviations: advantages are normalised over a minibatch or the whole batch
+
+
+def estimated_entries(evidence: Evidence, sample: Sample) -> Iterator[tuple[RecordedEntry, str]]:
+    """Advantages and targets of the training batch, and what the estimator gives for the same
+    steps, both less their mean and over their deviation; with the words for where those of the
+    batch were estimated, if that is elsewhere. None where no estimator runs."""
+    named = {*_NAMES, *map(dotted, made_by(evidence))}
+    for key in tensor_keys(sample.rows):
+        if dotted(key) not in named or not sample.rows.get(key).is_floating_point():
+            continue
+        column, has = _column(evidence, key, sample)
+        known = sample.known & has[sample.ids.clamp_min(0)]
+        given, recorded = sample.rows.get(key), column[sample.ids.clamp_min(0)]
+        if given.shape == recorded.shape and int(known.sum()) > 1:
+            here, there = (_normal(one, known) for one in (given, recorded.to(given.dtype)))
+            entry = RecordedEntry(key, here, there, known, _SLACK)
+            yield entry, moved_from([entry]) or _elsewhere(entry, given, column[has])
+
+
+def _column(evidence: Evidence, key: Key, sample: Sample) -> tuple[Tensor, Tensor]:
+    """By number of step what the estimator gives, and for which steps it does."""
+    steps = len(sample.steps.places)
+    found, has = torch.zeros(steps), torch.zeros(steps, dtype=torch.bool)
+    try:
+        for one in batches(evidence):
+            value = written(evidence, one, one.td).get(dotted(key))
+            if value is None:
+                continue
+            if found.shape[1:] != value.shape[2:]:
+                found = torch.zeros(steps, *value.shape[2:], dtype=value.dtype)
+            found[one.ids[one.known]], has[one.ids[one.known]] = value[one.known], True
+    except Unanswered:  # an estimator that raises is VL605's
+        has[:] = False
+    return found, has
+
+
+def _elsewhere(entry: RecordedEntry, given: Tensor, estimates: Tensor) -> str:
+    """A minibatch has few of the rows that its entries may come from."""
+    here = given[entry.differs].double().reshape(-1, 1)
+    if given[0, 0].numel() != 1 or len(here) < TELLING:
+        return ""
+    apart = (here - estimates.double().reshape(1, -1)).abs().amin(1)
+    same = apart <= _SAME * float(estimates.double().abs().max())
+    all_ = float(same.double().mean()) >= MOSTLY
+    several = len(here.unique()) >= TELLING
+    return "in another row" if all_ and several else ""
+
+
+def _normal(value: Tensor, known: Tensor) -> Tensor:
+    inside = value[known].double()
+    spread: Tensor = (value.double() - inside.mean()) / inside.std().clamp_min(1e-12)
+    return spread
