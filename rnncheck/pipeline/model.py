@@ -60,6 +60,10 @@ class Pipeline:
     openings: list[TensorDictBase] = field(
         default_factory=list
     )  # states of later rows, ``collected`` and ``given`` to training
+    joins: list[TensorDictBase] = field(
+        default_factory=list
+    )  # states that a later batch was to go on with, and those it was ``given``
+    disturbed: str = ""  # where a script played its collector's env between two batches
     overfilled: Overfilled | None = None  # a second buffer of the user's own, beyond its capacity
     batch_source: Source | None = None  # where the batch factory is written
     makers: list[Maker] = field(default_factory=list)  # what made the samples out of stored steps

@@ -88,6 +88,8 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         makers=[_maker(made, one) for one in seen.transforms if one.inputs],
         random=acting.random,
         openings=acting.openings,
+        joins=acting.joins,
+        disturbed=acting.disturbed,
     )
     whole._made, whole._hash = first, asked.hash
     whole._places = {(): place, **_places(acting, loss, estimator)}

@@ -59,6 +59,9 @@ class Acting:
     writes: list[Key] = field(default_factory=list)  # what it was seen to write
     # States that rows of later batches began with, ``collected``, and those ``given`` to training.
     openings: list[TensorDictBase] = field(default_factory=list)
+    # States that a later batch was to go on with, ``collected``, and those it was ``given``.
+    joins: list[TensorDictBase] = field(default_factory=list)
+    disturbed: str = ""  # where the script played its collector's env between two batches
 
 
 @dataclass

@@ -3,7 +3,7 @@
 Checks
     Where a batch goes on with a trajectory of the batch before it (same trajectory number or same
     row, and the observation continues), its first stored state is held against the last next state
-    there.
+    there. `rnncheck run` asks it of the first batch behind the first update as well.
 
 Why it matters
     A collector that starts every batch from a zero state while the episode goes on acts with a
@@ -21,6 +21,10 @@ Example
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+
+from tensordict import TensorDictBase
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.state_handover import next_states
@@ -48,12 +52,33 @@ def run(evidence: Evidence) -> Judgement:
             first, last = here[row, 0], after[before[1], before[2]]
             if bool(bits_differ(first, last.to(first.dtype)).any()):
                 broken.append((key, (number, row), float(gap(first, last).max())))
+    for join in evidence.pipeline.joins:
+        later = _later(evidence, join)
+        compared += later[0]
+        if later[1] is not None and not broken:
+            return Judgement((later[1],), compared)
     if not compared:
         if sum(not rows.random for rows in recording.batches) > 1:
             raise NotApplicable("no batch goes on with a trajectory of the batch before it")
         raise CouldNotLook("the policy acted in one collected batch alone")
     findings = (_observed(broken, compared),) if broken else ()
     return Judgement(findings, compared, counted(compared, "state", "go on between batches"))
+
+
+def _later(evidence: Evidence, join: TensorDictBase) -> tuple[int, Observation | None]:
+    """How many states go on behind the first update, and those that do not."""
+    compared = 0
+    for key in evidence.policy.carry:
+        given, last = (join.get((name, *key), None) for name in ("given", "collected"))
+        if given is None or last is None:
+            continue
+        compared += len(given)
+        other = bits_differ(given, last.to(given.dtype)).reshape(len(given), -1).any(1)
+        if bool(other.any()):
+            size = float(gap(given, last).max())
+            found = _observed([(key, (0, 0), size)] * int(other.sum()), len(given))
+            return compared, replace(found, where=None, on="the steps behind the first update")
+    return compared, None
 
 
 def continuing(recording: Recording) -> list[tuple[int, int, tuple[int, int, int]]]:

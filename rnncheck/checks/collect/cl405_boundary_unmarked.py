@@ -4,7 +4,8 @@ rows.
 Checks
     The recorded start flag is compared with where trajectories begin by the env's done flags, by
     the collector's trajectory numbers, and by observations that do not continue. Every beginning
-    must be marked, nothing else may be.
+    must be marked, nothing else may be. `rnncheck run` also sees where a script plays its
+    collector's env between two batches (an evaluation), and the next batch goes on from before it.
 
 Why it matters
     In recurrent mode the flag is all that keeps two trajectories apart: an unmarked junction joins
@@ -75,7 +76,29 @@ def run(evidence: Evidence) -> Judgement:
     findings = [
         _observed(evidence, kind, wrong) for kind in KINDS if any(w.kind == kind for w in wrong)
     ]
+    if evidence.pipeline.disturbed:
+        findings.append(_disturbed(evidence.pipeline.disturbed))
     return Judgement(tuple(findings), compared, counted(compared, "start flag", "are right"))
+
+
+def _disturbed(place: str) -> Observation:
+    return Observation(
+        message=(
+            f"the collector's env was played at {place} between two batches, and the next batch"
+            " goes on as if it had not been"
+        ),
+        key="is_init",
+        quantity="batches that begin with another env than they show",
+        measured=1.0,
+        on="the first batch behind the first update",
+        bound_formula="every beginning is marked, nothing else",
+        cause=(
+            "an evaluation on the collector's own env leaves it elsewhere: the collector steps on"
+            " from an observation and a state of before"
+        ),
+        fix="evaluate on an env of its own, or call collector.reset() behind it",
+        source=Stage.COLLECT,
+    )
 
 
 def _rows_inside(recording: Recording, rows: Rows) -> list[int]:

@@ -7,7 +7,8 @@ Checks
     episode. For a loss that makes its own target, the reward of the terminated steps is moved: by
     how much that moves the loss tells how far off their target is, and it must not depend on their
     next observation; smooth L1, Huber and L1 losses are squared errors meanwhile. Where no step is
-    terminated, some are marked so. And the next observation of a done step must not be the first
+    terminated, some are marked so. A terminated step must still be marked where it is estimated and
+    trained on: where only some are not, it is a warning. And the next observation of a done step must not be the first
     observation of the next episode, unless episodes begin so much alike that this says nothing;
     where no step was recorded behind it, none of the first observations that were seen.
 
@@ -51,6 +52,7 @@ from rnncheck.checks.rule import (
     Unanswered,
     weightiest,
 )
+from rnncheck.checks.value.cleared_ends import Cleared, cleared
 from rnncheck.checks.value.estimates import ended, per_step
 from rnncheck.checks.value.estimator_isolation import (
     REWARD,
@@ -71,6 +73,10 @@ from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 _ROUNDING = 1e-5  # of the largest entry: vectorised sums of rewards round over the whole row
+_COME = {
+    Stage.ADVANTAGE: "come to the estimator",
+    Stage.LOSS: "come to the loss",
+}
 TARGETS = ("value_target", "advantage")
 
 
@@ -88,6 +94,10 @@ def run(evidence: Evidence) -> Judgement:
     last = last_observations(evidence)
     if last.lost is not None:
         return Judgement((_lost(last.lost),), last.count)
+    lost = cleared(evidence)
+    if lost is not None:
+        severity = None if lost.all_of_them else Severity.WARNING  # a limit may be taken back
+        return Judgement((_cleared(lost),), lost.count, severity=severity)
     count, untold = last.count, list[Unanswered]()
     for look in (_estimator, _loss):
         found = look(evidence)
@@ -272,6 +282,20 @@ def _lost(where: Where) -> Observation:
         cause="the reset was written over the step's own next entries",
         fix="store ('next', observation) before the env is reset",
         key="next.observation",
+    )
+
+
+def _cleared(lost: Cleared) -> Observation:
+    name = dotted(lost.key)
+    return _observed(
+        lost.stage,
+        lost.where,
+        message=(f"{counted(lost.count, 'terminated step', _COME[lost.stage])} with {name} false"),
+        quantity=f"steps whose {name} was true when they were collected",
+        measured=float(lost.count),
+        cause="the flag is cleared, or taken from elsewhere, on its way through the script",
+        fix=f"leave {name} as it was collected: it says that nothing follows",
+        key=name,
     )
 
 

@@ -62,6 +62,8 @@ class CollectStage:
         pipeline.acting_env = collectors.acting_env(self._collector)
         if self._spec._made is not None:
             pipeline.stored_random = self._spec._made.random
+            pipeline.joins.extend(self._spec._made.joins)
+            pipeline.disturbed = self._spec._made.disturbed
         with writing(pipeline.random_frames if buffered else 0):
             self._take(component, pipeline, buffered)
         if buffered:

@@ -30,6 +30,8 @@ class MadeBatches:
     ``random`` of the collected ones are a random policy's, where they were read back from a buffer.
     ``openings`` ``[rows]`` are states that rows of later batches were ``collected`` with, and those
     ``given`` to training.
+    ``joins`` ``[rows]`` are states that a later batch was to go on with, and those that it was
+    ``given``. ``disturbed`` is where the script played its collector's env between two batches.
     ``others`` are what is estimated and trained on beside these.
     """
 
@@ -39,5 +41,7 @@ class MadeBatches:
     makers: list[Maker] = field(default_factory=list)
     random: int | None = None
     openings: list[TensorDictBase] = field(default_factory=list)
+    joins: list[TensorDictBase] = field(default_factory=list)
+    disturbed: str = ""
     first: str = ""  # how the loss is called, where there are others
     others: list[OtherTraining] = field(default_factory=list)

@@ -160,6 +160,8 @@ def _acted(acting: Acting) -> dict[str, Any]:
         "batches": [_tensors(one) for one in acting.batches],
         "further": [_tensors(one) for one in acting.further],
         "openings": [_tensors(one) for one in acting.openings],
+        "joins": [_tensors(one) for one in acting.joins],
+        "disturbed": acting.disturbed,
         "switches": acting.switches,
         "random": acting.random,
         "parts": acting.parts,

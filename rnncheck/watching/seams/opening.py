@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting import acting_seams
 from rnncheck.watching.seams.ahead import ahead_seams
+from rnncheck.watching.seams.later_joins import join_seams
 from rnncheck.watching.seams.later_openings import later_seams
 from rnncheck.watching.seams.makings import making_seams
 from rnncheck.watching.seams.own_training import own_training_seams
@@ -32,6 +33,7 @@ def opened(watching: Watching) -> Iterator[None]:
         own_training_seams(watching, scope)
         ahead_seams(watching, scope)
         later_seams(watching, scope)
+        join_seams(watching, scope)
         if watching.describes:
             parts_seams(watching, scope)
         watching.when_settled = scope.close

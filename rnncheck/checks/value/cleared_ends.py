@@ -1,0 +1,100 @@
+"""Ends of episodes that were collected and are none any more where they are trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.evidence.estimator_calls import batches, written
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.rule import Unanswered
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.results.model import Stage, Where
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """``count`` terminated steps whose flag is false, where the estimator or the loss reads it:
+    ``all_of_them``, or some."""
+
+    stage: Stage
+    key: Key
+    count: int
+    all_of_them: bool
+    where: Where
+
+
+def cleared(evidence: Evidence) -> Cleared | None:
+    """The first batch of the estimator or the loss that has lost ends; None where they would change
+    nothing."""
+    for stage, look in ((Stage.ADVANTAGE, _of_the_estimator), (Stage.LOSS, _of_the_loss)):
+        try:
+            found = look(evidence)
+        except Unanswered:  # why it cannot be asked is told where it is judged
+            continue
+        if found is not None:
+            number, sample, key, lost = found
+            row, step = lost.nonzero()[0].tolist()
+            left = bool(
+                (sample.rows.get(key).reshape(*lost.shape, -1).any(-1) & sample.known).any()
+            )
+            where = Where((number, row), step, first_step=step)
+            return Cleared(stage, key, int(lost.sum()), not left, where)
+    return None
+
+
+_Found = tuple[int, Sample, Key, Tensor]
+
+
+def _of_the_estimator(evidence: Evidence) -> _Found | None:
+    for number, sample in enumerate(batches(evidence)):
+        for key, lost in _lost(sample):
+            here, there = (
+                written(evidence, sample, td) for td in (sample.td, _restored(sample, key, lost))
+            )
+            if any(
+                bool(bits_differ(here[name], there[name]).any()) for name in here.keys() & there
+            ):
+                return number, sample, key, lost
+    return None
+
+
+def _of_the_loss(evidence: Evidence) -> _Found | None:
+    loss_of(evidence)
+    for number, sample in each_sample(evidence):
+        for key, lost in _lost(sample):
+            here, there = (
+                run_loss(evidence, sample, td, per_element=False).total
+                for td in (sample.td, _restored(sample, key, lost))
+            )
+            if not torch.equal(here, there):
+                return number, sample, key, lost
+    return None
+
+
+def _lost(sample: Sample) -> list[tuple[Key, Tensor]]:
+    """Flags of terminated steps, with where they were true and are not, ``[rows, steps]``."""
+    found = []
+    for key in tensor_keys(sample.rows):
+        column = sample.steps.column(key)
+        if key[0] != "next" or key[-1] != "terminated" or column is None:
+            continue
+        given = sample.rows.get(key)
+        if given.dtype == torch.bool and given.shape[2:] == column.shape[1:]:
+            was = column[sample.ids.clamp_min(0)]
+            lost = (was & ~given).reshape(*sample.known.shape, -1).any(-1) & sample.known
+            found += [(key, lost)] if bool(lost.any()) else []
+    return found
+
+
+def _restored(sample: Sample, key: Key, lost: Tensor) -> TensorDictBase:
+    rows = sample.rows.clone()
+    flag = rows.get(key)
+    wide = lost.reshape(*lost.shape, *[1] * (flag.ndim - 2))
+    return rows.set(key, flag | wide).reshape(sample.td.shape)

@@ -1,0 +1,116 @@
+"""Whether what is collected behind the first update goes on where the steps before it ended: the
+state, and the env, which nothing else may have played meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+from torchrl.envs import EnvBase
+
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.watching.observer import Watching
+from rnncheck.watching.places import calling_place
+from rnncheck.watching.seams.patching import replace
+from rnncheck.watching.seen import Acting
+
+_MOST_UPDATES, _MOST_SECONDS = 400, 60.0  # that are waited for the batch behind an evaluation
+_START = "is_init"
+
+
+def join_seams(watching: Watching, scope: ExitStack) -> None:
+    """Open them until ``scope`` ends."""
+    noting = LaterJoins(watching)
+    for name in ("rollout", "reset"):
+        replace(scope, EnvBase, name, noting.played)
+
+
+class LaterJoins:
+    """Looks at the first batch behind the first update."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+        self._played: tuple[str, Acting] | None = None  # where the script itself played the env
+        self._joined = False
+        self._since: float | None = None
+        watching.at_a_later_batch.append(self._collected)
+        watching.waits.append(self._waits)
+
+    def played(self, original: Callable[..., Any], env: EnvBase, *args: Any, **kwargs: Any) -> Any:
+        """``env.rollout(...)`` or ``env.reset()``."""
+        if self._watching.looks and not self._joined:
+            collecting = [one for one in self._watching.seen.acting if _collects_in(one, env)]
+            if collecting and collecting[0].batches:
+                self._played = str(calling_place(2)), collecting[0]
+        return original(env, *args, **kwargs)
+
+    def _collected(self, acting: Acting, batch: TensorDictBase) -> None:
+        if self._joined or acting is not self._watching.seen.actor() or not acting.batches:
+            return
+        self._joined = True
+        first = batch if acting.kind == "steps" else batch[..., 0]
+        with suppress(Exception):  # a batch of another form than those before
+            self._note(acting, acting.batches[-1][..., -1]["next"], first)
+
+    def _note(self, acting: Acting, last: TensorDictBase, first: TensorDictBase) -> None:
+        goes_on = _goes_on(acting, last, first)
+        if not bool(goes_on.any()):
+            return
+        if self._played is not None and self._played[1] is acting:
+            acting.disturbed = self._played[0]
+        keys = [key for key in _states(acting) if key in tensor_keys(last)]
+        pairs = {"collected": last, "given": first}
+        rows = {
+            name: td.reshape(-1).select(*keys)[goes_on].detach().clone()
+            for name, td in pairs.items()
+        }
+        if keys:
+            acting.joins.append(TensorDict(rows, [int(goes_on.sum())]))
+
+    def _waits(self) -> bool:
+        if self._played is None or self._joined:
+            return False
+        now = time.monotonic()
+        self._since = self._since or now
+        late = now - self._since > _MOST_SECONDS or self._watching.seen.updates > _MOST_UPDATES
+        return not late
+
+
+def _states(acting: Acting) -> set[Key]:
+    writes = {*declared(acting.policy, "out_keys"), *acting.writes}
+    return {key[1:] for key in writes if key[0] == "next"}
+
+
+def _goes_on(acting: Acting, last: TensorDictBase, first: TensorDictBase) -> Tensor:
+    """``[rows]``: it begins with what was observed last, and no flag marks a beginning."""
+    goes_on, compared = torch.ones(last.numel(), dtype=torch.bool), False
+    shown, states = set(tensor_keys(last)), _states(acting)
+    for key in tensor_keys(first):
+        value = first.get(key)
+        if key[-1] == _START and key[0] != "next":
+            goes_on &= ~value.reshape(last.numel(), -1).any(1)
+        if key not in shown or key in states or not value.is_floating_point():
+            continue
+        same = ~bits_differ(last.get(key), value)
+        goes_on &= same.reshape(last.numel(), -1).all(1)
+        compared = compared or bool(value.any())
+    return goes_on if compared else torch.zeros_like(goes_on)
+
+
+def _collects_in(acting: Acting, env: EnvBase) -> bool:
+    """Whether its collector plays the same env, whatever is around it."""
+    if acting.collector is None:
+        return False
+    theirs = (acting.make_env, getattr(acting.collector, "env", None))
+    return any(isinstance(one, EnvBase) and _innermost(one) is _innermost(env) for one in theirs)
+
+
+def _innermost(env: EnvBase) -> EnvBase:
+    inner = env.__dict__.get("base_env", getattr(env, "_modules", {}).get("base_env"))
+    return _innermost(inner) if isinstance(inner, EnvBase) else env
