@@ -8,9 +8,10 @@ Checks
     how much that moves the loss tells how far off their target is, and it must not depend on their
     next observation; smooth L1, Huber and L1 losses are squared errors meanwhile. Where no step is
     terminated, some are marked so. A terminated step must still be marked where it is estimated and
-    trained on: where only some are not, it is a warning. And the next observation of a done step must not be the first
-    observation of the next episode, unless episodes begin so much alike that this says nothing;
-    where no step was recorded behind it, none of the first observations that were seen.
+    trained on: where only some are not, it is a warning. And the next observation of a done step
+    must not be the first observation of the next episode, unless episodes begin so much alike that
+    this says nothing; where no step was recorded behind it, none of the first observations that
+    were seen.
 
 Why it matters
     A target that looks over a terminal state rewards the policy for an episode that it has not
