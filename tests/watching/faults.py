@@ -211,6 +211,22 @@ FAULTS = (
         "self.estimator(data)\n        found",
         "self.estimator(self.actor(data))\n        found",
     ),
+    _one(
+        A2C,
+        "the advantages are those of the other env",
+        "RP509",
+        "self.estimator(data)\n        found",
+        'self.estimator(data)\n        data["advantage"] = data["advantage"].roll(1, 0)\n'
+        "        found",
+    ),
+    _one(
+        DQN,
+        "ends are cleared ahead of the loss",
+        "VL603",
+        '        sample["next", "is_init"] = sample["is_init"]',
+        '        sample["next", "is_init"] = sample["is_init"]\n'
+        '        sample["next", "terminated"] = torch.zeros_like(sample["next", "terminated"])',
+    ),
     _one(SAC, LATE, "LS701", '        sample["next", "is_init"] = sample["is_init"]\n', ""),
     _one(SAC, PRIMER, "WR103", "return " + OF_MEMORY, "return env"),
     _one(
