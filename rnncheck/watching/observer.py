@@ -17,6 +17,7 @@ from weakref import WeakSet
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torchrl.envs import EnvBase
 from torchrl.envs.utils import exploration_type
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
@@ -47,6 +48,7 @@ class Watching:
         self.at_a_batch: list[Callable[[FrameType], None]] = []  # that weights which act are given
         self.at_the_first_update: list[Callable[[], None]] = []
         self.at_the_end: list[Callable[[], None]] = []  # done while the script is still alive
+        self.at_a_rollout: list[Callable[[EnvBase], None]] = []  # by the script itself
         # Who collected what behind the first update.
         self.at_a_later_batch: list[Callable[[Acting, TensorDictBase], None]] = []
         self.at_moving_on: list[Callable[[], None]] = []  # no call of a module is of use any more

@@ -139,6 +139,8 @@ class _RolledOut:
         self, original: Callable[..., Any], env: EnvBase, *args: Any, **kwargs: Any
     ) -> Any:
         mine = is_user_file(sys._getframe(2).f_code.co_filename) and self._watching.looks
+        for note in self._watching.at_a_rollout if mine else ():
+            note(env)
         modes, place = modes_now(), calling_place(3)
         with self._watching.inside():
             data = original(env, *args, **kwargs)

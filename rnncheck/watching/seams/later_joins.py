@@ -27,8 +27,7 @@ _START = "is_init"
 def join_seams(watching: Watching, scope: ExitStack) -> None:
     """Open them until ``scope`` ends."""
     noting = LaterJoins(watching)
-    for name in ("rollout", "reset"):
-        replace(scope, EnvBase, name, noting.played)
+    replace(scope, EnvBase, "reset", noting.reset)
 
 
 class LaterJoins:
@@ -40,15 +39,21 @@ class LaterJoins:
         self._joined = False
         self._since: float | None = None
         watching.at_a_later_batch.append(self._collected)
+        watching.at_a_rollout.append(self.played)
         watching.waits.append(self._waits)
 
-    def played(self, original: Callable[..., Any], env: EnvBase, *args: Any, **kwargs: Any) -> Any:
-        """``env.rollout(...)`` or ``env.reset()``."""
-        if self._watching.looks and not self._joined:
+    def reset(self, original: Callable[..., Any], env: EnvBase, *args: Any, **kwargs: Any) -> Any:
+        """``env.reset()``."""
+        if self._watching.looks:
+            self.played(env)
+        return original(env, *args, **kwargs)
+
+    def played(self, env: EnvBase) -> None:
+        """The script itself is about to play it."""
+        if not self._joined:
             collecting = [one for one in self._watching.seen.acting if _collects_in(one, env)]
             if collecting and collecting[0].batches:
-                self._played = str(calling_place(2)), collecting[0]
-        return original(env, *args, **kwargs)
+                self._played = str(calling_place(3)), collecting[0]
 
     def _collected(self, acting: Acting, batch: TensorDictBase) -> None:
         if self._joined or acting is not self._watching.seen.actor() or not acting.batches:
