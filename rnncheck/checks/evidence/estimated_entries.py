@@ -10,7 +10,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.estimator_calls import batches, made_by, written
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.recorded_entries import (
-    MOSTLY,
+    AGREEING,
     TELLING,
     RecordedEntry,
     moved_from,
@@ -65,7 +65,7 @@ def _elsewhere(entry: RecordedEntry, given: Tensor, estimates: Tensor) -> str:
         return ""
     apart = (here - estimates.double().reshape(1, -1)).abs().amin(1)
     same = apart <= _SAME * float(estimates.double().abs().max())
-    all_ = float(same.double().mean()) >= MOSTLY
+    all_ = float(same.double().mean()) >= AGREEING
     several = len(here.unique()) >= TELLING
     return "in another row" if all_ and several else ""
 

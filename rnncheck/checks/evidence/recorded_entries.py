@@ -17,7 +17,7 @@ from rnncheck.printable import counted
 FARTHEST = 3  # steps: chosen, an entry stored late or early is off by one
 MOST_ROWS = 64  # that a batch is tried in another order of; chosen, since each costs a comparison
 TELLING = 16  # steps at which another place holds another value: by chance 2 ** -16 of two actions
-MOSTLY = 0.9  # share of these that must agree: where slices join, a moved entry has no source
+AGREEING = 0.9  # share of these that must agree: where slices join, a moved entry has no source
 ROUNDING = 1e-5  # relative: of a map between two forms of an action
 
 
@@ -62,7 +62,7 @@ def moved_from(found: Sequence[RecordedEntry]) -> str:
         for words, order in orders(one.known.shape):
             counts[words] = counts.get(words, torch.zeros(4)) + _agreeing(one, order)
     for words, (telling, same_telling, known, same) in counts.items():
-        if telling >= TELLING and same_telling >= MOSTLY * telling and same >= MOSTLY * known:
+        if telling >= TELLING and same_telling >= AGREEING * telling and same >= AGREEING * known:
             return words.split(";")[0]
     return ""
 

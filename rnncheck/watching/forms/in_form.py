@@ -20,7 +20,7 @@ from rnncheck.pipeline.subject.modes import InMode, measuring
 from rnncheck.watching.forms.acted_again import ActingPass
 from rnncheck.watching.forms.loss_pass import LossPass
 from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
-from rnncheck.watching.forms.parts_again import parts_again
+from rnncheck.watching.forms.parts_of_steps import parts_of_steps
 from rnncheck.watching.forms.plain_loss import acts_in, reads_a_state
 from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainPolicy
@@ -81,7 +81,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
             trained, _estimated(plain, estimator), shorter=acting.kind == "steps"
         )
         trained = [*trained, *(one for one in inside if _takes(loss, one))]
-    again = None if acting.parts else parts_again(acting, loss, trained[0], axis)
+    again = None if acting.parts else parts_of_steps(acting, loss, trained[0], axis)
     if again is not None:
         acting, noted = again, [*again.batches, *again.further]
     if loss.itself or loss.switches or not acting.parts:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tensordict import TensorDict
@@ -48,3 +50,19 @@ def test_a_module_that_raises_leaves_the_context_in_order() -> None:
             module(td.exclude("x"))
         assert module(td.clone())["y"].shape == (2, 5, 3)
     assert not twin._whole
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("kind", [torch.nn.GRU, torch.nn.LSTM])
+def test_layers_of_torch_forget_every_step(kind: Any, batch_first: bool) -> None:
+    layer, x = kind(3, 5, num_layers=2, batch_first=batch_first), torch.randn(4, 6, 3)
+    alone = torch.stack([layer(step.reshape(1, 1, 3))[0].flatten() for step in x.flatten(0, 1)])
+    usual, shapes = layer(x)
+    with Memoryless():
+        y, states = layer(x)
+    torch.testing.assert_close(y, alone.reshape(4, 6, 5))
+    assert not torch.allclose(y, usual)
+    last, whole = (one[0] if isinstance(one, tuple) else one for one in (states, shapes))
+    torch.testing.assert_close(last[-1], y[:, -1] if batch_first else y[-1])
+    assert last.shape == whole.shape
+    torch.testing.assert_close(layer(x)[0], usual)

@@ -24,7 +24,7 @@ from rnncheck.watching.seen import Acting, Called
 _CLOSE = 1e-4  # relative and absolute: the same numbers, in other batches of a matrix product
 
 
-def parts_again(
+def parts_of_steps(
     acting: Acting, loss: Called, trained: TensorDictBase, axis: int | None
 ) -> Acting | None:
     """The same with its parts' outputs in its batches; None where the loss gives nothing by them on
