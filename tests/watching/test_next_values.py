@@ -85,3 +85,9 @@ def test_estimates_of_next_steps_that_are_laid_flat(rnncheck: Any, tmp_path: Pat
 def test_their_memory_is_another(rnncheck: Any, tmp_path: Path, change: tuple[str, str]) -> None:
     text = changed(CELL, change)
     assert ran(rnncheck, tmp_path, text, "VL604") == (ExitCode.FAILED, ["VL604"])
+
+
+def test_the_steps_own_value_in_an_actor_critic_loss(rnncheck: Any, tmp_path: Path) -> None:
+    """It all but cancels with the value that is learned, but where an episode ends."""
+    text = changed(OWN, ("0.97 * behind * (~over)", "0.97 * guess.detach() * (~over)"))
+    assert ran(rnncheck, tmp_path, text, "VL604") == (ExitCode.FAILED, ["VL604"])

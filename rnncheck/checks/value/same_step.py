@@ -7,7 +7,7 @@ is observed at step t belongs to the target of step t-1, and not to its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from tensordict import TensorDictBase
@@ -191,9 +191,9 @@ def loss_of_own_step(evidence: Evidence) -> OwnStep | None:
 
 
 def _ignores_next(evidence: Evidence, sample: Sample, number: int) -> OwnStep | None:
-    """None too where the step's own observation moves no more: values that hardly depend on what is
-    observed, and a loss that is linear in its errors, as smooth L1 is in large ones, tell
-    nothing."""
+    """None too where the step's own observation moves no more behind an end: values that hardly
+    depend on what is observed, and a loss that is linear in its errors, as smooth L1 is in large
+    ones, tell nothing. Where no end stands, a step's own value all but cancels in its target."""
     going = _goes_on(sample)
     if _REWARD not in tensor_keys(sample.td):
         return None
@@ -210,12 +210,16 @@ def _ignores_next(evidence: Evidence, sample: Sample, number: int) -> OwnStep | 
         limit = _ROUNDING * max(abs(whole), abs(over))
         if not over or abs(over - whole) <= limit or abs(moved - whole) > limit:
             return None
-        own = _answer(evidence, sample, _observing(evidence, sample, at), at)
-        if abs(own - whole) <= _TELLING * limit:
+        alone = _over(replace(sample, rows=_rows(sample, _observing(evidence, sample, at))), at)
+        if abs(_answer(evidence, sample, alone, at) - over) <= _TELLING * limit:
             return None
         steps, worst = steps + int(at.sum()), max(worst, abs(over - whole))
         first = first or at.nonzero()[0].tolist()
     return OwnStep(number, first[0], first[1], steps, worst) if steps >= _LEAST else None
+
+
+def _rows(sample: Sample, td: TensorDictBase) -> TensorDictBase:
+    return td.reshape(sample.rows.shape)
 
 
 def _answer(evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor) -> float:
