@@ -28,6 +28,8 @@ def estimated_entries(evidence: Evidence, sample: Sample) -> Iterator[tuple[Reco
     """Advantages and targets of the training batch, and what the estimator gives for the same
     steps, both less their mean and over their deviation; with the words for where those of the
     batch were estimated, if that is elsewhere. None where no estimator runs."""
+    if _as_estimated(evidence):
+        return
     named = {*_NAMES, *map(dotted, made_by(evidence))}
     for key in tensor_keys(sample.rows):
         if dotted(key) not in named or not sample.rows.get(key).is_floating_point():
@@ -41,13 +43,31 @@ def estimated_entries(evidence: Evidence, sample: Sample) -> Iterator[tuple[Reco
             yield entry, moved_from([entry]) or _elsewhere(entry, given, column[has])
 
 
+def _as_estimated(evidence: Evidence) -> bool:
+    """Whether the loss gets what the estimator gives, or the estimator runs on what the loss
+    gets."""
+    pipeline, section = evidence.pipeline, evidence.pipeline.spec.advantage
+    if section is None or section.on != "collect":
+        return True
+    return all(any(one is td for td in pipeline.estimated) for one in pipeline.samples)
+
+
+def _estimates(evidence: Evidence) -> list[tuple[Sample, dict[str, Tensor]]]:
+    """Each batch of the estimator, and what it gives there."""
+
+    def made() -> list[tuple[Sample, dict[str, Tensor]]]:
+        return [(one, written(evidence, one, one.td)) for one in batches(evidence)]
+
+    return evidence.once("estimates of the batches", made)
+
+
 def _column(evidence: Evidence, key: Key, sample: Sample) -> tuple[Tensor, Tensor]:
     """By number of step what the estimator gives, and for which steps it does."""
     steps = len(sample.steps.places)
     found, has = torch.zeros(steps), torch.zeros(steps, dtype=torch.bool)
     try:
-        for one in batches(evidence):
-            value = written(evidence, one, one.td).get(dotted(key))
+        for one, made in _estimates(evidence):
+            value = made.get(dotted(key))
             if value is None:
                 continue
             if found.shape[1:] != value.shape[2:]:
