@@ -160,6 +160,8 @@ def main() -> int:
     print("|---|---|---|---|---|")
     good = True
     for name in asked.scripts:
+        if not (SCRIPTS / name).is_file():
+            raise SystemExit(f"{name} is no file: name a script of {SCRIPTS.name}, or a path")
         found = pairs(SCRIPTS / name, asked.rounds, asked.updates)
         cpu = statistics.median(two.cpu / one.cpu for one, two in found)
         wall = statistics.median(two.wall / one.wall for one, two in found)
