@@ -201,7 +201,7 @@ def test_a_script_in_which_nobody_acts_says_once_what_was_seen(
     assert notice.endswith(f"{seen}, 0 env steps, 4 calls of backward, 4 optimiser steps were")
     said = " ".join((tmp_path / "told.txt").read_text().split())
     assert said.count("nobody was seen to act") == 3  # checks, guarantees not shown, not asked
-    assert "all 64 checks: nobody was seen to act" in said
+    assert "all 66 checks: nobody was seen to act" in said
     assert (
         f"next: let a collector, env.rollout or a loop over env.step act, then rnncheck run {path}"
         in said

@@ -16,7 +16,7 @@ from rnncheck.checks.evidence.loss_calls import each_sample, float_inputs, memor
 from rnncheck.checks.evidence.loss_isolation import loss_gradients
 from rnncheck.checks.evidence.recorded_entries import orders
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import CouldNotLook, Unanswered
+from rnncheck.checks.rule import NotApplicable, Unanswered
 from rnncheck.numerics.perturb import perturbed
 from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import Key, tensor_keys
@@ -38,8 +38,8 @@ class Credited:
 
 def credited(evidence: Evidence) -> dict[Key, list[tuple[int, Credited]]]:
     """What changes of actions and of what was made of rewards move, where each step stands alone,
-    with the number of the training batch; nothing of entries that networks read. CouldNotLook where
-    no gradient tells."""
+    with the number of the training batch; nothing of entries that networks read. NotApplicable
+    where no gradient tells."""
     return evidence.once("credited steps", lambda: _credited(evidence))
 
 
@@ -145,7 +145,9 @@ def _moves(evidence: Evidence, sample: Sample, rows: TensorDictBase) -> Tensor |
         found.append((grads, outputs.seen))
     (old, before), (new, after) = found
     if not old:
-        raise CouldNotLook("the loss has no gradient at what is observed")
+        raise NotApplicable(
+            "the loss has no gradient at what is observed, by which a step would move"
+        )
     if len(before) != len(after) or not all(map(torch.equal, before, after)):
         return None
     size = torch.zeros(sample.valid.shape)

@@ -12,8 +12,9 @@ Why it matters
     gives credit to actions that had no part in it. The loss falls all the same.
 
 Says nothing when
-    a network reads the entry (the previous action as an input, an action for a critic), or a change
-    moves the step itself too: normalised advantages move all steps.
+    a network reads the entry (the previous action as an input, an action for a critic), a change
+    moves the step itself too (normalised advantages move all steps), or the loss has no gradient at
+    what is observed.
 
 Fix
     Cut and lay out all entries of a step together, ahead of the loss: ``batch[:, :-1]``, not one
