@@ -56,7 +56,7 @@ def of_one_step(given: Mapping[str, list[Tensor]], lead: torch.Size) -> dict[str
     return {
         path: value.reshape(*lead, -1)
         for path, value in once.items()
-        if value.is_floating_point() and value.ndim > 1 and _is_of(value.shape[:-1], lead)
+        if value.is_floating_point() and value.ndim and _is_of(value.shape[:-1], lead)
     }
 
 
