@@ -28,18 +28,29 @@ SMALLEST = 1e-4  # share of the largest move below which a step is taken not to 
 
 @dataclass(frozen=True)
 class Credited:
-    """``[rows, steps]``: where an entry was changed, and where the gradient moved."""
+    """``[rows, steps]``: where an entry was changed, and where the gradient moved. ``read``: a
+    network gives something else with it."""
 
     key: Key
     changed: Tensor
     moved: Tensor
     valid: Tensor
+    read: bool = False
+
+
+@dataclass(frozen=True)
+class Moved:
+    """``[rows, steps]``: the gradient at what is observed there is another one; it was or is none
+    at all at steps that are not ``weighed``. ``read`` as in ``Credited``."""
+
+    steps: Tensor
+    weighed: Tensor
+    read: bool
 
 
 def credited(evidence: Evidence) -> dict[Key, list[tuple[int, Credited]]]:
-    """What changes of actions and of what was made of rewards move, where each step stands alone,
-    with the number of the training batch; nothing of entries that networks read. NotApplicable
-    where no gradient tells."""
+    """What changes of actions, of rewards and of what was made of them move, where each step stands
+    alone, with the number of the training batch. NotApplicable where no gradient tells."""
     return evidence.once("credited steps", lambda: _credited(evidence))
 
 
@@ -52,11 +63,13 @@ def _credited(evidence: Evidence) -> dict[Key, list[tuple[int, Credited]]]:
 
 
 def _in_batch(evidence: Evidence, sample: Sample) -> Iterator[Credited]:
+    actions = set(evidence.env.actions)
     for key in _weights(evidence, sample):
         changed, rows = _other(sample, key)
-        moved = _moves(evidence, sample, rows) if bool(changed.any()) else None
-        if moved is not None and bool(moved.any()):
-            yield Credited(key, changed, moved, sample.valid)
+        found = moves(evidence, sample, rows) if bool(changed.any()) else None
+        if found is not None and bool(found.steps.any()) and (key in actions or not found.read):
+            valid = sample.valid & found.weighed
+            yield Credited(key, changed, found.steps, valid, found.read)
 
 
 def is_put_right(evidence: Evidence, key: Key, words: str) -> bool:
@@ -102,13 +115,21 @@ def _agreeing(one: Credited, order: Tensor) -> Tensor:
 
 
 def _weights(evidence: Evidence, sample: Sample) -> list[Key]:
-    """Actions, and numbers of each step that were made behind collecting, such as advantages."""
+    """Actions, rewards, and numbers of each step that were made behind collecting, such as
+    advantages."""
     present = set(tensor_keys(sample.rows))
     actions = [key for key in evidence.env.actions if key in present]
     seen = {*observed(evidence, sample), *evidence.policy.carry, *sample.steps.columns}
     shape = sample.rows.shape.numel()
     made = float_inputs(sample.rows, root=True, following=False)
-    return actions + [k for k in made if k not in seen and sample.rows.get(k).numel() == shape]
+    weights = [k for k in made if k not in seen and sample.rows.get(k).numel() == shape]
+    return [*actions, *rewards(sample), *weights]
+
+
+def rewards(sample: Sample) -> list[Key]:
+    """What the env gave for each step, in floats."""
+    following = float_inputs(sample.rows, root=False, following=True)
+    return [key for key in following if key[-1] == "reward"]
 
 
 def _other(sample: Sample, key: Key) -> tuple[Tensor, TensorDictBase]:
@@ -135,27 +156,46 @@ def _of_other_steps(value: Tensor, half: Tensor, made: torch.Generator) -> Tenso
     return flat.reshape(value.shape)
 
 
-def _moves(evidence: Evidence, sample: Sample, rows: TensorDictBase) -> Tensor | None:
-    """``[rows, steps]``: the gradient at what is observed there moves. None where a network gives
-    something else, or nothing moves."""
-    gradients, found = loss_gradients(evidence), []
-    for td in (sample.td, rows.reshape(sample.td.shape)):
-        with _Outputs() as outputs:
-            grads = gradients(sample, memoryless_batch(sample, td))
-        found.append((grads, outputs.seen))
-    (old, before), (new, after) = found
+def moves(evidence: Evidence, sample: Sample, rows: TensorDictBase) -> Moved | None:
+    """What moves with ``rows`` in the place of the batch's. None where the networks are called
+    otherwise, or nothing moves. NotApplicable where the loss has no gradient at what is
+    observed."""
+    old, before = evidence.once(
+        "gradients of steps alone", lambda: _given(evidence, sample, sample.td), sample
+    )
     if not old:
         raise NotApplicable(
             "the loss has no gradient at what is observed, by which a step would move"
         )
-    if len(before) != len(after) or not all(map(torch.equal, before, after)):
+    new, after = _given(evidence, sample, rows.reshape(sample.td.shape))
+    if len(before) != len(after):
         return None
-    size = torch.zeros(sample.valid.shape)
-    for name in old.keys() & new.keys():
-        if old[name].shape == new[name].shape:
-            move = (new[name] - old[name]).double().abs().nan_to_num()
-            size = size.maximum(move.reshape(*size.shape, -1).amax(-1).to(size.dtype))
-    return None if not bool(size.any()) else size > SMALLEST * float(size.max())
+    shape = sample.valid.shape
+    alike = [name for name in old.keys() & new.keys() if old[name].shape == new[name].shape]
+    size = _largest([new[name] - old[name] for name in alike], shape)
+    if not bool(size.any()):
+        return None
+    weighed = _largest([one[name] for one in (old, new) for name in alike], shape) > 0
+    read = not all(map(torch.equal, before, after))
+    return Moved(size > SMALLEST * float(size.max()), weighed, read)
+
+
+def _largest(values: list[Tensor], shape: torch.Size) -> Tensor:
+    """``[rows, steps]``: the largest number of each step, whatever its sign."""
+    size = torch.zeros(shape)
+    for value in values:
+        own = value.double().abs().nan_to_num().reshape(*shape, -1).amax(-1)
+        size = size.maximum(own.to(size.dtype))
+    return size
+
+
+def _given(
+    evidence: Evidence, sample: Sample, td: TensorDictBase
+) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """The gradients at what is observed, where every step stands alone, and what modules gave."""
+    with _Outputs() as outputs:
+        gradients = loss_gradients(evidence)(sample, memoryless_batch(sample, td))
+    return gradients, outputs.seen
 
 
 class _Outputs:

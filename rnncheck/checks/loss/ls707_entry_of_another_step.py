@@ -4,17 +4,18 @@ Checks
     At half of the steps of a training batch the action is exchanged for one that was taken
     elsewhere, every step standing alone (every start flag set). The gradient of the total loss at
     what is observed tells which steps the loss has used these actions for. It must be the same
-    steps. The same is asked of numbers that were made of each step before the loss, such as
-    advantages.
+    steps. The same is asked of rewards, and of numbers that were made of each step before the loss,
+    such as advantages. Where rewards are summed up inside the loss, that of a single step is
+    changed: the last step that it weighs must be its own.
 
 Why it matters
     A shift by one between the slices of two arrays, or rows and steps exchanged in one of them,
     gives credit to actions that had no part in it. The loss falls all the same.
 
 Says nothing when
-    a network reads the entry (the previous action as an input, an action for a critic), a change
-    moves the step itself too (normalised advantages move all steps), or the loss has no gradient at
-    what is observed.
+    a network reads the action of the step before, as the policy does, a change moves the step
+    itself too (normalised advantages move all steps), or the loss has no gradient at what is
+    observed.
 
 Fix
     Cut and lay out all entries of a step together, ahead of the loss: ``batch[:, :-1]``, not one
@@ -26,9 +27,13 @@ Example
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rnncheck.checks.evidence.credited_steps import Credited, credited, opposite, other_step
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import loss_of
+from rnncheck.checks.evidence.last_credited import LastCredited, last_credited
+from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
+from rnncheck.checks.evidence.previous_actions import shows_previous
 from rnncheck.checks.evidence.recorded_entries import moved_from, recorded_entry
 from rnncheck.checks.evidence.training_batches import samples
 from rnncheck.checks.evidence.unmarked_joins import crosses
@@ -47,14 +52,31 @@ def run(evidence: Evidence) -> Judgement:
     found = credited(evidence)
     for key, entries in found.items():
         words = other_step([one for _, one in entries])
-        if words and not opposite(words, _stands(evidence, key)):
+        if words and not (
+            opposite(words, _stands(evidence, key)) or _previous(evidence, words, entries)
+        ):
             return Judgement((_observed(*entries[0], words),), int(entries[0][1].valid.sum()))
-    if not found:
-        raise NotApplicable(
-            "no action and no number that was made of a step weighs its terms alone"
-        )
+    summed = last_credited(evidence)
+    for last in summed:
+        if last.offset and not opposite(_words(last.offset), _stands(evidence, last.key)):
+            return Judgement((_summed(last),), last.count)
+    if not found and not summed:
+        raise NotApplicable("no action, no reward and no number made of a step weighs its terms")
     count = sum(int(one.changed.sum()) for entries in found.values() for _, one in entries)
+    count += sum(last.count for last in summed)
     return Judgement((), count, counted(count, "changed step", "weigh nothing but themselves"))
+
+
+def _previous(evidence: Evidence, words: str, entries: Sequence[tuple[int, Credited]]) -> bool:
+    """Whether a network reads the action of the step before, which the policy is shown as well."""
+    if words != _words(1) or not any(one.read for _, one in entries):
+        return False
+    chosen = each_sample(evidence)
+    return any(shows_previous(evidence, sample, entries[0][1].key) for _, sample in chosen)
+
+
+def _words(offset: int) -> str:
+    return f"{counted(abs(offset), 'step')} {'earlier' if offset > 0 else 'later'}"
 
 
 def _stands(evidence: Evidence, key: Key) -> str:
@@ -77,6 +99,28 @@ def _observed(number: int, one: Credited, words: str) -> Observation:
         where=Where((number, row), step, first_step=step),
         cause="one of the arrays in the loss is shifted, stacked or laid out otherwise",
         fix=f"cut and lay out {name} as what the network gives, together with the whole batch",
+    )
+
+
+def _summed(last: LastCredited) -> Observation:
+    batch, row, step = last.place
+    name, early = dotted(last.key), last.offset > 0
+    what = "also with" if early else "no more with its own, but with"
+    return Observation(
+        message=f"the loss weighs a step {what} the {name} of {_words(last.offset)}",
+        key=name,
+        quantity=f"steps from a {name} to the last one that it weighs",
+        measured=float(last.offset),
+        on=f"other values of {name} at {counted(last.count, 'single step')}",
+        bound=0.0,
+        bound_formula="a reward weighs its own step last",
+        where=Where((batch, row), step, first_step=step),
+        cause=(
+            "the sum of rewards is laid beside the step behind its own"
+            if early
+            else "the sum of rewards begins behind the step's own reward"
+        ),
+        fix="begin the sum of a step with the reward of its own action",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from tensordict import TensorDictBase
 
 from rnncheck.watching.forms.acted_again import ActedAgain
+from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.storages import HeldPart, Storage
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
 
@@ -57,7 +58,9 @@ def run_lines(
     """What the lines give where their variables hold the batch."""
     graphed = batch if acts is None else batch.clone(recurse=False).update(acts(batch))
     given = {name: _holding(value, parts, batch, graphed) for name, value, parts in held}
-    return rebuilt(lines, given)(None)
+    entries = (entry for _, _, parts in held for one in parts.values() for entry in one.held)
+    with graph_at_arrays(batch, entries):
+        return rebuilt(lines, given)(None)
 
 
 def _holding(

@@ -12,6 +12,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.pipeline.keys import Key, tensor_items
+from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.held_as import (
     SCALE_CLOSE,
     TENSORS,
@@ -32,6 +33,8 @@ from rnncheck.watching.forms.plain_calls import (
 )
 from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places
+
+AsKey = tuple[Key, Scale | None]
 
 
 @dataclass(frozen=True)
@@ -69,77 +72,151 @@ class SeenPass:
     batch: TensorDictBase
 
 
+@dataclass(frozen=True)
+class Given:
+    """The tensors of a call's arguments, those gathered from its lists among them."""
+
+    tensors: dict[Path, Tensor]
+    gathered: dict[Path, str]  # of what a list is
+    listed: frozenset[Path]
+
+    @classmethod
+    def of(cls, arguments: Any) -> Given:
+        """Every leaf that is a tensor or a list that one can be made of."""
+        tensors = {path: leaf for path, leaf in leaves_in(arguments) if isinstance(leaf, Tensor)}
+        lists = dict(lists_in(arguments))
+        made = {path: gathered(value) for path, value in lists.items()}
+        tensors |= {path: value for path, (value, _) in made.items() if value is not None}
+        listed = {path for path, one in lists.items() if isinstance(one, (list, tuple, deque))}
+        return cls(tensors, {path: what for path, (_, what) in made.items()}, frozenset(listed))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How ``found``, the places of a call's observations among the acted steps, lies in rows and
+    steps; ``lead`` are the dimensions ahead of what one step holds."""
+
+    found: Tensor
+    lead: tuple[int, ...]
+    rows: int
+    span: int
+
+    @property
+    def time_first(self) -> bool:
+        """Of both orders that fit the one in which more steps follow each other."""
+        grids = {True: (self.span, self.rows), False: (self.rows, self.span)}
+        scores = {
+            first: in_a_row(self.found.reshape(*grid, 2), 0 if first else 1)
+            for first, grid in grids.items()
+        }
+        fitting = [one for one, grid in grids.items() if self.flat or self.lead[:2] == grid]
+        return max(fitting or grids, key=lambda first: scores[first])
+
+    @property
+    def flat(self) -> bool:
+        """Whether rows and steps lie in one dimension."""
+        return len(self.lead) == 1
+
+    def laid(self, value: Tensor, rest: tuple[int, ...], *, time_first: bool) -> Tensor:
+        """As ``[rows, steps, *rest]``."""
+        if time_first:
+            return value.reshape(self.span, self.rows, *rest).transpose(0, 1)
+        return value.reshape(self.rows, self.span, *rest)
+
+
 def seen_pass(
     call: PlainCall, told: ToldCall, acting: PlainCall, acted: TensorDictBase
 ) -> SeenPass | None:
     """None where it is no call on steps that were acted on, ``acted`` ``[rows, steps]``."""
-    tensors = {
-        path: value for path, value in leaves_in(call.arguments) if isinstance(value, Tensor)
-    }
-    lists = dict(lists_in(call.arguments))
-    made_of = {path: gathered(value) for path, value in lists.items()}
-    tensors |= {path: value for path, (value, _) in made_of.items() if value is not None}
+    given = Given.of(call.arguments)
     same = call.code is acting.code
-    known = {path: slot for path, slot in told.arguments.items() if same and path in tensors}
-    places = known_places((OBSERVATION,), [acted])
-    observed, found = None, None
-    width = acted.get(OBSERVATION)[0, 0].numel()
-    for path, value in tensors.items():
-        if value.numel() % width == 0 and value.numel() > width:
-            like = value.reshape(-1, width).to(acted.get(OBSERVATION).dtype)
-            at = torch.tensor([places.get(one, (-1, -1)) for one in _prints(like)])
-            if float((at[:, 0] >= 0).double().mean()) >= MOSTLY:
-                observed, found = path, at
-                break
+    known = {path: slot for path, slot in told.arguments.items() if same and path in given.tensors}
+    as_keys: dict[Path, AsKey] = {path: (slot.key, slot.scale) for path, slot in known.items()}
+    observed, found = _observed(given.tensors, acted)
     if observed is None or found is None:
         return None
-    states = _states(tensors, known, told, observed)
-    total, lead = len(found), _lead(tensors[observed], acted.get(OBSERVATION).shape[2:])
-    if states:
-        path, slot = next(iter(states.items()))
-        count = tensors[path].shape[slot.axis] if slot.axis is not None else 1
-    else:
-        count = acted.shape[0] if len(lead) == 1 else lead[_other(found, lead)]
-    if total % count:
+    states = _states(given.tensors, known, told, observed)
+    steps = _steps(given.tensors, states, observed, found, acted)
+    if steps is None:
         return None
-    span = total // count
-    if span < 2:  # one step of every row: a loop over steps that is no function
-        return None
-    grid = {True: (span, count), False: (count, span)}
-    scores = {first: in_a_row(found.reshape(*grid[first], 2), 0 if first else 1) for first in grid}
-    fitting = [first for first in grid if len(lead) == 1 or lead[:2] == grid[first]]
-    time_first = max(fitting or grid, key=lambda first: scores[first])
-    order = found.reshape(*grid[time_first], 2)
-    order = order.transpose(0, 1) if time_first else order
-    spreads, batch = dict[Path, Spread](), _recorded(acted, order)
-    for path, value in tensors.items():
-        flat = value.shape[:2] != lead[:2] or len(lead) == 1
-        if path in states or value.shape[:1] != ((total,) if flat else lead[:1]):
-            continue
-        rest = tuple(value.shape[1 if flat else 2 :])
-        laid = value.reshape(*grid[time_first], *rest)
-        laid = laid.transpose(0, 1) if time_first else laid
-        key, scale = _key_of(laid, batch)
-        if path in known:
-            key, scale = known[path].key, known[path].scale
-        if path == observed:
-            key, scale = (OBSERVATION,), None
-        if key is None:
-            continue
-        of_what = made_of[path][1] if path in made_of else TENSORS
-        listed = isinstance(lists.get(path), (list, tuple, deque))
-        spreads[path] = Spread(key, flat, rest, value.dtype, of_what, listed, scale)
-        like = batch.get(key)
-        held = laid if scale is None else (laid.double() - scale[1]) / scale[0]
-        batch.set(key, held.reshape(like.shape).to(like.dtype))
+    time_first = steps.time_first
+    batch = _recorded(acted, steps.laid(found, (2,), time_first=time_first))
+    as_keys[observed] = (OBSERVATION,), None
+    spreads = dict[Path, Spread]()
+    for path, value in given.tensors.items():
+        if path not in states:
+            as_key = as_keys.get(path)
+            spread = _spread(path, value, given, steps, batch, as_key, time_first=time_first)
+            spreads |= {path: spread} if spread is not None else {}
     for path, slot in states.items():
         stored = batch.get(slot.key).clone()
-        stored[:, 0] = slot.found(tensors[path])
+        stored[:, 0] = slot.found(given.tensors[path])
         batch.set(slot.key, stored)
-    left = [value for path, value in tensors.items() if path not in {**spreads, **states}]
-    if any(_of_the_batch(value, count, span) for value in left):
+    left = [one for path, one in given.tensors.items() if path not in {**spreads, **states}]
+    if any(_of_the_batch(value, steps.rows, steps.span) for value in left):
         return None  # it is given more of these steps than anyone could change: a loss, no pass
     return SeenPass(call, spreads, states, time_first, batch)
+
+
+def _observed(
+    tensors: Mapping[Path, Tensor], acted: TensorDictBase
+) -> tuple[Path | None, Tensor | None]:
+    """The argument that holds observations of acted steps, and where each was acted on."""
+    seen = acted.get(OBSERVATION)
+    places = known_places((OBSERVATION,), [acted])
+    width = seen[0, 0].numel()
+    for path, value in tensors.items():
+        if value.numel() % width == 0 and value.numel() > width:
+            like = value.reshape(-1, width).to(seen.dtype)
+            at = torch.tensor([places.get(one, (-1, -1)) for one in _prints(like)])
+            if float((at[:, 0] >= 0).double().mean()) >= MOSTLY:
+                return path, at
+    return None, None
+
+
+def _steps(
+    tensors: Mapping[Path, Tensor],
+    states: Mapping[Path, Slot],
+    observed: Path,
+    found: Tensor,
+    acted: TensorDictBase,
+) -> Steps | None:
+    """None where rows are not equally long, or of one step: a loop over steps, no function."""
+    lead = _lead(tensors[observed], acted.get(OBSERVATION).shape[2:])
+    if states:
+        path, slot = next(iter(states.items()))
+        rows = tensors[path].shape[slot.axis] if slot.axis is not None else 1
+    else:
+        rows = acted.shape[0] if len(lead) == 1 else lead[_other(found, lead)]
+    if len(found) % rows or len(found) // rows < 2:
+        return None
+    return Steps(found, lead, rows, len(found) // rows)
+
+
+def _spread(
+    path: Path,
+    value: Tensor,
+    given: Given,
+    steps: Steps,
+    batch: TensorDictBase,
+    as_key: AsKey | None,
+    *,
+    time_first: bool,
+) -> Spread | None:
+    """The entry of ``batch`` that an argument holds, which is set there as it was given."""
+    flat = value.shape[:2] != steps.lead[:2] or steps.flat
+    if value.shape[:1] != ((len(steps.found),) if flat else steps.lead[:1]):
+        return None
+    rest = tuple(value.shape[1 if flat else 2 :])
+    laid = steps.laid(value, rest, time_first=time_first)
+    key, scale = as_key or _key_of(laid, batch)
+    if key is None:
+        return None
+    like = batch.get(key)
+    held = laid if scale is None else (laid.double() - scale[1]) / scale[0]
+    batch.set(key, held.reshape(like.shape).to(like.dtype))
+    of_what = given.gathered.get(path, TENSORS)
+    return Spread(key, flat, rest, value.dtype, of_what, path in given.listed, scale)
 
 
 def _of_the_batch(value: Tensor, rows: int, steps: int) -> bool:
@@ -242,7 +319,8 @@ class CallPass:
         }
         for path, slot in seen.states.items():
             values[path] = slot.given(self._entry(slot.key, given, batch)[:, 0])
-        with PartOutputs(self.parts) as noted:
+        held = ((one.key, one.of_what) for one in seen.steps.values())
+        with PartOutputs(self.parts) as noted, graph_at_arrays(batch, held):
             run_call(seen.call, values)
         rows, steps = batch.shape
         found = {}

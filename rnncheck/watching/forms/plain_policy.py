@@ -26,6 +26,7 @@ from torchrl.envs import (
 
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.held_as import NUMBERS
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
@@ -73,7 +74,8 @@ class PlainPolicy(nn.Module):
             return {key: torch.cat([one[key] for one in single]) for key in single[0]}
         told = self.told
         values = {path: slot.given(rows.get(slot.key)) for path, slot in told.arguments.items()}
-        result = run_call(self.call, values | dict.fromkeys(self._nones(rows)))
+        with graph_at_arrays(rows, ((one.key, one.of_what) for one in told.arguments.values())):
+            result = run_call(self.call, values | dict.fromkeys(self._nones(rows)))
         found = {path: leaf_tensor(result[path]) for path in told.results}
         whole = {path: value for path, value in found.items() if value is not None}
         given = {slot.key: slot.found(whole[path]) for path, slot in told.results.items()}

@@ -72,6 +72,11 @@ class Storage:
         )
         return handed(whole, self.of_what, listed=self.listed)
 
+    @property
+    def held(self) -> list[tuple[Key, str]]:
+        """Its entry, and what the script holds it as."""
+        return [(self.key, self.of_what)]
+
     def _of_rows(self, shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
         """The shape with as many rows, where its first dimension is the rows."""
         return (rows, *shape[1:]) if shape and shape[0] == self.rows else shape
@@ -125,6 +130,11 @@ class Records:
         """Whether something in it had a graph."""
         return any(one.graphed for one in self.columns.values())
 
+    @property
+    def held(self) -> list[tuple[Key, str]]:
+        """Its entries, and what the script holds each as."""
+        return [entry for one in self.columns.values() for entry in one.held]
+
 
 @dataclass(frozen=True)
 class Spoilt:
@@ -133,6 +143,7 @@ class Spoilt:
 
     value: Any
     graphed = False
+    held = ()
 
     def of(self, _batch: TensorDictBase) -> Any:
         """The same form, no number as it was."""
@@ -150,6 +161,11 @@ class Tail:
     def of(self, batch: TensorDictBase) -> Any:
         """Its last steps are those of the batch."""
         return sequence_like(self.before, [*self.before, *self.steps.of(batch)])
+
+    @property
+    def held(self) -> list[tuple[Key, str]]:
+        """Its entry, and what the script holds it as."""
+        return self.steps.held
 
 
 HeldPart = Storage | Records | Spoilt | Tail

@@ -1,0 +1,103 @@
+"""How far a loss carries the reward of one step: the last step that it weighs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rnncheck.checks.evidence.batch_isolation import observed
+from rnncheck.checks.evidence.credited_steps import Moved, moves, rewards
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.pipeline.keys import Key
+
+TELLING = 6  # changed steps that must agree: chosen
+MARGIN = 3  # steps behind the changed one in its trajectory, so that moving the rest of it shows
+MOST = 8  # changes of one batch, each of one step in every row: chosen, each costs a gradient
+
+
+@dataclass(frozen=True)
+class LastCredited:
+    """``offset``: how many steps behind a reward's own step the last one is that it weighs; the
+    same at all ``count`` changed steps, of which ``place`` is one ``(batch, row, step)``."""
+
+    key: Key
+    offset: int
+    count: int
+    place: tuple[int, int, int]
+
+
+def last_credited(evidence: Evidence) -> list[LastCredited]:
+    """Of each reward, nothing where steps do not agree. A loss in which what is observed at a step
+    moves later steps (a model of what comes next, a memory that no flag cuts) tells nothing."""
+    found = list[LastCredited]()
+    told = dict[Key, list[tuple[int, tuple[int, int, int]]]]()
+    for number, sample in each_sample(evidence):
+        probes = list(_probes(sample))
+        for key in rewards(sample) if probes and _looks_back(evidence, sample, probes[0]) else []:
+            for at in probes:
+                told.setdefault(key, []).extend(
+                    (offset, (number, *place)) for offset, place in _told(evidence, sample, key, at)
+                )
+    for key, answers in told.items():
+        offsets = {offset for offset, _ in answers}
+        if len(offsets) == 1 and len(answers) >= TELLING:
+            found.append(LastCredited(key, offsets.pop(), len(answers), answers[0][1]))
+    return found
+
+
+def _probes(sample: Sample) -> Iterator[Tensor]:
+    """Masks ``[rows, steps]`` of one step in every row that has some with neighbours."""
+    generator = torch.Generator().manual_seed(17)
+    inside = _has_neighbours(sample)
+    rows = inside.any(1)
+    if not bool(rows.any()):
+        return
+    for _ in range(min(MOST, max(2, -(-TELLING // int(rows.sum()))))):
+        drawn = torch.rand(inside.shape, generator=generator).masked_fill(~inside, -1.0)
+        chosen = torch.zeros_like(inside)
+        chosen[torch.arange(len(inside)), drawn.argmax(1)] = True
+        yield chosen & inside
+
+
+def _has_neighbours(sample: Sample) -> Tensor:
+    """``[rows, steps]``: one step before it, and several behind it, are of its trajectory."""
+    segments, steps = sample.segments, sample.valid.shape[1]
+    inside = torch.zeros_like(sample.valid)
+    if steps > MARGIN + 1:
+        own = segments[:, 1:-MARGIN]
+        alike = (segments[:, : -MARGIN - 1] == own) & (segments[:, MARGIN + 1 :] == own)
+        inside[:, 1:-MARGIN] = alike & sample.valid[:, MARGIN + 1 :]
+    return inside
+
+
+def _looks_back(evidence: Evidence, sample: Sample, at: Tensor) -> bool:
+    """Whether no step is moved by what was observed at one before it."""
+    root = [key for key in observed(evidence, sample) if key[0] != "next"]
+    found = moves(evidence, sample, changed_batch(sample, at, root).reshape(sample.rows.shape))
+    if found is None:
+        return False
+    answers = list(_offsets(sample, found, at))
+    return bool(answers) and all(offset == 0 for offset, _ in answers)
+
+
+def _told(
+    evidence: Evidence, sample: Sample, key: Key, at: Tensor
+) -> Iterator[tuple[int, tuple[int, int]]]:
+    found = moves(evidence, sample, changed_batch(sample, at, [key]).reshape(sample.rows.shape))
+    return iter(()) if found is None or found.read else _offsets(sample, found, at)
+
+
+def _offsets(sample: Sample, found: Moved, at: Tensor) -> Iterator[tuple[int, tuple[int, int]]]:
+    """For each row how far behind the changed step the last one of its trajectory lies that moved;
+    nothing where that is the trajectory's last, as with a mean over all of it."""
+    for row, step in at.nonzero().tolist():
+        own = sample.segments[row] == sample.segments[row, step]
+        moved = (found.steps[row] & own & sample.valid[row]).nonzero()[:, 0]
+        last = int((own & sample.valid[row]).nonzero()[-1])
+        if len(moved) and int(moved[-1]) < last:
+            yield int(moved[-1]) - step, (row, step)
