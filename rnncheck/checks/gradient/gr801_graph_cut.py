@@ -5,11 +5,12 @@ Checks
     batch. The gradient of their outputs at every second step of the slices is taken at their
     inputs: in some pass of each module that the loss trains it must not be zero at the steps in
     between, one step earlier. Which steps a pass runs over is found by changing them; passes of one
-    step each are taken together. Where no module can be watched, the gradient of the loss at the
-    batch must change with what is observed later. The same is asked of policy and critic alone, in
-    recurrent mode (as the loss runs it, where that is another function) over the head of an
-    episode, where a nudge of the earlier inputs does move the later outputs; where no module can be
-    watched there, of their outputs at what is observed.
+    step each are taken together. Layers of torch that the loss calls step by step must not be
+    handed each of their own states without a graph. Where no module can be watched, the gradient of
+    the loss at the batch must change with what is observed later. The same is asked of policy and
+    critic alone, in recurrent mode (as the loss runs it, where that is another function) over the
+    head of an episode, where a nudge of the earlier inputs does move the later outputs; where no
+    module can be watched there, of their outputs at what is observed.
 
 Why it matters
     With the graph cut at every step the recurrent weights learn from one step only: the policy
@@ -48,6 +49,7 @@ from rnncheck.checks.evidence.loss_calls import (
 from rnncheck.checks.evidence.traced_steps import Shown, steps_of_passes
 from rnncheck.checks.evidence.trained_memory import needs_memory
 from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.gradient.handed_states import cut_layer
 from rnncheck.checks.gradient.loss_graph import gradient_reaches_back
 from rnncheck.checks.gradient.through_time import reaches_back, reads_tokens
 from rnncheck.checks.rule import (
@@ -99,9 +101,11 @@ def _in_the_loss(evidence: Evidence) -> Judgement:
             if back is None:
                 continue
             compared += 1
-            if not back:
+            layer = cut_layer(evidence, sample) if back else None
+            if not back or layer is not None:
                 needs_memory_inside(evidence, sample)
-                return Judgement((_observed_in_loss(number, sample, cut or ""),), compared)
+                via = _through(cut, layer)
+                return Judgement((_observed_in_loss(number, sample, via),), compared)
         if not compared:
             raise CouldNotLook(
                 "of no recurrent module in the loss is it known which steps it runs over, and the"
@@ -110,6 +114,12 @@ def _in_the_loss(evidence: Evidence) -> Judgement:
     except Unanswered as why:
         return Judgement((), unanswered=(why,))
     return Judgement((), compared)
+
+
+def _through(output: str | None, layer: str | None) -> str:
+    if layer is not None:
+        return f" through {layer}, which the loss hands its states without a graph"
+    return f" through the recurrent module that writes {output}" if output else ""
 
 
 def _alone(evidence: Evidence) -> Judgement:
@@ -212,8 +222,7 @@ def _gradients(group: _Group, at: Tensor) -> list[tuple[ModuleCall, Tensor]]:
     ]
 
 
-def _observed_in_loss(number: int, sample: Sample, output: str) -> Observation:
-    via = f" through the recurrent module that writes {output}" if output else ""
+def _observed_in_loss(number: int, sample: Sample, via: str) -> Observation:
     return _observed(
         f"inside the loss no gradient reaches the step before{via}: the graph is cut at every step",
         on=(
@@ -224,7 +233,10 @@ def _observed_in_loss(number: int, sample: Sample, output: str) -> Observation:
             "the graph is cut at every step: sequential mode in the loss, or a state that is"
             " detached"
         ),
-        fix="run the policy in recurrent mode inside the loss, without detach() between steps",
+        fix=(
+            "run the network in recurrent mode inside the loss, or hand its state on, without"
+            " detach() between steps"
+        ),
         stage=Stage.LOSS,
     )
 
