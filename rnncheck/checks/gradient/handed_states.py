@@ -1,0 +1,104 @@
+"""Whether recurrent layers of torch that a loss calls step by step are handed their states without
+a graph: those of a critic that never acts, which no pass of a policy shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+
+from rnncheck.checks.evidence.batch_isolation import observed
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import (
+    changed_batch,
+    copied,
+    loss_of,
+    parameters_of,
+    run_loss,
+)
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.pipeline.instruments.vmap import is_batched
+
+TELLING = 3  # states that are handed on: chosen, a bootstrap behind a pass hands on a single one
+
+
+def cut_layer(evidence: Evidence, sample: Sample) -> str | None:
+    """The name of a layer that is handed each of its own states without a graph, while the loss
+    trains it; None where there is none. On other observations than the batch's: a stored state is
+    then no longer what the layer gives."""
+    root = [key for key in observed(evidence, sample) if key[0] != "next"]
+    td, loss = changed_batch(sample, sample.valid, root), copied(loss_of(evidence))
+    with _Layers() as layers:
+        run_loss(evidence, sample, td, loss=loss, per_element=False)
+    names = {id(weight): name for name, weight in parameters_of(loss)}
+    for layer in layers.seen.values():
+        if layer.handed_on >= TELLING and not layer.with_graph and id(layer.weight) in names:
+            return names[id(layer.weight)].rpartition(".")[0] or "recurrent layer"
+    return None
+
+
+@dataclass
+class _Layer:
+    """Of one layer how often it got a state of its own, and whether ever with a graph, or more than
+    a step at once."""
+
+    weight: Tensor
+    given: list[Tensor] = field(default_factory=list)
+    handed_on: int = 0
+    with_graph: bool = False
+
+
+class _Layers:
+    """Notes layers that build a graph while the context is open."""
+
+    def __init__(self) -> None:
+        self.seen = dict[int, _Layer]()
+
+    def __enter__(self) -> _Layers:
+        self._handle = register_module_forward_hook(self._called)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+    def _called(self, module: nn.Module, args: Any, result: Any) -> None:
+        if not isinstance(module, (nn.RNNBase, nn.RNNCellBase)) or not torch.is_grad_enabled():
+            return
+        last = _first(result[1] if isinstance(module, nn.RNNBase) else result)
+        if last is None or is_batched(last) or not last.requires_grad:
+            return
+        weight = next(module.parameters())
+        layer = self.seen.setdefault(id(module), _Layer(weight))
+        state = _first(args[1]) if len(args) > 1 else None
+        if state is not None and any(_comes_from(state, one) for one in layer.given):
+            layer.handed_on += 1
+            layer.with_graph = layer.with_graph or state.requires_grad
+        layer.with_graph = layer.with_graph or _steps(module, args[0]) > 1
+        layer.given.append(last.detach())
+
+
+def _first(value: Any) -> Tensor | None:
+    """The state, or of an LSTM's two the hidden one."""
+    one = value[0] if isinstance(value, tuple) else value
+    return one if isinstance(one, Tensor) else None
+
+
+def _comes_from(state: Tensor, given: Tensor) -> bool:
+    """Whether it is that, in some rows put back to zero."""
+    if state.shape != given.shape:
+        return False
+    own = state.detach()
+    same = (own == given).all(-1)
+    return bool((same | (own == 0).all(-1)).all()) and bool((same & (own != 0).any(-1)).any())
+
+
+def _steps(module: nn.Module, x: Any) -> int:
+    """How many steps a call runs over."""
+    if not isinstance(module, nn.RNNBase):
+        return 1
+    data = x.data if isinstance(x, nn.utils.rnn.PackedSequence) else x
+    batched = data.ndim > 2
+    return int(data.shape[1 if batched and module.batch_first else 0])
