@@ -22,7 +22,7 @@ from torchrl.envs.utils import exploration_type
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
 from rnncheck.watching.seen import Acting, CalledOn, Modes, Sightings
-from rnncheck.watching.weights import taken
+from rnncheck.watching.weights import changed, parameters_taken, taken
 
 _LATEST = 16  # calls that are remembered: chosen, between two steps a policy has few
 
@@ -73,6 +73,21 @@ class Watching:
             yield
         finally:
             self._inside.depth -= 1
+
+    def collected(self) -> None:
+        """A batch was collected that is about to be noted. Where its weights are no longer those of
+        the batches before it, without an update, as when they were read from a learner or a file,
+        it is the first one that is judged."""
+        seen = self.seen
+        known = {id(one) for one, _ in seen.weights.values()}
+        policies = [one.policy for one in seen.acting if isinstance(one.policy, nn.Module)]
+        acting = {id(one) for policy in policies for one in policy.parameters()}
+        if changed(seen.weights):
+            for one in seen.acting:
+                one.batches.clear()
+        elif acting <= known:
+            return
+        seen.weights = parameters_taken(policies)
 
     def before_update(self, optimizer: Optimizer) -> None:
         """The weights are still those that collected and trained on everything so far."""

@@ -22,6 +22,17 @@ def taken(modules: Iterable[nn.Module], stepped: Iterable[Tensor] = ()) -> Weigh
     return found
 
 
+def parameters_taken(modules: Iterable[nn.Module]) -> Weights:
+    """Copies of the parameters alone: what a layer counts as it runs is no other weight."""
+    held = (one for module in modules for one in module.parameters() if not is_lazy(one))
+    return {id(one): (one, one.detach().clone()) for one in held}
+
+
+def changed(weights: Weights) -> bool:
+    """Whether any of them holds something else by now."""
+    return any(not torch.equal(one, before) for one, before in weights.values())
+
+
 @torch.no_grad()
 def put(weights: Weights) -> None:
     """Write them back into the tensors that they were taken from."""

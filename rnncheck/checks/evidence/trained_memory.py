@@ -10,13 +10,14 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
 from rnncheck.checks.rule import NotApplicable, Unanswered
 from rnncheck.pipeline.copying.holdings import trained_parameters
-from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters
+from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters, same_weights
 
 
 @dataclass
 class MemoryGradients:
     """The largest gradient of each recurrent parameter that a loss holds, by name, and of any other
-    parameter, over its training batches."""
+    parameter, over its training batches; without parameters that no gradient reaches while it does
+    their twins, as those of a target network."""
 
     recurrent: dict[str, float] = field(default_factory=dict)
     rest: float = 0.0
@@ -39,8 +40,11 @@ def _measured(evidence: Evidence) -> MemoryGradients:
         grads = torch.autograd.grad(total, wanted, allow_unused=True)
         sizes = [0.0 if g is None else float(g.abs().max()) for g in grads]
         found.rest = max([found.rest, *sizes[len(recurrent) :]])
-        for name, size in zip(recurrent, sizes, strict=False):
-            found.recurrent[name] = max(size, found.recurrent.get(name, 0.0))
+        named = dict(zip(recurrent, sizes, strict=False))
+        for name, size in named.items():
+            twins = (one for one in named if named[one] and not size)
+            if not any(same_weights(recurrent[name], recurrent[one]) for one in twins):
+                found.recurrent[name] = max(size, found.recurrent.get(name, 0.0))
     return found
 
 

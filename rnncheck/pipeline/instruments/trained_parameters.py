@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.pipeline.model import Pipeline
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.subject import Carrier, Subject, carriers
 from rnncheck.pipeline.subject.training_pass import TwoPasses
 from rnncheck.results.model import Stage
@@ -27,6 +29,8 @@ def recurrent_parameters(
     """
     found = [*_carriers(pipeline), *_undeclared(pipeline, subjects)]
     trained, shared = trained_parameters(loss), _shared_names(pipeline, found)
+    if not shared and not isinstance(loss, nn.Module):
+        shared = copied_names(trained, found)
     # what a function holds under a like name may be its target network
     paths = _recurrent_paths(found) if isinstance(loss, nn.Module) else set()
     recurrent: dict[str, Tensor] = {
@@ -62,6 +66,21 @@ def _shared_names(pipeline: Pipeline, found: list[Carrier]) -> set[str]:
     """Parameters of the pipeline's loss that are, as objects, those of a recurrent module."""
     own = {id(p) for carrier in found for p in carrier.module.parameters()}
     return {name for name, p in trained_parameters(pipeline.loss).items() if id(p) in own}
+
+
+def copied_names(trained: Mapping[str, Tensor], found: list[Carrier]) -> set[str]:
+    """Parameters that hold the weights of a recurrent module as its copy: a learner's, where its
+    copy acts."""
+    own = [p for carrier in found for p in carrier.module.parameters()]
+    return {name for name, p in trained.items() if any(same_weights(p, one) for one in own)}
+
+
+def same_weights(one: Tensor, other: Tensor) -> bool:
+    """Whether they are alike to the bit, on whatever device, and not all of one number, as biases
+    are that begin with zero."""
+    if one.shape != other.shape or not bool((one != one.flatten()[:1]).any()):
+        return False
+    return torch.equal(on_cpu(one.detach()), on_cpu(other.detach()))
 
 
 def _recurrent_paths(carrying: list[Carrier]) -> set[str]:

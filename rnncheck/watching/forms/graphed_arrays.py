@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
@@ -17,6 +18,8 @@ from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import TENSORS
 from rnncheck.watching.forms.plain_calls import OBSERVATION
 
+Array = np.ndarray[Any, np.dtype[Any]]
+_MOST_COMPARED = 4_000_000  # numbers: chosen, so that a picture is not searched
 _OF_ARRAYS = (torch.float32, torch.float64)
 _LEAVES_TORCH = ("numpy", "__array__", "tolist", "item", "__setitem__", "__get__", "__set__")
 
@@ -40,7 +43,7 @@ class _StandsFor(TorchFunctionMode):
     def __init__(self, whole: Tensor) -> None:
         super().__init__()
         self._whole = whole.reshape(len(whole), -1)
-        self._places = dict[torch.dtype, dict[bytes, list[int]]]()
+        self._known = dict[np.dtype[Any], dict[bytes, list[int]]]()
 
     def __torch_function__(
         self,
@@ -57,33 +60,65 @@ class _StandsFor(TorchFunctionMode):
         return func(*args, **named)
 
     def _graphed(self, value: Tensor) -> Tensor:
-        width = self._whole.shape[1]
         if value.requires_grad or value.dtype not in _OF_ARRAYS or not value.numel():
             return value
-        where = None if value.numel() % width else self._found(value.detach().reshape(-1, width))
-        if where is None:
-            return value
-        return self._whole[where].reshape(value.shape).to(value.dtype)
+        given = value.detach().cpu().numpy()
+        where = self._whole_steps(given)
+        places = self._some_numbers(given) if where is None else None
+        if where is not None:
+            return self._whole[where].reshape(value.shape).to(value.dtype)
+        if places is not None:
+            return self._whole[places[0], places[1]].reshape(value.shape).to(value.dtype)
+        return value
 
-    def _found(self, steps: Tensor) -> Tensor | None:
-        """Which steps these are. Raises RuntimeError where several show the same."""
-        known = self._known(steps.dtype)
-        found = [known.get(one.tobytes()) for one in steps.cpu().numpy()]
-        if any(one is None for one in found):
+    def _whole_steps(self, given: Array) -> list[int] | None:
+        """Which steps these are, all that each shows. Raises RuntimeError where several show the
+        same."""
+        width = self._whole.shape[1]
+        if given.size % width:
             return None
-        if len(found) == len(self._whole):  # all of them, in the order that they have
-            ordered = [n for n, one in enumerate(found) if one is not None and n in one]
-            if len(ordered) == len(found):
-                return torch.tensor(ordered, device=self._whole.device)
-        if any(one is not None and len(one) > 1 for one in found):
+        known = self._places(given.dtype)
+        rows = given.reshape(-1, width)
+        found = [known.get(one.tobytes(), []) if _tells(one) else [] for one in rows]
+        if not all(found):
+            return None
+        if len(found) == len(self._whole) and all(n in one for n, one in enumerate(found)):
+            return list(range(len(found)))  # all of them, in the order that they have
+        if any(len(one) > 1 for one in found):
             raise RuntimeError(
                 "several steps show the same numbers: which of them an array holds cannot be told"
             )
-        return torch.tensor([one[0] for one in found if one], device=self._whole.device)
+        return [one[0] for one in found]
 
-    def _known(self, kind: torch.dtype) -> dict[bytes, list[int]]:
-        if kind not in self._places:
-            places = self._places[kind] = {}
-            for number, one in enumerate(self._whole.detach().to(kind).cpu().numpy()):
+    def _some_numbers(self, given: Array) -> tuple[Tensor, Tensor] | None:
+        """The steps and the places in them, where each row holds some of the numbers of one step,
+        such as positions without velocities."""
+        whole = self._numbers(given.dtype)
+        count = given.shape[-1] if given.ndim else 0
+        if not 0 < count < whole.shape[1] or given.size * whole.size > _MOST_COMPARED:
+            return None
+        steps, columns = list[int](), list[list[int]]()
+        for row in given.reshape(-1, count):
+            same = whole[:, :, None] == row
+            fitting = same.any(1).all(1).nonzero()[0]
+            chosen = same[fitting[0]].argmax(0).tolist() if len(fitting) == 1 else []
+            if not chosen or len(set(chosen)) < count or not _tells(row):
+                return None
+            steps.append(int(fitting[0]))
+            columns.append(chosen)
+        return torch.tensor(steps).unsqueeze(1), torch.tensor(columns)
+
+    def _numbers(self, kind: np.dtype[Any]) -> Array:
+        return self._whole.detach().cpu().numpy().astype(kind)
+
+    def _places(self, kind: np.dtype[Any]) -> dict[bytes, list[int]]:
+        if kind not in self._known:
+            places = self._known[kind] = {}
+            for number, one in enumerate(self._numbers(kind)):
                 places.setdefault(one.tobytes(), []).append(number)
-        return self._places[kind]
+        return self._known[kind]
+
+
+def _tells(row: Array) -> bool:
+    """Not of zeros and ones alone, which flags, states and one-hot actions are as well."""
+    return bool((~np.isin(row, (-1.0, 0.0, 1.0))).any())

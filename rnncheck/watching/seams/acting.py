@@ -125,6 +125,7 @@ class _Iterated:
         if seen.frozen:
             self._watching.move_on(mine, batch)
         else:
+            self._watching.collected()
             mine.batches.append(copy_now(batch))
             _note_switches(mine)
 
@@ -172,6 +173,7 @@ class _RolledOut:
         if seen.frozen:
             self._watching.move_on(acting, data)
         else:
+            self._watching.collected()
             acting.batches.append(copy_now(data))
             _note_switches(acting)
 

@@ -67,6 +67,14 @@ def function_with(code: CodeType, names: dict[str, Any]) -> FunctionType | None:
     return next((one for one in made if one.__globals__ is names), None)
 
 
+def decorated_with(code: CodeType, names: dict[str, Any]) -> Any:
+    """The function as the script calls it: with the decorators that it has among ``names``, which
+    may set a mode for it."""
+    named = names.get(code.co_name)
+    inner = inspect.unwrap(named) if callable(named) else None
+    return named if getattr(inner, "__code__", None) is code else function_with(code, names)
+
+
 def owner_of(code: CodeType, arguments: dict[str, Any]) -> Any:
     """The object whose method the code is, decorated or not."""
     owner = next(iter(arguments.values()), None)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.utils.weak import WeakIdKeyDictionary
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
@@ -29,9 +31,9 @@ from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
 from rnncheck.watching.seams.frames import (
     batches_in,
+    decorated_with,
     depth_of,
     frame_arguments,
-    function_with,
     method_of,
     owner_of,
     their_frames,
@@ -89,8 +91,10 @@ class OwnTraining:
         # The stack of the user's as it was last looked into, outermost first, and where in them.
         self._looked: dict[FrameType, set[int]] = {}
         # To find one may take a walk over all objects.
-        self._functions: dict[CodeType, FunctionType | None] = {}
+        self._functions = dict[CodeType, Any]()
         self._found: dict[tuple[CodeType, int, frozenset[str], Any], Lines] = {}
+        self._learners: MutableMapping[nn.Module, bool] = WeakIdKeyDictionary()
+        self._learned = set[int]()  # weights that those are copies of which act
         self._trained = dict[int, set[int]]()  # weights that act, by how many were seen to
         self._told = set[str]()  # places of losses that own code is judged for
         self._itself = False  # a module with weights that act ran on a tensordict
@@ -149,9 +153,22 @@ class OwnTraining:
         return switched_on(acting.switches, switches_of(acting.policy))
 
     def _is_trained(self, module: nn.Module) -> bool:
-        """Whether it has weights that act."""
-        mine = {id(one) for one in module._parameters.values() if one is not None}
-        return bool(mine and mine & self._acting())
+        """Whether it has weights that act, or those of a learner that who acts is a copy of."""
+        mine = [one for one in module._parameters.values() if one is not None]
+        if not mine or {id(one) for one in mine} & self._acting():
+            return bool(mine)
+        if module not in self._learners:
+            self._learners[module] = self._acts_by_a_copy(mine)
+        return self._learners[module]
+
+    def _acts_by_a_copy(self, mine: list[nn.Parameter]) -> bool:
+        """Whether each of the weights, which are trained, was copied into one that acts."""
+        policies = [one.policy for one in self._watching.seen.acting]
+        theirs = [p for one in policies if isinstance(one, nn.Module) for p in one.parameters()]
+        tells = any(one.requires_grad and _varies(one) for one in mine)
+        copied = tells and all(any(_equal(one, other) for other in theirs) for one in mine)
+        self._learned |= {id(one) for one in mine if copied}
+        return copied
 
     def _acting(self) -> set[int]:
         """The weights that act, by id."""
@@ -190,7 +207,7 @@ class OwnTraining:
             seen.unjudged[place] = (
                 "`backward` is called on more than loss modules gave: the rest is not judged"
             )
-        elif not weights & self._acting():
+        elif not weights & (self._acting() | self._learned):
             seen.unjudged[place] = (
                 "`backward` is called on a loss of none of the weights that act: it is not judged"
             )
@@ -286,8 +303,18 @@ class OwnTraining:
         if method is not None:
             return method
         if held.code not in self._functions:
-            self._functions[held.code] = function_with(held.code, held.frame.f_globals)
+            self._functions[held.code] = decorated_with(held.code, held.frame.f_globals)
         return self._functions[held.code]
+
+
+def _varies(one: torch.Tensor) -> bool:
+    return not is_lazy(one) and bool((one != one.flatten()[:1]).any())
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if is_lazy(one) or is_lazy(other) or one.device != other.device:
+        return False
+    return one.shape == other.shape and torch.equal(one, other)
 
 
 def _as_given(frame: FrameType, found: dict[str, TensorDictBase]) -> dict[str, TensorDictBase]:
