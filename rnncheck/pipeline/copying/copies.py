@@ -123,7 +123,7 @@ class Copier:
         for kind, make in _KINDS:
             if isinstance(value, kind):
                 return make(self, value)
-        own = getattr(value, "__deepcopy__", None)
+        own = _method_of(value, "__deepcopy__")
         return self.reduced(value) if own is None else own(self.memo)
 
     def reduced(self, value: Any) -> Any:
@@ -144,11 +144,20 @@ class Copier:
         return made
 
 
+def _method_of(value: Any, name: str) -> Any:
+    """The method that it has; a ``__getattr__`` of a user's may raise whatever it likes."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
+
+
 def _set_state(made: Any, state: Any, setter: Callable[[Any, Any], None] | None) -> None:
+    own = _method_of(made, "__setstate__")
     if setter is not None:
         setter(made, state)
-    elif hasattr(made, "__setstate__"):
-        made.__setstate__(state)
+    elif own is not None:
+        own(state)
     else:
         plain, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
         made.__dict__.update(plain or {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 import threading
@@ -47,12 +48,18 @@ def _file(copier: PartCopier, value: Any) -> Any:
     return made
 
 
+def _rows_written(copier: PartCopier, value: Any) -> Any:
+    """A writer of rows keeps only the method of its file: what a copy writes goes nowhere."""
+    return csv.writer(Path(os.devnull).open("w"), value.dialect)
+
+
 _LOCK: Any = type(threading.Lock())
 HANDLES: dict[type, Callable[[Any, Any], Any]] = {
     _LOCK: _lock,
     type(threading.RLock()): _lock,
     threading.local: _local,
     torch.Generator: _generator,
+    type(csv.writer(io.StringIO())): _rows_written,
     io.TextIOWrapper: _file,
     io.BufferedReader: _file,
     io.BufferedWriter: _file,

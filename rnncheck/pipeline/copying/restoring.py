@@ -61,7 +61,8 @@ class Restored:
         waiting = deque(self._holders)
         while waiting:
             value = waiting.popleft()
-            if id(value) not in self._seen and not isinstance(value, _LEFT_ALONE):
+            # By its type: TorchRL's classes ask instances for names, which a user's may refuse.
+            if id(value) not in self._seen and not issubclass(type(value), _LEFT_ALONE):
                 self._seen[id(value)] = value
                 waiting.extend(self._watched(value))
         _refuse(self._open)

@@ -153,7 +153,7 @@ def _holds_a_buffer(lines: Any) -> bool:
     """Whether they read a replay buffer: what they are given is not what comes out of it."""
     named = (lines.__globals__.get(name) for name in global_names(lines))
     held = [*named, *(lines.__kwdefaults__ or {}).values()]
-    return any(isinstance(one, ReplayBuffer) for one in held)
+    return any(issubclass(type(one), ReplayBuffer) for one in held)
 
 
 def _making(lines: Called, loss: Called, known: set[Key]) -> Called | None:
