@@ -123,7 +123,10 @@ GUARANTEES = (
     Guarantee(
         "learning",
         "gradients reach back through time and every recurrent parameter",
-        (*("LS703", "LS705", "LS706", "LS707", "GR801", "GR802", "GR803", "GR804", "GR805"),),
+        (
+            *("LS703", "LS705", "LS706", "LS707"),
+            *("GR801", "GR802", "GR803", "GR804", "GR805", "GR806"),
+        ),
         (
             Need("how far back gradients reach", ("GR801",), _TRAINS),
             Need("which parameters get gradients", ("GR803",), _TRAINS),

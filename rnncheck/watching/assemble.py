@@ -24,6 +24,7 @@ from rnncheck.watching.envs import env_maker, env_name
 from rnncheck.watching.forms.estimates import Unmade
 from rnncheck.watching.forms.in_form import InForm, beside, in_form, turned
 from rnncheck.watching.seen import Acting, Called, Sightings
+from rnncheck.watching.stepped import unstepped_weights
 from rnncheck.watching.words import what_there_was
 
 ACTOR = "actor_network"
@@ -90,6 +91,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         openings=acting.openings,
         joins=acting.joins,
         disturbed=acting.disturbed,
+        unstepped=unstepped_weights(seen, [one for one in seen.losses if one.inputs]),
     )
     whole._made, whole._hash = first, asked.hash
     whole._places = {(): place, **_places(acting, loss, estimator)}

@@ -91,6 +91,8 @@ class Watching:
 
     def before_update(self, optimizer: Optimizer) -> None:
         """The weights are still those that collected and trained on everything so far."""
+        if self.looks:
+            self.seen.stepped |= {id(weight) for weight in self._stepped(optimizer)}
         if not self.seen.frozen and self.looks:
             self._acts_otherwise = self._acts_otherwise or self._of_who_acts(optimizer)
         if not self.seen.frozen and self.looks and self._trains():

@@ -85,6 +85,7 @@ class Called:
     alone: bool = False  # each call of that pass is on one whole episode
     itself: bool = False  # the policy itself, or a module around it, ran on a tensordict in it
     kind: str = "the loss"  # what code of the user's is
+    unstepped: list[str] | None = None  # trained weights that no optimiser has, by name, if told
     # What it may read and no batch changes: what is said of that, and the loss with other values.
     doubts: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -147,6 +148,7 @@ class Sightings:
     updates: int = 0
     steps: int = 0  # of any optimiser
     optimisers: int = 0  # that the script made
+    stepped: set[int] = field(default_factory=set)  # weights that they have, by id
     judged: dict[str, int] = field(default_factory=dict)  # calls of losses and estimators, by class
     given: dict[int, list[Any]] = field(default_factory=dict)  # by loss module: its graph's ends
     unjudged: dict[str, str] = field(default_factory=dict)  # by place: what was trained on as well

@@ -64,6 +64,7 @@ class CollectStage:
             pipeline.stored_random = self._spec._made.random
             pipeline.joins.extend(self._spec._made.joins)
             pipeline.disturbed = self._spec._made.disturbed
+            pipeline.unstepped = self._spec._made.unstepped
         with writing(pipeline.random_frames if buffered else 0):
             self._take(component, pipeline, buffered)
         if buffered:

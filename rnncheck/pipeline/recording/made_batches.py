@@ -32,6 +32,8 @@ class MadeBatches:
     ``given`` to training.
     ``joins`` ``[rows]`` are states that a later batch was to go on with, and those that it was
     ``given``. ``disturbed`` is where the script played its collector's env between two batches.
+    ``unstepped`` are the weights of its losses, by name, that no optimiser of the script has; None
+    where that is not known.
     ``others`` are what is estimated and trained on beside these.
     """
 
@@ -43,5 +45,6 @@ class MadeBatches:
     openings: list[TensorDictBase] = field(default_factory=list)
     joins: list[TensorDictBase] = field(default_factory=list)
     disturbed: str = ""
+    unstepped: frozenset[str] | None = None
     first: str = ""  # how the loss is called, where there are others
     others: list[OtherTraining] = field(default_factory=list)

@@ -223,6 +223,7 @@ def _called(made: dict[str, Any], part: SavedPart) -> Called:
     called.own = part.path + str(part.line) if made["own"] else None
     called.passed, called.over = made.get("passed", []), made.get("over")
     called.alone = bool(made.get("alone", False))
+    called.unstepped = made.get("unstepped")
     if around := made.get("around"):
         place, modes = Place(*around["place"]), Modes(around["recurrent"], _UNSEEN_MODE)
         called.around = [Called(around["module"], place, modes, around["inputs"])]

@@ -1,0 +1,83 @@
+"""No optimiser of the script has a recurrent parameter that the loss trains.
+
+Checks
+    The parameters of every recurrent module that get a gradient through the loss. Each must be in a
+    parameter group of one of the optimisers that the script has made by the end of the watch.
+
+Why it matters
+    What no optimiser has stays as it was initialised, however good its gradient: the rest learns
+    around a memory of random weights, and the curve still rises.
+
+Says nothing when
+    the pipeline comes from a spec, which has no optimisers, the script steps none of the loss's
+    weights by an optimiser, the parameters are frozen (``requires_grad`` is false), or no gradient
+    reaches them (GR803).
+
+Fix
+    Give the optimiser the parameters of all of it, and freeze with ``requires_grad_(False)`` what
+    is not to learn.
+
+Example
+    optim = torch.optim.Adam(loss_module.parameters())     # not: head.parameters()
+"""
+
+from __future__ import annotations
+
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import loss_of
+from rnncheck.checks.evidence.trained_memory import memory_gradients, needs_memory
+from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
+from rnncheck.printable import counted
+from rnncheck.results.model import Severity, Stage
+
+
+def run(evidence: Evidence) -> Judgement:
+    """All recurrent parameters that get a gradient."""
+    loss_of(evidence)
+    needs_memory(evidence)
+    unstepped = evidence.pipeline.unstepped
+    if unstepped is None:
+        raise NotApplicable("no optimiser was seen to have weights of the loss")
+    sizes = memory_gradients(evidence).recurrent
+    trained = [name for name, size in sizes.items() if size > 0.0]
+    if not trained:
+        raise NotApplicable("no recurrent parameter gets a gradient")
+    left = [name for name in trained if any(_ends_with(name, one) for one in unstepped)]
+    findings = (_observed(left, len(trained)),) if left else ()
+    note = counted(len(trained), "recurrent parameter", "are in an optimiser")
+    return Judgement(findings, len(trained), note)
+
+
+def _ends_with(name: str, one: str) -> bool:
+    """Whether it is that, behind whatever holds the loss here."""
+    return name == one or name.endswith(f".{one}")
+
+
+def _observed(left: list[str], of: int) -> Observation:
+    return Observation(
+        message=(
+            f"{len(left)} of {of} recurrent parameters get a gradient, and no optimiser has them:"
+            f" {', '.join(left[:4])}"
+        ),
+        key=left[0],
+        quantity="recurrent parameters that no optimiser has",
+        measured=float(len(left)),
+        bound=0.0,
+        bound_formula="every parameter that gets a gradient",
+        cause="the optimiser was made with the parameters of other parts alone",
+        fix=(
+            "give the optimiser the recurrent module's parameters as well, or freeze them with"
+            " requires_grad_(False) if they are not to learn"
+        ),
+    )
+
+
+RULE = Rule(
+    code="GR806",
+    name="parameter-not-stepped",
+    holds="every recurrent parameter with a gradient is in an optimiser",
+    severity=Severity.ERROR,
+    stage=Stage.LOSS,
+    run=run,
+    needs=(Stage.POLICY, Stage.LOSS),
+)
