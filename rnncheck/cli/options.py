@@ -26,6 +26,17 @@ def complete_codes(incomplete: str) -> list[tuple[str, str]]:
     return [(code, told) for code, told in known if code.startswith(incomplete.upper())]
 
 
+def complete_listed_codes(incomplete: str) -> list[tuple[str, str]]:
+    """The same behind what is listed already."""
+    listed, comma, begun = incomplete.rpartition(",")
+    return [(listed + comma + code, told) for code, told in complete_codes(begun)]
+
+
+def listed_codes(given: list[str] | None) -> list[str] | None:
+    """Each of the codes that an option was given, one by one or separated by commas."""
+    return given and [code.strip() for one in given for code in one.split(",")]
+
+
 def complete_faults(incomplete: str) -> list[str]:
     """Planted faults by their files."""
     import rnncheck
@@ -112,9 +123,10 @@ SelectOption = Annotated[
     list[str] | None,
     typer.Option(
         "--select",
-        metavar="CODE-PREFIX",
-        autocompletion=complete_codes,
-        help="Run only these checks, e.g. BD or EQ201. Repeatable.",
+        metavar="CODE-PREFIX,...",
+        autocompletion=complete_listed_codes,
+        callback=listed_codes,
+        help="Run only these checks, e.g. BD,EQ201. Repeatable.",
         show_default=False,
     ),
 ]
@@ -122,8 +134,9 @@ IgnoreOption = Annotated[
     list[str] | None,
     typer.Option(
         "--ignore",
-        metavar="CODE-PREFIX",
-        autocompletion=complete_codes,
+        metavar="CODE-PREFIX,...",
+        autocompletion=complete_listed_codes,
+        callback=listed_codes,
         help="Leave these checks out. Repeatable.",
         show_default=False,
     ),

@@ -35,6 +35,7 @@ def completed(line: str, cwd: Path = ROOT) -> list[str]:
     [
         ("rnncheck verify --select BD30", "BD301"),
         ("rnncheck verify --ignore W", "WR"),
+        ("rnncheck run --select RP504,LS7", "RP504,LS701"),
         ("rnncheck rule PR9", "PR902"),
         ("rnncheck gate --report s", "sarif"),
         ("rnncheck selftest --fault flag-", "flag-dropped"),

@@ -307,6 +307,11 @@ def test_select_and_ignore_take_prefixes_and_names() -> None:
     assert set(outcomes(latest())) == {f"WR10{n}" for n in (1, 2, 3, 4, 5, 6, 7, 9)}
 
 
+def test_codes_are_listed_with_commas() -> None:
+    run("--select", "wr10,memory-dead", "--select", "EQ201", "--ignore", "WR108, EQ")
+    assert set(outcomes(latest())) == {"BD306"} | {f"WR10{n}" for n in (1, 2, 3, 4, 5, 6, 7, 9)}
+
+
 def test_stage_limits_the_checks() -> None:
     run("--stage", "env")
     assert set(outcomes(latest())) == {one.code for one in entries() if one.stage == "env"}
@@ -399,6 +404,9 @@ def test_a_typo_is_one_message_with_its_place(old: str, new: str, place: str, sa
     [
         (["--select", "BX"], "'BX'"),
         (["--ignore", "memory-ded"], "did you mean 'memory-dead'"),
+        (["--select", "WR101,BX"], "no check is called 'BX'"),
+        (["--ignore", "WR,memory-ded"], "did you mean 'memory-dead'"),
+        (["--select", "WR101,"], "no check is called ''"),
         (["--set", "verify.stepz=3"], "did you mean 'steps'"),
         (["--set", "verify"], "--set"),
         (["--stage", "colect"], "colect"),
