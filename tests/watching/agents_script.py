@@ -1,0 +1,94 @@
+"""A loss that unrolls the cells of several agents by itself over what a collector took; all that is
+an agent's has nested keys."""
+
+from __future__ import annotations
+
+from tests.watching.scripts import SCRIPTS
+
+_TEAM = (SCRIPTS / "team_ppo.py").read_text()
+AGENTS = (
+    _TEAM[: _TEAM.index("\n\nclass Shared(")].replace(
+        "from tensordict.nn import TensorDictModule, TensorDictModuleBase, TensorDictSequential\n",
+        "from tensordict.nn import (\n"
+        "    ProbabilisticTensorDictModule,\n"
+        "    ProbabilisticTensorDictSequential,\n"
+        "    TensorDictModule,\n"
+        ")\n",
+    )
+    + """
+
+class Core(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(SEEN, HIDDEN)
+        self.pi, self.v = nn.Linear(HIDDEN, 2), nn.Linear(HIDDEN, 1)
+
+    def forward(self, x, h, start):
+        h = torch.where(start.unsqueeze(-1), torch.zeros_like(h), h)
+        h = self.cell(x.reshape(-1, SEEN), h.reshape(-1, HIDDEN)).view_as(h)
+        return self.pi(h), self.v(h), h
+
+
+def make_env():
+    primer = TensorDictPrimer({("agents", "h"): Unbounded((AGENTS, HIDDEN))}, expand_specs=True)
+    return TransformedEnv(Meadow(), Compose(InitTracker(), StepCounter(max_steps=14), primer))
+
+
+torch.manual_seed(6)
+core, env = Core(), SerialEnv(4, make_env)
+env.set_seed(6)
+policy = ProbabilisticTensorDictSequential(
+    TensorDictModule(
+        core,
+        in_keys=[("agents", "observation"), ("agents", "h"), "is_init"],
+        out_keys=[("agents", "logits"), ("agents", "state_value"), ("next", "agents", "h")],
+    ),
+    ProbabilisticTensorDictModule(
+        in_keys={"logits": ("agents", "logits")},
+        out_keys=[("agents", "action")],
+        distribution_class=Choice,
+        default_interaction_type="random",
+    ),
+)
+optim = torch.optim.Adam(core.parameters(), 1e-3)
+
+
+def unroll(data):
+    h, logits, values = data["agents", "h"][:, 0], [], []
+    for t in range(data.shape[1]):
+        step = data[:, t]
+        out, value, h = core(step["agents", "observation"], h, step["is_init"])
+        logits.append(out)
+        values.append(value)
+    return torch.stack(logits, 1), torch.stack(values, 1)
+
+
+def loss_of(data):
+    logits, values = unroll(data)
+    reward, done = data["next", "agents", "reward"], data["next", "done"].unsqueeze(-1)
+    togo, after = torch.zeros_like(reward), 0.0
+    for t in reversed(range(reward.shape[1])):
+        after = reward[:, t] + 0.9 * after * (~done[:, t])
+        togo[:, t] = after
+    gain = togo - values
+    chosen = Choice(logits=logits).log_prob(data["agents", "action"]).unsqueeze(-1)
+    return gain.pow(2).mean() - (chosen * gain.detach()).mean()
+
+
+for data in Collector(env, policy, frames_per_batch=96, total_frames=960):
+    loss = loss_of(data)
+    optim.zero_grad()
+    loss.backward()
+    optim.step()
+"""
+)
+FROM_ZERO = (
+    'h, logits, values = data["agents", "h"][:, 0]',
+    "h, logits, values = torch.zeros(len(data), AGENTS, HIDDEN)",
+)
+DROPPED = ('core(step["agents", "observation"], h,', 'core(step["agents", "observation"], 0 * h,')
+NO_RESETS = ('h, step["is_init"])', 'h, torch.zeros_like(step["is_init"]))')
+OTHER_AGENTS = (
+    'data["agents", "h"][:, 0], [], []',
+    'data["agents", "h"][:, 0].roll(1, 1), [], []',
+)
