@@ -13,6 +13,7 @@ from rnncheck.checks.evidence.recorded_entries import (
     AGREEING,
     TELLING,
     RecordedEntry,
+    levelled,
     moved_from,
 )
 from rnncheck.checks.evidence.training_batches import Sample
@@ -21,7 +22,6 @@ from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 
 _NAMES = ("advantage", "value_target")
 _SAME = 1e-6  # of the largest estimate: the same number
-_SLACK = 1e-3  # deviations: advantages are normalised over a minibatch or the whole batch
 
 
 def estimated_entries(evidence: Evidence, sample: Sample) -> Iterator[tuple[RecordedEntry, str]]:
@@ -38,8 +38,7 @@ def estimated_entries(evidence: Evidence, sample: Sample) -> Iterator[tuple[Reco
         known = sample.known & has[sample.ids.clamp_min(0)]
         given, recorded = sample.rows.get(key), column[sample.ids.clamp_min(0)]
         if given.shape == recorded.shape and int(known.sum()) > 1:
-            here, there = (_normal(one, known) for one in (given, recorded.to(given.dtype)))
-            entry = RecordedEntry(key, here, there, known, _SLACK)
+            entry = levelled(RecordedEntry(key, given, recorded.to(given.dtype), known))
             yield entry, moved_from([entry]) or _elsewhere(entry, given, column[has])
 
 
@@ -88,9 +87,3 @@ def _elsewhere(entry: RecordedEntry, given: Tensor, estimates: Tensor) -> str:
     all_ = float(same.double().mean()) >= AGREEING
     several = len(here.unique()) >= TELLING
     return "in another row" if all_ and several else ""
-
-
-def _normal(value: Tensor, known: Tensor) -> Tensor:
-    inside = value[known].double()
-    spread: Tensor = (value.double() - inside.mean()) / inside.std().clamp_min(1e-12)
-    return spread

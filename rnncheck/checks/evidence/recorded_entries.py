@@ -4,7 +4,7 @@ or nowhere."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ MOST_ROWS = 64  # that a batch is tried in another order of; chosen, since each 
 TELLING = 16  # steps at which another place holds another value: by chance 2 ** -16 of two actions
 AGREEING = 0.9  # share of these that must agree: where slices join, a moved entry has no source
 ROUNDING = 1e-5  # relative: of a map between two forms of an action
+LEVEL_SLACK = 1e-3  # deviations: what is normalised over a minibatch or the whole batch
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,30 @@ def recorded_entry(sample: Sample, key: Key) -> RecordedEntry | None:
     return RecordedEntry(key, given, recorded, sample.known)
 
 
+def levelled(one: RecordedEntry) -> RecordedEntry:
+    """Both less their mean and over their deviation: a scale and a shift that all steps have make
+    no difference."""
+    here, there = (_level(value, one.known) for value in (one.given, one.recorded))
+    return RecordedEntry(one.key, here, there, one.known, LEVEL_SLACK)
+
+
+def _level(value: Tensor, known: Tensor) -> Tensor:
+    inside = value[known].double()
+    spread: Tensor = (value.double() - inside.mean()) / inside.std().clamp_min(1e-12)
+    return spread
+
+
+def clipped(one: RecordedEntry) -> RecordedEntry:
+    """What was recorded, with the limits that the given values keep to."""
+    inside = one.given[one.known]
+    return replace(one, recorded=one.recorded.clamp(inside.min(), inside.max()))
+
+
 def moved_from(found: Sequence[RecordedEntry]) -> str:
-    """Where all that stands here was recorded, in words; empty where that is nowhere."""
+    """Where all that stands here was recorded, in words; empty where that is nowhere. A batch that
+    holds everything as it was recorded does not tell where that of the others is from."""
     counts = dict[str, Tensor]()
-    for one in found:
+    for one in (one for one in found if bool(one.differs.any())):
         for words, order in orders(one.known.shape):
             counts[words] = counts.get(words, torch.zeros(4)) + _agreeing(one, order)
     for words, (telling, same_telling, known, same) in counts.items():

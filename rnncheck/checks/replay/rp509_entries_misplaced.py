@@ -5,8 +5,9 @@ Checks
     must be the one that the env was given there. Where it is another one, it is told whether it is
     that of another step, or was drawn again together with its log-probability. What follows from
     the one that was taken entry by entry (another numbering, a scale, a clip) is taken for another
-    form of it. A reward may be changed in any way, but must not be that of another step. Neither
-    must an advantage or a target be what the estimator gives for another step.
+    form of it. A reward may be changed in any way, but must not be that of another step, clipped,
+    scaled or as it was. Neither must an advantage or a target be what the estimator gives for
+    another step.
 
 Why it matters
     The reward and the next state answer the action that was taken. Credit given to another one
@@ -39,7 +40,9 @@ from rnncheck.checks.evidence.loss_calls import changed_batch, float_inputs, los
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recorded_entries import (
     RecordedEntry,
+    clipped,
     is_function_of,
+    levelled,
     moved_from,
     recorded_entry,
 )
@@ -72,7 +75,7 @@ def run(evidence: Evidence) -> Judgement:
         if judged is not None:
             return Judgement((judged[0],), known, severity=judged[1])
     for entries in (_entries(found, key) for key in _rewards(found)):
-        words = moved_from([one.recorded for one in entries]) if _enough(entries) else ""
+        words = _of_another_step(entries) if _enough(entries) else ""
         read = words and (evidence.written(Stage.ADVANTAGE) or _changes_the_loss(evidence, entries))
         if read:
             return Judgement((_moved(entries, words),), known)
@@ -107,6 +110,15 @@ def _entries(found: list[Sample], key: Key) -> list[_Entry]:
 def _rewards(found: list[Sample]) -> list[Key]:
     columns = found[0].steps.columns if found else {}
     return [key for key in columns if key[0] == "next" and key[-1] == "reward"]
+
+
+def _of_another_step(entries: list[_Entry]) -> str:
+    """Where rewards are from, also where all of them were clipped, scaled or normalised."""
+    found = [one.recorded for one in entries if int(one.recorded.known.sum()) > 1]
+    if words := moved_from(found):
+        return words
+    words = moved_from(list(map(clipped, found))) or moved_from(list(map(levelled, found)))
+    return words and f"{words}, in another form"
 
 
 def _differing(entries: list[_Entry]) -> int:

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rnncheck.checks.evidence.recorded_entries import RecordedEntry, is_function_of, moved_from
+from rnncheck.checks.evidence.recorded_entries import (
+    RecordedEntry,
+    clipped,
+    is_function_of,
+    levelled,
+    moved_from,
+)
 
 ROWS, STEPS = 3, 20
 
@@ -62,6 +68,23 @@ def test_short_episodes_tell_together() -> None:
     whole = choices()
     parts = [whole[row : row + 1, :9] for row in range(ROWS)]
     assert moved_from([entry(part.roll(1, 1), part) for part in parts]) == "1 step earlier"
+
+
+def test_a_batch_in_which_all_is_in_place_does_not_tell_of_the_others() -> None:
+    values = numbers()
+    assert moved_from([entry(values, values), entry(values.roll(1, 1), values)]) == "1 step earlier"
+    assert moved_from([entry(values, values)]) == ""
+
+
+@pytest.mark.parametrize("far", [0, 1])
+def test_entries_that_are_moved_and_in_another_form(far: int) -> None:
+    values = numbers() - 0.5
+    words = "1 step earlier" if far else ""
+    late = values.roll(far, 1)
+    assert moved_from([levelled(entry(0.1 * late + 3, values))]) == words
+    assert moved_from([clipped(entry(late.clamp(-0.2, 0.3), values))]) == words
+    assert moved_from([clipped(entry(0.1 * late, values))]) == ""
+    assert moved_from([entry(0.1 * late, values)]) == ""
 
 
 @given(st.permutations(range(4)))
