@@ -48,6 +48,17 @@ def _measured(evidence: Evidence) -> MemoryGradients:
     return found
 
 
+def trained_memory(evidence: Evidence) -> set[int]:
+    """The recurrent parameters at which the loss has a gradient, by id; none where it cannot be
+    called."""
+    try:
+        sizes = memory_gradients(evidence).recurrent
+    except Unanswered:
+        return set()
+    held = trained_parameters(evidence.pipeline.loss)
+    return {id(held[name]) for name, size in sizes.items() if size > 0 and name in held}
+
+
 def needs_memory(evidence: Evidence) -> None:
     """Unanswered where policy and critic hold no memory that this loss could ignore or train, or
     where another loss of the script trains it."""

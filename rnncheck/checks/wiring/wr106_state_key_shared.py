@@ -3,7 +3,7 @@
 Checks
     The carry keys of all innermost recurrent modules of policy and critic. A module that is used
     twice (a shared backbone) counts once, and so do a module and its copy with the same weights (an
-    actor that is synchronised with its learner).
+    actor that is synchronised with its learner), unless the loss trains both.
 
 Why it matters
     Each overwrites the other's state: the second layer reads the first one's memory, the critic the
@@ -26,6 +26,7 @@ from __future__ import annotations
 import torch
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.trained_memory import trained_memory
 from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.subject import Carrier, carriers
@@ -55,7 +56,8 @@ def distinct(evidence: Evidence) -> list[tuple[str, Carrier]]:
     for owner, module in (("policy", pipeline.policy), ("critic", pipeline.critic)):
         for carrier in carriers(module) if module is not None else []:
             marks = {id(carrier.module), *(id(p) for p in carrier.module.parameters())}
-            if not marks & seen and not any(_is_copy(carrier, one) for _, one in found):
+            alike = (one for _, one in found if _is_copy(carrier, one))
+            if not marks & seen and all(_both_trained(evidence, carrier, one) for one in alike):
                 found.append((owner, carrier))
             seen |= marks
     return found
@@ -71,6 +73,12 @@ def _is_copy(one: Carrier, other: Carrier) -> bool:
         mine[name].shape == others[name].shape and torch.equal(mine[name], others[name])
         for name in mine
     )
+
+
+def _both_trained(evidence: Evidence, *alike: Carrier) -> bool:
+    """Whether the loss trains each of them: then they are alike at the beginning alone."""
+    trained = trained_memory(evidence)
+    return all(trained & {id(p) for p in one.module.parameters()} for one in alike)
 
 
 def _observed(key: Key, names: list[str]) -> Observation:
