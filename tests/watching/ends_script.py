@@ -62,3 +62,10 @@ AS_A_FLAG = (
     ("behind * over", "0.97 * behind * over"),
 )
 WHATEVER_ENDS = ("behind * over", "0.97 * behind")
+
+# Flags of terminated steps that a script clears itself ahead of its loss.
+_LOSS = "    loss = loss_of(data)\n"
+_KEPT = '    data["next", "terminated"] &= {}\n'
+ALL_CLEARED = (_LOSS, _KEPT.format("False") + _LOSS)
+LATE_CLEARED = (_LOSS, _KEPT.format('(data["next", "step_count"] < 15)') + _LOSS)
+LIMIT_CLEARED = (_LOSS, _KEPT.format('(data["next", "step_count"] < 200)') + _LOSS)

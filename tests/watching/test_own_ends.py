@@ -118,3 +118,26 @@ def test_ends_are_taken_from_an_entry_of_its_own(
     assert ran(rnncheck, tmp_path, text, *CLEAN) == (ExitCode.VERIFIED, [])
     ignoring = changed(text, scripts.WHATEVER_ENDS)
     assert ran(rnncheck, tmp_path, ignoring, "VL603") == (ExitCode.FAILED, ["VL603"])
+
+
+@pytest.mark.parametrize(
+    ("change", "severity", "code"),
+    [
+        pytest.param(scripts.ALL_CLEARED, "error", ExitCode.FAILED, id="all"),
+        pytest.param(scripts.LATE_CLEARED, "warning", ExitCode.VERIFIED, id="those of late steps"),
+    ],
+)
+def test_ends_are_cleared_ahead_of_the_loss(
+    rnncheck: Any, tmp_path: Path, change: tuple[str, str], severity: str, code: int
+) -> None:
+    """Of some, the script may take a limit of the env's back."""
+    (tmp_path / "train.py").write_text(changed(OWN, change))
+    ended, told, _ = run(rnncheck, "--select", "VL603", tmp_path / "train.py")
+    (check,) = told["checks"]
+    assert (ended, check["outcome"], check["severity"]) == (code, "failed", severity)
+
+
+def test_ends_that_were_none_are_cleared(rnncheck: Any, tmp_path: Path) -> None:
+    """No episode comes to the limit at which the flags are cleared."""
+    text = changed(OWN, scripts.LIMIT_CLEARED)
+    assert ran(rnncheck, tmp_path, text, "VL603") == (ExitCode.VERIFIED, [])
