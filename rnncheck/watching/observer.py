@@ -22,7 +22,7 @@ from torchrl.envs.utils import exploration_type
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
 from rnncheck.watching.seen import Acting, CalledOn, Modes, Sightings
-from rnncheck.watching.weights import changed, parameters_taken, taken
+from rnncheck.watching.weights import changed, is_stepped, parameters_taken, taken
 
 _LATEST = 16  # calls that are remembered: chosen, between two steps a policy has few
 
@@ -146,11 +146,12 @@ class Watching:
                 yield from group["params"]
 
     def _of_who_acts(self, optimizer: Optimizer) -> bool:
-        """Whether it changes weights that have acted, whatever the loss is."""
-        policies = [one.policy for one in self.seen.acting]
-        acting = {id(p) for one in policies if isinstance(one, nn.Module) for p in one.parameters()}
-        stepped = (p for group in optimizer.param_groups for p in group["params"])
-        return bool(acting) and any(id(p) in acting and p.grad is not None for p in stepped)
+        """Whether it changes weights that have acted, or a copy of them that these are synchronised
+        with, whatever the loss is."""
+        policies = [one.policy for one in self.seen.acting if isinstance(one.policy, nn.Module)]
+        groups = (group["params"] for group in optimizer.param_groups)
+        stepped = [p for group in groups for p in group if p.grad is not None]
+        return any(is_stepped(list(one.parameters()), stepped) for one in policies)
 
 
 def modes_now() -> Modes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -31,6 +31,21 @@ def parameters_taken(modules: Iterable[nn.Module]) -> Weights:
 def changed(weights: Weights) -> bool:
     """Whether any of them holds something else by now."""
     return any(not torch.equal(one, before) for one, before in weights.values())
+
+
+def is_stepped(acting: Sequence[Tensor], stepped: Sequence[Tensor]) -> bool:
+    """Whether some of the ``acting`` weights are ``stepped``, or copies of all of them are."""
+    ids = {id(one) for one in stepped}
+    if any(id(one) in ids for one in acting):
+        return True
+    return bool(acting) and all(any(is_equal(one, other) for other in stepped) for one in acting)
+
+
+def is_equal(one: Tensor, other: Tensor) -> bool:
+    """Alike to the bit, on one device."""
+    if is_lazy(one) or is_lazy(other) or one.device != other.device:
+        return False
+    return one.shape == other.shape and torch.equal(one, other)
 
 
 @torch.no_grad()

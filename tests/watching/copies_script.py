@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.watching.estimates_script import HEAD
+from tests.watching.estimates_script import HEAD, ROLLOUT
 
 _ACTOR = HEAD[HEAD.index("gru = GRUModule(") : HEAD.index("critic = ")]
 _MADE = """
@@ -23,9 +23,10 @@ env.append_transform(actor[0][0].make_tensordict_primer())
 learner = copy.deepcopy(actor)
 """
 
+_APART = HEAD.replace(_ACTOR, _MADE).replace("import numpy as np\n", "import copy\n\n")
 # The learner is trained, and what acts gets its weights behind every update.
 SYNCHRONISED = (
-    HEAD.replace(_ACTOR, _MADE).replace("import numpy as np\n", "import copy\n\n")
+    _APART
     + """
 from torchrl.objectives.value import GAE
 
@@ -59,4 +60,11 @@ BOTH_TRAINED = (
         "TensorDictSequential(learner[0][0], critic)",
         "TensorDictSequential(copy.deepcopy(learner[0][0]), critic)",
     ),
+)
+
+# The same with a loss of its own, which nothing tells to be made of what was collected.
+OF_ITS_OWN = (
+    _APART
+    + ROLLOUT[len(HEAD) :].replace("actor.", "learner.")
+    + "    actor.load_state_dict(learner.state_dict())\n"
 )

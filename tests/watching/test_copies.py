@@ -9,7 +9,7 @@ import pytest
 
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching import copies_script as scripts
-from tests.watching.copies_script import SYNCHRONISED
+from tests.watching.copies_script import OF_ITS_OWN, SYNCHRONISED
 from tests.watching.next_values_script import changed
 from tests.watching.scripts import failed, run
 
@@ -49,3 +49,19 @@ def test_what_is_no_copy_shares_it_as_well(rnncheck: Any, tmp_path: Path, change
     text = changed(SYNCHRONISED, *changes)
     found = ran(rnncheck, tmp_path, text, "--select", "WR106")
     assert found == (ExitCode.FAILED, ["WR106"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param((), id="copied"),
+        pytest.param((scripts.ANOTHER, scripts.NEVER), id="another one"),
+    ],
+)
+def test_a_learner_in_a_loss_of_its_own_is_not_shown(
+    rnncheck: Any, tmp_path: Path, changes: Changes
+) -> None:
+    """What was collected first is held against the weights that collected it."""
+    text = changed(OF_ITS_OWN, *changes)
+    found = ran(rnncheck, tmp_path, text, "--select", "CL,LS703")
+    assert found == (ExitCode.NOT_SHOWN, [])

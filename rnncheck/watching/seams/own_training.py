@@ -42,6 +42,7 @@ from rnncheck.watching.seams.graphs import weights_in
 from rnncheck.watching.seams.lines import Lines, lines_between
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seen import KEPT, Called, Modes, copy_now
+from rnncheck.watching.weights import is_equal
 
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # by anyone
 
@@ -166,7 +167,7 @@ class OwnTraining:
         policies = [one.policy for one in self._watching.seen.acting]
         theirs = [p for one in policies if isinstance(one, nn.Module) for p in one.parameters()]
         tells = any(one.requires_grad and _varies(one) for one in mine)
-        copied = tells and all(any(_equal(one, other) for other in theirs) for one in mine)
+        copied = tells and all(any(is_equal(one, other) for other in theirs) for one in mine)
         self._learned |= {id(one) for one in mine if copied}
         return copied
 
@@ -309,12 +310,6 @@ class OwnTraining:
 
 def _varies(one: torch.Tensor) -> bool:
     return not is_lazy(one) and bool((one != one.flatten()[:1]).any())
-
-
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if is_lazy(one) or is_lazy(other) or one.device != other.device:
-        return False
-    return one.shape == other.shape and torch.equal(one, other)
 
 
 def _as_given(frame: FrameType, found: dict[str, TensorDictBase]) -> dict[str, TensorDictBase]:
