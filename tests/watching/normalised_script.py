@@ -9,6 +9,11 @@ from tests.watching.unroll_script import UNROLLED
 _SCALED = "    scaled = (gain - gain.mean()) / (gain.std() + 1e-6)\n"
 _MEAN = "    return gain.pow(2).mean() - (chosen * scaled.detach()).mean()\n"
 OVER_THE_BATCH = UNROLLED
+# Episodes of five steps at most; rows end with one of a single step, which has no deviation.
+ONE_STEP_LEFT = (
+    ("max_steps=30", "max_steps=5"),
+    ("STEPS, HIDDEN = 4, 24, 16", "STEPS, HIDDEN = 4, 26, 16"),
+)
 # The second half of the rows counts half.
 BY_PLACE = (
     _MEAN,

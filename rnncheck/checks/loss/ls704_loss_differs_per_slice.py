@@ -29,6 +29,7 @@ Example
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import torch
@@ -162,6 +163,10 @@ def _made_of(
         if alone:
             raise
         return None, "the loss runs on no slice alone"
+    if math.isfinite(found.whole) and not math.isfinite(found.total):  # a deviation of one step
+        if alone and not coupled_by_statistics(evidence, sample):
+            raise CouldNotLook("the loss gives no finite number for some slice alone")
+        return None, "the loss gives no finite number for some slice alone"
     if not off(found.whole, found.by_length):
         return None, "the batch's loss is the mean of its slices' losses"
     if not off(found.whole, found.mean):
