@@ -65,6 +65,7 @@ class Pipeline:
     )  # states that a later batch was to go on with, and those it was ``given``
     disturbed: str = ""  # where a script played its collector's env between two batches
     unstepped: frozenset[str] | None = None  # weights of its losses that no optimiser has, by name
+    apart: bool = False  # what acts was given nothing of what the optimisers step
     overfilled: Overfilled | None = None  # a second buffer of the user's own, beyond its capacity
     batch_source: Source | None = None  # where the batch factory is written
     makers: list[Maker] = field(default_factory=list)  # what made the samples out of stored steps

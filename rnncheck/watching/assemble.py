@@ -91,6 +91,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         openings=acting.openings,
         joins=acting.joins,
         disturbed=acting.disturbed,
+        apart=acting.apart,
         unstepped=unstepped_weights(seen, [one for one in seen.losses if one.inputs]),
     )
     whole._made, whole._hash = first, asked.hash

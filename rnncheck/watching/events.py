@@ -85,6 +85,7 @@ def watched_events(
     with main_kept():
         yield StageStarted(Stage.TRAIN)
         ended = run_script(script, watching, limits.seconds)
+        watching.compare_weights()
         weights.put(watching.seen.weights)
         _settle(watching.seen)
         train = trained(watching.seen, ended, time.perf_counter() - begin)

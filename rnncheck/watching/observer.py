@@ -129,10 +129,22 @@ class Watching:
         if self.enough:
             return
         self.enough = True
+        self.compare_weights()
         self.seen.given.clear()  # they hold their graph
         for step in self.at_the_end if self._ends else ():  # one that goes on is not disturbed
             step()
         self.when_settled()
+
+    def compare_weights(self) -> None:
+        """Whether what acts was ever given anything of what is trained: told while the weights are
+        still those that the script has."""
+        acting = self.seen.actor()
+        policy = None if acting is None else acting.policy
+        weights = list(policy.parameters()) if isinstance(policy, nn.Module) else []
+        trained = {id(one) for one in weights if one.requires_grad}
+        before = {key: one for key, one in self.seen.weights.items() if key in trained}
+        if acting is not None and self.seen.stepped:
+            acting.apart = bool(before) and not trained & self.seen.stepped and not changed(before)
 
     def _trains(self) -> bool:
         """Whether anything was trained on so far."""

@@ -62,6 +62,7 @@ class Acting:
     # States that a later batch was to go on with, ``collected``, and those it was ``given``.
     joins: list[TensorDictBase] = field(default_factory=list)
     disturbed: str = ""  # where the script played its collector's env between two batches
+    apart: bool = False  # no optimiser has its weights, and it was given none of what they step
 
 
 @dataclass

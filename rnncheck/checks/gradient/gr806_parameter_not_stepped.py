@@ -2,7 +2,8 @@
 
 Checks
     The parameters of every recurrent module that get a gradient through the loss. Each must be in a
-    parameter group of one of the optimisers that the script has made by the end of the watch.
+    parameter group of one of the optimisers that the script has made by the end of the watch. Where
+    what acts is another object than what is trained, it must have been given weights by then.
 
 Why it matters
     What no optimiser has stays as it was initialised, however good its gradient: the rest learns
@@ -26,7 +27,7 @@ from __future__ import annotations
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import loss_of
 from rnncheck.checks.evidence.trained_memory import memory_gradients, needs_memory
-from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
@@ -43,6 +44,11 @@ def run(evidence: Evidence) -> Judgement:
     if not trained:
         raise NotApplicable("no recurrent parameter gets a gradient")
     left = [name for name in trained if any(_ends_with(name, one) for one in unstepped)]
+    if not left and evidence.pipeline.apart:
+        raise CouldNotLook(
+            "what acts is another object than what the optimiser steps, and was given none of its"
+            " weights so far: more updates (`--updates`) may show that"
+        )
     findings = (_observed(left, len(trained)),) if left else ()
     note = counted(len(trained), "recurrent parameter", "are in an optimiser")
     return Judgement(findings, len(trained), note)

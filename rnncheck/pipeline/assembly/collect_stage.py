@@ -65,6 +65,7 @@ class CollectStage:
             pipeline.joins.extend(self._spec._made.joins)
             pipeline.disturbed = self._spec._made.disturbed
             pipeline.unstepped = self._spec._made.unstepped
+            pipeline.apart = self._spec._made.apart
         with writing(pipeline.random_frames if buffered else 0):
             self._take(component, pipeline, buffered)
         if buffered:

@@ -32,6 +32,8 @@ class MadeBatches:
     ``given`` to training.
     ``joins`` ``[rows]`` are states that a later batch was to go on with, and those that it was
     ``given``. ``disturbed`` is where the script played its collector's env between two batches.
+    ``apart``: no optimiser has the weights that act, and they were given nothing of what is
+    stepped.
     ``unstepped`` are the weights of its losses, by name, that no optimiser of the script has; None
     where that is not known.
     ``others`` are what is estimated and trained on beside these.
@@ -46,5 +48,6 @@ class MadeBatches:
     joins: list[TensorDictBase] = field(default_factory=list)
     disturbed: str = ""
     unstepped: frozenset[str] | None = None
+    apart: bool = False
     first: str = ""  # how the loss is called, where there are others
     others: list[OtherTraining] = field(default_factory=list)

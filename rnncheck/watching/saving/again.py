@@ -204,6 +204,7 @@ def _acting(made: dict[str, Any], part: SavedPart) -> Acting:
     acting.batches, acting.further = made["batches"], made["further"]
     acting.openings = made.get("openings", [])  # of files that are older there are none
     acting.joins, acting.disturbed = made.get("joins", []), made.get("disturbed", "")
+    acting.apart = made.get("apart", False)
     acting.switches, acting.random = made["switches"], made["random"]
     acting.parts, acting.writes = made.get("parts", []), made.get("writes", [])
     if made["collector"] is not None:

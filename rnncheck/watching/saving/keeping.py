@@ -164,6 +164,7 @@ def _acted(acting: Acting) -> dict[str, Any]:
         "openings": [_tensors(one) for one in acting.openings],
         "joins": [_tensors(one) for one in acting.joins],
         "disturbed": acting.disturbed,
+        "apart": acting.apart,
         "switches": acting.switches,
         "random": acting.random,
         "parts": acting.parts,

@@ -20,7 +20,8 @@ from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seen import Acting
 
-_MOST_UPDATES, _MOST_SECONDS = 400, 60.0  # that are waited for the batch behind an evaluation
+# That are waited for the second batch: behind an evaluation, and where there may be one yet.
+_AFTER_ONE, _FOR_ONE = (400, 60.0), (64, 10.0)  # updates and seconds; chosen
 _START = "is_init"
 
 
@@ -79,12 +80,19 @@ class LaterJoins:
             acting.joins.append(TensorDict(rows, [int(goes_on.sum())]))
 
     def _waits(self) -> bool:
-        if self._played is None or self._joined:
+        if self._joined or not (self._played or self._may_be_played()):
             return False
+        updates, seconds = _FOR_ONE if self._played is None else _AFTER_ONE
         now = time.monotonic()
         self._since = self._since or now
-        late = now - self._since > _MOST_SECONDS or self._watching.seen.updates > _MOST_UPDATES
-        return not late
+        return now - self._since <= seconds and self._watching.seen.updates <= updates
+
+    def _may_be_played(self) -> bool:
+        """The script holds the env that its collector plays."""
+        acting = self._watching.seen.actor()
+        if acting is None or acting.collector is None or not acting.batches:
+            return False
+        return isinstance(acting.make_env, EnvBase)
 
 
 def _states(acting: Acting) -> set[Key]:
