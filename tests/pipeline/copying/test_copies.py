@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import functools
 import threading
 import types
@@ -22,6 +23,7 @@ from torchrl.modules import QValueActor
 from torchrl.objectives import DQNLoss
 
 from rnncheck.pipeline.copying.copies import CannotCopy, Copier, copy_of
+from rnncheck.pipeline.copying.restoring import Restored
 
 Function = Callable[..., Any]
 
@@ -151,6 +153,32 @@ HOLDING = [
     in_a_cell, two_deep, in_a_default, in_a_wrapper, in_a_partial, as_a_method, in_a_vmap,
     of_the_module,
 ]  # fmt: skip
+
+
+def test_a_writer_of_rows_keeps_its_dialect_and_writes_nowhere(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    with path.open("w") as file:
+        made = copy_of(csv.DictWriter(file, ["loss"], delimiter=";"), "it")
+        made.writerow({"loss": 1.0})
+        assert made.writer.dialect.delimiter == ";"
+    assert path.read_text() == ""
+
+
+class Entries(dict[str, Tensor]):
+    """Its entries are attributes, and asking for another one raises KeyError."""
+
+    __getattr__ = dict.__getitem__
+
+
+def test_attributes_that_refuse_keep_nothing_from_being_copied_and_put_back() -> None:
+    held = Entries(memory=torch.zeros(3))
+    made = copy_of(held, "it")
+    made.memory.fill_(1.0)
+    assert type(made) is Entries
+    assert held.memory.tolist() == [0, 0, 0]
+    with Restored(held):
+        held.memory.fill_(2.0)
+    assert held.memory.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("make", HOLDING)

@@ -1,0 +1,146 @@
+"""Losses of a script's own: with decorators, with critics that never act, and their optimisers."""
+
+from __future__ import annotations
+
+from tests.watching.estimates_script import HEAD
+from tests.watching.next_values_script import OWN
+
+Change = tuple[str, str]
+
+# Which parameters the optimiser has.
+_ALL = "torch.optim.Adam([*actor.parameters(), *critic.parameters()], 3e-4)"
+WITHOUT_MEMORY: Change = (
+    _ALL,
+    "torch.optim.Adam([*actor[0][1].parameters(), *critic.parameters()], 3e-4)",
+)
+FROZEN: Change = (
+    _ALL,
+    "torch.optim.Adam([*actor[0][1].parameters(), *critic.parameters()], 3e-4)\n"
+    "gru.requires_grad_(False)",
+)
+ADDED_LATER: Change = (
+    _ALL,
+    "torch.optim.Adam([*actor[0][1].parameters(), *critic.parameters()], 3e-4)\n"
+    'optim.add_param_group({"params": list(gru.parameters())})',
+)
+ANOTHER_ONE: Change = (
+    _ALL,
+    "torch.optim.Adam([*actor[0][1].parameters(), *critic.parameters()], 3e-4)\n"
+    "slower = torch.optim.SGD(gru.parameters(), 1e-3)",
+)
+
+# The mode is a decorator's.
+_WITH = """    with set_recurrent_mode(True):
+        td = batch.select(*KEPT).clone()
+        dist = actor.get_dist(td)
+"""
+_WITHOUT = """    td = batch.select(*KEPT).clone()
+    dist = actor.get_dist(td)
+"""
+_DEF = "def loss_of(batch):\n"
+DECORATED: tuple[Change, ...] = ((_WITH, _WITHOUT), (_DEF, f"@set_recurrent_mode(True)\n{_DEF}"))
+STEP_BY_STEP: tuple[Change, ...] = (
+    (_WITH, _WITHOUT),
+    (_DEF, f"@set_recurrent_mode(False)\n{_DEF}"),
+)
+
+# A critic with a memory of its own, which only the loss runs.
+_JUDGE = """
+
+class Judge(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.GRUCell(4, 16), nn.Linear(16, 1)
+
+    def forward(self, observation, begins):
+        h, found = torch.zeros(len(observation), 16), []
+        for step in range(observation.shape[1]):
+            h = torch.where(begins[:, step], torch.zeros(()), h)
+            h = self.cell(observation[:, step], h)
+            found.append(self.head(h).squeeze(-1))
+        return torch.stack(found, 1)
+
+
+judge = Judge()
+"""
+JUDGED = (
+    HEAD
+    + _JUDGE
+    + """
+optim = torch.optim.Adam([*actor.parameters(), *judge.parameters()], 3e-4)
+
+
+def loss_of(batch):
+    with set_recurrent_mode(True):
+        dist = actor.get_dist(batch.select(*KEPT).clone())
+    value = judge(batch["observation"], batch["is_init"])
+    reward, over = batch["next", "reward"].squeeze(-1), batch["next", "done"].squeeze(-1)
+    total, totals = torch.zeros(len(reward)), []
+    for step in reversed(range(reward.shape[1])):
+        total = reward[:, step] + 0.97 * total * (~over[:, step])
+        totals.insert(0, total)
+    gain = torch.stack(totals, 1) - value
+    return gain.square().mean() - (dist.log_prob(batch["action"]) * gain.detach()).mean()
+
+
+for data in Collector(env, actor, frames_per_batch=96, total_frames=576):
+    loss = loss_of(data)
+    optim.zero_grad()
+    loss.backward()
+    optim.step()
+"""
+)
+_CELL = "h = self.cell(observation[:, step], h)"
+CUT: Change = (_CELL, "h = self.cell(observation[:, step], h.detach())")
+CUT_SOMETIMES: Change = (
+    _CELL,
+    "h = self.cell(observation[:, step], h if step % 4 else h.detach())",
+)
+
+# A critic of actions that is trained alone.
+_GAIN = "    gain = reward + 0.97 * behind * (~over) - guess\n"
+_TOTAL = "    return gain.square().mean() - (told * gain.detach()).mean()\n"
+OF_ACTIONS = (
+    OWN.replace(
+        "\noptim = ",
+        "\nvalued = nn.Linear(24 + 2, 1)\noptim = ",
+    )
+    .replace(_ALL, "torch.optim.Adam([*gru.parameters(), *valued.parameters()], 3e-4)")
+    .replace(
+        _GAIN,
+        "    taken = nn.functional.one_hot(batch['action'], 2).float()\n"
+        "    guess = valued(torch.cat([td['feat'], taken], -1)).squeeze(-1)\n" + _GAIN,
+    )
+    .replace(_TOTAL, "    return gain.square().mean()\n")
+)
+_TAKEN = "nn.functional.one_hot(batch['action'], 2)"
+OF_THE_STEP_BEFORE: Change = (_TAKEN, "nn.functional.one_hot(batch['action'].roll(1, 1), 2)")
+OF_THE_STEP_BEHIND: Change = (_TAKEN, "nn.functional.one_hot(batch['action'].roll(-1, 1), 2)")
+# The policy is shown the action of the step before as well.
+SHOWN: tuple[Change, ...] = (
+    ("import numpy as np\n", "import gymnasium\nimport numpy as np\n"),
+    (
+        '\ndef make_env():\n    return GymEnv("CartPole-v1", categorical_action_encoding=True)\n',
+        """
+class Told(gymnasium.Wrapper):
+    def __init__(self, env):
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (6,), np.float32)
+
+    def reset(self, **kwargs):
+        seen, info = self.env.reset(**kwargs)
+        return np.concatenate([seen, np.zeros(2, np.float32)]), info
+
+    def step(self, action):
+        seen, *rest = self.env.step(action)
+        return np.concatenate([seen, np.eye(2, dtype=np.float32)[int(action)]]), *rest
+
+
+def make_env():
+    made = Told(gymnasium.make("CartPole-v1"))
+    return GymWrapper(made, categorical_action_encoding=True)
+""",
+    ),
+    ("Compose, GymEnv, InitTracker", "Compose, GymWrapper, InitTracker"),
+    ("GRUModule(4, 24,", "GRUModule(6, 24,"),
+)

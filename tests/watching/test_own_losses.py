@@ -1,0 +1,98 @@
+"""``rnncheck run``: what a loss of the script's own is decorated with, trains, and weighs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching import steps_script as scripts
+from tests.watching.next_values_script import OWN, changed
+from tests.watching.scripts import failed, run
+from tests.watching.steps_script import JUDGED, OF_ACTIONS, Change
+
+SLOW = pytest.mark.slow
+
+
+def ran(rnncheck: Any, folder: Path, text: str, codes: str) -> tuple[int, list[str]]:
+    (folder / "train.py").write_text(text)
+    code, told, _ = run(rnncheck, "--select", codes, folder / "train.py")
+    return code, failed(told)
+
+
+def test_an_optimiser_without_the_memory(rnncheck: Any, tmp_path: Path) -> None:
+    found = ran(rnncheck, tmp_path, changed(OWN, scripts.WITHOUT_MEMORY), "GR803,GR806")
+    assert found == (ExitCode.FAILED, ["GR806"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param((), id="all in one"),
+        pytest.param((scripts.ADDED_LATER,), id="added later"),
+        pytest.param((scripts.ANOTHER_ONE,), id="in another one"),
+        pytest.param((scripts.FROZEN,), id="frozen"),
+    ],
+)
+def test_every_parameter_has_an_optimiser(
+    rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...]
+) -> None:
+    _, found = ran(rnncheck, tmp_path, changed(OWN, *changes), "GR806")
+    assert found == []
+
+
+def test_a_saved_run_knows_what_was_stepped(rnncheck: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(changed(OWN, scripts.WITHOUT_MEMORY))
+    kept = tmp_path / "seen.rnncheck"
+    rnncheck("run", "--save", str(kept), "--select", "WR101", "train.py", cwd=tmp_path)
+    again = rnncheck("verify", "--select", "GR806", str(kept), cwd=tmp_path)
+    assert again.returncode == ExitCode.FAILED, again.stdout
+    assert "GR806" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param(scripts.DECORATED, (ExitCode.VERIFIED, []), id="recurrent"),
+        pytest.param(scripts.STEP_BY_STEP, (ExitCode.FAILED, ["LS703"]), id="step by step"),
+    ],
+)
+def test_a_loss_keeps_its_decorators(
+    rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...], expected: tuple[int, list[str]]
+) -> None:
+    assert ran(rnncheck, tmp_path, changed(OWN, *changes), "LS703") == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), (ExitCode.VERIFIED, []), id="whole"),
+        pytest.param((scripts.CUT_SOMETIMES,), (ExitCode.VERIFIED, []), id="cut sometimes"),
+        pytest.param((scripts.CUT,), (ExitCode.FAILED, ["GR801"]), id="cut at every step"),
+    ],
+)
+def test_the_graph_of_a_critic_that_never_acts(
+    rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...], expected: tuple[int, list[str]]
+) -> None:
+    assert ran(rnncheck, tmp_path, changed(JUDGED, *changes), "GR801") == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), [], id="its own"),
+        pytest.param((scripts.OF_THE_STEP_BEFORE,), ["LS707"], id="of the step before"),
+        pytest.param((scripts.OF_THE_STEP_BEHIND,), ["LS707"], id="of the step behind"),
+        pytest.param((*scripts.SHOWN, scripts.OF_THE_STEP_BEFORE), [], id="as the policy is shown"),
+        pytest.param(
+            (*scripts.SHOWN, scripts.OF_THE_STEP_BEHIND), ["LS707"], id="another one", marks=SLOW
+        ),
+    ],
+)
+def test_actions_that_a_critic_reads(
+    rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...], expected: list[str]
+) -> None:
+    _, found = ran(rnncheck, tmp_path, changed(OF_ACTIONS, *changes), "LS707")
+    assert found == expected
