@@ -144,3 +144,19 @@ def make_env():
     ("Compose, GymEnv, InitTracker", "Compose, GymWrapper, InitTracker"),
     ("GRUModule(4, 24,", "GRUModule(6, 24,"),
 )
+
+# What is observed is joined to one step more where nothing has a graph.
+JOINED: Change = (
+    """        td = batch.select(*KEPT).clone()
+""",
+    """        with torch.no_grad():
+            observation = torch.cat([batch["observation"], batch["observation"][:, -1:]], 1)
+        td = batch.select(*KEPT).clone().set("observation", observation[:, :-1])
+""",
+)
+IN_STEPS: Change = (
+    "with set_recurrent_mode(True):\n        with torch",
+    "if True:\n        with torch",
+)
+# The same of a critic alone.
+CUT_FROM_BATCH: Change = ('judge(batch["observation"]', 'judge(batch["observation"].detach()')

@@ -96,3 +96,25 @@ def test_actions_that_a_critic_reads(
 ) -> None:
     _, found = ran(rnncheck, tmp_path, changed(OF_ACTIONS, *changes), "LS707")
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((scripts.JOINED,), (ExitCode.VERIFIED, []), id="recurrent"),
+        pytest.param(
+            (scripts.JOINED, scripts.IN_STEPS), (ExitCode.FAILED, ["LS703"]), id="step by step"
+        ),
+    ],
+)
+def test_a_loss_without_a_gradient_at_what_is_observed(
+    rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...], expected: tuple[int, list[str]]
+) -> None:
+    assert ran(rnncheck, tmp_path, changed(OWN, *changes), "LS703") == expected
+
+
+def test_an_own_unroll_without_a_gradient_at_what_is_observed(
+    rnncheck: Any, tmp_path: Path
+) -> None:
+    text = changed(JUDGED, scripts.CUT_FROM_BATCH)
+    assert ran(rnncheck, tmp_path, text, "GR801") == (ExitCode.VERIFIED, [])

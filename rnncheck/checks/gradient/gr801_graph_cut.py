@@ -98,11 +98,11 @@ def _in_the_loss(evidence: Evidence) -> Judgement:
         for number, sample in each_sample(evidence):
             cut = cut_inside(evidence, sample)
             back = gradient_reaches_back(evidence, sample) if cut is None else not cut
-            if back is None:
+            layer = cut_layer(evidence, sample) if back is not False else None
+            if back is None and layer is None:
                 continue
             compared += 1
-            layer = cut_layer(evidence, sample) if back else None
-            if not back or layer is not None:
+            if back is False or layer:
                 needs_memory_inside(evidence, sample)
                 via = _through(cut, layer)
                 return Judgement((_observed_in_loss(number, sample, via),), compared)
@@ -117,7 +117,7 @@ def _in_the_loss(evidence: Evidence) -> Judgement:
 
 
 def _through(output: str | None, layer: str | None) -> str:
-    if layer is not None:
+    if layer:
         return f" through {layer}, which the loss hands its states without a graph"
     return f" through the recurrent module that writes {output}" if output else ""
 

@@ -27,17 +27,19 @@ TELLING = 3  # states that are handed on: chosen, a bootstrap behind a pass hand
 
 def cut_layer(evidence: Evidence, sample: Sample) -> str | None:
     """The name of a layer that is handed each of its own states without a graph, while the loss
-    trains it; None where there is none. On other observations than the batch's: a stored state is
-    then no longer what the layer gives."""
+    trains it; empty where layers are handed theirs with one, None where none is called step by
+    step. On other observations than the batch's: a stored state is then no longer what the layer
+    gives."""
     root = [key for key in observed(evidence, sample) if key[0] != "next"]
     td, loss = changed_batch(sample, sample.valid, root), copied(loss_of(evidence))
     with _Layers() as layers:
         run_loss(evidence, sample, td, loss=loss, per_element=False)
     names = {id(weight): name for name, weight in parameters_of(loss)}
-    for layer in layers.seen.values():
-        if layer.handed_on >= TELLING and not layer.with_graph and id(layer.weight) in names:
+    told = [one for one in layers.seen.values() if one.handed_on >= TELLING]
+    for layer in told:
+        if not layer.with_graph and id(layer.weight) in names:
             return names[id(layer.weight)].rpartition(".")[0] or "recurrent layer"
-    return None
+    return "" if told else None
 
 
 @dataclass

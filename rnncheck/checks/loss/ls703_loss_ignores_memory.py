@@ -100,9 +100,11 @@ def reaches_later(
     keys += [key for key in tokens(evidence, sample) if key not in keys]
     after_td = changed_batch(sample, ~later, keys)
     watched = False
+    seen = map(sample.td.get, observed(evidence, sample))
+    floats = any(value.is_floating_point() for value in seen)
     for measure in (_elements, _gradients, _inside, _passed):
-        if measure is _passed and watched:
-            break
+        if watched and (measure is _passed or (measure is _inside and floats)):
+            continue
         before, after = (measure(evidence, sample, loss, td) for td in (sample.td, after_td))
         for name, old in before.items():
             if name not in after or after[name].shape != old.shape:
@@ -132,10 +134,8 @@ def _gradients(
 def _inside(
     evidence: Evidence, sample: Sample, loss: Loss, td: TensorDictBase
 ) -> dict[str, Tensor]:
-    """What recurrent modules give inside the loss, where it tells nothing per step and observes
-    tokens, which have no gradient."""
-    if any(td.get(key).is_floating_point() for key in observed(evidence, sample)):
-        return {}
+    """What recurrent modules give inside the loss, where it tells nothing per step: it observes
+    tokens, which have no gradient, or joins what it observes without one."""
     return inner_outputs(evidence, sample, td)
 
 
