@@ -228,6 +228,11 @@ EFFECTS = (
         ("LS702", "VL604", "GR801", "GR803", "GR805", "GR804"),
         "a loss that ignores memory sends it no gradient",
     ),
+    Effect(
+        "LS707",
+        ("LS701", "LS704", "VL603", "VL604"),
+        "what belongs to a neighbour is taken over ends as well",
+    ),
     Effect("LS701", ("LS704",), "the loss of a slice has something of another"),
     Effect("LS705", ("LS704", "GR804"), "the loss is another each time"),
     Effect("GR802", ("GR803", "GR804", "GR805"), "nothing is learned from NaN"),

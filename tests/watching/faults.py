@@ -251,6 +251,13 @@ FAULTS = (
         "pass",
     ),
     _one(TEAM, SHUFFLED, "RP502", "data.split(2)", f"data{RANDOMLY}.split(2)"),
+    _one(
+        TEAM,
+        "each agent gets the other one's advantages",
+        "RP509",
+        "data.split(2)",
+        'data.set(("agents", "advantage"), data["agents", "advantage"].flip(-2)).split(2)',
+    ),
     _one(A2C, "the estimator runs on over an end", "VL601", ESTIMATES, ENDLESS + ESTIMATES),
     _one(A2C, SHUFFLED, "RP502", "self.loss(data)", f"self.loss(data{RANDOMLY})"),
     _one(

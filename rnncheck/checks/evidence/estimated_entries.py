@@ -30,7 +30,7 @@ def estimated_entries(evidence: Evidence, sample: Sample) -> Iterator[tuple[Reco
     batch were estimated, if that is elsewhere. None where no estimator runs."""
     if _as_estimated(evidence):
         return
-    named = {*_NAMES, *map(dotted, made_by(evidence))}
+    named = {*_names(evidence), *map(dotted, made_by(evidence))}
     for key in tensor_keys(sample.rows):
         if dotted(key) not in named or not sample.rows.get(key).is_floating_point():
             continue
@@ -40,6 +40,13 @@ def estimated_entries(evidence: Evidence, sample: Sample) -> Iterator[tuple[Reco
         if given.shape == recorded.shape and int(known.sum()) > 1:
             entry = levelled(RecordedEntry(key, given, recorded.to(given.dtype), known))
             yield entry, moved_from([entry]) or _elsewhere(entry, given, column[has])
+
+
+def _names(evidence: Evidence) -> set[str]:
+    """What the estimator calls them: groups of agents have theirs under their own."""
+    keys = getattr(evidence.pipeline.estimator, "tensor_keys", None)
+    given = (getattr(keys, name, name) for name in _NAMES)
+    return {key if isinstance(key, str) else dotted(tuple(key)) for key in given}
 
 
 def _as_estimated(evidence: Evidence) -> bool:

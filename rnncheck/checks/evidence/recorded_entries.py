@@ -16,6 +16,8 @@ from rnncheck.printable import counted
 
 FARTHEST = 3  # steps: chosen, an entry stored late or early is off by one
 MOST_ROWS = 64  # that a batch is tried in another order of; chosen, since each costs a comparison
+MOST_AGENTS = 16  # or numbers of an action, that are tried in another order of them
+OF_ANOTHER = "for another agent, or in another place of its step"
 TELLING = 16  # steps at which another place holds another value: by chance 2 ** -16 of two actions
 AGREEING = 0.9  # share of these that must agree: where slices join, a moved entry has no source
 ROUNDING = 1e-5  # relative: of a map between two forms of an action
@@ -80,19 +82,33 @@ def moved_from(found: Sequence[RecordedEntry]) -> str:
     holds everything as it was recorded does not tell where that of the others is from."""
     counts = dict[str, Tensor]()
     for one in (one for one in found if bool(one.differs.any())):
-        for words, order in orders(one.known.shape):
-            counts[words] = counts.get(words, torch.zeros(4)) + _agreeing(one, order)
+        for words, source, known in (*_elsewhere(one), *_beside(one)):
+            counts[words] = counts.get(words, torch.zeros(4)) + _agreeing(one, source, known)
     for words, (telling, same_telling, known, same) in counts.items():
         if telling >= TELLING and same_telling >= AGREEING * telling and same >= AGREEING * known:
             return words.split(";")[0]
     return ""
 
 
-def _agreeing(one: RecordedEntry, order: Tensor) -> Tensor:
+def _elsewhere(one: RecordedEntry) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """In words what was recorded at other steps, and where that is known."""
+    for words, order in orders(one.known.shape):
+        source = one.recorded.flatten(0, 1)[order]
+        yield words, source, one.known & one.known.flatten()[order]
+
+
+def _beside(one: RecordedEntry) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """The same of what was recorded at the step itself, for another agent."""
+    agents = one.recorded.shape[2] if one.recorded.ndim > 2 else 1
+    if 1 < agents <= MOST_AGENTS:
+        for far in range(1, agents):
+            yield f"{OF_ANOTHER};{far}", one.recorded.roll(far, 2), one.known
+        yield f"{OF_ANOTHER};turned", one.recorded.flip(2), one.known
+
+
+def _agreeing(one: RecordedEntry, source: Tensor, known: Tensor) -> Tensor:
     """Of the steps at which the other place holds another value, how many and how many agree with
     it; the same of all steps."""
-    known = one.known & one.known.flatten()[order]
-    source = one.recorded.flatten(0, 1)[order]
     telling = known & _differ(source, one.recorded, one.slack)
     same = ~_differ(one.given, source, one.slack)
     masks = (telling, same & telling, known, same & known)

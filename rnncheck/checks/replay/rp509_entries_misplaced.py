@@ -5,9 +5,9 @@ Checks
     must be the one that the env was given there. Where it is another one, it is told whether it is
     that of another step, or was drawn again together with its log-probability. What follows from
     the one that was taken entry by entry (another numbering, a scale, a clip) is taken for another
-    form of it. A reward may be changed in any way, but must not be that of another step, clipped,
-    scaled or as it was. Neither must an advantage or a target be what the estimator gives for
-    another step.
+    form of it. A reward may be changed in any way, but must not be that of another step or agent,
+    clipped, scaled or as it was. Neither must an advantage or a target be what the estimator gives
+    for another one.
 
 Why it matters
     The reward and the next state answer the action that was taken. Credit given to another one

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rnncheck.checks.evidence.recorded_entries import (
+    OF_ANOTHER,
     RecordedEntry,
     clipped,
     is_function_of,
@@ -51,6 +52,16 @@ def test_entries_of_another_row_or_order() -> None:
     assert moved_from([entry(turned, values)]) == laid
     back = values.reshape(STEPS, ROWS, 2).transpose(0, 1)
     assert moved_from([entry(back, values)]) == laid
+
+
+@pytest.mark.parametrize("agents", [2, 3])
+def test_entries_of_another_agent(agents: int) -> None:
+    made = torch.Generator().manual_seed(1)
+    values = torch.rand(ROWS, STEPS, agents, 1, generator=made)
+    assert moved_from([entry(values.roll(1, 2), values)]) == OF_ANOTHER
+    assert moved_from([entry(values.flip(2), values)]) == OF_ANOTHER
+    shared = values[:, :, :1].expand_as(values).contiguous()  # all agents get the same
+    assert moved_from([entry(shared.roll(1, 2), shared)]) == ""
 
 
 def test_entries_of_nowhere() -> None:
