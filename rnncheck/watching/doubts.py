@@ -8,17 +8,31 @@ from torch import Tensor
 
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.watching.forms.given_beside import numbers_beside, spoilt_beside
+from rnncheck.watching.forms.in_form import lines_ahead
 from rnncheck.watching.seen import Called, Sightings
 
 
 def settle_doubts(seen: Sightings) -> None:
     """A loss of the script's lines in which something of every step stays what it is, whatever the
     batch, is none that can be judged."""
+    acting = seen.actor()
+    for called in seen.losses:
+        beside = {} if called.own is None else numbers_beside(called)
+        if beside and (acting is None or lines_ahead(acting, called) is None):
+            called.doubts += [(_made_ahead(name), spoilt_beside(called, name)) for name in beside]
     for called in [one for one in seen.losses if one.doubts]:
         said, called.doubts = _reads(called), []
         if said:
             seen.losses.remove(called)
             seen.unseen = said
+
+
+def _made_ahead(name: str) -> str:
+    return (
+        f"the loss is given `{name}` beside its batch, and no lines that make it of a batch could"
+        " be run again: make it inside the function that returns the loss, or keep it in the batch"
+    )
 
 
 def _reads(called: Called) -> str:

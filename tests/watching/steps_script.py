@@ -160,3 +160,65 @@ IN_STEPS: Change = (
 )
 # The same of a critic alone.
 CUT_FROM_BATCH: Change = ('judge(batch["observation"]', 'judge(batch["observation"].detach()')
+
+# The mode is set where the loss is called.
+_CALL = "    loss = loss_of(data)\n"
+CALLED_IN_IT: tuple[Change, ...] = (
+    (_WITH, _WITHOUT),
+    (_CALL, "    with set_recurrent_mode(True):\n        loss = loss_of(data)\n"),
+)
+CALLED_OUT_OF_IT: tuple[Change, ...] = (
+    (_WITH, _WITHOUT),
+    (_CALL, "    with set_recurrent_mode(False):\n        loss = loss_of(data)\n"),
+)
+
+# Returns that the loss is given beside its batch.
+GIVEN = (
+    HEAD
+    + """
+optim = torch.optim.Adam([*actor.parameters(), *critic.parameters()], 3e-4)
+
+
+def returns_of(batch):
+    reward, over = batch["next", "reward"].squeeze(-1), batch["next", "done"].squeeze(-1)
+    total, totals = torch.zeros(len(reward)), []
+    for step in reversed(range(reward.shape[1])):
+        total = reward[:, step] + 0.97 * total * (~over[:, step])
+        totals.insert(0, total)
+    return torch.stack(totals, 1)
+
+
+def loss_of(batch, returns):
+    with set_recurrent_mode(True):
+        td = batch.select(*KEPT).clone()
+        dist = actor.get_dist(td)
+    gain = returns - critic(td)["state_value"].squeeze(-1)
+    return gain.square().mean() - (dist.log_prob(batch["action"]) * gain.detach()).mean()
+
+
+for data in Collector(env, actor, frames_per_batch=96, total_frames=576):
+    returns = returns_of(data)
+    for _ in range(2):
+        loss = loss_of(data, returns)
+        optim.zero_grad()
+        loss.backward()
+        optim.step()
+"""
+)
+RUN_ON: Change = ("0.97 * total * (~over[:, step])", "0.97 * total")
+MADE_ELSEWHERE: Change = (
+    "    returns = returns_of(data)\n",
+    "    made = list(map(returns_of, [data]))\n    data = data.clone()\n    returns = made.pop()\n",
+)
+
+# Slices that are weighed, as by their priority.
+WEIGHED: tuple[Change, ...] = (
+    (
+        _CALL,
+        '    data["weight"] = torch.rand(4, 1).expand(4, 24).clone()\n' + _CALL,
+    ),
+    (
+        _TOTAL,
+        "    weight = batch['weight']\n" + _TOTAL.replace(".square()", ".square().mul(weight)"),
+    ),
+)

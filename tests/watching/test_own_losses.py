@@ -11,7 +11,7 @@ from rnncheck.results.exit_codes import ExitCode
 from tests.watching import steps_script as scripts
 from tests.watching.next_values_script import OWN, changed
 from tests.watching.scripts import failed, run
-from tests.watching.steps_script import JUDGED, OF_ACTIONS, Change
+from tests.watching.steps_script import GIVEN, JUDGED, OF_ACTIONS, Change
 
 SLOW = pytest.mark.slow
 
@@ -57,9 +57,11 @@ def test_a_saved_run_knows_what_was_stepped(rnncheck: Any, tmp_path: Path) -> No
     [
         pytest.param(scripts.DECORATED, (ExitCode.VERIFIED, []), id="recurrent"),
         pytest.param(scripts.STEP_BY_STEP, (ExitCode.FAILED, ["LS703"]), id="step by step"),
+        pytest.param(scripts.CALLED_IN_IT, (ExitCode.VERIFIED, []), id="called in it"),
+        pytest.param(scripts.CALLED_OUT_OF_IT, (ExitCode.FAILED, ["LS703"]), id="called out of it"),
     ],
 )
-def test_a_loss_keeps_its_decorators(
+def test_a_loss_keeps_its_mode(
     rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...], expected: tuple[int, list[str]]
 ) -> None:
     assert ran(rnncheck, tmp_path, changed(OWN, *changes), "LS703") == expected
@@ -118,3 +120,34 @@ def test_an_own_unroll_without_a_gradient_at_what_is_observed(
 ) -> None:
     text = changed(JUDGED, scripts.CUT_FROM_BATCH)
     assert ran(rnncheck, tmp_path, text, "GR801") == (ExitCode.VERIFIED, [])
+
+
+def test_a_saved_loss_keeps_the_mode_it_was_called_in(rnncheck: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(changed(OWN, *scripts.CALLED_IN_IT))
+    kept = tmp_path / "seen.rnncheck"
+    rnncheck("run", "--save", str(kept), "--select", "WR101", "train.py", cwd=tmp_path)
+    again = rnncheck("verify", "--select", "LS703", str(kept), cwd=tmp_path)
+    assert again.returncode == ExitCode.VERIFIED, again.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), (ExitCode.VERIFIED, []), id="made in the loop"),
+        pytest.param((scripts.RUN_ON,), (ExitCode.FAILED, ["LS701"]), id="run on over ends"),
+    ],
+)
+def test_returns_that_a_loss_is_given_beside_its_batch(
+    rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...], expected: tuple[int, list[str]]
+) -> None:
+    assert ran(rnncheck, tmp_path, changed(GIVEN, *changes), "LS701,LS704") == expected
+
+
+def test_returns_that_no_line_makes_again_are_not_shown(rnncheck: Any, tmp_path: Path) -> None:
+    text = changed(GIVEN, scripts.MADE_ELSEWHERE, scripts.RUN_ON)
+    assert ran(rnncheck, tmp_path, text, "LS701,LS704")[0] == ExitCode.NOT_SHOWN
+
+
+def test_weights_of_slices_are_no_estimates(rnncheck: Any, tmp_path: Path) -> None:
+    text = changed(OWN, *scripts.WEIGHED)
+    assert ran(rnncheck, tmp_path, text, "LS701,RP505,VL603") == (ExitCode.VERIFIED, [])

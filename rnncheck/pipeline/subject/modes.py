@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -109,6 +110,25 @@ class InMode(nn.Module):
         """Run it."""
         with set_recurrent_mode(self.recurrent):
             return self.module(*args, **kwargs)
+
+
+def in_mode_of(recurrent: bool | None, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, called in that mode; itself where that is None."""
+    return function if recurrent is None else functools.partial(run_in_mode, recurrent, function)
+
+
+def run_in_mode(recurrent: bool, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """What the function gives there."""
+    with set_recurrent_mode(recurrent):
+        return function(*args, **kwargs)
+
+
+def called_in_mode(function: Any) -> tuple[bool | None, Any]:
+    """The mode that ``in_mode_of`` calls a function in, and the function."""
+    if isinstance(function, functools.partial) and function.func is run_in_mode:
+        recurrent, inner = function.args[:2]
+        return recurrent, inner
+    return None, function
 
 
 class InRecurrentMode(TensorDictModuleBase):

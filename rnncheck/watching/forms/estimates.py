@@ -53,7 +53,11 @@ def settle_estimates(seen: Sightings) -> None:
     if not collected:
         return
     made = made_of(loss.inputs[0], set(tensor_keys(collected[0])))
-    wanted = {key for key in made if not _is_collected(key, loss.inputs, collected)}
+    wanted = {
+        key
+        for key in made
+        if not _is_collected(key, loss.inputs, collected) and not _weighs_rows(key, loss.inputs)
+    }
     found = own_estimates(seen, acting, wanted) if wanted else None
     if found is not None:
         seen.estimators.append(found)
@@ -83,6 +87,20 @@ def _is_collected(key: Key, given: list[TensorDictBase], collected: list[TensorD
             if alike and bool(torch.isin(values, known).all()):
                 return True
     return False
+
+
+def _weighs_rows(key: Key, given: list[TensorDictBase]) -> bool:
+    """Whether it is one number from 0 to 1 for each row, as the weights of prioritised slices are:
+    what is made of rewards differs from step to step."""
+    for batch in given:
+        value = batch.get(key)
+        if batch.batch_dims < 2 or value.numel() != batch.numel():
+            return False
+        rows = value.reshape(batch.shape[0], -1)
+        inside = bool(rows.min() >= 0) and bool(rows.max() <= 1)
+        if not inside or bool((rows != rows[:, :1]).any()):
+            return False
+    return True
 
 
 def own_estimates(seen: Sightings, acting: Acting, wanted: set[Key]) -> Called | None:

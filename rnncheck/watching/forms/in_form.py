@@ -16,8 +16,9 @@ from rnncheck.pipeline.copying.closures import global_names
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, tensor_keys
-from rnncheck.pipeline.subject.modes import InMode, measuring
+from rnncheck.pipeline.subject.modes import InMode, called_in_mode, measuring
 from rnncheck.watching.forms.acted_again import ActingPass
+from rnncheck.watching.forms.given_beside import numbers_beside
 from rnncheck.watching.forms.loss_pass import LossPass
 from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
 from rnncheck.watching.forms.parts_of_steps import parts_of_steps
@@ -138,7 +139,8 @@ def lines_ahead(acting: Acting, loss: Called) -> Called | None:
     if loss.own is None or not noted or not loss.inputs:
         return None
     known = set(tensor_keys(noted[0]))
-    if not loss.around or set(tensor_keys(loss.inputs[0])) <= known:
+    more = set(tensor_keys(loss.inputs[0])) - known or numbers_beside(loss)
+    if not loss.around or not more:
         return None
     if acting.kind == "rollout":
         return None
@@ -151,8 +153,9 @@ def lines_ahead(acting: Acting, loss: Called) -> Called | None:
 
 def _holds_a_buffer(lines: Any) -> bool:
     """Whether they read a replay buffer: what they are given is not what comes out of it."""
-    named = (lines.__globals__.get(name) for name in global_names(lines))
-    held = [*named, *(lines.__kwdefaults__ or {}).values()]
+    function = called_in_mode(lines)[1]
+    named = (function.__globals__.get(name) for name in global_names(function))
+    held = [*named, *(function.__kwdefaults__ or {}).values()]
     return any(issubclass(type(one), ReplayBuffer) for one in held)
 
 

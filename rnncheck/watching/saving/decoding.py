@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torchrl.objectives import LossModule
 
 from rnncheck.pipeline.guard.user_frames import sentence
+from rnncheck.pipeline.subject.modes import in_mode_of
 from rnncheck.watching.saving import code_forms, env_forms, number_forms, plain_forms
 from rnncheck.watching.saving.forms import AT, DTYPES, NAMESPACES
 from rnncheck.watching.saving.import_paths import CannotKeep, found_at, module_at
@@ -185,6 +186,10 @@ def _partial(decoder: Decoder, node: dict[str, Any], _number: int) -> Any:
     return functools.partial(function, *args, **given)
 
 
+def _in_mode(decoder: Decoder, node: dict[str, Any], _number: int) -> Any:
+    return in_mode_of(bool(node["recurrent"]), decoder.part(node["of"]))
+
+
 def _method(decoder: Decoder, node: dict[str, Any], _number: int) -> Any:
     owner = decoder.part(node["of"])
     function = getattr(type(owner), str(node["name"]), None)
@@ -234,6 +239,7 @@ _KINDS: dict[Any, Callable[[Decoder, dict[str, Any], int], Any]] = {
     "repeat": _listed(lambda parts: itertools.repeat(*parts[:2])),
     "enum": _enumerated,
     "partial": _partial,
+    "in mode": _in_mode,
     "method": _method,
     "name": lambda decoder, node, _: decoder.found(node["of"]),
     "code": code_forms.function_again,

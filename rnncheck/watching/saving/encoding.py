@@ -24,6 +24,7 @@ from torchrl.envs import EnvBase
 from torchrl.objectives import LossModule
 
 from rnncheck.numerics.bits import raw_bits
+from rnncheck.pipeline.subject.modes import called_in_mode
 from rnncheck.watching.forms.plain_loss import run_lines
 from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
@@ -233,6 +234,9 @@ def _named(encoder: Encoder, value: Any) -> dict[str, Any]:
 def _partial(encoder: Encoder, value: functools.partial[Any]) -> dict[str, Any]:
     if value.func is run_lines:
         return rollout_loss_node(encoder, *value.args)
+    mode, inner = called_in_mode(value)
+    if inner is not value:
+        return {"kind": "in mode", "recurrent": mode, "of": encoder.form(inner)}
     parts = (value.func, value.args, value.keywords)
     return {"kind": "partial", "of": [encoder.form(one) for one in parts]}
 

@@ -24,11 +24,13 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
+from rnncheck.pipeline.subject.modes import in_mode_of
 from rnncheck.roles import role_of
 from rnncheck.watching.forms.switches import Switches, switched_on, switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
+from rnncheck.watching.seams.entered import EnteredMode, EnteredModes, mode_around
 from rnncheck.watching.seams.frames import (
     batches_in,
     decorated_with,
@@ -59,6 +61,7 @@ class HeldBatches:
     switches: Switches
     depth: int  # of the frame, from the outermost on
     batches: dict[str, TensorDictBase] = field(default_factory=dict)  # copies, by name
+    entered: tuple[EnteredMode, ...] = ()  # modes that were set around the call
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class FoundLoss:
 
 def own_training_seams(watching: Watching, scope: ExitStack) -> None:
     """Open the seams until ``scope`` ends."""
-    noting = OwnTraining(watching)
+    noting = OwnTraining(watching, EnteredModes(watching, scope))
     hear_modules(watching, scope, noting.called)
     replace(scope, torch.Tensor, "backward", noting.backward)
     scope.callback(noting.forget)
@@ -86,8 +89,8 @@ def own_training_seams(watching: Watching, scope: ExitStack) -> None:
 class OwnTraining:
     """Follows one update after the other, from the policy's call to ``backward``."""
 
-    def __init__(self, watching: Watching) -> None:
-        self._watching = watching
+    def __init__(self, watching: Watching, modes: EnteredModes) -> None:
+        self._watching, self._modes = watching, modes
         self._held: dict[FrameType, HeldBatches] = {}
         # The stack of the user's as it was last looked into, outermost first, and where in them.
         self._looked: dict[FrameType, set[int]] = {}
@@ -125,6 +128,7 @@ class OwnTraining:
                         self._switches(),
                         depth_of(frame),
                         {name: copies[id(td)] for name, td in found.items()},
+                        self._modes.now(),
                     )
             for look in self._watching.at_a_batch if len(self._held) > held else ():
                 look(sys._getframe(1))
@@ -265,6 +269,7 @@ class OwnTraining:
         for function, held, name in [*marked, *found][:1]:
             beside = [one for _, one, _ in found if one.depth == held.depth]
             loss = _with_the_rest(function, held, name)
+            loss = in_mode_of(mode_around(held.entered, held.depth), loss)
             told = FoundLoss(loss, held, name, held.code, argument=name)
             return told, not marked and len(beside) > 1
         return None, False
@@ -287,8 +292,9 @@ class OwnTraining:
                 found = self._lines_of(frame, names, inner)
                 if found is None:
                     break
-                own = (held.code, found.function.__code__.co_firstlineno)
-                yield FoundLoss(found.function, held, found.batch, own, last=frame.f_lineno)
+                first = found.function.__code__.co_firstlineno
+                loss = in_mode_of(mode_around(held.entered, held.depth, first), found.function)
+                yield FoundLoss(loss, held, found.batch, (held.code, first), last=frame.f_lineno)
                 names -= {found.batch}
 
     def _lines_of(self, frame: FrameType, names: frozenset[str], inner: Any) -> Lines | None:
