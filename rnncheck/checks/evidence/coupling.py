@@ -165,7 +165,19 @@ def _directed(
     elif open_:
         off = set() if coupled.drawn else _one_sided(coupled, way, open_)
         off |= _richer_one_way(coupled, way, [name for name in open_ if name not in off])
-    return (moving.keys() - asked.keys()) | off
+    off |= moving.keys() - asked.keys()
+    return off & _crossing(coupled, way) if off else off
+
+
+def _crossing(coupled: Coupled, way: _Way) -> set[str]:
+    """What moves from the one half of the units to the other at all. Where steps of one half weigh
+    nothing, such as those of an unfinished episode, a statistic reaches it from elsewhere alone."""
+    found = set[str]()
+    for each in _crossed(coupled, way, coupled.elements):
+        for name, (old, new, watch) in each.items():
+            if bool((_steps(gap(new, old)) > SUM_ROUNDING * _scale(old))[watch].any()):
+                found.add(name)
+    return found
 
 
 def _as_one(old: Tensor, new: Tensor, watch: Tensor) -> bool:

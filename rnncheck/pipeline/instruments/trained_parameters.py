@@ -29,8 +29,8 @@ def recurrent_parameters(
     """
     found = [*_carriers(pipeline), *_undeclared(pipeline, subjects)]
     trained, shared = trained_parameters(loss), _shared_names(pipeline, found)
-    if not shared and not isinstance(loss, nn.Module):
-        shared = copied_names(trained, found)
+    if not isinstance(loss, nn.Module):
+        shared |= copied_names(trained, found)
     # what a function holds under a like name may be its target network
     paths = _recurrent_paths(found) if isinstance(loss, nn.Module) else set()
     recurrent: dict[str, Tensor] = {
