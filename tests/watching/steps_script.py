@@ -222,3 +222,55 @@ WEIGHED: tuple[Change, ...] = (
         "    weight = batch['weight']\n" + _TOTAL.replace(".square()", ".square().mul(weight)"),
     ),
 )
+
+# What acts is a moving average of what is trained, and one object holds both.
+AVERAGED = (
+    HEAD.replace("import numpy as np\n", "import copy\n\n")
+    + """
+
+class Learner:
+    def __init__(self):
+        self.net, self.average = actor, copy.deepcopy(actor)
+        self.optim = torch.optim.Adam([*actor.parameters(), *critic.parameters()], 3e-4)
+
+    def objective(self, batch):
+        with set_recurrent_mode(True):
+            td = batch.select(*KEPT).clone()
+            dist = self.net.get_dist(td)
+        value = critic(td)["state_value"].squeeze(-1)
+        gain = batch["next", "reward"].squeeze(-1) - value
+        return gain.square().mean() - (dist.log_prob(batch["action"]) * gain.detach()).mean()
+
+    def update(self, batch):
+        loss = self.objective(batch)
+        self.optim.zero_grad()
+        loss.backward()
+        self.optim.step()
+        with torch.no_grad():
+            for mean, new in zip(self.average.parameters(), self.net.parameters()):
+                mean.lerp_(new, 0.1)
+
+
+learner = Learner()
+for data in Collector(env, learner.average, frames_per_batch=96, total_frames=576):
+    learner.update(data)
+"""
+)
+NEVER_AVERAGED: Change = ("mean.lerp_(new, 0.1)", "pass")
+
+# A loss that draws numbers, with a critic whose memory no flag cuts.
+DRAWN: Change = (
+    "    gain = torch.stack(totals, 1) - value\n",
+    "    gain = torch.stack(totals, 1)\n    gain = gain + 0.1 * torch.randn_like(gain) - value\n",
+)
+NEVER_BEGUN: Change = ("            h = torch.where(begins[:, step], torch.zeros(()), h)\n", "")
+# Returns less their mean, of the episodes that are over alone.
+OF_FINISHED: Change = (
+    '    return gain.square().mean() - (dist.log_prob(batch["action"]) * gain.detach()).mean()\n',
+    """    done = over.flip(1).cumsum(1).flip(1).bool().float()
+    gain = torch.stack(totals, 1)
+    gain = (gain - (gain * done).sum() / done.sum()) * done
+    return -(dist.log_prob(batch["action"]) * gain).sum() / done.sum()
+""",
+)
+RETURNS_RUN_ON: Change = ("0.97 * total * (~over[:, step])", "0.97 * total")

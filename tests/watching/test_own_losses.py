@@ -151,3 +151,35 @@ def test_returns_that_no_line_makes_again_are_not_shown(rnncheck: Any, tmp_path:
 def test_weights_of_slices_are_no_estimates(rnncheck: Any, tmp_path: Path) -> None:
     text = changed(OWN, *scripts.WEIGHED)
     assert ran(rnncheck, tmp_path, text, "LS701,RP505,VL603") == (ExitCode.VERIFIED, [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), (ExitCode.VERIFIED, []), id="averaged"),
+        pytest.param((scripts.NEVER_AVERAGED,), (ExitCode.NOT_SHOWN, []), id="never"),
+    ],
+)
+def test_a_moving_average_that_acts(
+    rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...], expected: tuple[int, list[str]]
+) -> None:
+    text = changed(scripts.AVERAGED, *changes)
+    assert ran(rnncheck, tmp_path, text, "GR803,GR806") == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((scripts.DRAWN,), [], id="drawn"),
+        pytest.param((scripts.DRAWN, scripts.NEVER_BEGUN), ["LS701"], id="drawn and never begun"),
+        pytest.param((scripts.OF_FINISHED,), [], id="less a mean"),
+        pytest.param(
+            (scripts.OF_FINISHED, scripts.RETURNS_RUN_ON), ["LS701"], id="less a mean and run on"
+        ),
+    ],
+)
+def test_statistics_and_drawn_numbers_beside_what_runs_on(
+    rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...], expected: list[str]
+) -> None:
+    _, found = ran(rnncheck, tmp_path, changed(JUDGED, *changes), "LS701")
+    assert found == expected
