@@ -274,3 +274,44 @@ OF_FINISHED: Change = (
 """,
 )
 RETURNS_RUN_ON: Change = ("0.97 * total * (~over[:, step])", "0.97 * total")
+FORGETTING: Change = (_CELL, "h = self.cell(observation[:, step], h * 0)")
+WITHOUT_STATE: Change = (_CELL, "h = self.cell(observation[:, step])")
+
+# A switch that is the class's until it is set, and a pass that begins every row with zero.
+SWITCHED = HEAD.replace(
+    'gru = GRUModule(4, 24, in_key="observation", out_key="feat")\n'
+    "env.append_transform(gru.make_tensordict_primer())\n",
+    """
+
+class Memory(nn.Module):
+    unrolls = False
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(4, 24)
+
+    def forward(self, observation, state, begins):
+        if not self.unrolls:
+            began = (state * (~begins)).reshape(-1, 24)
+            state = self.cell(observation.reshape(-1, 4), began).view_as(state)
+            return state, state
+        state, found = state[:, 0], []
+        for step in range(observation.shape[1]):
+            state = self.cell(observation[:, step], state * (~begins[:, step]))
+            found.append(state)
+        return torch.stack(found, 1), torch.stack(found, 1)
+
+
+memory = Memory()
+gru = TensorDictModule(
+    memory, ["observation", "recurrent_state", "is_init"], ["feat", ("next", "recurrent_state")]
+)
+primer = TensorDictPrimer(recurrent_state=Unbounded(shape=(24,)), expand_specs=True)
+env.append_transform(primer)
+""",
+).replace("from torchrl.data import ", "from torchrl.data import Unbounded, ").replace(
+    "SerialEnv, StepCounter, ", "SerialEnv, StepCounter, TensorDictPrimer, "
+) + OWN[len(HEAD) :].replace(
+    "    with set_recurrent_mode(True):\n", "    memory.unrolls = True\n    if True:\n"
+).replace("    guess = ", "    memory.unrolls = False\n    guess = ")
+FROM_ZERO: Change = ("state, found = state[:, 0], []", "state, found = 0 * state[:, 0], []")

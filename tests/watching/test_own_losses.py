@@ -183,3 +183,25 @@ def test_statistics_and_drawn_numbers_beside_what_runs_on(
 ) -> None:
     _, found = ran(rnncheck, tmp_path, changed(JUDGED, *changes), "LS701")
     assert found == expected
+
+
+@pytest.mark.parametrize("change", [scripts.FORGETTING, scripts.WITHOUT_STATE])
+def test_a_critic_that_is_never_handed_its_state(
+    rnncheck: Any, tmp_path: Path, change: Change
+) -> None:
+    found = ran(rnncheck, tmp_path, changed(JUDGED, change), "LS703")
+    assert found == (ExitCode.FAILED, ["LS703"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), (ExitCode.VERIFIED, []), id="from its state"),
+        pytest.param((scripts.FROM_ZERO,), (ExitCode.FAILED, ["CL406"]), id="from zero"),
+    ],
+)
+def test_a_switch_that_is_an_attribute_of_the_class(
+    rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...], expected: tuple[int, list[str]]
+) -> None:
+    text = changed(scripts.SWITCHED, *changes)
+    assert ran(rnncheck, tmp_path, text, "CL406") == expected

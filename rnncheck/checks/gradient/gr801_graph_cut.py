@@ -39,6 +39,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import segments_of
 from rnncheck.checks.evidence.burn_in_by_loss import positions
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.handed_states import cut_layer
 from rnncheck.checks.evidence.loss_calls import (
     copied,
     each_sample,
@@ -49,7 +50,6 @@ from rnncheck.checks.evidence.loss_calls import (
 from rnncheck.checks.evidence.traced_steps import Shown, steps_of_passes
 from rnncheck.checks.evidence.trained_memory import needs_memory
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.gradient.handed_states import cut_layer
 from rnncheck.checks.gradient.loss_graph import gradient_reaches_back
 from rnncheck.checks.gradient.through_time import reaches_back, reads_tokens
 from rnncheck.checks.rule import (

@@ -5,7 +5,8 @@ Checks
     second half some per-step entry of the loss, or the gradient of the loss at the observations,
     must change; where none does, the same is asked one step further on, for a loss that parts its
     slices in the middle. Of a loss that tells neither, such as one that reads arrays, the pass that
-    it makes is asked.
+    it makes is asked. Layers of torch that the loss trains and calls step by step must be given
+    other states than zero.
 
 Why it matters
     A loss that runs the policy in sequential mode takes every step alone, from the state stored
@@ -34,6 +35,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import input_gradients, observed, segments_of, tokens
 from rnncheck.checks.evidence.burn_in_by_loss import cropped
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.handed_states import layer_without_state
 from rnncheck.checks.evidence.loss_calls import (
     Loss,
     changed_batch,
@@ -60,6 +62,9 @@ def run(evidence: Evidence) -> Judgement:
     loss, compared = loss_of(evidence), 0
     needs_memory(evidence)
     for number, sample in each_sample(evidence):
+        layer = layer_without_state(evidence, sample)
+        if layer is not None:
+            return Judgement((_without_state(number, sample, layer),), compared)
         skip = cropped(evidence, sample)
         later = _second_halves(sample, skip)
         if not bool(later.any()):
@@ -156,6 +161,20 @@ def _passed(
         for key, value in tensor_items(out)
         if key in subject.writes and key[0] != "next" and value.is_floating_point()
     }
+
+
+def _without_state(number: int, sample: Sample, layer: str) -> Observation:
+    return Observation(
+        message=f"inside the loss {layer} is called step by step, every time from a state of zero",
+        key=layer,
+        quantity="states other than zero that it is given",
+        measured=0.0,
+        on=f"training batch {number}, {tuple(sample.td.shape)}",
+        bound=1.0,
+        bound_formula="at least one",
+        cause="what the layer gives at a step is not handed on to the next",
+        fix="give each call the state that the one before it left, cleared where an episode begins",
+    )
 
 
 def _observed(number: int, sample: Sample) -> Observation:

@@ -13,10 +13,12 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 from torchrl.modules import set_recurrent_mode
 
+from rnncheck.pipeline.copying.closures import is_users_type
 from rnncheck.pipeline.keys import Key, as_key, tensor_items
 from rnncheck.watching.seen import Called
 
 _INIT = "is_init"
+_ABSENT = object()
 _PLAIN = (bool, int, float, str, type(None))
 _NO_SWITCH = ("training",)  # dropout and the like: not which pass is run
 
@@ -24,15 +26,21 @@ Switches = dict[str, dict[str, Any]]  # by the module's path: attribute and valu
 
 
 def switches_of(module: nn.Module) -> Switches:
-    """The plain attributes of all its parts."""
+    """The plain attributes of all its parts, and those of the user's classes that they are of."""
     return {
         path: {
             name: value
-            for name, value in vars(part).items()
+            for name, value in {**_of_class(part), **vars(part)}.items()
             if isinstance(value, _PLAIN) and name not in _NO_SWITCH and name[:1] != "_"
         }
         for path, part in module.named_modules()
     }
+
+
+def _of_class(part: nn.Module) -> dict[str, Any]:
+    """What a part has of its classes until it is set."""
+    theirs = [kind for kind in type(part).__mro__ if is_users_type(kind)]
+    return {name: value for kind in reversed(theirs) for name, value in vars(kind).items()}
 
 
 def switched_on(acting: Switches, training: Switches) -> Switches:
@@ -162,11 +170,14 @@ def switched(module: nn.Module, switches: Switches) -> Iterator[None]:
     known = [
         (parts[p], k, v) for p, held in switches.items() if p in parts for k, v in held.items()
     ]
-    before = [(part, name, getattr(part, name)) for part, name, _ in known]
+    before = [(part, name, vars(part).get(name, _ABSENT)) for part, name, _ in known]
     for part, name, value in known:
         setattr(part, name, value)
     try:
         yield
     finally:
         for part, name, value in before:
-            setattr(part, name, value)
+            if value is _ABSENT:
+                delattr(part, name)
+            else:
+                setattr(part, name, value)

@@ -30,34 +30,54 @@ def cut_layer(evidence: Evidence, sample: Sample) -> str | None:
     trains it; empty where layers are handed theirs with one, None where none is called step by
     step. On other observations than the batch's: a stored state is then no longer what the layer
     gives."""
+    told = [one for one in _trained(evidence, sample) if one.handed_on >= TELLING]
+    cut = (one.name for one in told if not one.with_graph and one.name)
+    return next(cut, "" if told else None)
+
+
+def layer_without_state(evidence: Evidence, sample: Sample) -> str | None:
+    """The name of a layer that the loss trains and calls step by step, every time from zero."""
+    for one in _trained(evidence, sample):
+        if one.name and not one.whole and not one.held and len(one.given) > TELLING:
+            return one.name
+    return None
+
+
+def _trained(evidence: Evidence, sample: Sample) -> list[LayerStates]:
+    return evidence.once("states of layers", lambda: _noted(evidence, sample), sample)
+
+
+def _noted(evidence: Evidence, sample: Sample) -> list[LayerStates]:
     root = [key for key in observed(evidence, sample) if key[0] != "next"]
     td, loss = changed_batch(sample, sample.valid, root), copied(loss_of(evidence))
     with _Layers() as layers:
         run_loss(evidence, sample, td, loss=loss, per_element=False)
     names = {id(weight): name for name, weight in parameters_of(loss)}
-    told = [one for one in layers.seen.values() if one.handed_on >= TELLING]
-    for layer in told:
-        if not layer.with_graph and id(layer.weight) in names:
-            return names[id(layer.weight)].rpartition(".")[0] or "recurrent layer"
-    return "" if told else None
+    for one in layers.seen.values():
+        one.name = names.get(id(one.weight), "").rpartition(".")[0]
+    return list(layers.seen.values())
 
 
 @dataclass
-class _Layer:
-    """Of one layer how often it got a state of its own, and whether ever with a graph, or more than
-    a step at once."""
+class LayerStates:
+    """Of one layer how often it got a state of its own, whether ever with a graph, and whether it
+    ever was called on ``whole`` sequences or ``held`` a state other than zero. It has a ``name``
+    where the loss trains it."""
 
     weight: Tensor
     given: list[Tensor] = field(default_factory=list)
     handed_on: int = 0
     with_graph: bool = False
+    whole: bool = False
+    held: bool = False
+    name: str = ""
 
 
 class _Layers:
     """Notes layers that build a graph while the context is open."""
 
     def __init__(self) -> None:
-        self.seen = dict[int, _Layer]()
+        self.seen = dict[int, LayerStates]()
 
     def __enter__(self) -> _Layers:
         self._handle = register_module_forward_hook(self._called)
@@ -73,12 +93,14 @@ class _Layers:
         if last is None or is_batched(last) or not last.requires_grad:
             return
         weight = next(module.parameters())
-        layer = self.seen.setdefault(id(module), _Layer(weight))
+        layer = self.seen.setdefault(id(module), LayerStates(weight))
         state = _first(args[1]) if len(args) > 1 else None
         if state is not None and any(_comes_from(state, one) for one in layer.given):
             layer.handed_on += 1
             layer.with_graph = layer.with_graph or state.requires_grad
-        layer.with_graph = layer.with_graph or _steps(module, args[0]) > 1
+        layer.held = layer.held or (state is not None and bool(state.any()))
+        layer.whole = layer.whole or _steps(module, args[0]) > 1
+        layer.with_graph = layer.with_graph or layer.whole
         layer.given.append(last.detach())
 
 
