@@ -129,13 +129,14 @@ _Moved = dict[str, tuple[Tensor, Tensor, Tensor]]  # before, after, and where to
 def _moving(
     coupled: Coupled, way: _Way, names: Iterable[str]
 ) -> dict[str, list[tuple[Tensor, Tensor, Tensor]]]:
-    """By name: the entries before and after every other unit was changed, and where none was."""
+    """By name: the entries before and after every other unit was changed, or every other pair of
+    them, and where none was."""
     sample, found = coupled.sample, dict[str, list[tuple[Tensor, Tensor, Tensor]]]()
     base = coupled.elements(sample, sample.td)
     wanted = [name for name in names if name in base]
     moved = set[str]()
-    for parity in (0, 1):
-        touched = (way.units % 2 == parity) & sample.valid
+    kinds = [way.units] if int(way.units.max()) < 2 else [way.units, (way.units + 1) // 2]
+    for touched in [(one % 2 == n) & sample.valid for one in kinds for n in (0, 1)]:
         after = coupled.elements(sample, changed_batch(sample, touched, coupled.keys))
         watch = ~touched & sample.valid
         for name in wanted:
@@ -327,7 +328,12 @@ def reordered(sample: Sample, order: Tensor) -> Sample:
 
 
 def _rows_turned(sample: Sample) -> Tensor:
-    return torch.arange(sample.valid.numel()).reshape(sample.valid.shape).flip(0).flatten()
+    """The rows in the opposite order behind the first; of two both. What a loss turns or rolls by
+    itself would be the same if they were turned or rolled."""
+    rows = torch.arange(len(sample.valid))
+    order = torch.arange(sample.valid.numel()).reshape(sample.valid.shape)
+    turned: Tensor = order[-rows % len(rows) if len(rows) > 2 else rows.flip(0)].flatten()
+    return turned
 
 
 def _segments_turned(sample: Sample) -> Tensor | None:
