@@ -315,3 +315,38 @@ env.append_transform(primer)
     "    with set_recurrent_mode(True):\n", "    memory.unrolls = True\n    if True:\n"
 ).replace("    guess = ", "    memory.unrolls = False\n    guess = ")
 FROM_ZERO: Change = ("state, found = state[:, 0], []", "state, found = 0 * state[:, 0], []")
+
+# A module that gives the losses of actor and critic apart.
+PAIR = (
+    HEAD
+    + _JUDGE
+    + """
+
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.actor, self.judge = actor, judge
+
+    def forward(self, batch):
+        with set_recurrent_mode(True):
+            dist = self.actor.get_dist(batch.select(*KEPT).clone())
+        value = self.judge(batch["observation"], batch["is_init"])
+        reward, over = batch["next", "reward"].squeeze(-1), batch["next", "done"].squeeze(-1)
+        total, totals = torch.zeros(len(reward)), []
+        for step in reversed(range(reward.shape[1])):
+            total = reward[:, step] + 0.97 * total * (~over[:, step])
+            totals.insert(0, total)
+        gain = torch.stack(totals, 1) - value
+        told = dist.log_prob(batch["action"])
+        return -(told * gain.detach()).mean(), gain.square().mean()
+
+
+both = Both()
+optim = torch.optim.Adam(both.parameters(), 3e-4)
+for data in Collector(env, actor, frames_per_batch=96, total_frames=576):
+    acting, judging = both(data)
+    optim.zero_grad()
+    (acting + judging).backward()
+    optim.step()
+"""
+)

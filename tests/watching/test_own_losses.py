@@ -205,3 +205,17 @@ def test_a_switch_that_is_an_attribute_of_the_class(
 ) -> None:
     text = changed(scripts.SWITCHED, *changes)
     assert ran(rnncheck, tmp_path, text, "CL406") == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), [], id="both"),
+        pytest.param((scripts.NEVER_BEGUN,), ["LS701"], id="the critic runs on"),
+    ],
+)
+def test_every_loss_that_a_module_gives_is_judged(
+    rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...], expected: list[str]
+) -> None:
+    _, found = ran(rnncheck, tmp_path, changed(scripts.PAIR, *changes), "LS701,LS704")
+    assert found == expected

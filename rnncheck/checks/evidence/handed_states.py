@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
@@ -22,6 +23,7 @@ from rnncheck.checks.evidence.loss_calls import (
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.pipeline.instruments.vmap import is_batched
 
+OUTPUT = "output of "
 TELLING = 3  # states that are handed on: chosen, a bootstrap behind a pass hands on a single one
 
 
@@ -43,13 +45,32 @@ def layer_without_state(evidence: Evidence, sample: Sample) -> str | None:
     return None
 
 
+def layer_outputs(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+    """What layers that are called once for each step of the rows give there, ``[rows, steps,
+    hidden]``, by name; with several passes each by itself."""
+    rows, steps = sample.valid.shape
+    found = dict[str, Tensor]()
+    for one in _noted(evidence, sample, td):
+        alone = (
+            not one.whole and len(one.given) % steps == 0 and one.given[0].shape[-2:-1] == (rows,)
+        )
+        for begin in range(0, len(one.given) if alone else 0, steps):
+            given = [value.reshape(rows, -1) for value in one.given[begin : begin + steps]]
+            again = f" (pass {begin // steps + 1})" if begin else ""
+            found[f"{OUTPUT}{one.name or 'a layer'}{again}"] = torch.stack(given, 1)
+    return found
+
+
 def _trained(evidence: Evidence, sample: Sample) -> list[LayerStates]:
-    return evidence.once("states of layers", lambda: _noted(evidence, sample), sample)
+    def noted() -> list[LayerStates]:
+        root = [key for key in observed(evidence, sample) if key[0] != "next"]
+        return _noted(evidence, sample, changed_batch(sample, sample.valid, root))
+
+    return evidence.once("states of layers", noted, sample)
 
 
-def _noted(evidence: Evidence, sample: Sample) -> list[LayerStates]:
-    root = [key for key in observed(evidence, sample) if key[0] != "next"]
-    td, loss = changed_batch(sample, sample.valid, root), copied(loss_of(evidence))
+def _noted(evidence: Evidence, sample: Sample, td: TensorDictBase) -> list[LayerStates]:
+    loss = copied(loss_of(evidence))
     with _Layers() as layers:
         run_loss(evidence, sample, td, loss=loss, per_element=False)
     names = {id(weight): name for name, weight in parameters_of(loss)}

@@ -19,8 +19,9 @@ from rnncheck.checks.evidence.batch_isolation import (
     paid,
     parted,
 )
-from rnncheck.checks.evidence.coupling import SUM_ROUNDING, Coupled, real_leaks
+from rnncheck.checks.evidence.coupling import SEGMENTS, SUM_ROUNDING, Coupled, real_leaks
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.handed_states import layer_outputs
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
 from rnncheck.checks.evidence.recurrent_pass import row_states
 from rnncheck.checks.evidence.traced_steps import inner_gradients, inner_outputs
@@ -85,7 +86,22 @@ def _leaks_of(
         alive = alive or lively
     if not alive and not real:
         return _leaks_inside(evidence, sample)
-    return real or _leaks_of_squares(evidence, sample), alive
+    real = real or _leaks_of_squares(evidence, sample) or _leaks_of_layers(evidence, sample)
+    return real, alive
+
+
+def _leaks_of_layers(evidence: Evidence, sample: Sample) -> list[Leak]:
+    """What layers give that the loss calls step by step: no statistic of the batch moves that, and
+    no twin without memory is needed to tell."""
+
+    def given(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+        return layer_outputs(evidence, sample, td)
+
+    if not given(sample, sample.td):
+        return []
+    root = [key for key in observed(evidence, sample) if key[0] != "next"]
+    found, _ = leaks(sample, root, given)
+    return [replace(one, between=SEGMENTS) for one in found]
 
 
 def _leaks_of_squares(evidence: Evidence, sample: Sample) -> list[Leak]:

@@ -39,6 +39,7 @@ from __future__ import annotations
 from rnncheck.checks.evidence.batch_isolation import Leak, layout, neighbours
 from rnncheck.checks.evidence.coupling import ROWS
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.handed_states import OUTPUT
 from rnncheck.checks.evidence.loss_calls import (
     each_sample,
     loss_of,
@@ -118,6 +119,12 @@ def _blame(first: Leak, found: list[Leak]) -> tuple[str, str]:
             " over steps runs on from the end of a row to the next row",
             "keep the batch's shape [rows, steps] up to the last reduction, or mark every row's"
             ' first step in batch["is_init"] before it is flattened',
+        )
+    if first.name.startswith(OUTPUT):
+        return (
+            "a layer that the loss calls step by step goes on with its state over a start",
+            'clear the state where batch["is_init"] is true, ahead of each call:'
+            " h = torch.where(is_init[:, t], torch.zeros_like(h), h)",
         )
     fix = (
         'set batch["next", "is_init"] = batch["is_init"].clone() between sample() and the loss (a'

@@ -37,8 +37,10 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import segments_of
+from rnncheck.checks.evidence.credited_steps import rewards
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import (
+    changed_batch,
     copied,
     each_sample,
     loss_of,
@@ -177,6 +179,8 @@ def _made_of(
     apart = all(off(twin.whole, one) for one in (twin.by_length, twin.mean, twin.total))
     if apart or coupled_by_statistics(evidence, sample):
         return None, NATURE
+    if _leaves_out_ends(evidence, sample):
+        return None, "the loss leaves out the last step of a row, so of each slice alone"
     finding = _observed(
         number,
         f"the loss of the batch is {found.whole:.6g}, the mean of its slices' losses"
@@ -206,6 +210,28 @@ def losses(evidence: Evidence, sample: Sample, td: TensorDictBase) -> Sums:
     by_length = sum(value * steps for value, steps in parts) / sum(steps for _, steps in parts)
     total = sum(value for value, _ in parts)
     return Sums(float(whole), by_length, total / len(parts), total)
+
+
+def _leaves_out_ends(evidence: Evidence, sample: Sample) -> bool:
+    """Whether the reward of a slice's last step enters the loss of the batch, and not of the slice
+    alone: rows that end with a bootstrap have one step less."""
+    segments, loss = segments_of(sample), loss_of(evidence)
+    ends = (segments[:, 1:] != segments[:, :-1]).nonzero()
+    if not len(ends) or not rewards(sample):
+        return False
+    row, last = ends[0].tolist()
+    first = int((segments[row] == segments[row, last]).nonzero()[0])
+    at = torch.zeros_like(sample.valid)
+    at[row, last] = True
+    told = list[bool]()
+    for part in ((slice(None), slice(None)), (slice(row, row + 1), slice(first, last + 1))):
+        pair = []
+        for td in (sample.td, changed_batch(sample, at, rewards(sample))):
+            rows = td.reshape(sample.rows.shape)[part]
+            given = td if part[0] == slice(None) else (rows[0] if td.batch_dims == 1 else rows)
+            pair.append(run_loss(evidence, sample, given, loss=copied(loss), per_element=False))
+        told.append(bool(pair[0].total != pair[1].total))
+    return told == [True, False]
 
 
 def off(one: float, other: float) -> bool:

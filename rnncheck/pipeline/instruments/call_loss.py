@@ -10,6 +10,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.errors import StageError
+from rnncheck.pipeline.instruments.own_loss import is_number_with_graph, losses_in
 
 LossParts = dict[str, Tensor]
 
@@ -22,20 +23,23 @@ def form_loss(
 
     The total is the sum of all entries whose name starts with ``loss``, each averaged where it is
     not reduced. A returned tensor is the one part ``loss``; of a tuple the first member is the
-    loss. Runs in the caller's modes.
+    loss, or all of them where all are numbers with a graph. Runs in the caller's modes.
     """
     return total_of(loss(td.clone()))
 
 
 def total_of(result: Any) -> tuple[Tensor, LossParts]:
     """The total and the parts of what a loss returned."""
-    parts = _parts(result[0] if isinstance(result, tuple) and result else result)
+    parts = _parts(result)
     if not parts:
         raise StageError("loss", f"the loss gave {_said(result)}: no entry's name starts with loss")
     return torch.stack([part.mean() for part in parts.values()]).sum(), parts
 
 
 def _parts(result: Any) -> LossParts:
+    if isinstance(result, (tuple, list)) and result:
+        several = all(map(is_number_with_graph, result))  # actor and critic, say
+        return losses_in(result) if several else _parts(result[0])
     if isinstance(result, Tensor):
         return {"loss": result}
     entries = result.items() if isinstance(result, (TensorDictBase, Mapping)) else ()

@@ -132,7 +132,7 @@ def losses_in(result: Any) -> dict[str, Tensor]:
         if named:
             return _outermost(named)
     if isinstance(result, (tuple, list)) and result:
-        if all(map(_is_number_with_graph, result)):
+        if all(map(is_number_with_graph, result)):
             return _outermost({f"loss {n}": value for n, value in enumerate(result)})
         return losses_in(result[0])
     raise StageError("loss", f"the loss gave {_said(result)}, and no backward was called in it")
@@ -157,7 +157,8 @@ def _is_made_of(whole: Tensor, part: Tensor) -> bool:
     return grad is not None
 
 
-def _is_number_with_graph(value: Any) -> bool:
+def is_number_with_graph(value: Any) -> bool:
+    """Whether it may be a loss beside others."""
     return isinstance(value, Tensor) and value.numel() == 1 and value.requires_grad
 
 
