@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from torchrl.modules.tensordict_module.rnn import recurrent_mode
 from rnncheck.watching.seen import Acting, CalledOn, Modes, Sightings
 from rnncheck.watching.weights import changed, is_stepped, parameters_taken, taken
 
+_MOST_LAGGED, _LONGEST_LAG = 64, 10.0  # updates and seconds that weights are waited for; chosen
 _LATEST = 16  # calls that are remembered: chosen, between two steps a policy has few
 
 
@@ -52,7 +54,8 @@ class Watching:
         # Who collected what behind the first update.
         self.at_a_later_batch: list[Callable[[Acting, TensorDictBase], None]] = []
         self.at_moving_on: list[Callable[[], None]] = []  # no call of a module is of use any more
-        self.waits: list[Callable[[], bool]] = []  # for more than these updates
+        self.waits: list[Callable[[], bool]] = [self._lags]  # for more than these updates
+        self._lags_since: float | None = None
         self.when_settled: Callable[[], None] = lambda: None  # closes what it watches through
         self._updates, self._ends = updates, ends
         self._acts_otherwise = False  # from some update on, of a loss that was not told
@@ -139,12 +142,24 @@ class Watching:
         """Whether what acts was ever given anything of what is trained: told while the weights are
         still those that the script has."""
         acting = self.seen.actor()
-        policy = None if acting is None else acting.policy
-        weights = list(policy.parameters()) if isinstance(policy, nn.Module) else []
-        trained = {id(one) for one in weights if one.requires_grad}
-        before = {key: one for key, one in self.seen.weights.items() if key in trained}
-        if acting is not None and self.seen.stepped:
-            acting.apart = bool(before) and not trained & self.seen.stepped and not changed(before)
+        if acting is not None:
+            acting.apart = self._apart(acting)
+
+    def _apart(self, acting: Acting) -> bool:
+        policy = acting.policy
+        own = {id(one) for one in policy.parameters()} if isinstance(policy, nn.Module) else set()
+        before = {key: one for key, one in self.seen.weights.items() if key in own}
+        stepped = self.seen.stepped
+        return bool(before) and bool(stepped) and not own & stepped and not changed(before)
+
+    def _lags(self) -> bool:
+        """An actor that is no part of what is trained is given its weights now and then."""
+        acting = self.seen.actor()
+        if acting is None or not self._apart(acting):
+            return False
+        now = time.monotonic()
+        self._lags_since = self._lags_since or now
+        return now - self._lags_since <= _LONGEST_LAG and self.seen.updates <= _MOST_LAGGED
 
     def _trains(self) -> bool:
         """Whether anything was trained on so far."""

@@ -10,9 +10,9 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from rnncheck.checks.evidence.batch_isolation import observed
+from rnncheck.checks.evidence.batch_isolation import observed, without_memory
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import each_sample, float_inputs, memoryless_batch
+from rnncheck.checks.evidence.loss_calls import each_sample, float_inputs
 from rnncheck.checks.evidence.loss_isolation import loss_gradients
 from rnncheck.checks.evidence.recorded_entries import orders
 from rnncheck.checks.evidence.training_batches import Sample
@@ -194,7 +194,7 @@ def _given(
 ) -> tuple[dict[str, Tensor], list[Tensor]]:
     """The gradients at what is observed, where every step stands alone, and what modules gave."""
     with _Outputs() as outputs:
-        gradients = loss_gradients(evidence)(sample, memoryless_batch(sample, td))
+        gradients = without_memory(loss_gradients(evidence))(sample, td)
     return gradients, outputs.seen
 
 

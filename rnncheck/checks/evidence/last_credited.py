@@ -17,13 +17,15 @@ from rnncheck.pipeline.keys import Key
 
 TELLING = 6  # changed steps that must agree: chosen
 MARGIN = 3  # steps behind the changed one in its trajectory, so that moving the rest of it shows
+BEHIND = 10**6  # stands for: it weighs the end of its trajectory, and not the beginning
 MOST = 8  # changes of one batch, each of one step in every row: chosen, each costs a gradient
 
 
 @dataclass(frozen=True)
 class LastCredited:
-    """``offset``: how many steps behind a reward's own step the last one is that it weighs; the
-    same at all ``count`` changed steps, of which ``place`` is one ``(batch, row, step)``."""
+    """``offset``: how many steps behind a reward's own step the last one is that it weighs, or
+    ``BEHIND``; the same at all ``count`` changed steps, of which ``place`` is one ``(batch, row,
+    step)``."""
 
     key: Key
     offset: int
@@ -94,10 +96,13 @@ def _told(
 
 def _offsets(sample: Sample, found: Moved, at: Tensor) -> Iterator[tuple[int, tuple[int, int]]]:
     """For each row how far behind the changed step the last one of its trajectory lies that moved;
-    nothing where that is the trajectory's last, as with a mean over all of it."""
+    nothing where all of the trajectory moved, as with a mean over it."""
     for row, step in at.nonzero().tolist():
         own = sample.segments[row] == sample.segments[row, step]
         moved = (found.steps[row] & own & sample.valid[row]).nonzero()[:, 0]
         last = int((own & sample.valid[row]).nonzero()[-1])
+        begins = int((own & sample.valid[row]).nonzero()[0])
         if len(moved) and int(moved[-1]) < last:
             yield int(moved[-1]) - step, (row, step)
+        elif len(moved) and int(moved[0]) > begins:
+            yield BEHIND, (row, step)

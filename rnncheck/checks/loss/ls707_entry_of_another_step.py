@@ -31,7 +31,7 @@ from collections.abc import Sequence
 
 from rnncheck.checks.evidence.credited_steps import Credited, credited, opposite, other_step
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.last_credited import LastCredited, last_credited
+from rnncheck.checks.evidence.last_credited import BEHIND, LastCredited, last_credited
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
 from rnncheck.checks.evidence.previous_actions import shows_previous
 from rnncheck.checks.evidence.recorded_entries import moved_from, recorded_entry
@@ -106,8 +106,11 @@ def _summed(last: LastCredited) -> Observation:
     batch, row, step = last.place
     name, early = dotted(last.key), last.offset > 0
     what = "also with" if early else "no more with its own, but with"
+    said = f"the loss weighs a step {what} the {name} of {_words(last.offset)}"
+    if last.offset == BEHIND:
+        said = f"the loss weighs the last steps with a {name} before them, and not the first ones"
     return Observation(
-        message=f"the loss weighs a step {what} the {name} of {_words(last.offset)}",
+        message=said,
         key=name,
         quantity=f"steps from a {name} to the last one that it weighs",
         measured=float(last.offset),
@@ -116,7 +119,7 @@ def _summed(last: LastCredited) -> Observation:
         bound_formula="a reward weighs its own step last",
         where=Where((batch, row), step, first_step=step),
         cause=(
-            "the sum of rewards is laid beside the step behind its own"
+            "the sums of rewards are laid beside other steps, or in the opposite order"
             if early
             else "the sum of rewards begins behind the step's own reward"
         ),
