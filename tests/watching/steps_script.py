@@ -350,3 +350,33 @@ for data in Collector(env, actor, frames_per_batch=96, total_frames=576):
     optim.step()
 """
 )
+
+# A critic that never acts, in a loss and with an optimiser of its own.
+APART = (
+    HEAD
+    + _JUDGE
+    + """
+
+def judge_loss(batch):
+    value = judge(batch["observation"], batch["is_init"])
+    reward, over = batch["next", "reward"].squeeze(-1), batch["next", "done"].squeeze(-1)
+    target = reward[:, :-1] + 0.97 * value[:, 1:].detach() * (~over[:, :-1])
+    return (target - value[:, :-1]).square().mean()
+
+
+def actor_loss(batch):
+    with set_recurrent_mode(True):
+        dist = actor.get_dist(batch.select(*KEPT).clone())
+    with torch.no_grad():
+        value = judge(batch["observation"], batch["is_init"])
+    return -(dist.log_prob(batch["action"]) * value).mean()
+
+
+optims = [torch.optim.Adam(one.parameters(), 3e-4) for one in (judge, actor)]
+for data in Collector(env, actor, frames_per_batch=96, total_frames=576):
+    for loss, optim in zip((judge_loss, actor_loss), optims):
+        optim.zero_grad()
+        loss(data).backward()
+        optim.step()
+"""
+)

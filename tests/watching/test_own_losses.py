@@ -219,3 +219,18 @@ def test_every_loss_that_a_module_gives_is_judged(
 ) -> None:
     _, found = ran(rnncheck, tmp_path, changed(scripts.PAIR, *changes), "LS701,LS704")
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), [], id="healthy"),
+        pytest.param((scripts.NEVER_BEGUN,), ["LS701"], id="it runs on"),
+        pytest.param((scripts.CUT,), ["GR801"], id="it is cut at every step"),
+    ],
+)
+def test_the_loss_of_a_critic_that_never_acts_is_judged(
+    rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...], expected: list[str]
+) -> None:
+    _, found = ran(rnncheck, tmp_path, changed(scripts.APART, *changes), "LS701,GR801")
+    assert found == expected

@@ -158,13 +158,19 @@ class OwnTraining:
         return switched_on(acting.switches, switches_of(acting.policy))
 
     def _is_trained(self, module: nn.Module) -> bool:
-        """Whether it has weights that act, or those of a learner that who acts is a copy of."""
+        """Whether it has weights that act, those of a learner that who acts is a copy of, or others
+        that an optimiser has, such as a critic's."""
         mine = [one for one in module._parameters.values() if one is not None]
         if not mine or {id(one) for one in mine} & self._acting():
             return bool(mine)
         if module not in self._learners:
-            self._learners[module] = self._acts_by_a_copy(mine)
+            self._learners[module] = self._acts_by_a_copy(mine) or self._is_stepped(mine)
         return self._learners[module]
+
+    def _is_stepped(self, mine: list[nn.Parameter]) -> bool:
+        groups = (group for one in self._watching.optimisers for group in one.param_groups)
+        held = {id(weight) for group in groups for weight in group["params"]}
+        return any(id(one) in held for one in mine)
 
     def _acts_by_a_copy(self, mine: list[nn.Parameter]) -> bool:
         """Whether each of the weights, which are trained, was copied into one that acts."""
