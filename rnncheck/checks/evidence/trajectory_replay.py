@@ -97,10 +97,20 @@ def _replay(
     starts = torch.zeros(1, recorded.shape[1], dtype=torch.bool)
     starts[:, 0] = trajectory.fresh
     double = runs_in_double(evidence, subject, inputs)
-    states = StartStates(fresh=state)
+    states = StartStates(fresh=state, drawn=_drawn_states(evidence, subject, recorded))
     truth = unroll_subject(subject, inputs, starts, states)
     oracle = partial(unroll_subject, subject, inputs, starts, states, settings=IN_DOUBLE)
     return Replayed(trajectory, recorded, truth, oracle if double else None, state)
+
+
+def _drawn_states(
+    evidence: Evidence, subject: Subject, recorded: TensorDictBase
+) -> dict[Key, Tensor]:
+    """States that are made of what was drawn, such as the last action, as they were recorded."""
+    random = random_outputs(evidence, subject, explore=True)
+    drawn = [key for key in subject.carry if next_key(key) in random]
+    found = {key: recorded.get(key, None) for key in drawn}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def compared_keys(evidence: Evidence, item: Replayed) -> list[Key]:

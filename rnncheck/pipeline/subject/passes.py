@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from tensordict import TensorDict, TensorDictBase
@@ -57,11 +57,14 @@ class StartStates:
 
     ``first`` is the state before the first step (default: ``fresh``). ``fresh`` is what it becomes
     at every start (default: the subject's own), except for the keys in ``kept``, which run on.
+    ``drawn`` ``[rows, steps, *state]`` are states that the module makes of random numbers, such as
+    its last action: at every step what was drawn for it, in the place of what is drawn again.
     """
 
     first: Mapping[Key, Tensor] | None = None
     fresh: Mapping[Key, Tensor] | None = None
     kept: Collection[Key] = ()
+    drawn: Mapping[Key, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,8 @@ def _stepped(
         for t in range(inputs.shape[1]):
             for key in renewed if any_starts[t] else ():
                 current[key] = _where(starts[:, t], fresh[key], current[key])
+            for key, value in states.drawn.items():
+                current[key] = value[:, t].to(current[key].dtype)
             step = {key: column[t] for key, column in columns.items()}
             with oracle.at(t):
                 out = _one_step(subject, network, step, current, starts[:, t])
@@ -147,7 +152,8 @@ def _tiled(
     index = torch.arange(subject.tile) % inputs.shape[0]
     fresh = {k: _per_row(v, subject.tile) for k, v in (states.fresh or subject.fresh).items()}
     first = {k: _per_row(v, subject.tile) for k, v in (states.first or fresh).items()}
-    return inputs[index], starts[index], StartStates(first, fresh, states.kept)
+    drawn = {key: value[index] for key, value in states.drawn.items()}
+    return inputs[index], starts[index], StartStates(first, fresh, states.kept, drawn)
 
 
 def _one_step(
