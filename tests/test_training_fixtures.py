@@ -75,6 +75,7 @@ NEAR_MISSES = {
     "gr803_parameter_without_gradient": "q_rows",
     "gr804_does_not_learn": "q_rows",
     "gr805_short_horizon": "q_rows",
+    "gr806_parameter_not_stepped": "own_update",
     "gr803_in_a_function": "q_function",
     "rp502_rows_taken_apart": "ppo_stored_rows",
     "rp504_last_episodes_state": "own_fresh_cell",

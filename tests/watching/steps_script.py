@@ -380,3 +380,35 @@ for data in Collector(env, actor, frames_per_batch=96, total_frames=576):
         optim.step()
 """
 )
+
+# The last action is a state that the policy carries itself.
+REMEMBERING: tuple[Change, ...] = (
+    ("from torchrl.data import ", "from torchrl.data import Unbounded, "),
+    ("SerialEnv, StepCounter, ", "SerialEnv, StepCounter, TensorDictPrimer, "),
+    (
+        'gru = GRUModule(4, 24, in_key="observation", out_key="feat")\n',
+        """
+
+class Told(nn.Module):
+    def forward(self, action):
+        return nn.functional.one_hot(action, 2).float()
+
+
+both = TensorDictModule(
+    lambda seen, last: torch.cat([seen, last], -1), ["observation", "last"], ["both"]
+)
+gru = GRUModule(6, 24, in_key="both", out_key="feat")
+env.append_transform(TensorDictPrimer(last=Unbounded(shape=(2,)), expand_specs=True))
+""",
+    ),
+    ("    TensorDictSequential(gru, ", "    TensorDictSequential(both, gru, "),
+    ('KEPT = ("observation", ', 'KEPT = ("observation", "last", '),
+    (
+        "for data in Collector(env, actor, ",
+        'told = TensorDictModule(Told(), ["action"], [("next", "last")])\n'
+        "acting = TensorDictSequential(actor, told)\n"
+        "for data in Collector(env, acting, ",
+    ),
+    ('batch["next"].select("observation", ', 'batch["next"].select("observation", "last", '),
+    ("critic(gru(after))", "critic(gru(both(after)))"),
+)

@@ -234,3 +234,8 @@ def test_the_loss_of_a_critic_that_never_acts_is_judged(
 ) -> None:
     _, found = ran(rnncheck, tmp_path, changed(scripts.APART, *changes), "LS701,GR801")
     assert found == expected
+
+
+def test_a_state_that_is_the_last_action(rnncheck: Any, tmp_path: Path) -> None:
+    text = changed(OWN, *scripts.REMEMBERING)
+    assert ran(rnncheck, tmp_path, text, "RP507,CL402,CL406") == (ExitCode.VERIFIED, [])

@@ -39,7 +39,7 @@ class Credited:
 
 
 @dataclass(frozen=True)
-class Moved:
+class CreditMoves:
     """``[rows, steps]``: the gradient at what is observed there is another one; it was or is none
     at all at steps that are not ``weighed``. ``read`` as in ``Credited``."""
 
@@ -156,7 +156,7 @@ def _of_other_steps(value: Tensor, half: Tensor, made: torch.Generator) -> Tenso
     return flat.reshape(value.shape)
 
 
-def moves(evidence: Evidence, sample: Sample, rows: TensorDictBase) -> Moved | None:
+def moves(evidence: Evidence, sample: Sample, rows: TensorDictBase) -> CreditMoves | None:
     """What moves with ``rows`` in the place of the batch's. None where the networks are called
     otherwise, or nothing moves. NotApplicable where the loss has no gradient at what is
     observed."""
@@ -177,7 +177,7 @@ def moves(evidence: Evidence, sample: Sample, rows: TensorDictBase) -> Moved | N
         return None
     weighed = _largest([one[name] for one in (old, new) for name in alike], shape) > 0
     read = not all(map(torch.equal, before, after))
-    return Moved(size > SMALLEST * float(size.max()), weighed, read)
+    return CreditMoves(size > SMALLEST * float(size.max()), weighed, read)
 
 
 def _largest(values: list[Tensor], shape: torch.Size) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed
-from rnncheck.checks.evidence.credited_steps import Moved, moves, rewards
+from rnncheck.checks.evidence.credited_steps import CreditMoves, moves, rewards
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample
 from rnncheck.checks.evidence.training_batches import Sample
@@ -94,7 +94,9 @@ def _told(
     return iter(()) if found is None or found.read else _offsets(sample, found, at)
 
 
-def _offsets(sample: Sample, found: Moved, at: Tensor) -> Iterator[tuple[int, tuple[int, int]]]:
+def _offsets(
+    sample: Sample, found: CreditMoves, at: Tensor
+) -> Iterator[tuple[int, tuple[int, int]]]:
     """For each row how far behind the changed step the last one of its trajectory lies that moved;
     nothing where all of the trajectory moved, as with a mean over it."""
     for row, step in at.nonzero().tolist():

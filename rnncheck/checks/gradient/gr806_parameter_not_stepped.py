@@ -2,16 +2,17 @@
 
 Checks
     The parameters of every recurrent module that get a gradient through the loss. Each must be in a
-    parameter group of one of the optimisers that the script has made by the end of the watch. Where
-    what acts is another object than what is trained, it must have been given weights by then.
+    parameter group of one of the optimisers that the script has made by the end of the watch, or
+    that a training step of your own in a spec steps. Where what acts is another object than what is
+    trained, it must have been given weights by then.
 
 Why it matters
     What no optimiser has stays as it was initialised, however good its gradient: the rest learns
     around a memory of random weights, and the curve still rises.
 
 Says nothing when
-    the pipeline comes from a spec, which has no optimisers, the script steps none of the loss's
-    weights by an optimiser, the parameters are frozen (``requires_grad`` is false), or no gradient
+    the pipeline comes from a spec whose loss steps no optimiser, the script steps none of the
+    loss's weights by one, the parameters are frozen (``requires_grad`` is false), or no gradient
     reaches them (GR803).
 
 Fix
@@ -24,8 +25,19 @@ Example
 
 from __future__ import annotations
 
+from typing import Any
+
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import loss_of
+from rnncheck.checks.evidence.loss_calls import (
+    copied,
+    each_sample,
+    loss_of,
+    parameters_of,
+    run_loss,
+)
 from rnncheck.checks.evidence.trained_memory import memory_gradients, needs_memory
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.printable import counted
@@ -37,6 +49,8 @@ def run(evidence: Evidence) -> Judgement:
     loss_of(evidence)
     needs_memory(evidence)
     unstepped = evidence.pipeline.unstepped
+    if unstepped is None:
+        unstepped = _by_itself(evidence)
     if unstepped is None:
         raise NotApplicable("no optimiser was seen to have weights of the loss")
     sizes = memory_gradients(evidence).recurrent
@@ -52,6 +66,28 @@ def run(evidence: Evidence) -> Judgement:
     findings = (_observed(left, len(trained)),) if left else ()
     note = counted(len(trained), "recurrent parameter", "are in an optimiser")
     return Judgement(findings, len(trained), note)
+
+
+def _by_itself(evidence: Evidence) -> frozenset[str] | None:
+    """What is left out by the optimisers of a loss that steps them itself, by name; None where it
+    steps none."""
+    stepped = set[int]()
+
+    def noted(optimiser: Optimizer, *_: Any) -> None:
+        groups = (group["params"] for group in optimiser.param_groups)
+        stepped.update(id(weight) for group in groups for weight in group)
+
+    for _, sample in each_sample(evidence)[:1]:
+        loss = copied(loss_of(evidence))
+        handle = register_optimizer_step_pre_hook(noted)
+        try:
+            run_loss(evidence, sample, loss=loss, per_element=False)
+        finally:
+            handle.remove()
+        held = parameters_of(loss)
+        left = frozenset(name for name, weight in held if id(weight) not in stepped)
+        return left if len(left) < len(held) else None
+    return None
 
 
 def _ends_with(name: str, one: str) -> bool:

@@ -73,7 +73,7 @@ class SeenPass:
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenTensors:
     """The tensors of a call's arguments, those gathered from its lists among them."""
 
     tensors: dict[Path, Tensor]
@@ -81,7 +81,7 @@ class Given:
     listed: frozenset[Path]
 
     @classmethod
-    def of(cls, arguments: Any) -> Given:
+    def of(cls, arguments: Any) -> GivenTensors:
         """Every leaf that is a tensor or a list that one can be made of."""
         tensors = {path: leaf for path, leaf in leaves_in(arguments) if isinstance(leaf, Tensor)}
         lists = dict(lists_in(arguments))
@@ -92,7 +92,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Steps:
+class LaidSteps:
     """How ``found``, the places of a call's observations among the acted steps, lies in rows and
     steps; ``lead`` are the dimensions ahead of what one step holds."""
 
@@ -128,7 +128,7 @@ def seen_pass(
     call: PlainCall, told: ToldCall, acting: PlainCall, acted: TensorDictBase
 ) -> SeenPass | None:
     """None where it is no call on steps that were acted on, ``acted`` ``[rows, steps]``."""
-    given = Given.of(call.arguments)
+    given = GivenTensors.of(call.arguments)
     same = call.code is acting.code
     known = {path: slot for path, slot in told.arguments.items() if same and path in given.tensors}
     as_keys: dict[Path, AsKey] = {path: (slot.key, slot.scale) for path, slot in known.items()}
@@ -180,7 +180,7 @@ def _steps(
     observed: Path,
     found: Tensor,
     acted: TensorDictBase,
-) -> Steps | None:
+) -> LaidSteps | None:
     """None where rows are not equally long, or of one step: a loop over steps, no function."""
     lead = _lead(tensors[observed], acted.get(OBSERVATION).shape[2:])
     if states:
@@ -190,14 +190,14 @@ def _steps(
         rows = acted.shape[0] if len(lead) == 1 else lead[_other(found, lead)]
     if len(found) % rows or len(found) // rows < 2:
         return None
-    return Steps(found, lead, rows, len(found) // rows)
+    return LaidSteps(found, lead, rows, len(found) // rows)
 
 
 def _spread(
     path: Path,
     value: Tensor,
-    given: Given,
-    steps: Steps,
+    given: GivenTensors,
+    steps: LaidSteps,
     batch: TensorDictBase,
     as_key: AsKey | None,
     *,
