@@ -23,7 +23,7 @@ from torchrl.envs.utils import exploration_type
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
 from rnncheck.watching.seen import Acting, CalledOn, Modes, Sightings
-from rnncheck.watching.weights import changed, is_stepped, parameters_taken, taken
+from rnncheck.watching.weights import have_changed, is_stepped, parameters_taken, taken
 
 _MOST_LAGGED, _LONGEST_LAG = 64, 10.0  # updates and seconds that weights are waited for; chosen
 _LATEST = 16  # calls that are remembered: chosen, between two steps a policy has few
@@ -85,7 +85,7 @@ class Watching:
         known = {id(one) for one, _ in seen.weights.values()}
         policies = [one.policy for one in seen.acting if isinstance(one.policy, nn.Module)]
         acting = {id(one) for policy in policies for one in policy.parameters()}
-        if changed(seen.weights):
+        if have_changed(seen.weights):
             for one in seen.acting:
                 one.batches.clear()
         elif acting <= known:
@@ -150,7 +150,7 @@ class Watching:
         own = {id(one) for one in policy.parameters()} if isinstance(policy, nn.Module) else set()
         before = {key: one for key, one in self.seen.weights.items() if key in own}
         stepped = self.seen.stepped
-        return bool(before) and bool(stepped) and not own & stepped and not changed(before)
+        return bool(before) and bool(stepped) and not own & stepped and not have_changed(before)
 
     def _lags(self) -> bool:
         """An actor that is no part of what is trained is given its weights now and then."""

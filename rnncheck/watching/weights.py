@@ -28,7 +28,7 @@ def parameters_taken(modules: Iterable[nn.Module]) -> Weights:
     return {id(one): (one, one.detach().clone()) for one in held}
 
 
-def changed(weights: Weights) -> bool:
+def have_changed(weights: Weights) -> bool:
     """Whether any of them holds something else by now."""
     return any(not torch.equal(one, before) for one, before in weights.values())
 
