@@ -116,6 +116,10 @@ OF_ACTIONS = (
 _TAKEN = "nn.functional.one_hot(batch['action'], 2)"
 OF_THE_STEP_BEFORE: Change = (_TAKEN, "nn.functional.one_hot(batch['action'].roll(1, 1), 2)")
 OF_THE_STEP_BEHIND: Change = (_TAKEN, "nn.functional.one_hot(batch['action'].roll(-1, 1), 2)")
+FEW_STEPS: Change = (
+    "frames_per_batch=96, total_frames=576",
+    "frames_per_batch=32, total_frames=192",
+)
 # The policy is shown the action of the step before as well.
 SHOWN: tuple[Change, ...] = (
     ("import numpy as np\n", "import gymnasium\nimport numpy as np\n"),

@@ -87,6 +87,10 @@ def test_the_graph_of_a_critic_that_never_acts(
         pytest.param((), [], id="its own"),
         pytest.param((scripts.OF_THE_STEP_BEFORE,), ["LS707"], id="of the step before"),
         pytest.param((scripts.OF_THE_STEP_BEHIND,), ["LS707"], id="of the step behind"),
+        pytest.param((scripts.FEW_STEPS,), [], id="its own, of few steps"),
+        pytest.param(
+            (scripts.FEW_STEPS, scripts.OF_THE_STEP_BEFORE), ["LS707"], id="before, of few steps"
+        ),
         pytest.param((*scripts.SHOWN, scripts.OF_THE_STEP_BEFORE), [], id="as the policy is shown"),
         pytest.param(
             (*scripts.SHOWN, scripts.OF_THE_STEP_BEHIND), ["LS707"], id="another one", marks=SLOW

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import Key, tensor_keys
 
 TELLING = 8  # steps on either side: chosen, by chance 2 ** -16 together
+_DRAWS, _FEW = 1, 64  # halves that are drawn; one episode has so few steps that it takes more
 MOSTLY = 0.9  # share of these that must agree: a clipped or masked step does not move
 SMALLEST = 1e-4  # share of the largest move below which a step is taken not to move
 
@@ -64,8 +66,9 @@ def _credited(evidence: Evidence) -> dict[Key, list[tuple[int, Credited]]]:
 
 def _in_batch(evidence: Evidence, sample: Sample) -> Iterator[Credited]:
     actions = set(evidence.env.actions)
-    for key in _weights(evidence, sample):
-        changed, rows = _other(sample, key)
+    draws = _DRAWS if int(sample.valid.sum()) >= _FEW else 4 * _DRAWS
+    for key, seed in itertools.product(_weights(evidence, sample), range(draws)):
+        changed, rows = _other(sample, key, seed)
         found = moves(evidence, sample, rows) if bool(changed.any()) else None
         if found is not None and bool(found.steps.any()) and (key in actions or not found.read):
             valid = sample.valid & found.weighed
@@ -132,9 +135,9 @@ def rewards(sample: Sample) -> list[Key]:
     return [key for key in following if key[-1] == "reward"]
 
 
-def _other(sample: Sample, key: Key) -> tuple[Tensor, TensorDictBase]:
+def _other(sample: Sample, key: Key, seed: int) -> tuple[Tensor, TensorDictBase]:
     """Half of the steps with another value of the entry."""
-    made, value = torch.Generator().manual_seed(11), sample.rows.get(key)
+    made, value = torch.Generator().manual_seed(11 + seed), sample.rows.get(key)
     half = (torch.rand(sample.valid.shape, generator=made) < 0.5) & sample.valid
     if value.is_floating_point():
         new = perturbed(value, half, made)
