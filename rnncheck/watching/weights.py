@@ -30,7 +30,7 @@ def parameters_taken(modules: Iterable[nn.Module]) -> Weights:
 
 def have_changed(weights: Weights) -> bool:
     """Whether any of them holds something else by now."""
-    return any(not torch.equal(one, before) for one, before in weights.values())
+    return any(not is_equal(one, before) for one, before in weights.values())
 
 
 def is_stepped(acting: Sequence[Tensor], stepped: Sequence[Tensor]) -> bool:

@@ -416,3 +416,19 @@ env.append_transform(TensorDictPrimer(last=Unbounded(shape=(2,)), expand_specs=T
     ('batch["next"].select("observation", ', 'batch["next"].select("observation", "last", '),
     ("critic(gru(after))", "critic(gru(both(after)))"),
 )
+
+# An ensemble under vmap beside it, whose weights are batched while it runs.
+ENSEMBLE: tuple[Change, ...] = (
+    (
+        "judge = Judge()\n",
+        "judge, extra = Judge(), nn.Linear(4, 1)\n"
+        "stacked = {k: torch.stack([v.detach(), 2 * v.detach()]).requires_grad_()"
+        " for k, v in extra.named_parameters()}\n",
+    ),
+    ("*judge.parameters()]", "*judge.parameters(), *stacked.values()]"),
+    (
+        "    gain = torch.stack(totals, 1) - value\n",
+        "    each = lambda p: torch.func.functional_call(extra, p, (batch['observation'],))\n"
+        "    gain = torch.stack(totals, 1) - value + torch.vmap(each)(stacked).mean()\n",
+    ),
+)

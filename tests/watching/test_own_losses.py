@@ -243,3 +243,8 @@ def test_the_loss_of_a_critic_that_never_acts_is_judged(
 def test_a_state_that_is_the_last_action(rnncheck: Any, tmp_path: Path) -> None:
     text = changed(OWN, *scripts.REMEMBERING)
     assert ran(rnncheck, tmp_path, text, "RP507,CL402,CL406") == (ExitCode.VERIFIED, [])
+
+
+def test_an_ensemble_under_vmap_is_let_through(rnncheck: Any, tmp_path: Path) -> None:
+    text = changed(JUDGED, *scripts.ENSEMBLE)
+    assert ran(rnncheck, tmp_path, text, "LS703,GR806") == (ExitCode.VERIFIED, [])

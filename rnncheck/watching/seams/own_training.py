@@ -24,6 +24,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
+from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.subject.modes import in_mode_of
 from rnncheck.roles import role_of
 from rnncheck.watching.forms.switches import Switches, switched_on, switches_of
@@ -163,6 +164,8 @@ class OwnTraining:
         mine = [one for one in module._parameters.values() if one is not None]
         if not mine or {id(one) for one in mine} & self._acting():
             return bool(mine)
+        if any(one.is_meta or is_batched(one) for one in mine):  # those of an ensemble, under vmap
+            return False
         if module not in self._learners:
             self._learners[module] = self._acts_by_a_copy(mine) or self._is_stepped(mine)
         return self._learners[module]
