@@ -32,6 +32,7 @@ from rnncheck.watching.assemble import NothingSeen, spec_from
 from rnncheck.watching.doubts import settle_doubts
 from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
 from rnncheck.watching.forms.estimates import settle_estimates
+from rnncheck.watching.forms.rounds import settle_rounds
 from rnncheck.watching.forms.switches import own_pass
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.saving.import_paths import CannotKeep, home_of
@@ -157,6 +158,7 @@ def _settle(seen: Sightings) -> None:
     """What can only be told by running the script's lines again."""
     with _nowhere() as nowhere, _not_shown(nowhere):
         settle_doubts(seen)
+        settle_rounds(seen)
         settle_estimates(seen)
 
 

@@ -81,6 +81,8 @@ class Called:
     trains: bool = False  # what a loss gave has a graph
     # Lines of the user's around that function, each from a batch of theirs: the innermost first.
     around: list[Called] = field(default_factory=list)
+    # The same of a loop that makes another batch under the same name: of what it was given first.
+    rounds: list[Called] = field(default_factory=list)
     passed: list[TensorDictBase] = field(default_factory=list)  # to the recurrent pass inside it
     over: Any = None  # that pass, where it is a call of a function on tensors
     alone: bool = False  # each call of that pass is on one whole episode

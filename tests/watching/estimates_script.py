@@ -175,7 +175,45 @@ Trainer().train(4)
 """
 )
 
-HEALTHY = {"gae": GAE_OF_ONES_OWN, "rollout": ROLLOUT, "stored": STORED, "trainer": TRAINER}
+# What is stored has no name, and is shorter than what was collected.
+NAMELESS = STORED.replace(
+    """    returns = discounted(data["next", "reward"], data["next", "done"])
+    data.set("returns", returns)
+    print("return", returns.mean())
+    rb.empty()
+    rb.extend(data)
+""",
+    "    rb.empty()\n    rb.extend(with_returns(data))\n",
+).replace(
+    "\n\nfor step, data",
+    """
+
+def with_returns(data):
+    return data.set("returns", discounted(data["next", "reward"], data["next", "done"]))
+
+
+for step, data""",
+)
+# A loop that makes what it is given a shorter batch of the same name.
+REBOUND = NAMELESS.replace(
+    """    rb.empty()
+    rb.extend(with_returns(data))
+    for _ in range(3):
+        update(rb.sample())
+""",
+    """    data = with_returns(data)[:, :-1].clone()
+    for _ in range(2):
+        update(data)
+""",
+)
+
+HEALTHY = {
+    "gae": GAE_OF_ONES_OWN,
+    "rollout": ROLLOUT,
+    "stored": STORED,
+    "trainer": TRAINER,
+    "nameless": NAMELESS,
+}
 FAULTS = {  # by the check that names it
     ("gae", "VL601"): ("lmbda * alive * running", "lmbda * running"),
     ("gae", "VL603"): ("following * alive - value", "following - value"),
@@ -183,6 +221,7 @@ FAULTS = {  # by the check that names it
     ("rollout", "VL601"): (" * (~done[:, t])", ""),
     ("stored", "VL601"): (" * (1 - dones[:, t])", ""),
     ("trainer", "VL601"): (" * (~done)", ""),
+    ("nameless", "VL601"): (" * (1 - dones[:, t])", ""),
 }
 
 # The returns come out of a generator, which nobody can ask again.

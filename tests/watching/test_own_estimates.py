@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.estimates_script import FAULTS, HEALTHY, UNREAD, UNREPEATED
+from tests.watching.estimates_script import FAULTS, HEALTHY, REBOUND, UNREAD, UNREPEATED
 from tests.watching.scripts import failed, run
 
 
@@ -20,7 +20,10 @@ def ran(rnncheck: Any, folder: Path, text: str, *options: str) -> tuple[int, dic
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [pytest.param(*one, marks=[] if one[0] == "gae" else pytest.mark.slow) for one in FAULTS],
+    [
+        pytest.param(*one, marks=[] if one[0] in ("gae", "nameless") else pytest.mark.slow)
+        for one in FAULTS
+    ],
 )
 def test_their_faults_are_named(rnncheck: Any, tmp_path: Path, name: str, code: str) -> None:
     text = HEALTHY[name].replace(*FAULTS[name, code], 1)
@@ -31,7 +34,10 @@ def test_their_faults_are_named(rnncheck: Any, tmp_path: Path, name: str, code: 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(one, marks=pytest.mark.slow) if n else one for n, one in enumerate(HEALTHY)],
+    [
+        one if one in ("gae", "nameless") else pytest.param(one, marks=pytest.mark.slow)
+        for one in HEALTHY
+    ],
 )
 def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str) -> None:
     ended, told = ran(rnncheck, tmp_path, HEALTHY[name], "--select", "VL", "--select", "LS")
@@ -51,3 +57,16 @@ def test_what_cannot_be_made_again_is_not_taken_for_judged(rnncheck: Any, tmp_pa
 def test_what_no_loss_reads_is_not_asked_for(rnncheck: Any, tmp_path: Path) -> None:
     ended, told = ran(rnncheck, tmp_path, UNREAD, "--select", "VL601", "--select", "GR801")
     assert (ended, failed(told)) == (ExitCode.VERIFIED, [])
+
+
+def test_a_loop_that_binds_its_batch_anew_is_judged_whole(rnncheck: Any, tmp_path: Path) -> None:
+    """With the lines that make the other batch; from a saved run as well."""
+    saved = tmp_path / "seen.rnncheck"
+    asked = ("--select", "LS701", "--save", str(saved))
+    ended, told = ran(rnncheck, tmp_path, REBOUND, *asked)
+    assert (ended, failed(told)) == (ExitCode.VERIFIED, [])
+    assert rnncheck("verify", str(saved), "--select", "LS701").returncode == ExitCode.VERIFIED
+    faulty = REBOUND.replace(" * (1 - dones[:, t])", "")
+    ended, told = ran(rnncheck, tmp_path, faulty, *asked)
+    assert (ended, failed(told)) == (ExitCode.FAILED, ["LS701"])
+    assert rnncheck("verify", str(saved), "--select", "LS701").returncode == ExitCode.FAILED

@@ -21,6 +21,7 @@ from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.watching.forms.in_form import lines_ahead, plain_batches
+from rnncheck.watching.forms.same_numbers import same_numbers
 from rnncheck.watching.forms.time_axis import time_axis, time_last
 from rnncheck.watching.seams.ahead import made_of
 from rnncheck.watching.seams.ahead_lines import shorter_ways_to, ways_to
@@ -29,7 +30,6 @@ from rnncheck.watching.seen import KEPT, Acting, Called, MadeAhead, Sightings
 KIND = "your lines ahead of the loss"
 _DRAW = 7  # any fixed number
 _DISTINCT = 8  # numbers that tell an entry, whatever it is called
-_CLOSE = 1e-4  # relative and absolute: the same lines on the same numbers
 
 
 class Unmade:
@@ -126,7 +126,7 @@ def _on_more(found: Called, collected: list[TensorDictBase]) -> Called:
         for one in collected
         if one.shape == first.shape
         and keys <= set(tensor_keys(one))
-        and not any(_same(one, other, keys) for other in found.inputs)
+        and not any(same_numbers(one, other, keys) for other in found.inputs)
     ]
     return replace(found, inputs=[*found.inputs, *others][:KEPT])
 
@@ -186,7 +186,7 @@ def _reads(module: Any, given: TensorDictBase, keys: list[Key]) -> int:
         other = given.clone()
         other.set(key, _otherwise(given.get(key)))
         found = _made(module, other)
-        count += usual is not None and (found is None or not _same(found, usual, keys))
+        count += usual is not None and (found is None or not same_numbers(found, usual, keys))
     return count
 
 
@@ -218,15 +218,7 @@ def _gives(module: Any, given: TensorDictBase, made: list[TensorDictBase], keys:
     """Whether the entries are again what they were in one of the batches that the script held."""
     again = _made(module, given)
     return again is not None and any(
-        _same(again, one, keys) for one in made if one.shape == again.shape
-    )
-
-
-def _same(again: TensorDictBase, made: TensorDictBase, keys: Iterable[Key]) -> bool:
-    pairs = [(again.get(key), made.get(key)) for key in keys]
-    return all(
-        one.shape == other.shape and torch.allclose(one, other, _CLOSE, _CLOSE, equal_nan=True)
-        for one, other in pairs
+        same_numbers(again, one, keys) for one in made if one.shape == again.shape
     )
 
 

@@ -91,5 +91,7 @@ def _code(decoder: DecodesCode, node: Node, path: Path) -> CodeType | None:
 
 
 def _told(around: LinesAround) -> list[Any]:
+    if around.anew:
+        return [around.line, list(around.names), None, True]
     behind = [] if around.behind is None else [around.behind]
     return [around.line, list(around.names), *behind]

@@ -17,7 +17,7 @@ from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.watching.observer import Watching, modes_now
-from rnncheck.watching.seams.ahead_lines import Scene
+from rnncheck.watching.seams.ahead_lines import STORED, Scene
 from rnncheck.watching.seams.frames import batches_in, their_frames
 from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seen import KEPT, MadeAhead, copy_now
@@ -63,7 +63,7 @@ class _Ahead:
         if self._watching.looks:
             given = [one for one in (*args, *kwargs.values()) if isinstance(one, TensorDictBase)]
             self._stored |= {key for one in given for key in tensor_keys(one)}
-            self.look(sys._getframe(2))
+            self.look(sys._getframe(2), given[0] if len(given) == 1 else None)
         with self._watching.inside():
             return original(buffer, *args, **kwargs)
 
@@ -76,26 +76,35 @@ class _Ahead:
             self._watching.seen.by_buffer |= set(tensor_keys(drawn)) - self._stored
         return drawn
 
-    def look(self, here: FrameType) -> None:
-        """Something that gets a batch is about to run in the frame."""
+    def look(self, here: FrameType, stored: TensorDictBase | None = None) -> None:
+        """Something that gets a batch is about to run in the frame; what is ``stored`` in a replay
+        buffer may have no name there."""
         if self._watching.seen.moved_on:
             return
         collected = self._collected()
-        for frame in their_frames(here):
+        for number, frame in enumerate(their_frames(here)):
             site = self._sites.get((frame.f_code, frame.f_lineno))
             if site is None or len(site.batches) < KEPT:
-                self._note(frame, site, collected)
+                held = batches_in(frame)
+                held |= {} if number or stored is None else {STORED: stored}
+                self._note(frame, site, held, collected)
 
-    def _note(self, frame: FrameType, site: MadeAhead | None, collected: set[Key]) -> None:
+    def _note(
+        self,
+        frame: FrameType,
+        site: MadeAhead | None,
+        held: dict[str, TensorDictBase],
+        collected: set[Key],
+    ) -> None:
         at = (frame.f_code, frame.f_lineno)
-        found = {name: td for name, td in batches_in(frame).items() if made_of(td, collected)}
+        found = {name: td for name, td in held.items() if made_of(td, collected)}
         ids = {id(td) for td in found.values()}
         if not found or ids <= self._latest.get(at, set()):
             return
         self._latest[at] = ids
         if site is None:
             place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
-            every = frozenset(batches_in(frame))
+            every = frozenset(held)
             site = MadeAhead(place, modes_now(), Scene.of(frame), every)
             self._sites[at] = site
             self._watching.seen.ahead.append(site)

@@ -22,6 +22,7 @@ from rnncheck.watching.seams.reads import read_first, stored_by
 
 _NAME = "lines_ahead"
 _BATCH = "_batch"  # what a call in the lines gave, where that has no name
+STORED = "_stored"  # what `buffer.extend(…)` is given, where that is more than a name
 _DEFINED = (ModuleType, FunctionType, type)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _INNER = ("body", "orelse", "finalbody")
@@ -60,11 +61,14 @@ def shorter_ways_to(scene: Scene, name: str) -> Iterator[FunctionType]:
 
 
 def _functions(blocks: Iterable[Block], scene: Scene, name: str) -> Iterator[FunctionType]:
+    result = _stored_by(scene) if name == STORED else _loaded(name)
+    if result is None:
+        return
     for block in blocks:
-        needed = _needed(block.body, name, scene)
-        if not needed:
+        needed = _needed(block.body, _mentioned(result), scene)
+        if not needed and name != STORED:
             continue
-        body = [*needed, ast.Return(value=_loaded(name))]
+        body = [*needed, ast.copy_location(ast.Return(value=result), result)]
         held = _held(scene, body, block.batch)
         code = compiled_lines(Block(block.batch, body), scene.code.co_filename, list(held))
         if code is not None:
@@ -167,13 +171,32 @@ def _loaded(name: str) -> ast.Name:
     return ast.Name(id=name, ctx=ast.Load())
 
 
-def _needed(body: list[ast.stmt], name: str, scene: Scene) -> list[ast.stmt]:
-    """The statements that ``name`` may depend on: those that bind what it is made of, or are given
-    it. A method of a replay buffer changes nothing of what it is given."""
+def _stored_by(scene: Scene) -> ast.expr | None:
+    """What the one call of ``extend`` in the scene's line is given, in the code that it is in."""
+    tree = parsed(scene.code.co_filename)
+    found = [
+        node
+        for node in (() if tree is None else ast.walk(tree))
+        if isinstance(node, ast.Call)
+        and node.lineno <= scene.line <= (node.end_lineno or node.lineno)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "extend"
+    ]
+    given = found[0].args if len(found) == 1 else []
+    return given[0] if len(given) == 1 and not isinstance(given[0], ast.Name) else None
+
+
+def _mentioned(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def _needed(body: list[ast.stmt], names: set[str], scene: Scene) -> list[ast.stmt]:
+    """The statements that one of ``names`` may depend on: those that bind what it is made of, or
+    are given it. A method of a replay buffer changes nothing of what it is given."""
     seen = {**scene.names, **scene.held}
-    needed, kept = {name}, list[ast.stmt]()
+    needed, kept = {n for n in names if not _defined(n, seen)}, list[ast.stmt]()
     for one in reversed(body):
-        mentions = {node.id for node in ast.walk(one) if isinstance(node, ast.Name)}
+        mentions = _mentioned(one)
         if mentions & needed and not _calls_a_buffer(one, seen) and not _prints(one):
             kept.insert(0, one)
             needed |= {n for n in mentions if not _defined(n, seen)}

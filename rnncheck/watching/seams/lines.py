@@ -44,11 +44,13 @@ class LinesBehind:
 @dataclass(frozen=True)
 class LinesAround:
     """Where the lines of a function that was made of them are: the last of them, and the names
-    that a batch may have there; with ``behind`` those behind that line, of no batch."""
+    that a batch may have there; with ``behind`` those behind that line, of no batch; ``anew`` are
+    all of a loop that binds the batch's name anew."""
 
     line: int
     names: tuple[str, ...]
     behind: int | None = None
+    anew: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,18 @@ def lines_between(frame: FrameType, names: set[str]) -> Lines | None:
     if function is None:
         return None
     setattr(function, _AROUND, LinesAround(frame.f_lineno, tuple(sorted(names))))
+    return Lines(function, found.batch)
+
+
+def lines_of_a_round(frame: FrameType, names: set[str]) -> Lines | None:
+    """What the frame does with what a loop gives it under one of ``names``, up to its present line,
+    where the loop makes another batch of that under the same name."""
+    tree = parsed(frame.f_code.co_filename)
+    found = None if tree is None else _round(tree.body, frame.f_lineno, names)
+    function = None if found is None else _function(found, frame)
+    if found is None or function is None:
+        return None
+    setattr(function, _AROUND, LinesAround(frame.f_lineno, tuple(sorted(names)), anew=True))
     return Lines(function, found.batch)
 
 
@@ -161,7 +175,9 @@ def lines_again(path: str, around: LinesAround, held: list[str]) -> CodeType | N
     tree = parsed(path)
     if tree is None:
         return None
-    if around.behind is None:
+    if around.anew:
+        found = _round(tree.body, around.line, set(around.names))
+    elif around.behind is None:
         found = _block(tree.body, around.line, set(around.names))
     else:
         body = _between(tree.body, around.behind, around.line)[1:]
@@ -191,6 +207,20 @@ def _block(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
             rest = _rest_of(one, bound[0])
             return Block(bound[0], [*rest, *body[index + 1 : around[-1] + 1]], made_by=one)
     return None
+
+
+def _round(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
+    """The outermost loop around the line that makes what it gives another under the same name."""
+    around = [one for one in body if holds_line(one, line)]
+    if not around:
+        return None
+    statement = around[-1]
+    for name in set(_targets(statement)) & names:
+        ahead = _up_to(statement.body, line) if isinstance(statement, ast.For) else []
+        if any(name in bound_by(one) and name in _loads(one) for one in ahead):
+            return Block(name, ahead)
+    inner = (_round(one, line, names) for one in _bodies(statement))
+    return next((found for found in inner if found is not None), None)
 
 
 def _targets(statement: ast.stmt) -> list[str]:

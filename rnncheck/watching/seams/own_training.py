@@ -42,7 +42,7 @@ from rnncheck.watching.seams.frames import (
     their_frames,
 )
 from rnncheck.watching.seams.graphs import weights_in
-from rnncheck.watching.seams.lines import Lines, lines_between
+from rnncheck.watching.seams.lines import Lines, lines_between, lines_of_a_round
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seen import KEPT, Called, Modes, copy_now
 from rnncheck.watching.weights import is_equal
@@ -240,13 +240,30 @@ class OwnTraining:
         if found is None or several:
             lines = next(self._lines(stack), None)
             if lines is not None:
-                self._add(losses, lines)
+                self._add_rounds(self._add(losses, lines), stack)
             if lines is not None or found is None:
                 return
         known = self._add(losses, found)
         outside = [one for one in stack if one is not found.held.frame]
         for lines in self._lines(outside, found.own):
             self._add(known.around, lines)
+        self._add_rounds(known, outside)
+
+    def _add_rounds(self, known: Called, stack: list[FrameType]) -> None:
+        """Loops around the loss whose batch is bound anew: of what was collected last."""
+        acting = self._watching.seen.actor()
+        if known.rounds or acting is None or acting.collector is None or not acting.batches:
+            return
+        given = [*acting.batches, *acting.further][-1]
+        for frame in stack:
+            held = self._held.get(frame)
+            found = None if held is None else lines_of_a_round(frame, set(held.batches))
+            if held is not None and found is not None:
+                place = Place(display_path(held.code.co_filename), held.line)
+                loss = in_mode_of(mode_around(held.entered, held.depth), found.function)
+                called = Called(loss, place, held.modes, [given], batch=found.batch)
+                called.own, called.trains = (held.code, found.function.__code__), True
+                known.rounds.append(called)
 
     def _add(self, losses: list[Called], found: FoundLoss) -> Called:
         """One more batch of the loss that was found."""
