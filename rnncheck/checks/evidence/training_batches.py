@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -190,7 +190,7 @@ def make_sample(evidence: Evidence, td: TensorDictBase) -> Sample:
     steps, td = collected(evidence), on_cpu(td)
     rows = td.reshape(-1, td.shape[-1])
     shape = torch.Size(rows.shape)
-    ids = _ids(rows, shape, steps)
+    ids = _ids(rows, shape, steps, evidence.policy.reads)
     mask = _mask(rows, padded(ids), steps)
     # The loss may part a rollout's repeated last steps from data by their flags, with no mask.
     valid = ~halted(rows) if mask is None else _read(rows, mask, shape)
@@ -241,21 +241,26 @@ def _read(rows: TensorDictBase, mask: Mask, shape: torch.Size) -> Tensor:
     return ~value if mask.inverted else value
 
 
-def _ids(rows: TensorDictBase, shape: torch.Size, steps: Steps) -> Tensor:
+def _ids(rows: TensorDictBase, shape: torch.Size, steps: Steps, reads: Sequence[Key]) -> Tensor:
     """The tag where it was kept; elsewhere steps are recognised by their steady entries."""
     tag: Tensor | None = rows.get(STEP_KEY, None)
     if tag is not None and tag.numel() == shape.numel():
         return tag.reshape(shape).long() - 1
-    return _recognised(rows, shape, steps)
+    given = set(tensor_keys(rows)) & steps.columns.keys()
+    keys = [key for key in steps.recording.steady if key in given]
+    found = _recognised(rows, shape, steps, keys)
+    read = [key for key in keys if key in reads]
+    if read == keys or bool((found >= 0).any()):
+        return found
+    return _recognised(rows, shape, steps, read)  # the script may have written what no policy reads
 
 
-def _recognised(rows: TensorDictBase, shape: torch.Size, steps: Steps) -> Tensor:
-    keys = [key for key in steps.recording.steady if key in tensor_keys(rows)]
-    columns = steps.columns
-    keys = [key for key in keys if key in columns]
+def _recognised(
+    rows: TensorDictBase, shape: torch.Size, steps: Steps, keys: Sequence[Key]
+) -> Tensor:
     if not keys:
         return torch.full(shape, -1)
-    return recognised(rows, columns, keys, steps.successor, steps.valid)
+    return recognised(rows, steps.columns, keys, steps.successor, steps.valid)
 
 
 @dataclass(frozen=True)

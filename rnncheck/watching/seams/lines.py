@@ -202,11 +202,17 @@ def _block(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
                 return found
     if isinstance(statement, ast.For) and bound and line >= statement.body[0].lineno:
         return Block(bound[0], _up_to(statement.body, line))
-    for index, one in enumerate(body[: around[-1]]):
-        if bound := [name for name in bound_by(one) if name in names]:
+    ahead = body[: around[-1]]
+    for index, one in enumerate(ahead):
+        if bound := [name for name in bound_by(one) if name in names - _afresh(ahead[index + 1 :])]:
             rest = _rest_of(one, bound[0])
             return Block(bound[0], [*rest, *body[index + 1 : around[-1] + 1]], made_by=one)
     return None
+
+
+def _afresh(body: list[ast.stmt]) -> set[str]:
+    """Names that are bound to what is not made of what they were bound to."""
+    return {name for one in body for name in bound_by(one) if name not in _loads(one)}
 
 
 def _round(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
