@@ -13,9 +13,14 @@ from rnncheck.pipeline.assembly.factories import Given
 
 def kept(make: Any) -> Any:
     """What envs can be made of later on: a function as it is, of an env a copy."""
+    return env_like(make) if isinstance(make, EnvBase) else make
+
+
+def one_of(make: Any) -> Any:
+    """Of a list with what makes the env of each worker the first."""
     if isinstance(make, (list, tuple)):
         return make[0] if make else None
-    return env_like(make) if isinstance(make, EnvBase) else make
+    return make
 
 
 def env_like(env: EnvBase) -> EnvBase:

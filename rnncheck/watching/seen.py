@@ -45,7 +45,7 @@ class Acting:
 
     kind: str  # "collector", "rollout" or "steps"
     policy: Any
-    make_env: Any  # a function, a list of them, or an env
+    make_env: Any  # a function, or an env
     place: Place
     collector: Any = None
     env: Any = None  # whose ``rollout`` or ``step`` was called

@@ -17,7 +17,7 @@ from torchrl.modules import set_recurrent_mode
 
 from rnncheck.pipeline.guard.user_frames import is_user_file
 from rnncheck.watching import weights
-from rnncheck.watching.envs import kept
+from rnncheck.watching.envs import kept, one_of
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.places import calling_place
@@ -69,7 +69,7 @@ class _Built:
             original(made, *args, **kwargs)
             return
         given = _arguments(original, made, args, kwargs)
-        make = given.get("create_env_fn")
+        make = one_of(given.get("create_env_fn"))
         mine = Acting("collector", given.get("policy"), make, calling_place(3), collector=made)
         self._watching.seen.acting.append(mine)  # it may raise: that is to be judged as well
         with self._watching.inside():

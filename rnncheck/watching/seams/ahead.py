@@ -10,7 +10,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tensordict import TensorDictBase
-from torchrl.data import ReplayBuffer
 from torchrl.objectives import LossModule
 
 from rnncheck.errors import Place
@@ -20,6 +19,7 @@ from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.ahead_lines import STORED, Scene
 from rnncheck.watching.seams.frames import batches_in, their_frames
 from rnncheck.watching.seams.patching import replace
+from rnncheck.watching.seams.stored import buffers
 from rnncheck.watching.seen import KEPT, MadeAhead, copy_now
 
 
@@ -27,20 +27,12 @@ def ahead_seams(watching: Watching, scope: ExitStack) -> None:
     """Open the seams until ``scope`` ends."""
     noting = _Ahead(watching)
     replace(scope, LossModule, "__call__", noting.through)
-    for kind in _buffers():
+    for kind in buffers():
         if "extend" in kind.__dict__:
             replace(scope, kind, "extend", noting.stored)
         if "sample" in kind.__dict__:
             replace(scope, kind, "sample", noting.sampled)
     watching.at_a_batch.append(noting.look)
-
-
-def _buffers() -> list[type]:
-    found: list[type] = [ReplayBuffer]
-    for one in found:
-        below: list[type] = one.__subclasses__()
-        found += [kind for kind in below if kind not in found]
-    return found
 
 
 class _Ahead:

@@ -18,10 +18,12 @@ from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.patching import replace
+from rnncheck.watching.seams.stored import buffers
 from rnncheck.watching.seen import Acting
 
 # That are waited for the second batch: behind an evaluation, and where there may be one yet.
 _AFTER_ONE, _FOR_ONE = (400, 60.0), (64, 10.0)  # updates and seconds; chosen
+_TRIES = 4  # batches behind the first update, of which one goes on with an episode: chosen
 _START = "is_init"
 
 
@@ -29,15 +31,19 @@ def join_seams(watching: Watching, scope: ExitStack) -> None:
     """Open them until ``scope`` ends."""
     noting = LaterJoins(watching)
     replace(scope, EnvBase, "reset", noting.reset)
+    for kind in buffers():
+        if "extend" in kind.__dict__:
+            replace(scope, kind, "extend", noting.written)
 
 
 class LaterJoins:
-    """Looks at the first batch behind the first update."""
+    """Looks at the first batch behind the first update that goes on with an episode."""
 
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
         self._played: tuple[str, Acting] | None = None  # where the script itself played the env
-        self._joined = False
+        self._joined, self._tried = False, 0
+        self._last: TensorDictBase | None = None  # of the latest later batch
         self._since: float | None = None
         watching.at_a_later_batch.append(self._collected)
         watching.at_a_rollout.append(self.played)
@@ -49,6 +55,16 @@ class LaterJoins:
             self.played(env)
         return original(env, *args, **kwargs)
 
+    def written(self, original: Callable[..., Any], buffer: Any, *args: Any, **kwargs: Any) -> Any:
+        """``buffer.extend(batch)``, which a collector may call: it gives the script no batch."""
+        seen = self._watching.seen
+        if seen.frozen and not self._joined and not self._watching.looks and args:
+            acting = seen.actor()
+            theirs = None if acting is None else getattr(acting.collector, "replay_buffer", None)
+            if acting is not None and theirs is buffer and isinstance(args[0], TensorDictBase):
+                self._collected(acting, args[0])
+        return original(buffer, *args, **kwargs)
+
     def played(self, env: EnvBase) -> None:
         """The script itself is about to play it."""
         if not self._joined:
@@ -59,17 +75,22 @@ class LaterJoins:
     def _collected(self, acting: Acting, batch: TensorDictBase) -> None:
         if self._joined or acting is not self._watching.seen.actor() or not acting.batches:
             return
-        self._joined = True
-        first = batch if acting.kind == "steps" else batch[..., 0]
+        by_step = acting.kind == "steps"
+        self._tried += 1
+        self._joined = self._tried >= _TRIES
         with suppress(Exception):  # a batch of another form than those before
-            self._note(acting, acting.batches[-1][..., -1]["next"], first)
+            last = acting.batches[-1][..., -1]["next"] if self._last is None else self._last
+            self._note(acting, last, batch if by_step else batch[..., 0])
+            self._last = (batch if by_step else batch[..., -1])["next"].detach().clone()
 
     def _note(self, acting: Acting, last: TensorDictBase, first: TensorDictBase) -> None:
-        goes_on = _goes_on(acting, last, first)
-        if not bool(goes_on.any()):
+        goes_on, played = _goes_on(acting, last, first), self._played
+        self._played = None
+        if not bool(goes_on.any()):  # all rows began anew: the next batch may tell
             return
-        if self._played is not None and self._played[1] is acting:
-            acting.disturbed = self._played[0]
+        self._joined = True
+        if played is not None and played[1] is acting:
+            acting.disturbed = played[0]
         keys = [key for key in _states(acting) if key in tensor_keys(last)]
         pairs = {"collected": last, "given": first}
         rows = {

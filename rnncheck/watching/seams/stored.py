@@ -1,15 +1,27 @@
-"""What a collector wrote into a replay buffer by itself, before the first update."""
+"""Replay buffers, and what a collector wrote into one by itself, before the first update."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any
 
+from torchrl.data import ReplayBuffer
+
 from rnncheck.pipeline.assembly.stored import contents
 from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import STEP_KEY
 from rnncheck.watching.seen import Acting
+
+
+def buffers() -> list[type]:
+    """TorchRL's replay buffers and those made of them, as far as they are imported, the base
+    first."""
+    found: list[type] = [ReplayBuffer]
+    for one in found:
+        below: list[type] = one.__subclasses__()
+        found += [kind for kind in below if kind not in found]
+    return found
 
 
 def read_back(acting: Acting) -> None:
