@@ -20,7 +20,8 @@ def judge_causes(checks: Iterable[CheckResult], *, strict: bool) -> tuple[Cause,
     """The failed checks, grouped: each that no other explains, with those that it explains.
 
     What fails the run comes before what does not, and is never folded under it: a warning is no
-    reason for the exit code. A follower is told once, with the first cause that explains it.
+    reason for the exit code. A follower is told once: with a cause of its own family, else with the
+    first that explains it.
     """
     weighs = weighed(checks, strict=strict)
     return _grouped(_in_order(weighs, weighs), weighs)
@@ -72,13 +73,22 @@ def _grouped(codes: Sequence[str], weighs: Mapping[str, bool]) -> tuple[Cause, .
     """The causes among ``codes``, in their order."""
     explains = {root: _explained(root, codes, weighs) for root in codes}
     follow = {code for found in explains.values() for code in found}
-    told, causes = set[str](), list[Cause]()
-    for root in codes:
-        if root not in follow:
-            new = [code for code in explains[root] if code not in told]
-            told |= set(new)
-            causes.append(Cause(root, tuple(Follower(code, Basis.ASSUMED) for code in new)))
-    return tuple(causes)
+    roots = [root for root in codes if root not in follow]
+    nearest = {code: _nearest(code, roots, explains) for code in follow}
+    return tuple(
+        Cause(
+            root,
+            tuple(Follower(c, Basis.ASSUMED) for c in explains[root] if nearest[c] == root),
+        )
+        for root in roots
+    )
+
+
+def _nearest(code: str, roots: Sequence[str], explains: Mapping[str, Sequence[str]]) -> str:
+    """The cause that a follower is told with: one of its own family, else the first."""
+    explain = [root for root in roots if code in explains[root]]
+    family = [root for root in explain if prefix_of(root) == prefix_of(code)]
+    return [*family, *explain][0]
 
 
 def _explained(root: str, codes: Sequence[str], weighs: Mapping[str, bool]) -> list[str]:

@@ -80,7 +80,7 @@ def _observed(evidence: Evidence, number: int, d: Difference, scale: float) -> O
             "the two passes of the critic had different states: no recurrent mode, or a next pass"
             " from zero"
         ),
-        fix="run the estimator under set_recurrent_mode(True), or use shifted=True",
+        fix="use shifted=True, with the estimator under set_recurrent_mode(True)",
         details={"elements beyond the bound": f"{d.differing} of {d.elements}"},
     )
 

@@ -22,7 +22,7 @@ from rnncheck.watching.seams.stored import buffers
 from rnncheck.watching.seen import Acting
 
 # That are waited for the second batch: behind an evaluation, and where there may be one yet.
-_AFTER_ONE, _FOR_ONE = (400, 60.0), (64, 10.0)  # updates and seconds; chosen
+_AFTER_ONE, _FOR_ONE = (2000, 60.0), (2000, 10.0)  # updates and seconds; chosen
 _TRIES = 4  # batches behind the first update, of which one goes on with an episode: chosen
 _START = "is_init"
 
