@@ -54,6 +54,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.loss_passes import from_true_states
+from rnncheck.checks.evidence.next_passes import next_passes
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import (
     CouldNotLook,
@@ -272,6 +273,26 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
             if worst > _INSIDE * one.scale and worst > LASTING * float(one.gaps.max()):
                 found = _observed(Stage.LOSS, sample, number, one.name, seen, one.scale)
                 return _from_zero(found) if one.from_zero else found, compared
+    return (None, compared) if compared else _of_layers(evidence)
+
+
+def _of_layers(evidence: Evidence) -> tuple[Observation | None, int]:
+    """The same of torch's own layers, which no tensordict tells the states of: a pass over the next
+    steps against the one over the steps."""
+    compared = 0
+    for number, sample in each_sample(evidence):
+        for one in next_passes(evidence, sample):
+            mask = one.mask & (positions(sample) >= burn_in(evidence, sample))
+            gaps = one.gaps * mask
+            beyond = bool((gaps > _INSIDE * one.scale).any())
+            if beyond and not one.from_zero:
+                return _observed(Stage.LOSS, sample, number, one.name, gaps, one.scale), compared
+            if beyond:
+                raise NotApplicable(
+                    "the passes over the steps and over the next steps both begin with zeros: the"
+                    " second lacks the first step, as such targets mostly do"
+                )
+            compared += int(mask.sum())
     if not compared:
         raise CouldNotLook("no pass over the next steps could be seen inside the loss")
     return None, compared

@@ -38,6 +38,7 @@ from rnncheck.watching.forms.recognised import storages_in
 from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
+from rnncheck.watching.seams.containers import HeldBy
 from rnncheck.watching.seams.lines import lines_behind, lines_inside
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
 
@@ -113,7 +114,8 @@ class PlainRun:
         containers: Mapping[CodeType, Mapping[str, Any]],
     ) -> None:
         """``backward`` is about to be called: tell what is trained on. A list that the lines have
-        made a tensor of since is among the ``containers`` of the last step."""
+        made a tensor of or an object has put an
+        empty one in the place of since is among the ``containers`` of the last step."""
         number = next((n for n, one in enumerate(stack) if one.f_code in loop), None)
         if number is None:
             return
@@ -126,7 +128,12 @@ class PlainRun:
             return
         held = lines.function.__kwdefaults__ or {}
         names = {name: held.get(name, frame.f_globals.get(name)) for name in lines.reads}
-        names |= {n: v for n, v in containers.get(frame.f_code, {}).items() if n in names}
+        before = containers.get(frame.f_code, {})
+        names |= {
+            n: v.again(names[n]) if isinstance(v, HeldBy) else v
+            for n, v in before.items()
+            if n in names
+        }
         steps = self._whole.shape[1]
         for name in lines.appended & names.keys():  # what they have made longer as they ran
             value = names[name]

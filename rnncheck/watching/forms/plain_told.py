@@ -48,7 +48,7 @@ def told_call(steps: Columns) -> ToldCall:
             results.setdefault(path, action[1])
         if path in results:
             continue
-        if values.is_floating_point() and steps.rows in values.shape[1:]:
+        if values.is_floating_point() and (steps.rows == 1 or steps.rows in values.shape[1:]):
             results[path] = _slot(("_".join((steps.name, *path)),), values, steps.rows)
     if action is not None and (way := _drawn_at_starts(steps, arguments, results.get(action[0]))):
         return ToldCall(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from rnncheck.watching.forms.held_as import MANY
 from rnncheck.watching.forms.plain_calls import PlainStep
-from rnncheck.watching.forms.plain_run import PlainRun, is_one_episode
+from rnncheck.watching.forms.plain_run import PlainRun, is_one_episode, is_over
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seen import Sightings
 from rnncheck.watching.weights import taken
@@ -19,6 +19,9 @@ from rnncheck.watching.weights import taken
 # updates on a rollout. A script that never collects again goes on for no longer.
 _MOST_UPDATES, _MOST_SECONDS = 400, 60.0
 LONGEST_ROLLOUT = 20_000  # of one rollout: chosen, that of Atari has some thousand
+_MOST_ASKED = 8  # rollouts behind the first in which an episode may end: chosen
+_SHORT = 128  # steps: one that an end cut short says little of the length of the next. Chosen
+_ALL = 3  # an episode ends, and one begins anew
 _ON_IT = 2  # updates on it that are seen: the first may be on another minibatch than the second
 
 
@@ -38,6 +41,9 @@ class NextRollout:
         self._longer = False  # than the first, of which as many steps are noted
         self._length = 0  # of the first
         self._most = 0  # of the second that is noted
+        self._asked = 0
+        self._tells = 0  # of the one that is judged
+        self._latest: list[PlainStep] = []
         self._told_at = 0  # updates
         self._waiting_since: float | None = None
         watching.waits.append(self._waits)
@@ -45,7 +51,7 @@ class NextRollout:
     def behind(self, steps: Sequence[PlainStep]) -> None:
         """The first one is told."""
         self._length = len(steps)
-        self._most = LONGEST_ROLLOUT if is_one_episode(steps) else self._length
+        self._most = LONGEST_ROLLOUT if is_one_episode(steps) else max(self._length, _SHORT)
 
     @property
     def wanted(self) -> bool:
@@ -72,22 +78,41 @@ class NextRollout:
         loop: Mapping[CodeType, int],
         containers: Mapping[CodeType, Mapping[str, Any]],
     ) -> PlainRun:
-        """``backward`` is about to be called: which of the two is judged."""
-        self._over, self.begun = True, False
+        """``backward`` is about to be called: which of the two is judged. Where no episode ended or
+        none began anew in that, the next one is asked as well."""
+        self._asked += 1
+        before, self._latest = self._latest or first.steps, steps
+        run = self._better(first, steps, before, stack, loop, containers)
+        self._over = self._asked >= _MOST_ASKED or self._tells == _ALL
+        self.begun = self._longer = False
+        return run
+
+    def _better(
+        self,
+        first: PlainRun,
+        steps: list[PlainStep],
+        before: list[PlainStep],
+        stack: list[FrameType],
+        loop: Mapping[CodeType, int],
+        containers: Mapping[CodeType, Mapping[str, Any]],
+    ) -> PlainRun:
         first.beside(steps)
-        whole = [is_one_episode(one) for one in (first.steps, steps)]
-        alike = len(steps) == self._length or (all(whole) and len(steps) >= MANY)
-        if not alike or self._longer:
+        if self._asked == 1:
+            self._tells = _telling(first.steps)
+        whole = all(is_one_episode(one) for one in (first.steps, steps))
+        alike = self._asked == 1 and (len(steps) == self._length or whole)
+        telling = _telling(steps, before)
+        if self._longer or len(steps) < MANY or not (alike or telling > self._tells):
             return first
         seen = self._watching.seen
-        run = PlainRun(steps, first.place, Sightings(), first.steps)
+        run = PlainRun(steps, first.place, Sightings(), before)
         if run.acted():
             run.trained(stack, loop, containers)
             run.beside(first.steps)
         if not run.instead_of(first, seen):
             return first
         seen.weights = taken(seen.modules())
-        self._told_at = seen.updates
+        self._told_at, self._tells = seen.updates, telling
         return run
 
     def _waits(self) -> bool:
@@ -100,3 +125,9 @@ class NextRollout:
         late = now - self._waiting_since > _MOST_SECONDS
         self._over = late or self._watching.seen.updates > _MOST_UPDATES
         return not self._over
+
+
+def _telling(steps: Sequence[PlainStep], before: Sequence[PlainStep] = ()) -> int:
+    """2 where an episode ends in it, and 1 more where one begins behind another."""
+    begins = any(map(is_over, [*before[-1:], *steps[:-1]]))
+    return 2 * any(map(is_over, steps)) + begins

@@ -7,7 +7,6 @@ import functools
 import inspect
 import itertools
 import sys
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from rnncheck.watching.observer import Watching
 from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.acting_lines import LinesThatAct
 from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_caller
+from rnncheck.watching.seams.containers import containers_in
 from rnncheck.watching.seams.followed import FollowedCalls
 from rnncheck.watching.seams.frames import (
     frame_arguments,
@@ -42,7 +42,6 @@ from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 
 _LATEST = 16  # calls between two steps that are remembered: chosen, a script has few
-_CONTAINERS = (list, dict, deque)
 _SETTLED = 8  # steps in which one function acted: only that one is followed from then on
 
 
@@ -191,9 +190,7 @@ class PlainSteps:
         for frame in stack:
             self._returns.leave(frame)
             self._loop[frame.f_code] = frame.f_lineno
-            self._containers[frame.f_code] = {
-                name: one for name, one in frame.f_locals.items() if isinstance(one, _CONTAINERS)
-            }
+            self._containers[frame.f_code] = containers_in(frame)
         call = self._acted(stack, action)
         self._lines.wanted = self._lines.wanted and call is None
         ahead = self._lines.stepped(stack[0], action) if stack else None

@@ -1,0 +1,188 @@
+"""Passes of torch's recurrent layers inside a loss over what is observed next, held against the
+pass over the steps: with the same weights and the right states one is the other, a step on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+
+from rnncheck.checks.evidence.batch_isolation import observed
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.numerics.difference import bits_differ, gap
+from rnncheck.pipeline.instruments.vmap import is_batched
+from rnncheck.pipeline.keys import tensor_keys
+
+Place = tuple[int, int]  # row and step
+
+
+@dataclass(frozen=True)
+class NextPass:
+    """What a layer gives over the next steps against what it gives over the steps, a step on:
+    ``gaps`` and the steps that count ``[rows, steps]``. ``from_zero``: both begin with no state,
+    whatever the batch has."""
+
+    name: str
+    gaps: Tensor
+    mask: Tensor
+    scale: float
+    from_zero: bool
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Of a layer: what it was given and gave, ``[batch, steps, ...]``, and the numbers of the state
+    that it began with, none of zeros."""
+
+    layer: nn.Module
+    x: Tensor
+    y: Tensor
+    state: Tensor
+
+
+def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
+    """Every pass over the next steps of a layer that runs over the steps as well, or one with the
+    same weights."""
+    rows, steps = sample.valid.shape
+    if steps < 2:
+        return []
+    at = (rows // 2, steps // 2)
+    base = _passes(evidence, sample, sample.td)
+    by_root, by_next = (_moved(evidence, sample, base, at, after=after) for after in (False, True))
+    own = [(one, laid) for one, moved in by_root if (laid := _laid(one, moved, sample, at))]
+    following = [(one, laid) for one, moved in by_next if (laid := _laid(one, moved, sample, at))]
+    found = list[NextPass]()
+    for one, after in following:
+        mine = next((y for other, y in own if _same_weights(one.layer, other.layer)), None)
+        if mine is not None:
+            found.append(_compared(sample, one, after[0], mine[0]))
+    if any(one.from_zero for one in found):
+        return [replace(one, from_zero=not _begins_with_theirs(evidence, sample)) for one in found]
+    return found
+
+
+def _begins_with_theirs(evidence: Evidence, sample: Sample) -> bool:
+    """Whether every pass begins with what the batch has as the state of its first step, which may
+    be zero: with another there it begins with another."""
+    mask = torch.zeros_like(sample.valid)
+    mask[:, 0] = True
+    keys = [key for key in evidence.policy.carry if key in tensor_keys(sample.rows)]
+    others = _passes(evidence, sample, changed_batch(sample, mask, keys)) if keys else []
+    return bool(others) and all(len(one.state) for one in others)
+
+
+def _compared(sample: Sample, one: _Call, after: Tensor, own: Tensor) -> NextPass:
+    gaps, mask = torch.zeros(sample.valid.shape), torch.zeros_like(sample.valid)
+    gaps[:, :-1] = gap(after[:, :-1], own[:, 1:]).amax(-1)
+    done = sample.rows.get(("next", "done"), None)
+    over = torch.zeros_like(mask) if done is None else done.reshape(*mask.shape, -1).any(-1)
+    mask[:, :-1] = sample.follows[:, 1:] & ~over[:, :-1]
+    name = f"the output of {type(one.layer).__name__}"
+    scale = max(float(own.abs().max()), 1e-6)
+    return NextPass(name, gaps * mask, mask, scale, not len(one.state))
+
+
+def _moved(
+    evidence: Evidence, sample: Sample, base: list[_Call], at: Place, *, after: bool
+) -> list[tuple[_Call, Tensor]]:
+    """Each pass with where what it is given moves with one observation; none where the loss makes
+    other passes then."""
+    mask = torch.zeros_like(sample.valid)
+    mask[at] = True
+    keys = [key for key in observed(evidence, sample) if (key[0] == "next") is after]
+    others = _passes(evidence, sample, changed_batch(sample, mask, keys)) if keys else []
+    if [one.x.shape for one in others] != [one.x.shape for one in base]:
+        return []
+    pairs = zip(base, others, strict=True)
+    return [(one, bits_differ(one.x, other.x).flatten(2).any(-1)) for one, other in pairs]
+
+
+def _laid(one: _Call, moved: Tensor, sample: Sample, at: Place) -> list[Tensor]:
+    """What it gave as ``[rows, steps, ...]``, in the order in which that step alone moves it; empty
+    where there is none."""
+    rows, steps = sample.valid.shape
+    wanted = torch.zeros_like(sample.valid)
+    wanted[at] = True
+    for order in _orders(moved, rows, steps):
+        if torch.equal(order(moved), wanted):
+            return [order(one.y)]
+    return []
+
+
+def _orders(moved: Tensor, rows: int, steps: int) -> Iterator[Any]:
+    """Ways to lay a pass out in rows and steps."""
+    if tuple(moved.shape) == (rows, steps):
+        yield lambda value: value
+    if tuple(moved.shape) == (rows * steps, 1):
+        yield lambda value: value.reshape(rows, steps, *value.shape[2:])
+        yield lambda value: value.reshape(steps, rows, *value.shape[2:]).transpose(0, 1)
+
+
+def _same_weights(one: nn.Module, other: nn.Module) -> bool:
+    mine, theirs = list(one.parameters()), list(other.parameters())
+    return one is other or (len(mine) == len(theirs) and all(map(torch.equal, mine, theirs)))
+
+
+def _passes(evidence: Evidence, sample: Sample, td: TensorDictBase) -> list[_Call]:
+    """The calls, those of one step in a row taken together as a pass over the steps."""
+    with _Calls() as noted:
+        run_loss(evidence, sample, td, loss=copied(loss_of(evidence)), per_element=False)
+    rows, steps = sample.valid.shape
+    found = [one for one in noted.calls if one.x.shape[1] > 1 or len(one.x) == rows * steps]
+    single = [one for one in noted.calls if one.x.shape[1] == 1 and len(one.x) == rows]
+    for layer in dict.fromkeys(one.layer for one in single if rows * steps != rows):
+        mine = [one for one in single if one.layer is layer]
+        if len(mine) % steps == 0:
+            for begin in range(0, len(mine), steps):
+                row = mine[begin : begin + steps]
+                x, y = (torch.cat([getattr(one, name) for one in row], 1) for name in "xy")
+                found.append(_Call(layer, x, y, row[0].state))
+    return found
+
+
+class _Calls:
+    """Notes the calls of recurrent layers while the context is open."""
+
+    def __init__(self) -> None:
+        self.calls = list[_Call]()
+
+    def __enter__(self) -> _Calls:
+        self._handle = register_module_forward_hook(self._called)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+    def _called(self, module: nn.Module, args: Any, result: Any) -> None:
+        if not args or not isinstance(args[0], Tensor) or is_batched(args[0]):
+            return
+        state = args[1] if len(args) > 1 else None
+        parts = [one.detach().flatten() for one in _parts(state)]
+        held = torch.cat(parts) if parts else torch.empty(0)
+        held = held if bool(held.any()) else held[:0]
+        if isinstance(module, nn.RNNCellBase):
+            given = result[0] if isinstance(result, tuple) else result
+            x, y = (one.detach().reshape(-1, 1, one.shape[-1]) for one in (args[0], given))
+            self.calls.append(_Call(module, x, y, held))
+        elif isinstance(module, nn.RNNBase) and not module.bidirectional:
+            x, y = (_rows_first(module, one.detach()) for one in (args[0], result[0]))
+            self.calls.append(_Call(module, x, y, held))
+
+
+def _parts(state: Any) -> list[Tensor]:
+    """Of an LSTM's state both."""
+    both = state if isinstance(state, tuple) else (state,)
+    return [one for one in both if isinstance(one, Tensor)]
+
+
+def _rows_first(module: nn.RNNBase, value: Tensor) -> Tensor:
+    if value.ndim == 2:
+        return value.unsqueeze(0)
+    return value if module.batch_first else value.transpose(0, 1)
