@@ -112,9 +112,11 @@ def _inside(acting: Acting, loss: Called) -> LossPass | ActingPass:
 
 
 def _is_given_a_state(loss: Called) -> bool:
-    """Whether the pass begins with a state that acting had, by an argument or a variable."""
+    """Whether the pass begins with a state that acting had, by an argument or a variable: one that
+    it was given as zeros each time is none."""
     if isinstance(loss.over, CallPass):
-        return bool(loss.over.seen.states)
+        keys = [slot.key for slot in loss.over.seen.states.values()]
+        return any(bool(batch.get(key)[:, 0].any()) for batch in loss.passed for key in keys)
     return reads_a_state(loss.module)
 
 

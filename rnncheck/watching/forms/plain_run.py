@@ -127,7 +127,7 @@ class PlainRun:
         if lines is None:
             return
         held = lines.function.__kwdefaults__ or {}
-        names = {name: held.get(name, frame.f_globals.get(name)) for name in lines.reads}
+        names = {name: held.get(name, frame.f_globals.get(name)) for name in sorted(lines.reads)}
         before = containers.get(frame.f_code, {})
         names |= {
             n: v.again(names[n]) if isinstance(v, HeldBy) else v

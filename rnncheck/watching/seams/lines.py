@@ -221,7 +221,7 @@ def _round(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
     if not around:
         return None
     statement = around[-1]
-    for name in set(_targets(statement)) & names:
+    for name in sorted(set(_targets(statement)) & names):
         ahead = _up_to(statement.body, line) if isinstance(statement, ast.For) else []
         if any(name in bound_by(one) and name in _loads(one) for one in ahead):
             return Block(name, ahead)
