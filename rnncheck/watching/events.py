@@ -32,6 +32,7 @@ from rnncheck.watching.assemble import NothingSeen, spec_from
 from rnncheck.watching.doubts import settle_doubts
 from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
 from rnncheck.watching.forms.estimates import settle_estimates
+from rnncheck.watching.forms.plain_policy import settle_envs
 from rnncheck.watching.forms.rounds import settle_rounds
 from rnncheck.watching.forms.switches import own_pass
 from rnncheck.watching.observer import Watching
@@ -157,6 +158,7 @@ def judged_events(
 def _settle(seen: Sightings) -> None:
     """What can only be told by running the script's lines again."""
     with _nowhere() as nowhere, _not_shown(nowhere):
+        settle_envs(seen)
         settle_doubts(seen)
         settle_rounds(seen)
         settle_estimates(seen)

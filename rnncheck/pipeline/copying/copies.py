@@ -140,7 +140,7 @@ class Copier:
         for number, item in enumerate(items or ()):
             made.append(self.part_at(number, item))
         for key, item in pairs or ():
-            made[self.part(key)] = self.part_at(key, item)
+            _set_item(made, self.part(key), self.part_at(key, item))
         return made
 
 
@@ -163,6 +163,12 @@ def _set_state(made: Any, state: Any, setter: Callable[[Any, Any], None] | None)
         made.__dict__.update(plain or {})
         for name, item in (slots or {}).items():
             setattr(made, name, item)
+
+
+def _set_item(made: Any, key: Any, item: Any) -> None:
+    """Not by the own setter of a dict, for which a key may be something else."""
+    kinds = (kind for kind in (OrderedDict, dict) if isinstance(made, kind))
+    next(kinds, type(made)).__setitem__(made, key, item)
 
 
 def _dict(copier: Copier, value: dict[Any, Any]) -> dict[Any, Any]:

@@ -24,6 +24,7 @@ from torchrl.envs import (
     TransformedEnv,
 )
 
+from rnncheck.errors import first_line
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
@@ -36,6 +37,7 @@ from rnncheck.watching.forms.plain_calls import (
     run_call,
 )
 from rnncheck.watching.forms.structures import Path
+from rnncheck.watching.seen import Sightings
 
 
 class PlainPolicy(nn.Module):
@@ -143,3 +145,18 @@ def makers_of(env: Any) -> tuple[Callable[[], Any], ...]:
         return tuple(made)
     kept = copy.deepcopy(env)
     return (partial(copy.deepcopy, kept),)
+
+
+def settle_envs(seen: Sightings) -> None:
+    """Who acts in an env of which none like it can be played is not judged, and why is said."""
+    for one in [one for one in seen.acting if isinstance(one.make_env, PlainEnv)]:
+        try:
+            with torch.random.fork_rng(devices=[]):
+                env = one.make_env()
+                env.rand_step(env.reset())
+        except Exception as error:  # an env of the user's may do anything
+            seen.acting.remove(one)
+            seen.plain = (
+                "no env like the script's can be played, as gymnasium's are: "
+                f"{type(error).__name__}: {first_line(error)}"
+            )
