@@ -6,12 +6,20 @@ every check where the slow ones run.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 import pytest
+from _pytest.mark import ParameterSet
 
 EXTENTS = [
     pytest.param(False, id="family"),
     pytest.param(True, id="whole", marks=pytest.mark.slow),
 ]
+
+
+def rows(names: Iterable[str], later: Collection[str]) -> list[ParameterSet | str]:
+    """The names as rows of a test, of which the slow tests alone ask the ``later`` ones."""
+    return [pytest.param(n, marks=pytest.mark.slow) if n in later else n for n in names]
 
 
 def code_of(name: str) -> str:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from rnncheck.cli.app import app
 from rnncheck.results.exit_codes import ExitCode
+from tests.extent import EXTENTS
 
 PAGES = Path(__file__).parent.parent.parent / "fixtures" / "reference"
 
@@ -41,12 +42,24 @@ RIGHT = [
 STOPPED = {"recurrent_ppo"}  # the policy runs no step: nothing behind it can be told
 
 
+def twin_of(name: str) -> str:
+    """The corrected page of a wrong one."""
+    return name.removesuffix("_flags").removesuffix("_head") + "_corrected"
+
+
+def verified(name: str, *, whole: bool = False) -> dict[str, Any]:
+    """The stored run of ``rnncheck verify`` on a page: of the checks that are beside it, or that
+    its twin was given, their families; with ``whole``, and where there is none, of all checks."""
+    beside = {code[:2] for page in WRONG if name in (page, twin_of(page)) for code in WRONG[page]}
+    return _verified(name, () if whole or name in STOPPED else tuple(sorted(beside)))
+
+
 @cache
-def verified(name: str) -> dict[str, Any]:
-    """The stored run of ``rnncheck verify`` on a page."""
+def _verified(name: str, families: tuple[str, ...]) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run.json"
-        asked = ["verify", str(PAGES / f"{name}.yaml"), "--no-repair"]
+        chosen = [part for family in families for part in ("--select", family)]
+        asked = ["verify", str(PAGES / f"{name}.yaml"), "--no-repair", *chosen]
         command = [*asked, "-q", "--report", f"json={path}"]
         done = CliRunner().invoke(app, command)
         run: dict[str, Any] = json.loads(path.read_text())
@@ -62,9 +75,10 @@ def test_every_page_has_its_row() -> None:
     assert {path.stem for path in PAGES.glob("*.yaml")} == {*WRONG, *RIGHT}
 
 
+@pytest.mark.parametrize("whole", EXTENTS)
 @pytest.mark.parametrize("name", WRONG)
-def test_a_page_gets_the_verdict_that_it_deserves(name: str) -> None:
-    run = verified(name)
+def test_a_page_gets_the_verdict_that_it_deserves(name: str, whole: bool) -> None:
+    run = verified(name, whole=whole)
     assert with_outcome(run, "failed").keys() == WRONG[name].keys()
     assert run["exit_code"] == ExitCode.FAILED
     assert not with_outcome(run, "error")
@@ -79,17 +93,17 @@ def test_its_findings_say_what_to_change(name: str) -> None:
             assert finding["source"]["line"] > 0
 
 
+@pytest.mark.parametrize("whole", EXTENTS)
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_corrected_page_passes(name: str) -> None:
-    run = verified(name)
+def test_a_corrected_page_passes(name: str, whole: bool) -> None:
+    run = verified(name, whole=whole)
     assert (run["exit_code"], with_outcome(run, "failed")) == (ExitCode.VERIFIED, {})
     assert not with_outcome(run, "error")
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_was_wrong_is_really_asked_of_the_corrected_page(name: str) -> None:
-    twin = name.removesuffix("_flags").removesuffix("_head") + "_corrected"
-    assert WRONG[name].keys() <= with_outcome(verified(twin), "passed").keys()
+    assert WRONG[name].keys() <= with_outcome(verified(twin_of(name)), "passed").keys()
 
 
 @pytest.mark.parametrize("name", STOPPED)
