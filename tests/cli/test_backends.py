@@ -118,7 +118,10 @@ def test_on_cuda_the_real_kernels_are_run(rnncheck: Any, tmp_path: Path) -> None
             "where a reset lies",
             "it takes the state stored one step before a reset",
         ),
-        ("backward", "EQ208", "is wrong in gates g, o", "the backward pass"),
+        pytest.param(
+            *("backward", "EQ208", "is wrong in gates g, o", "the backward pass"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_fault_in_triton_is_laid_to_triton(

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from rnncheck.supervisor.keeper import descendants
+from tests import warm
 from tests.small import START
 
 Runner = Callable[..., subprocess.CompletedProcess[str]]
@@ -28,6 +29,8 @@ SMALL = [
     "--set", "bench.shapes=[{batch: 4, steps: 8}]", "--set", "bench.resets=[0.1]",
     "--set", "bench.interval=0.5", "--set", "bench.budget=240", "--set", "bench.goal=times",
 ]  # fmt: skip
+# Two variants that compile nothing.
+PLAIN = ["--set", "bench.backend=[pad]", "--set", "bench.python_based=[false, true]"]
 
 
 def cells(path: Path) -> dict[str, dict[str, Any]]:
@@ -35,7 +38,7 @@ def cells(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_plan_prints_cells_and_runs_nothing(rnncheck: Runner) -> None:
-    done = rnncheck("bench", SPEC, "--plan")
+    done = rnncheck("bench", SPEC, *PLAIN, "--plan")
     assert done.returncode == 0
     assert "forward, 32 x 64, 0.03 resets" in done.stdout
     assert "nothing was measured" in done.stdout
@@ -81,7 +84,7 @@ def test_a_quick_sweep_says_that_its_answer_is_a_first_one(
     rnncheck: Runner, tmp_path: Path
 ) -> None:
     out = tmp_path / "run.json"
-    done = rnncheck("bench", SPEC, *SMALL, "--quick", "--report", f"json={out}")
+    done = rnncheck("bench", SPEC, *SMALL, *PLAIN, "--quick", "--report", f"json={out}")
     rows = cells(out).values()
     assert {row["cell"]["phase"] for row in rows} == {"train", "act"}
     for row in rows:  # on a loaded machine 18 seconds may do for none of them
@@ -129,12 +132,16 @@ class Started:
 
     def __init__(self, folder: Path, *args: str) -> None:
         shutil.copy(ROOT / SPEC, folder / "spec.yaml")
-        self.command = [sys.executable, "-c", START, "bench", str(folder / "spec.yaml"), *args]
+        self.args = ["bench", str(folder / "spec.yaml"), *args]
         self.env = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
         self.runs = folder / ".rnncheck" / "runs"
         self.journal = self.runs / "sweep.jsonl"
         self.process = subprocess.Popen(
-            self.command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", START, *self.args],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def wait_for_lines(self, count: int) -> None:
@@ -145,9 +152,7 @@ class Started:
             time.sleep(0.1)
 
     def again(self, *args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*self.command, *args], env=self.env, capture_output=True, text=True, timeout=200
-        )
+        return warm.run(START, *self.args, *args, cwd=ROOT, env=self.env, limit=200.0)
 
     def latest(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads((self.runs / "latest.json").read_text())["cells"]
@@ -155,7 +160,7 @@ class Started:
 
 
 def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> None:
-    sweep = Started(tmp_path, *SMALL, "--set", "bench.phases=[forward, act]")
+    sweep = Started(tmp_path, *SMALL, *PLAIN, "--set", "bench.phases=[forward, act]")
     sweep.wait_for_lines(2)
     sweep.process.send_signal(signal.SIGINT)
     sweep.process.communicate(timeout=60)
@@ -188,8 +193,9 @@ def test_a_journal_of_a_stranger_is_one_sentence_and_harmless(
         assert journal.read_text(encoding="utf-8") == text
 
 
+@pytest.mark.slow  # the sweep that Ctrl-C ends goes on in the same way
 def test_a_full_disk_costs_no_report_and_resume_goes_on(tmp_path: Path) -> None:
-    sweep = Started(tmp_path, *SMALL, "--set", "bench.phases=[forward, act]")
+    sweep = Started(tmp_path, *SMALL, *PLAIN, "--set", "bench.phases=[forward, act]")
     sweep.wait_for_lines(2)
     room = sweep.journal.stat().st_size + 5  # bytes: the next line is cut off
     for process in (sweep.process.pid, *descendants(sweep.process.pid)):

@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from rnncheck.cli.app import app
 from rnncheck.results.exit_codes import ExitCode
+from tests.extent import rows
 from tests.small import START
 
 HERE = Path(__file__).parent
@@ -109,7 +110,17 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+# What differs from another row in the collector alone, and not in what is judged.
+ALIKE = {
+    "stored in the background",
+    "stored step by step",
+    "own random steps",
+    "reset each time",
+    "no next observations",
+}
+
+
+@pytest.mark.parametrize("name", rows(HEALTHY, ALIKE))
 def test_what_is_right_passes(folder: Path, name: str) -> None:
     done = verify(folder, HEALTHY[name])
     assert (done.exit_code, failed(done)) == (ExitCode.VERIFIED, set()), done.output
@@ -149,7 +160,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", rows(BROKEN, ALIKE | {"trajectories"}))
 def test_what_is_wrong_is_named(folder: Path, name: str) -> None:
     text, codes = BROKEN[name]
     chosen = [part for code in CHECKS for part in ("--select", code)]

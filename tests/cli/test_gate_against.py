@@ -65,6 +65,16 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_the_guarantees_of_the_revision_before_are_held(rnncheck: Runner, repository: Path) -> None:
+    spec, out = repository / "spec.yaml", repository / "out.json"
+    options = ["--set", "gate.cells=[]", "--report", f"json={out}"]
+    done = rnncheck("gate", str(spec), "--against-ref", "HEAD", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    items = [one for one in json.loads(out.read_text())["gate"] if one["part"] == "against"]
+    assert [one["ruling"] for one in items if one["name"].endswith("guarantees")] == ["passed"]
+
+
+@pytest.mark.slow
 def test_a_change_that_slows_the_policy_is_seen_against_the_revision_before(
     rnncheck: Runner, repository: Path
 ) -> None:
