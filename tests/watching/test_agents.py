@@ -28,7 +28,7 @@ def test_an_unroll_of_several_agents_is_verified(rnncheck: Any, tmp_path: Path) 
     ("change", "code"),
     [
         pytest.param(scripts.DROPPED, "CL406", id="the states are dropped"),
-        pytest.param(scripts.FROM_ZERO, "CL406", id="rows begin with zeros"),
+        pytest.param(scripts.FROM_ZERO, "CL406", id="rows begin with zeros", marks=SLOW),
         pytest.param(scripts.OTHER_AGENTS, "CL406", id="those of other agents", marks=SLOW),
         pytest.param(scripts.NO_RESETS, "BD301", id="the resets are ignored"),
     ],

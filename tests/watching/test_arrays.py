@@ -26,7 +26,7 @@ def ran(rnncheck: Any, folder: Path, text: str, *codes: str) -> tuple[int, list[
     [
         pytest.param((), id="from_numpy"),
         pytest.param((scripts.FLOAT_TENSOR,), id="FloatTensor"),
-        pytest.param((scripts.COPIED,), id="copied"),
+        pytest.param((scripts.COPIED,), id="copied", marks=pytest.mark.slow),
     ],
 )
 def test_gradients_at_arrays_are_seen(
@@ -53,7 +53,7 @@ def test_a_cut_graph_behind_arrays(rnncheck: Any, tmp_path: Path) -> None:
     "changes",
     [
         pytest.param((scripts.LATE,), id="of the step before"),
-        pytest.param((scripts.EARLY,), id="of the step behind"),
+        pytest.param((scripts.EARLY,), id="of the step behind", marks=pytest.mark.slow),
     ],
 )
 def test_sums_of_rewards_beside_another_step(
@@ -67,8 +67,8 @@ def test_sums_of_rewards_beside_another_step(
     "changes",
     [
         pytest.param((scripts.NORMALISED,), id="normalised"),
-        pytest.param((scripts.WHOLE_RETURN,), id="whole return"),
-        pytest.param((scripts.BASELINE,), id="baseline"),
+        pytest.param((scripts.WHOLE_RETURN,), id="whole return", marks=pytest.mark.slow),
+        pytest.param((scripts.BASELINE,), id="baseline", marks=pytest.mark.slow),
     ],
 )
 def test_sums_of_rewards_that_are_right(

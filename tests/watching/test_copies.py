@@ -29,7 +29,8 @@ def test_an_actor_that_is_synchronised_with_its_learner(rnncheck: Any, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "changes", [pytest.param((), id="copied"), pytest.param((scripts.LOADED,), id="loaded")]
+    "changes",
+    [pytest.param((), id="copied"), pytest.param((scripts.LOADED,), id="loaded", marks=SLOW)],
 )
 def test_a_copy_shares_its_state_key(rnncheck: Any, tmp_path: Path, changes: Changes) -> None:
     text = changed(SYNCHRONISED, *changes)
@@ -55,7 +56,9 @@ def test_what_is_no_copy_shares_it_as_well(rnncheck: Any, tmp_path: Path, change
     ("changes", "code"),
     [
         pytest.param((), ExitCode.VERIFIED, id="copied"),
-        pytest.param((scripts.NEVER,), ExitCode.NOT_SHOWN, id="never given the weights"),
+        pytest.param(
+            (scripts.NEVER,), ExitCode.NOT_SHOWN, id="never given the weights", marks=SLOW
+        ),
         pytest.param((scripts.ANOTHER, scripts.NEVER), ExitCode.NOT_SHOWN, id="another one"),
     ],
 )

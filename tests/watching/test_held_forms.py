@@ -18,9 +18,14 @@ def ran(rnncheck: Any, folder: Path, *options: str, **ways: str) -> tuple[int, l
     return code, failed(told)
 
 
-def test_a_healthy_loop_is_verified(rnncheck: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options", [("--select", "BD,CL,RP"), pytest.param((), marks=pytest.mark.slow)]
+)
+def test_a_healthy_loop_is_verified(
+    rnncheck: Any, tmp_path: Path, options: tuple[str, ...]
+) -> None:
     ways = {"rollout": "agent", "state": "None at first"}
-    assert ran(rnncheck, tmp_path, **ways) == (ExitCode.VERIFIED, [])
+    assert ran(rnncheck, tmp_path, *options, **ways) == (ExitCode.VERIFIED, [])
 
 
 @pytest.mark.slow

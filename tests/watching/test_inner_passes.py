@@ -22,7 +22,9 @@ def ran(rnncheck: Any, folder: Path, text: str, *codes: str) -> tuple[int, dict[
     return code, told
 
 
-@pytest.mark.parametrize(("text", "change"), [(WITHIN, RESETS), (SPANS, CUTS)])
+@pytest.mark.parametrize(
+    ("text", "change"), [pytest.param(WITHIN, RESETS, marks=pytest.mark.slow), (SPANS, CUTS)]
+)
 def test_a_pass_inside_a_loss_is_held_against_acting(
     rnncheck: Any, tmp_path: Path, text: str, change: tuple[str, str]
 ) -> None:

@@ -38,7 +38,7 @@ def test_a_segment_of_one_step_has_no_statistic(rnncheck: Any, tmp_path: Path) -
     "change",
     [
         pytest.param(scripts.BY_PLACE, id="rows count by their place"),
-        pytest.param(scripts.FROM_OTHER_ROWS, id="rows reach the next ones"),
+        pytest.param(scripts.FROM_OTHER_ROWS, id="rows reach the next ones", marks=SLOW),
         pytest.param(scripts.OVER_THE_ENDS, id="returns run on", marks=SLOW),
     ],
 )

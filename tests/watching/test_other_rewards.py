@@ -26,7 +26,7 @@ def ran(rnncheck: Any, folder: Path, *changes: tuple[str, str]) -> tuple[int, li
     "changes",
     [
         pytest.param((), id="as they were"),
-        pytest.param((paid("0.1 * r"),), id="scaled"),
+        pytest.param((paid("0.1 * r"),), id="scaled", marks=SLOW),
         pytest.param((paid("r.clamp(-1, 1)"),), id="clipped", marks=SLOW),
         pytest.param((paid("r.sign()"),), id="signs", marks=SLOW),
         pytest.param((paid("(r - r.mean()) / r.std()"),), id="normalised"),
@@ -45,7 +45,7 @@ def test_rewards_in_another_form(rnncheck: Any, tmp_path: Path, changes: Changes
         pytest.param((paid("r.roll(-1, 1)"),), id="a step early", marks=SLOW),
         pytest.param((paid("r.roll(1, 0)"),), id="of another row", marks=SLOW),
         pytest.param((BY_HAND, OF_THE_LAST), id="stored a step late"),
-        pytest.param((paid("0.1 * r.roll(1, 1)"),), id="a step late and scaled"),
+        pytest.param((paid("0.1 * r.roll(1, 1)"),), id="a step late and scaled", marks=SLOW),
         pytest.param((paid("r.roll(1, 1).clamp(-1, 1)"),), id="a step late and clipped"),
         pytest.param(
             (paid("((r - r.mean()) / r.std()).roll(1, 1)"),), id="a step late and normalised"

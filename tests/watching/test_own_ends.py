@@ -86,7 +86,7 @@ def test_ends_are_respected_where_none_was_seen(
     [
         pytest.param((), id="one step"),
         pytest.param((CLIPPED,), id="clipped", marks=SLOW),
-        pytest.param((STEPPED,), id="beside an entry that nothing reads"),
+        pytest.param((STEPPED,), id="beside an entry that nothing reads", marks=SLOW),
     ],
 )
 def test_ends_are_ignored_where_none_was_seen(

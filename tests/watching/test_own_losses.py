@@ -31,8 +31,8 @@ def test_an_optimiser_without_the_memory(rnncheck: Any, tmp_path: Path) -> None:
     "changes",
     [
         pytest.param((), id="all in one"),
-        pytest.param((scripts.ADDED_LATER,), id="added later"),
-        pytest.param((scripts.ANOTHER_ONE,), id="in another one"),
+        pytest.param((scripts.ADDED_LATER,), id="added later", marks=SLOW),
+        pytest.param((scripts.ANOTHER_ONE,), id="in another one", marks=SLOW),
         pytest.param((scripts.FROZEN,), id="frozen"),
     ],
 )
@@ -57,8 +57,13 @@ def test_a_saved_run_knows_what_was_stepped(rnncheck: Any, tmp_path: Path) -> No
     [
         pytest.param(scripts.DECORATED, (ExitCode.VERIFIED, []), id="recurrent"),
         pytest.param(scripts.STEP_BY_STEP, (ExitCode.FAILED, ["LS703"]), id="step by step"),
-        pytest.param(scripts.CALLED_IN_IT, (ExitCode.VERIFIED, []), id="called in it"),
-        pytest.param(scripts.CALLED_OUT_OF_IT, (ExitCode.FAILED, ["LS703"]), id="called out of it"),
+        pytest.param(scripts.CALLED_IN_IT, (ExitCode.VERIFIED, []), id="called in it", marks=SLOW),
+        pytest.param(
+            scripts.CALLED_OUT_OF_IT,
+            (ExitCode.FAILED, ["LS703"]),
+            id="called out of it",
+            marks=SLOW,
+        ),
     ],
 )
 def test_a_loss_keeps_its_mode(
@@ -70,7 +75,7 @@ def test_a_loss_keeps_its_mode(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param((), (ExitCode.VERIFIED, []), id="whole"),
+        pytest.param((), (ExitCode.VERIFIED, []), id="whole", marks=SLOW),
         pytest.param((scripts.CUT_SOMETIMES,), (ExitCode.VERIFIED, []), id="cut sometimes"),
         pytest.param((scripts.CUT,), (ExitCode.FAILED, ["GR801"]), id="cut at every step"),
     ],
@@ -86,8 +91,8 @@ def test_the_graph_of_a_critic_that_never_acts(
     [
         pytest.param((), [], id="its own"),
         pytest.param((scripts.OF_THE_STEP_BEFORE,), ["LS707"], id="of the step before"),
-        pytest.param((scripts.OF_THE_STEP_BEHIND,), ["LS707"], id="of the step behind"),
-        pytest.param((scripts.FEW_STEPS,), [], id="its own, of few steps"),
+        pytest.param((scripts.OF_THE_STEP_BEHIND,), ["LS707"], id="of the step behind", marks=SLOW),
+        pytest.param((scripts.FEW_STEPS,), [], id="its own, of few steps", marks=SLOW),
         pytest.param(
             (scripts.FEW_STEPS, scripts.OF_THE_STEP_BEFORE), ["LS707"], id="before, of few steps"
         ),
@@ -174,11 +179,14 @@ def test_a_moving_average_that_acts(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param((scripts.DRAWN,), [], id="drawn"),
+        pytest.param((scripts.DRAWN,), [], id="drawn", marks=SLOW),
         pytest.param((scripts.DRAWN, scripts.NEVER_BEGUN), ["LS701"], id="drawn and never begun"),
         pytest.param((scripts.OF_FINISHED,), [], id="less a mean"),
         pytest.param(
-            (scripts.OF_FINISHED, scripts.RETURNS_RUN_ON), ["LS701"], id="less a mean and run on"
+            (scripts.OF_FINISHED, scripts.RETURNS_RUN_ON),
+            ["LS701"],
+            id="less a mean and run on",
+            marks=SLOW,
         ),
     ],
 )
@@ -189,7 +197,9 @@ def test_statistics_and_drawn_numbers_beside_what_runs_on(
     assert found == expected
 
 
-@pytest.mark.parametrize("change", [scripts.FORGETTING, scripts.WITHOUT_STATE])
+@pytest.mark.parametrize(
+    "change", [scripts.FORGETTING, pytest.param(scripts.WITHOUT_STATE, marks=SLOW)]
+)
 def test_a_critic_that_is_never_handed_its_state(
     rnncheck: Any, tmp_path: Path, change: Change
 ) -> None:
@@ -214,7 +224,7 @@ def test_a_switch_that_is_an_attribute_of_the_class(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param((), [], id="both"),
+        pytest.param((), [], id="both", marks=SLOW),
         pytest.param((scripts.NEVER_BEGUN,), ["LS701"], id="the critic runs on"),
     ],
 )
@@ -229,7 +239,7 @@ def test_every_loss_that_a_module_gives_is_judged(
     ("changes", "expected"),
     [
         pytest.param((), [], id="healthy"),
-        pytest.param((scripts.NEVER_BEGUN,), ["LS701"], id="it runs on"),
+        pytest.param((scripts.NEVER_BEGUN,), ["LS701"], id="it runs on", marks=SLOW),
         pytest.param((scripts.CUT,), ["GR801"], id="it is cut at every step"),
     ],
 )

@@ -181,17 +181,21 @@ if __name__ == "__main__":
 """
 
 
-def outcome(rnncheck: Any, folder: Path, old: str = "", new: str = "") -> tuple[int, list[str]]:
+def outcome(
+    rnncheck: Any, folder: Path, old: str = "", new: str = "", select: str = ""
+) -> tuple[int, list[str]]:
     assert HANDED.count(old) == 1 or not old
     (folder / "train.py").write_text(HANDED.replace(old, new) if old else HANDED)
-    code, told, _ = run(rnncheck, folder / "train.py")
+    asked = ["--select", select] if select else []
+    code, told, _ = run(rnncheck, *asked, folder / "train.py")
     return code, [check["code"] for check in told["checks"] if check["outcome"] == "failed"]
 
 
+@pytest.mark.parametrize("select", ["CL,LS", pytest.param("", marks=pytest.mark.slow)])
 def test_networks_and_lists_of_numbers_are_handed_over_as_they_are(
-    rnncheck: Any, tmp_path: Path
+    rnncheck: Any, tmp_path: Path, select: str
 ) -> None:
-    assert outcome(rnncheck, tmp_path) == (ExitCode.VERIFIED, [])
+    assert outcome(rnncheck, tmp_path, select=select) == (ExitCode.VERIFIED, [])
 
 
 def test_training_that_always_starts_from_zeros_is_named(rnncheck: Any, tmp_path: Path) -> None:

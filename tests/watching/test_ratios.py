@@ -26,7 +26,7 @@ def ran(rnncheck: Any, folder: Path, text: str) -> tuple[int, dict[str, Any]]:
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param((), id="recorded"),
+        pytest.param((), id="recorded", marks=SLOW),
         pytest.param(TRUNK, id="recorded behind a trunk"),
         pytest.param((scripts.ANEW,), id="anew along the rows"),
         pytest.param((scripts.STEP_BY_STEP,), id="anew step by step", marks=SLOW),
@@ -43,7 +43,7 @@ def test_log_probabilities_of_an_actor_with_a_critic(
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param((scripts.A_STEP_LATE,), id="a step late"),
+        pytest.param((scripts.A_STEP_LATE,), id="a step late", marks=SLOW),
         pytest.param((*TRUNK, scripts.A_STEP_LATE), id="a step late behind a trunk"),
         pytest.param((scripts.OTHER_ROWS,), id="of other rows", marks=SLOW),
         pytest.param((scripts.WITHOUT_STATES,), id="anew without states"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,8 @@ import pytest
 
 from rnncheck.checks.catalogue import entries
 from rnncheck.results.exit_codes import ExitCode
+from tests import warm
+from tests.small import START
 from tests.watching.faults import (
     A2C,
     CORE,
@@ -31,6 +31,8 @@ from tests.watching.scripts import SCRIPTS, failed, planted, run, target
 ITSELF = """            step, td = env.step_and_maybe_reset(actor(td))
             steps.append(step.clone())
 """
+# As ``python SCRIPT ARGS...`` does.
+ALONE = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 NAMES = sorted(path.name for path in SCRIPTS.glob("*.py"))
 # TorchRL's SAC loss leaves its pass in the batch; a script that samples anew each time is well.
 WARNED = {"sac_rollouts.py": ["LS705"]}
@@ -142,14 +144,12 @@ def test_watching_changes_no_number(tmp_path: Path) -> None:
     args = [str(SCRIPTS / PPO), "--total-frames", "384", "--frames-per-batch", "128"]
     env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
-    def told(*command: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, *command], env=env, cwd=tmp_path, capture_output=True, text=True
-        )
+    def told(program: str, *more: str) -> list[str]:
+        done = warm.run(program, *more, *args, cwd=tmp_path, env=env)
         return [line for line in done.stdout.splitlines() if line.startswith("batch ")]
 
-    alone = told(*args)
-    watched = told("-m", "rnncheck", "run", "--keep-going", "--select", "WR103", *args)
+    alone = told(ALONE)
+    watched = told(START, "run", "--keep-going", "--select", "WR103")
     assert len(alone) == 3
     assert watched == alone
 

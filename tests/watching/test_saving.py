@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
 import sys
 import types
 import zipfile
@@ -24,6 +23,7 @@ from rnncheck.watching.saving.again import folders_of
 from rnncheck.watching.saving.decoding import Decoder, Malformed
 from rnncheck.watching.saving.encoding import Encoder
 from rnncheck.watching.saving.import_paths import CannotKeep, Home, found_at, home_of
+from tests import warm
 from tests.small import START
 from tests.watching.scripts import SCRIPTS, planted, run
 from tests.watching.test_endings import ACTS
@@ -111,7 +111,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = folder / "seen.rnncheck"
     args = ["run", "-q", "--select", "WR103", "--save", str(file), str(folder / "script.py")]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", START, *args], cwd=folder, env=env, check=True)
+    warm.run(START, *args, cwd=folder, env=env).check_returncode()
     return file
 
 

@@ -13,6 +13,7 @@ from rnncheck.results.exit_codes import ExitCode
 from rnncheck.watching.forms.plain_calls import Slot, ToldCall
 from rnncheck.watching.forms.recognised import storages_in
 from rnncheck.watching.forms.storages import Spoilt, Storage
+from tests.extent import rows
 from tests.watching.scripts import failed, run
 from tests.watching.vector_script import (
     ARRAYS,
@@ -59,7 +60,7 @@ def test_what_nobody_knows_is_named_and_not_judged(
     assert said.startswith(f"`{name}` holds something of each of the ")
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", rows(KNOWN, ["two numbers"]))
 def test_constants_of_another_shape_are_constants(rnncheck: Any, tmp_path: Path, name: str) -> None:
     """``weights`` has a number for each env, and the loss does not read it."""
     text = changed(VECTOR, KNOWN[name])
