@@ -149,6 +149,18 @@ class ProgramParts:
             self.estimate()
             self._lines.append("sample = estimate(sample)")
 
+    def every_sample(self) -> None:
+        """``sample``: the training batches of all that was collected, one below the other, where
+        none is drawn from a buffer. Each collected step has its number."""
+        self.batches()
+        if self.spec.replay is not None or self.spec.advantage is not None:
+            raise CaseError("its training batches are not the collected ones")
+        section = self.spec.batch
+        made = "sample" if section is None else self.writer.call(self._at(section.at))
+        self._lines += [*_NUMBERED, "samples = []", "for sample in batches:"]
+        self._lines += folded(f"samples.append({made})", "    ")
+        self._lines.append("sample = torch.cat(samples)")
+
     def add(self, text: str) -> None:
         """Lines of the caller's own."""
         self._lines += text.splitlines()
@@ -169,11 +181,12 @@ class ProgramParts:
             return
         self.sample()
 
-    def batch_to_estimate(self) -> None:
-        """``sample``: a collected batch before the value estimator."""
+    def batch_to_estimate(self, *, anew: bool = False) -> None:
+        """``sample``: a collected batch before the value estimator. ``anew``: never the stored one,
+        whose states other weights have left."""
         if self.spec.advantage is None or runs_on(self.spec) != COLLECTED:
-            self.training_batch()
-        elif self._first_time("to estimate") and not self._written_out(self.batch()):
+            self.sample() if anew else self.training_batch()
+        elif self._first_time("to estimate") and (anew or not self._written_out(self.batch())):
             self.batches()
             self._lines.append("sample = batches[0]")
 

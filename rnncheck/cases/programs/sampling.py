@@ -42,6 +42,11 @@ def _asks(parts: ProgramParts) -> None:
     parts.sample(numbered=True)
 
 
+def _asks_every(parts: ProgramParts) -> None:
+    asks_network(parts)
+    parts.every_sample()
+
+
 def _steps(*lines: str, said: tuple[str, str]) -> Shape:
     return Shape(_asks, lambda _: _STEPS + "\n".join([*lines, ""]), said)
 
@@ -88,6 +93,15 @@ def _unmarked() -> Shape:
     )
 
 
+def _crossed() -> Shape:
+    return _steps(
+        'over = sample["next", "done"].reshape(sample.shape)[..., :-1]',
+        "other = marked[..., 1:][over | ~follows].float()",
+        "one = torch.ones_like(other)",
+        said=("start flag behind an end or a gap, expected", "found"),
+    )
+
+
 _MARK = "start flag where a slice begins"
 
 SHAPES: dict[str, Callable[[], list[Shape]]] = {
@@ -123,14 +137,8 @@ SHAPES: dict[str, Callable[[], list[Shape]]] = {
             ("state that was collected with a step", "state of that step in the training batch"),
         )
     ],
-    "RP506": lambda: [
-        _steps(
-            'over = sample["next", "done"].reshape(sample.shape)[..., :-1]',
-            "other = marked[..., 1:][over | ~follows].float()",
-            "one = torch.ones_like(other)",
-            said=("start flag behind an end or a gap, expected", "found"),
-        ),
-    ],
+    # In a small case the first batch may hold no end: then all of them are looked at.
+    "RP506": lambda: [_crossed(), replace(_crossed(), asks=_asks_every)],
     "RP507": lambda: [
         Shape(_asks, _replayed, ("recorded while acting", "in one pass over the training batch"))
     ],

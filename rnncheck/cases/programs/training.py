@@ -93,6 +93,12 @@ def _asks_estimate(parts: ProgramParts) -> None:
     parts.batch_to_estimate()
 
 
+def _asks_estimate_anew(parts: ProgramParts) -> None:
+    """A next value rests on a stored state: both are of the program's weights."""
+    parts.estimate()
+    parts.batch_to_estimate(anew=True)
+
+
 def _observed(parts: ProgramParts) -> list[Key]:
     """What is observed at a step: floats that the networks read, and do not write."""
     networks = [one for one in (parts.pipeline.policy, parts.pipeline.critic) if one is not None]
@@ -402,7 +408,7 @@ SHAPES: dict[str, Callable[[], list[Shape]]] = {
         _estimates(lambda parts: _moved(parts, "segment != 1"), "segment == 1", _OTHERS),
     ],
     "VL602": lambda: [
-        Shape(_asks_estimate, _consistent, ("next value of a step", "value of the next step"))
+        Shape(_asks_estimate_anew, _consistent, ("next value of a step", "value of the next step"))
     ],
     "VL603": lambda: [
         _estimates(_at_ends, "ends", _NEXT_OBSERVED, ending="terminated"),
