@@ -13,7 +13,8 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from rnncheck.checks.evidence.batch_isolation import observed, without_memory
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import each_sample, float_inputs
+from rnncheck.checks.evidence.layer_gradients import layer_gradients
+from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, float_inputs
 from rnncheck.checks.evidence.loss_isolation import loss_gradients
 from rnncheck.checks.evidence.recorded_entries import orders
 from rnncheck.checks.evidence.training_batches import Sample
@@ -195,10 +196,36 @@ def _largest(values: list[Tensor], shape: torch.Size) -> Tensor:
 def _given(
     evidence: Evidence, sample: Sample, td: TensorDictBase
 ) -> tuple[dict[str, Tensor], list[Tensor]]:
-    """The gradients at what is observed, where every step stands alone, and what modules gave."""
+    """The gradients at what is observed, where every step stands alone, and what modules gave.
+    Where no flag could cut a memory, the gradients at what layers behind it give."""
+    by_layer = keeps_memory(evidence, sample)
+    with _Outputs() as outputs:
+        gradients = layer_gradients(evidence, sample, td) if by_layer else {}
+    if gradients:
+        return gradients, outputs.seen
     with _Outputs() as outputs:
         gradients = without_memory(loss_gradients(evidence))(sample, td)
     return gradients, outputs.seen
+
+
+def keeps_memory(evidence: Evidence, sample: Sample) -> bool:
+    """Whether the loss runs over layers of torch that no start flag cuts, and one of its layers
+    tells what each step of them is given."""
+    if any(type(one.module).__module__.startswith("torchrl.") for one in evidence.policy.carriers):
+        return False
+    return evidence.once("keeps its memory", lambda: _keeps_memory(evidence, sample), sample)
+
+
+def _keeps_memory(evidence: Evidence, sample: Sample) -> bool:
+    rows, steps = sample.valid.shape
+    at = torch.zeros_like(sample.valid)
+    at[rows // 2, steps // 2] = True
+    keys = [key for key in observed(evidence, sample) if key[0] != "next"]
+    alone = without_memory(loss_gradients(evidence))
+    base, other = alone(sample, sample.td), alone(sample, changed_batch(sample, at, keys))
+    moved = _largest([other[name] - base[name] for name in base.keys() & other.keys()], at.shape)
+    beside = bool((moved[~at] > SMALLEST * float(moved.max())).any())
+    return beside and bool(layer_gradients(evidence, sample, sample.td))
 
 
 class _Outputs:

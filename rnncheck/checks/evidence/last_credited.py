@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed
-from rnncheck.checks.evidence.credited_steps import CreditMoves, moves, rewards
+from rnncheck.checks.evidence.credited_steps import CreditMoves, keeps_memory, moves, rewards
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample
 from rnncheck.checks.evidence.training_batches import Sample
@@ -78,7 +78,10 @@ def _has_neighbours(sample: Sample) -> Tensor:
 
 
 def _looks_back(evidence: Evidence, sample: Sample, at: Tensor) -> bool:
-    """Whether no step is moved by what was observed at one before it."""
+    """Whether no step is moved by what was observed at one before it; but for a memory that no
+    flag cuts, where the gradient is told at what layers give."""
+    if keeps_memory(evidence, sample):
+        return True
     root = [key for key in observed(evidence, sample) if key[0] != "next"]
     found = moves(evidence, sample, changed_batch(sample, at, root).reshape(sample.rows.shape))
     if found is None:

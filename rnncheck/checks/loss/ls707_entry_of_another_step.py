@@ -3,9 +3,10 @@
 Checks
     At half of the steps of a training batch the action is exchanged for one that was taken
     elsewhere, every step standing alone (every start flag set). The gradient of the total loss at
-    what is observed tells which steps the loss has used these actions for. It must be the same
-    steps. The same is asked of rewards, and of numbers that were made of each step before the loss,
-    such as advantages. Where rewards are summed up inside the loss, that of a single step is
+    what is observed tells which steps the loss has used these actions for; where no flag cuts the
+    memory of torch's own layers, the gradient at what the layers behind it give. It must be the
+    same steps. The same is asked of rewards, and of numbers that were made of each step before the
+    loss, such as advantages. Where rewards are summed up inside the loss, that of a single step is
     changed: the last step that it weighs must be its own.
 
 Why it matters

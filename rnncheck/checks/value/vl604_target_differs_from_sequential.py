@@ -8,7 +8,8 @@ Checks
     without memory, where the value of a step depends on that step alone, the target of a step must
     not move with the observation of its own step in the place of the next one's. Where no values
     are written, each recurrent pass inside the loss is run again from the true states, whatever
-    order it has its steps in. Behind a loss's own burn-in the pass over the next steps must not be
+    order it has its steps in; a pass of torch's own layers over the next steps is held against the
+    one over the steps. Behind a loss's own burn-in the pass over the next steps must not be
     further from the sequential run than twice what the burn-in leaves of the steps themselves.
     Where a loss, or an estimator of the user's own, values what is observed next by calls that
     cannot be seen, at every step or behind a row's last one alone, it must move with every state
@@ -20,8 +21,8 @@ Why it matters
 
 Says nothing when
     the loss or estimator leaks already (LS701, VL601), its target network has other weights, no
-    trajectory was collected from its start, or the target hardly moves with what is observed at
-    all.
+    trajectory was collected from its start, the target hardly moves with what is observed at all,
+    or the passes of torch's own layers over the steps and the next steps both begin with zeros.
 
 Fix
     A loss: give it a network that puts the collected ``("next", h)`` back after its pass, for

@@ -1,0 +1,142 @@
+"""The gradient of a loss at what layers behind a memory give for each step: it tells which steps an
+entry weighs where no mark cuts the memory itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+
+from rnncheck.checks.evidence.batch_isolation import observed
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.instruments.vmap import is_batched
+
+_FEWEST = 4  # steps: one is changed that has some on either side
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Calls of one layer, by number, that give something of each step: one of all of them, or one
+    for each; ``first`` is what comes first in what they give."""
+
+    calls: tuple[int, ...]
+    first: str
+
+    def laid(self, given: list[Tensor], rows: int, steps: int) -> Tensor:
+        """What they gave, ``[rows, steps, features]``."""
+        if len(self.calls) > 1:
+            return torch.stack([given[n].reshape(rows, -1) for n in self.calls], 1)
+        value = given[self.calls[0]]
+        if self.first == "rows":
+            return value.reshape(rows, steps, -1)
+        return value.reshape(steps, rows, -1).transpose(0, 1)
+
+
+def layer_gradients(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+    """By layer ``[rows, steps, features]``; empty where no layer gives something of each step that
+    earlier steps move."""
+    layers = evidence.once("layers behind a memory", lambda: _layers(evidence, sample), sample)
+    if not layers:
+        return {}
+    noted, total = _run(evidence, sample, td)
+    outputs = noted.given
+    if max(n for one in layers for n in one.calls) >= len(outputs) or not total.requires_grad:
+        return {}
+    wanted = [outputs[n] for one in layers for n in one.calls]
+    grads = torch.autograd.grad(total, wanted, allow_unused=True)
+    given = [torch.zeros_like(one) for one in outputs]
+    numbers = (n for one in layers for n in one.calls)
+    for number, grad in zip(numbers, grads, strict=True):
+        given[number] = given[number] if grad is None else grad.detach()
+    rows, steps = sample.valid.shape
+    return {f"layer {number}": one.laid(given, rows, steps) for number, one in enumerate(layers)}
+
+
+def _layers(evidence: Evidence, sample: Sample) -> list[_Layer]:
+    rows, steps = sample.valid.shape
+    if steps < _FEWEST:
+        return []
+    at = torch.zeros_like(sample.valid)
+    at[rows // 2, steps // 2] = True
+    keys = [key for key in observed(evidence, sample) if key[0] != "next"]
+    noted = _run(evidence, sample, sample.td)[0]
+    base, other = noted.given, _run(evidence, sample, changed_batch(sample, at, keys))[0].given
+    if [one.shape for one in base] != [one.shape for one in other]:
+        return []
+    moved = [bits_differ(one.detach(), two.detach()) for one, two in zip(base, other, strict=True)]
+    return [
+        one
+        for one in _candidates(base, noted.owners, rows, steps)
+        if all(base[n].requires_grad and noted.untouched[n] for n in one.calls)
+        and _behind_memory(one.laid(moved, rows, steps).any(-1), at)
+    ]
+
+
+def _candidates(
+    given: list[Tensor], owners: list[nn.Module], rows: int, steps: int
+) -> Iterator[_Layer]:
+    """What may be laid out in rows and steps."""
+    single = dict[int, list[int]]()
+    for number, value in enumerate(given):
+        lead = tuple(size for size in value.shape[:-1] if size != 1)
+        if lead in ((rows, steps), (steps,), (rows * steps,)):
+            yield _Layer((number,), "rows")
+        if lead in ((steps, rows), (rows * steps,)) and rows > 1:
+            yield _Layer((number,), "steps")
+        if value.shape[:-1].numel() == rows:
+            single.setdefault(id(owners[number]), []).append(number)
+    for numbers in single.values():
+        if len(numbers) % steps == 0:
+            for begin in range(0, len(numbers), steps):
+                yield _Layer(tuple(numbers[begin : begin + steps]), "rows")
+
+
+def _behind_memory(moved: Tensor, at: Tensor) -> bool:
+    """Whether the change of one step moved it and later steps of its row, and nothing else."""
+    ((row, step),) = at.nonzero().tolist()
+    others = moved.clone()
+    others[row, step:] = False
+    return bool(moved[row, step]) and bool(moved[row, step + 1 :].any()) and not bool(others.any())
+
+
+def _run(evidence: Evidence, sample: Sample, td: TensorDictBase) -> tuple[_Outputs, Tensor]:
+    with _Outputs() as noted:
+        loss = copied(loss_of(evidence))
+        total = run_loss(evidence, sample, td, loss=loss, per_element=False).total
+    return noted, total
+
+
+class _Outputs:
+    """Notes what layers with weights of their own give while the context is open; not cells, whose
+    outputs are handed on as states."""
+
+    def __init__(self) -> None:
+        self.given = list[Tensor]()
+        self.owners = list[nn.Module]()
+        self.untouched = list[bool]()  # no step of an optimiser came before it
+        self._versions = dict[int, int]()
+
+    def __enter__(self) -> _Outputs:
+        self._handle = register_module_forward_hook(self._gave)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+    def _gave(self, module: nn.Module, _inputs: object, result: Any) -> None:
+        value = result[0] if isinstance(module, nn.RNNBase) else result
+        if isinstance(module, nn.RNNCellBase) or module._modules or not module._parameters:
+            return
+        if isinstance(value, Tensor) and not is_batched(value) and value.ndim > 1:
+            self.given.append(value)
+            self.owners.append(module)
+            version = next(module.parameters())._version
+            self.untouched.append(self._versions.setdefault(id(module), version) == version)
