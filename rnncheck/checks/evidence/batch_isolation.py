@@ -53,14 +53,15 @@ def through_rows(segments: Tensor) -> Tensor:
 
 
 def observed(evidence: Evidence, sample: Sample) -> list[Key]:
-    """What policy and critic observe, at the step and at the next one."""
+    """What policy and critic observe, at the step and at the next one; of one that declares nothing
+    all that it may read."""
     subjects = [evidence.policy] + ([evidence.critic] if evidence.critic is not None else [])
     found: dict[Key, None] = {}
     for subject in subjects:
         written = set(evidence.policy.writes) if subject is not evidence.policy else set[Key]()
         inputs = subject.inputs_of(sample.rows)
         for key in subject.changeable_inputs(inputs):
-            if key in subject.reads and key not in written:
+            if (not subject.reads or key in subject.reads) and key not in written:
                 found[key] = None
                 if next_key(key) in tensor_keys(sample.rows):
                     found[next_key(key)] = None

@@ -103,6 +103,8 @@ def reaches_later(
     """Whether anything later changes, and whether there was anything to look at."""
     keys = [key for key in observed(evidence, sample) if key[0] != "next"]
     keys += [key for key in tokens(evidence, sample) if key not in keys]
+    if not keys:
+        raise CouldNotLook("nothing of what the policy observes could be changed in the batch")
     after_td = changed_batch(sample, ~later, keys)
     watched = False
     seen = map(sample.td.get, observed(evidence, sample))
