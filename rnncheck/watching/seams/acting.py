@@ -18,6 +18,7 @@ from torchrl.modules import set_recurrent_mode
 from rnncheck.pipeline.guard.user_frames import is_user_file
 from rnncheck.watching import weights
 from rnncheck.watching.envs import kept, one_of
+from rnncheck.watching.forms.called_policy import as_module, is_of
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.places import calling_place
@@ -70,12 +71,14 @@ class _Built:
             return
         given = _arguments(original, made, args, kwargs)
         make = one_of(given.get("create_env_fn"))
-        mine = Acting("collector", given.get("policy"), make, calling_place(3), collector=made)
+        mine = Acting(
+            "collector", as_module(given.get("policy")), make, calling_place(3), collector=made
+        )
         self._watching.seen.acting.append(mine)  # it may raise: that is to be judged as well
         with self._watching.inside():
             original(made, *args, **kwargs)
         if mine.policy is None:
-            mine.policy = getattr(made, "policy", None)
+            mine.policy = as_module(getattr(made, "policy", None))
 
 
 def _arguments(
@@ -163,9 +166,9 @@ class _RolledOut:
     ) -> None:
         seen = self._watching.seen
         known = [one for one in seen.acting if one.env is env]
-        acting = next((one for one in known if one.policy is policy), None)
+        acting = next((one for one in known if is_of(one.policy, policy)), None)
         if acting is None:
-            acting = Acting("rollout", policy, env, place, env=env)
+            acting = Acting("rollout", as_module(policy), env, place, env=env)
         else:
             seen.acting.remove(acting)
         seen.acting.append(acting)
