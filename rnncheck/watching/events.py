@@ -32,7 +32,7 @@ from rnncheck.watching.assemble import NothingSeen, spec_from
 from rnncheck.watching.doubts import settle_doubts
 from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
 from rnncheck.watching.forms.estimates import settle_estimates
-from rnncheck.watching.forms.plain_policy import settle_envs
+from rnncheck.watching.forms.plain_policy import PlainEnv, settle_envs
 from rnncheck.watching.forms.rounds import settle_rounds
 from rnncheck.watching.forms.switches import own_pass
 from rnncheck.watching.observer import Watching
@@ -143,11 +143,13 @@ def judged_events(
     if train.outcome is Outcome.NOT_LOOKED:
         yield Notice(TO_DO)
     unseen = "" if raised or Stage.LOSS in lost else unseen_loss(seen, train)
+    acting = seen.actor()
+    plain = acting is not None and isinstance(acting.make_env, PlainEnv)
     events = verify_events(
         spec, rules, command=command, thorough=thorough, strict=strict, illustrate=illustrate
     )
     told = (
-        of_the_script(event, raised=raised, unseen=unseen)
+        of_the_script(event, raised=raised, unseen=unseen, plain=plain)
         for event in _silent(events)
         if not isinstance(event, RunStarted)
     )

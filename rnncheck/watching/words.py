@@ -25,6 +25,18 @@ TOO_EARLY = "the script set out to train, and no batch that its loss is made of 
 LACKS = re.compile(r"\bthe (?:spec|script) (?=has no\b|has neither\b|makes no\b|names no\b)")
 
 
+# What mends a loop over an env that is none of TorchRL's, which has no primer and no collector.
+PLAIN_FIXES = {
+    "CL401": "give each call the state that the call before it returned",
+    "CL403": "where an env was reset put back the state that episodes begin with, for that one",
+    "CL405": (
+        "mark the step behind every end as a start; gymnasium's vector envs begin anew inside of"
+        " the step that ends with autoreset_mode=AutoresetMode.SAME_STEP"
+    ),
+    "LS703": "run the network over whole slices inside the loss, from the states they begin with",
+}
+
+
 def unseen_loss(seen: Sightings, train: StageResult) -> str:
     """Why a script that trains, or set out to, has no loss to judge; empty where it has one, or
     only acts."""
@@ -35,13 +47,19 @@ def unseen_loss(seen: Sightings, train: StageResult) -> str:
     return TOO_EARLY if train.outcome is Outcome.NOT_LOOKED else ""
 
 
-def of_the_script(event: Event, *, raised: bool = False, unseen: str = "") -> Event:
+def of_the_script(
+    event: Event, *, raised: bool = False, unseen: str = "", plain: bool = False
+) -> Event:
     """The event in words of the script; what it has not may be behind the line that raised, or in
-    a loss that is ``unseen``, for the reason given."""
+    a loss that is ``unseen``, for the reason given. ``plain``: it acts in an env that is none of
+    TorchRL's."""
     match event:
         case CheckFinished():
             said = _said(event.result.reason, raised=raised)
-            return replace(event, result=replace(event.result, reason=said))
+            fix = PLAIN_FIXES.get(event.result.code) if plain else None
+            found = event.result.findings
+            found = found if fix is None else tuple(replace(one, fix=fix) for one in found)
+            return replace(event, result=replace(event.result, reason=said, findings=found))
         case GuaranteeJudged() if unseen and LACKS.search(event.result.because):
             open_ = replace(event.result, standing=Standing.NOT_SHOWN, because=unseen)
             return replace(event, result=open_)
