@@ -338,6 +338,7 @@ class PlainSteps:
             place = self._place or Place("")
             self._run = PlainRun(self._longest(), place, self._watching.seen)
             if not self._run.acted():
+                self._tell_of_several()
                 self.end()
                 return
             self._run.trained(list(their_frames(frame)), self._loop, self._containers)
@@ -357,6 +358,15 @@ class PlainSteps:
         self._calls.clear()
         self._lines.forget()
         self._passes = 0
+
+    def _tell_of_several(self) -> None:
+        """Envs that are stepped by turns, as by a vector env of the user's own."""
+        number = sum(bool(one.steps) for one in self._shown.values())
+        if number > 1:
+            self._watching.seen.plain = (
+                f"{number} envs are stepped one by one, so that no call acts in each: step them as"
+                " one, as gymnasium.vector.SyncVectorEnv does"
+            )
 
     def _longest(self) -> list[PlainStep]:
         """The steps of the env that was stepped most."""
