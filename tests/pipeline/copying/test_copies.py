@@ -181,6 +181,47 @@ def test_attributes_that_refuse_keep_nothing_from_being_copied_and_put_back() ->
     assert held.memory.tolist() == [0, 0, 0]
 
 
+class Columns(dict[str, Any]):
+    """A key that is no text picks steps out of all entries, as torch-ac's DictList does."""
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return super().__getitem__(key)
+        return Columns({name: one[key] for name, one in self.items()})
+
+    def __setitem__(self, key: Any, item: Any) -> None:
+        for name, one in item.items():
+            dict.__getitem__(self, name)[key] = one
+
+
+class Ordered(OrderedDict[str, Any]):
+    """The same of a dict with an order of its own."""
+
+    def __setitem__(self, key: Any, item: Any) -> None:
+        raise TypeError("written by no one")
+
+
+def test_a_dict_with_a_setter_of_its_own_is_copied() -> None:
+    held = Columns(x=torch.arange(4.0), y=torch.ones(4))
+    held.note = held["x"]  # type: ignore[attr-defined]
+    made = copy_of(held, "the loss")
+    assert type(made) is Columns and list(made) == ["x", "y"]
+    assert torch.equal(made["x"], held["x"]) and made["x"] is not held["x"]
+    assert made.note is made["x"]
+    made[1:3] = {"x": torch.zeros(2)}
+    assert made["x"].tolist() == [0, 0, 0, 3] and held["x"].tolist() == [0, 1, 2, 3]
+
+
+def test_its_own_setter_is_no_reason_to_lose_the_order() -> None:
+    held = Ordered()
+    for name in ("b", "a"):
+        OrderedDict.__setitem__(held, name, torch.ones(1))
+    made = copy_of(held, "the loss")
+    assert type(made) is Ordered and list(made) == ["b", "a"]
+    made.move_to_end("b")
+    assert (list(made), list(held)) == (["a", "b"], ["b", "a"])
+
+
 @pytest.mark.parametrize("make", HOLDING)
 def test_a_function_is_copied_with_the_network_it_calls(make: Callable[..., Function]) -> None:
     net = nn.Linear(2, 1)
