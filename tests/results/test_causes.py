@@ -87,6 +87,12 @@ def test_two_faults_are_two_causes() -> None:
     assert grouped("WR103", "GR802") == {"WR103": [], "GR802": []}
 
 
+def test_a_follower_is_told_with_a_cause_of_its_own_family() -> None:
+    assert {"VL604"} <= effects_of("RP501") & effects_of("VL602")
+    assert grouped("RP501", "VL602", "VL604") == {"RP501": [], "VL602": ["VL604"]}
+    assert grouped("RP501", "VL604") == {"RP501": ["VL604"]}
+
+
 def test_nothing_follows_over_a_check_that_holds() -> None:
     assert "VL603" in effects_of("WR106")  # over slices that go on past an end
     assert grouped("WR106", "VL603") == {"WR106": [], "VL603": []}
