@@ -11,7 +11,7 @@ import pytest
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching import unroll_script as scripts
 from tests.watching.scripts import failed, run
-from tests.watching.unroll_script import UNROLLED, WINDOWS
+from tests.watching.unroll_script import UNROLLED, WINDOWS, WRITTEN
 
 SLOW = pytest.mark.slow
 Changes = tuple[tuple[str, str], ...]
@@ -77,6 +77,21 @@ def test_an_evaluation_that_leaves_the_collector_alone(
 ) -> None:
     text = changed(UNROLLED, change)
     assert ran(rnncheck, tmp_path, text, "CL404", "CL405") == (ExitCode.VERIFIED, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        pytest.param(scripts.PLAYED, (ExitCode.FAILED, ["CL405"]), id="the collector's env"),
+        pytest.param(scripts.PLAYED_ELSEWHERE, (ExitCode.VERIFIED, []), id="another one"),
+    ],
+)
+def test_a_collector_that_writes_into_a_buffer(
+    rnncheck: Any, tmp_path: Path, change: tuple[str, str], found: tuple[ExitCode, list[str]]
+) -> None:
+    """The script gets no batch: what is written tells."""
+    text = changed(WRITTEN, change)
+    assert ran(rnncheck, tmp_path, text, "CL404", "CL405") == found
 
 
 def test_a_window_that_drops_the_state(rnncheck: Any, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@ its batches."""
 
 from __future__ import annotations
 
+from tests.watching.next_values_script import changed
+
 UNROLLED = """
 import torch
 from tensordict.nn import (
@@ -108,6 +110,21 @@ PLAYED = (_BEHIND, "    env.rollout(20, policy)\n")
 PLAYED_BY_HAND = (_BEHIND, "    env.step(policy(env.reset()))\n")
 PLAYED_AND_RESET = (_BEHIND, "    env.rollout(20, policy)\n    collector.reset()\n")
 PLAYED_ELSEWHERE = (_BEHIND, "    make_env().rollout(20, policy)\n")
+
+# The collector writes its batches into a buffer, and gives the script none.
+WRITTEN = changed(
+    UNROLLED,
+    (
+        "torchrl.data import Unbounded",
+        "torchrl.data import LazyTensorStorage, ReplayBuffer, Unbounded",
+    ),
+    (
+        "collector = Collector(env, policy, frames",
+        "rb = ReplayBuffer(storage=LazyTensorStorage(8 * ENVS), batch_size=ENVS)\n"
+        "collector = Collector(env, policy, replay_buffer=rb, frames",
+    ),
+    ("for data in collector:\n", "for _ in collector:\n    data = rb.sample()\n"),
+)
 
 # The same without a collector; windows go on where the last one ended.
 WINDOWS = (
