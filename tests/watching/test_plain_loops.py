@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.scripts import run
+from tests.watching.scripts import failed, run
 
 STATE_IN_THE_NETWORK = """
 import gymnasium as gym
@@ -213,6 +213,44 @@ def test_training_that_always_starts_from_zeros_is_named(rnncheck: Any, tmp_path
     assert run(rnncheck, "--select", "RP504", path)[0] == ExitCode.VERIFIED
 
 
+OWN_ENV = """
+class Drift(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (4,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return torch.rand(4).numpy(), {}
+
+    def step(self, action):
+        self.t += 1
+        return torch.rand(4).numpy(), 1.0, self.t > 12, False, {}
+
+
+class Net("""
+OF_ITS_OWN = HANDED.replace("class Net(", OWN_ENV.lstrip(), 1).replace(
+    'gym.make("CartPole-v1", max_episode_steps=15)', "Drift()"
+)
+
+
+def test_an_env_of_the_scripts_own_is_played(rnncheck: Any, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(OF_ITS_OWN)
+    ended, found, _ = run(rnncheck, "--select", "CL403", path)
+    assert (ended, failed(found)) == (ExitCode.VERIFIED, [])
+
+
+def test_an_env_that_is_none_of_gymnasiums_is_not_judged(rnncheck: Any, tmp_path: Path) -> None:
+    """Its reset gives what is observed alone: why nobody is judged is said."""
+    text = OF_ITS_OWN.replace("numpy(), {}\n", "numpy()\n").replace("obs, _ = env", "obs = env")
+    assert text.count("obs = env.reset(") == 2
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    ended, found, _ = run(rnncheck, "--select", "CL,LS", path)
+    assert (ended, failed(found)) == (ExitCode.NOT_SHOWN, [])
+    assert "no env like the script's can be played" in " ".join(found["notices"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "code"),
@@ -229,6 +267,6 @@ def test_training_that_always_starts_from_zeros_is_named(rnncheck: Any, tmp_path
 def test_faults_of_such_a_loop_are_named(
     rnncheck: Any, tmp_path: Path, old: str, new: str, code: str
 ) -> None:
-    found, failed = outcome(rnncheck, tmp_path, old, new)
+    found, failures = outcome(rnncheck, tmp_path, old, new)
     assert found == ExitCode.FAILED
-    assert code in failed
+    assert code in failures

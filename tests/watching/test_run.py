@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import json
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,67 @@ def test_a_script_that_raises_is_judged_as_far_as_it_came(rnncheck: Any, tmp_pat
     assert absent == {"not run: the script raised"}
     standing = {one["name"]: one["standing"] for one in found["guarantees"]}
     assert standing["data"] == "not-shown"  # WR108 alone says nothing of what was never stored
+
+
+REFUSED = """
+import torch
+from tensordict.nn import TensorDictModule, TensorDictSequential
+from torch import nn
+from torchrl.collectors import {kind}
+from torchrl.envs import Compose, GymEnv, InitTracker, TransformedEnv
+from torchrl.modules import GRUModule, QValueModule
+
+memory = GRUModule(4, 16, in_key="observation", out_key="feat")
+
+
+def make_env():
+    env = GymEnv("CartPole-v1", categorical_action_encoding=True)
+    return {env}
+
+
+if __name__ == "__main__":
+    head = TensorDictModule(nn.Linear(16, 2), ["feat"], ["action_value"])
+    policy = TensorDictSequential(memory, head, QValueModule(action_space="categorical"))
+    collector = {kind}(
+        create_env_fn=[make_env], policy=policy, frames_per_batch=16, total_frames=64
+    )
+    optim = torch.optim.Adam(policy.parameters(), 1e-3)
+    for data in collector:
+        loss = policy(data.reshape(-1))["action_value"].square().mean()
+        optim.zero_grad()
+        loss.backward()
+        optim.step()
+    collector.shutdown()
+"""
+WHOLE = (
+    "TransformedEnv(env, Compose(InitTracker())).append_transform(memory.make_tensordict_primer())"
+)
+
+
+@pytest.mark.parametrize(
+    "kind", ["Collector", pytest.param("MultiSyncCollector", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+    ("env", "found"),
+    [
+        pytest.param("env", (ExitCode.FAILED, ["WR102", "WR103"]), id="cannot act"),
+        pytest.param(WHOLE, (ExitCode.VERIFIED, []), id="acts"),
+    ],
+)
+def test_envs_in_a_list_are_judged_where_the_collector_raises(
+    rnncheck: Any,
+    tmp_path: Path,
+    forked_workers: None,
+    kind: str,
+    env: str,
+    found: tuple[ExitCode, list[str]],
+) -> None:
+    path = tmp_path / "listed.py"
+    path.write_text(REFUSED.format(kind=kind, env=env))
+    done = rnncheck("run", "--select", "WR102,WR103", "--report", "json", str(path))
+    assert (done.returncode, failed(json.loads(done.stdout))) == found
+    own = [line for line in done.stderr.splitlines() if "rnncheck/" in line]
+    assert not own  # the message of a worker's error quotes the worker's traceback
 
 
 NOTHING = """
