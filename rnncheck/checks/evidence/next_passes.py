@@ -84,7 +84,7 @@ def _compared(sample: Sample, one: _Call, after: Tensor, own: Tensor) -> NextPas
     done = sample.rows.get(("next", "done"), None)
     over = torch.zeros_like(mask) if done is None else done.reshape(*mask.shape, -1).any(-1)
     mask[:, :-1] = sample.follows[:, 1:] & ~over[:, :-1]
-    name = f"the output of {type(one.layer).__name__}"
+    name = f"output of {type(one.layer).__name__}"
     scale = max(float(own.abs().max()), 1e-6)
     return NextPass(name, gaps * mask, mask, scale, not len(one.state))
 

@@ -157,6 +157,5 @@ def settle_envs(seen: Sightings) -> None:
         except Exception as error:  # an env of the user's may do anything
             seen.acting.remove(one)
             seen.plain = (
-                "no env like the script's can be played, as gymnasium's are: "
-                f"{type(error).__name__}: {first_line(error)}"
+                f"no env like the script's can be played, as gymnasium's are: {first_line(error)}"
             )

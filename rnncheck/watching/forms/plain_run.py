@@ -114,8 +114,8 @@ class PlainRun:
         containers: Mapping[CodeType, Mapping[str, Any]],
     ) -> None:
         """``backward`` is about to be called: tell what is trained on. A list that the lines have
-        made a tensor of or an object has put an
-        empty one in the place of since is among the ``containers`` of the last step."""
+        made a tensor of since, or that an object has put an empty one in the place of, is among
+        the ``containers`` of the last step."""
         number = next((n for n, one in enumerate(stack) if one.f_code in loop), None)
         if number is None:
             return
