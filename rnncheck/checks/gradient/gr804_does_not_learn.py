@@ -43,7 +43,7 @@ from rnncheck.results.model import Severity, Stage
 
 _STEPS = 12
 EXACT = 0.5  # of what the gradient promises: a small step is not exactly linear
-UPHILL = (-1.5, -0.5)  # a gradient with the wrong sign gives -1, an exact one 1
+UPHILL = (-1.1, -0.9)  # a gradient with the wrong sign gives -1, an exact one 1
 SMALL = 1e-3  # length of the step that is tried
 RATES = (1e-3, 1e-4)  # a smaller rate is tried before the loss is blamed
 
