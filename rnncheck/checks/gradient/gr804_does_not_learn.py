@@ -61,7 +61,7 @@ def run(evidence: Evidence) -> Judgement:
         ratio = descent(evidence, sample)
         if ratio > EXACT:
             return Judgement((), _STEPS, "a small step against the gradient lowers the loss")
-        if not UPHILL[0] <= ratio <= UPHILL[1]:
+        if math.isfinite(ratio) and not UPHILL[0] <= ratio <= UPHILL[1]:
             raise NotApplicable(
                 "the loss follows a target that moves with the weights (a semi-gradient)"
             )

@@ -21,8 +21,9 @@ Why it matters
 
 Says nothing when
     the loss or estimator leaks already (LS701, VL601), its target network has other weights, no
-    trajectory was collected from its start, the target hardly moves with what is observed at all,
-    or the passes of torch's own layers over the steps and the next steps both begin with zeros.
+    trajectory was collected from its start, or the target hardly moves with what is observed at
+    all. Nor where the passes of torch's own layers over the steps and over the next steps both
+    begin with zeros.
 
 Fix
     A loss: give it a network that puts the collected ``("next", h)`` back after its pass, for
