@@ -33,7 +33,19 @@ def gathered(value: Any) -> tuple[Tensor | None, str]:
     if all(isinstance(one, (np.ndarray, np.generic)) for one in value):
         same = len({np.shape(one) for one in value}) == 1
         return (_tensor(np.stack(list(value))) if same else None), ARRAYS
-    return None, TENSORS
+    return _of_several(value)
+
+
+def _of_several(value: Any) -> tuple[Tensor | None, str]:
+    """The same of a list that has, at every step, a list of one thing for each of several envs."""
+    kinds = all(isinstance(one, (list, tuple)) and one for one in value)
+    if not kinds or len({len(one) for one in value}) > 1:
+        return None, TENSORS
+    inner = [gathered(one) for one in value]
+    wholes = [one for one, of_what in inner if one is not None and of_what == inner[0][1]]
+    same = len(wholes) == len(inner) and len({one.shape for one in wholes}) == 1
+    known = same and inner[0][1] != TENSORS  # as tensors they may be the states of a cell
+    return (torch.stack(wholes), inner[0][1]) if known else (None, TENSORS)
 
 
 def handed(whole: Tensor, of_what: str, *, listed: bool) -> Any:

@@ -138,6 +138,8 @@ class PartShown(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 def makers_of(env: Any) -> tuple[Callable[[], Any], ...]:
     """What makes each of the envs side by side. Raises ValueError where that is not known."""
+    if isinstance(env, tuple):  # stepped by turns
+        return tuple(make for one in env for make in makers_of(one))
     if isinstance(env, gymnasium.vector.VectorEnv):
         made = getattr(env.unwrapped, "env_fns", None)
         if made is None:

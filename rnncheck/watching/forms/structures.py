@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from types import CellType, FunctionType, MethodType, SimpleNamespace
 from typing import Any
@@ -89,7 +89,7 @@ def rebuilt(value: Any, parts: Mapping[str, Any]) -> Any:
     if isinstance(value, FunctionType):
         return _with_names(value, parts)
     if isinstance(value, Mapping):
-        return {name: parts.get(str(name), one) for name, one in value.items()}
+        return mapping_like(value, {n: parts.get(str(n), one) for n, one in value.items()})
     if isinstance(value, (tuple, list, deque)):
         return sequence_like(value, [parts.get(str(n), one) for n, one in enumerate(value)])
     made = copy.copy(value)
@@ -97,6 +97,19 @@ def rebuilt(value: Any, parts: Mapping[str, Any]) -> Any:
         bound = MethodType(one, made) if name.endswith(_CALLED) else one
         # Not by the object's own setter: that of a frozen dataclass refuses.
         object.__setattr__(made, name.removesuffix(_CALLED), bound)
+    return made
+
+
+def mapping_like(value: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
+    """The parts as a dict of the same class, as which they may be read by other means."""
+    kind = type(value)
+    if kind is dict or not isinstance(value, dict):
+        return parts
+    made = kind.__new__(kind)
+    vars(made).update(vars(value)) if hasattr(value, "__dict__") else None
+    if isinstance(made, defaultdict):
+        made.default_factory = getattr(value, "default_factory", None)
+    dict.update(made, parts)  # not by its own setter
     return made
 
 

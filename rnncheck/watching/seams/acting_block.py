@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -37,6 +37,7 @@ class ActingBlock:
     ``names`` all that it mentions. One like ``self.h`` has ``held`` its object and attribute."""
 
     code: CodeType
+    of: CodeType  # of the frame that it was taken from
     reads: frozenset[str]
     names: frozenset[str]
     stores: frozenset[str]
@@ -53,18 +54,18 @@ class ActingBlock:
         return found
 
 
-def acting_block(frame: FrameType, first: int) -> ActingBlock | None:
+def acting_block(frame: FrameType, first: int, *, by_turns: bool = False) -> ActingBlock | None:
     """That of the frame, which calls ``env.step`` now: from the statement that holds the line
-    ``first`` on, in the innermost loop around the step."""
+    ``first`` on, in the innermost loop around the step, or around the loop over the envs that are
+    stepped ``by_turns``."""
     tree, call = parsed(frame.f_code.co_filename), call_at(frame)
     if tree is None or call is None or not call.args:
         return None
-    body = _ahead(tree.body, first, frame.f_lineno)
+    body = _ahead(tree.body, first, frame.f_lineno, by_turns)
     if body is None:
         return None
-    kept = _without_records(body, frame, call.args[0])
-    taken = ast.Assign(targets=[ast.Name(id=TAKEN, ctx=ast.Store())], value=call.args[0])
-    lines = [*kept, copy.deepcopy(ast.copy_location(taken, call))]
+    taken = [] if by_turns else [_taken(call)]  # by turns it is of one of the envs alone
+    lines = [*_without_records(body, frame, taken), *taken]
     held = _attributes(lines, frame)
     turned = _Renamed({where: name for name, where in held.items()})
     made = [turned.visit(one) for one in lines]
@@ -74,7 +75,14 @@ def acting_block(frame: FrameType, first: int) -> ActingBlock | None:
     if code is None:
         return None
     read, around = frozenset(read_first(made)), (first, call.lineno)
-    return ActingBlock(code, read & names, frozenset(names), frozenset(stores), held, around)
+    return ActingBlock(
+        code, frame.f_code, read & names, frozenset(names), frozenset(stores), held, around
+    )
+
+
+def _taken(call: ast.Call) -> ast.stmt:
+    name = ast.Name(id=TAKEN, ctx=ast.Store())
+    return copy.deepcopy(ast.copy_location(ast.Assign([name], call.args[0]), call))
 
 
 def _variables(frame: FrameType) -> set[str]:
@@ -84,14 +92,15 @@ def _variables(frame: FrameType) -> set[str]:
     return {name for name, one in frame.f_globals.items() if not isinstance(one, _DEFINED)}
 
 
-def _ahead(body: list[ast.stmt], first: int, step: int) -> list[ast.stmt] | None:
+def _ahead(body: list[ast.stmt], first: int, step: int, by_turns: bool) -> list[ast.stmt] | None:
     """The statements from that of ``first`` to that of ``step``, without the latter."""
     for inside, at, is_loop in reversed(list(_around(body, step))):
         begins = next((n for n in range(at + 1) if _holds(inside[n], first)), None)
         if begins is not None:
             return inside[begins:at]
-        if is_loop:
+        if is_loop and not by_turns:
             return None
+        by_turns = by_turns and not is_loop
     return None
 
 
@@ -114,12 +123,27 @@ def _holds(statement: ast.stmt, line: int) -> bool:
     return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
 
 
-def _without_records(body: list[ast.stmt], frame: FrameType, taken: ast.expr) -> list[ast.stmt]:
+def _without_records(
+    body: list[ast.stmt], frame: FrameType, taken: list[ast.stmt]
+) -> list[ast.stmt]:
     """Copies without what only writes something down: what acts does not need it."""
     seen = {**frame.f_globals, **frame.f_locals}
-    bare = _Kept(lambda one: not _writes(one, seen)).of(body)
-    needed = _loads([*bare, taken])
-    return _Kept(lambda one: not _writes(one, seen) or bool(_written_to(one) & needed)).of(body)
+    own = stored_by(body)
+
+    def writes(one: ast.stmt) -> bool:
+        return _writes(one, seen) and not _fills(one, own)
+
+    bare = _Kept(lambda one: not writes(one)).of(body)
+    needed = _loads([*bare, *taken])
+    return _Kept(lambda one: not writes(one) or bool(_written_to(one) & needed)).of(body)
+
+
+def _fills(one: ast.stmt, own: Collection[str]) -> bool:
+    """Whether it calls a method of what the lines themselves have made, such as an empty list."""
+    call = one.value if isinstance(one, ast.Expr) else None
+    method = call.func if isinstance(call, ast.Call) else None
+    owner = method.value if isinstance(method, ast.Attribute) else None
+    return isinstance(owner, ast.Name) and owner.id in own
 
 
 class _Kept(ast.NodeTransformer):

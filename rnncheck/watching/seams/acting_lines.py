@@ -43,6 +43,9 @@ class _Noted:
     parts: int  # that had given something by then
 
 
+_Passage = tuple[list[_Noted], list[tuple[Any, Tensor]], tuple[PlainCall, ActingBlock] | None]
+
+
 class LinesThatAct:
     """Makes a call of each passage through the lines between two steps of the env."""
 
@@ -52,6 +55,7 @@ class LinesThatAct:
         self._noted = list[_Noted]()
         self._parts = list[tuple[Any, Tensor]]()  # what parts of networks gave since the first
         self._running: tuple[PlainCall, ActingBlock] | None = None
+        self._before: _Passage = [], [], None
 
     @property
     def running(self) -> PlainCall | None:
@@ -78,18 +82,38 @@ class LinesThatAct:
         if not self._blocks and len(self._noted) < _MOST_NOTED:
             self._note(stack)
 
-    def stepped(self, frame: FrameType, action: Any) -> PlainCall | None:
-        """The passage that led to ``env.step`` of the frame."""
+    @property
+    def heard(self) -> bool:
+        """Whether a network was called since the last step."""
+        return bool(self._noted) or self._running is not None
+
+    def made(self, call: PlainCall) -> bool:
+        """Whether it is such a passage."""
+        return any(block.code is call.code for block, _ in self._blocks.values())
+
+    def stepped(
+        self, stack: Sequence[FrameType], action: Any, *, again: bool = False
+    ) -> PlainCall | None:
+        """The passage that led to ``env.step`` of the innermost of these frames, or through any of
+        them where envs are stepped by turns: this one ``again`` on what led to the last step."""
+        if again:
+            self._noted, self._parts, self._running = self._before
+        self._before = self._noted, self._parts, self._running
         running = self._running
-        if running is None and not self._blocks:
-            running = self._first(frame)
+        for frame in stack if again else stack[:1]:
+            if running is None and not self._blocks:
+                running = self._first(frame, by_turns=again)
         self.forget()
-        if running is None or running[1].lines[1] != frame.f_lineno:
+        if running is None:
             return None
         call, block = running
+        where = block.of, block.lines[1]
+        within = next((one for one in stack if (one.f_code, one.f_lineno) == where), None)
+        if within is None:
+            return None
         found = {
             name: value
-            for name, value in block.values(frame.f_locals, block.stores).items()
+            for name, value in block.values(within.f_locals, block.stores).items()
             if _is_data(value)
         }
         call.result = cloned({**found, TAKEN: action})
@@ -106,10 +130,10 @@ class LinesThatAct:
                     _Noted(frame, frame.f_lineno, _snapshot(frame.f_locals), len(self._parts))
                 )
 
-    def _first(self, frame: FrameType) -> tuple[PlainCall, ActingBlock] | None:
+    def _first(self, frame: FrameType, *, by_turns: bool) -> tuple[PlainCall, ActingBlock] | None:
         """The first passage, of which it is not known until now where it begins."""
         for one in self._noted:
-            block = acting_block(frame, one.line) if one.frame is frame else None
+            block = acting_block(frame, one.line, by_turns=by_turns) if one.frame is frame else None
             if block is not None:
                 found = block, acting_function(block, frame)
                 self._blocks[frame.f_code, one.line] = found

@@ -9,7 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rnncheck.watching.forms.structures import holdings, leaves_in, rebuilt, records, sequence_like
+from rnncheck.watching.forms.structures import (
+    holdings,
+    leaves_in,
+    mapping_like,
+    rebuilt,
+    records,
+    sequence_like,
+)
 
 _LARGEST = 65_536  # numbers: a state of 64 envs with 1024 each; storages of rollouts are larger
 _TELLING = 2  # calls that show which attributes change
@@ -62,7 +69,7 @@ def cloned(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, dict):
-        return {name: cloned(one) for name, one in value.items()}
+        return mapping_like(value, {name: cloned(one) for name, one in value.items()})
     if isinstance(value, (tuple, list)):
         return sequence_like(value, [cloned(one) for one in value])
     parts = records(value)

@@ -9,7 +9,7 @@ import itertools
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 
@@ -21,9 +21,8 @@ from torch import Tensor, nn
 
 from rnncheck.errors import Place, first_line
 from rnncheck.pipeline.guard.user_frames import is_user_file
-from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, has_graph, leaf_tensor
+from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, has_graph
 from rnncheck.watching.forms.plain_run import PlainRun
-from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.acting_lines import LinesThatAct
@@ -40,6 +39,7 @@ from rnncheck.watching.seams.frames import (
 from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT, NextRollout
 from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
+from rnncheck.watching.seams.turns import SteppedEnv, Turns, acted, unseen_call
 
 _LATEST = 16  # calls between two steps that are remembered: chosen, a script has few
 _SETTLED = 8  # steps in which one function acted: only that one is followed from then on
@@ -78,16 +78,6 @@ class _Running:
     returned: bool = False
 
 
-@dataclass
-class SteppedEnv:
-    """An env that the script steps: what it showed last, and where it was made."""
-
-    env: Any
-    seen: Any
-    over: Any = None  # envs whose episode is over, where they begin anew with the next step
-    steps: list[PlainStep] = field(default_factory=list)
-
-
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -120,6 +110,9 @@ class PlainSteps:
         self._actor: CodeType | None = None  # who acts, once that is settled
         self._last_actor: CodeType | None = None
         self._acted_in_a_row = 0
+        self._turns = Turns()
+        self._resets: list[tuple[Any, Any]] | None = None  # inside the one that is under way
+        self._several = list[Any]()  # envs by name only: they hold several, and show them together
         self._run: PlainRun | None = None
         self._next = NextRollout(watching)
         self._passes = 0
@@ -149,26 +142,42 @@ class PlainSteps:
 
     def reset(self, original: Callable[..., Any], env: Any, *args: Any, **kwargs: Any) -> Any:
         """``env.reset()``."""
+        if self._resets is not None:  # inside another env's
+            self._resets.append((env, found := original(env, *args, **kwargs)))
+            return found
         if not self._mine():
             return original(env, *args, **kwargs)
-        with self._watching.inside():
-            found = original(env, *args, **kwargs)
+        inner = self._resets = list[tuple[Any, Any]]()
+        try:
+            with self._watching.inside():
+                found = original(env, *args, **kwargs)
+        finally:
+            self._resets = None
+        several = bool(inner) and not _is_of_one_env(found)
+        self._several += [env] if several else []
+        for one, shown in inner if several else [(env, found)]:
+            self._begins(one, shown)
+        return found
+
+    def _begins(self, env: Any, found: Any) -> None:
         shown = self._shown.setdefault(id(env), SteppedEnv(env, None))
         if shown.steps and shown.steps[-1].rows == 1:  # the script itself may end an episode
             last = shown.steps[-1]
             last.truncated = last.truncated or not last.terminated
         shown.seen, shown.over = _kept(found[0] if isinstance(found, tuple) else found), None
-        return found
 
     def stepped(self, original: Callable[..., Any], env: Any, action: Any, *more: Any) -> Any:
         """``env.step(action)``."""
-        if not self._mine():
+        if not self._mine() or any(env is one for one in self._several):
             return original(env, action, *more)
-        call, noted = None, self._run is None or self._next.begins(self._shown.values())
+        call, shown = None, self._shown.get(id(env))
+        noted = self._run is None or self._next.begins(
+            [*self._shown.values(), self._turns.together]
+        )
         action = _kept(action) if noted else action
         if noted:
             self._place = self._place or calling_place(2)
-            call = self._called_by(list(their_frames(sys._getframe(2))), action)
+            call = self._called_by(list(their_frames(sys._getframe(2))), action, shown)
         elif self._watching.seen.frozen:
             self._watching.move_on()
         self._calls.clear()
@@ -178,29 +187,39 @@ class PlainSteps:
         self._watching.seen.env_steps += 1
         for forget in self._watching.at_a_step:
             forget()
-        shown = self._shown.get(id(env)) if noted else None
-        if shown is not None and isinstance(found, tuple) and len(found) == 5:
+        if noted and shown is not None and isinstance(found, tuple) and len(found) == 5:
             self._note(shown, call, action, found)
         return found
 
     @_harmless
-    def _called_by(self, stack: list[FrameType], action: Any) -> PlainCall | None:
+    def _called_by(
+        self, stack: list[FrameType], action: Any, shown: SteppedEnv | None
+    ) -> PlainCall | None:
         """The call that gave the action to the loop on the stack."""
         self._calls = [one for one in self._calls if one.returned]
         for frame in stack:
             self._returns.leave(frame)
             self._loop[frame.f_code] = frame.f_lineno
             self._containers[frame.f_code] = containers_in(frame)
-        call = self._acted(stack, action)
-        self._lines.wanted = self._lines.wanted and call is None
-        ahead = self._lines.stepped(stack[0], action) if stack else None
-        call = ahead if call is None else call
+        calls = [one.call for one in self._calls if any(one.parent is frame for frame in stack)]
+        again = self._turns.goes_on(shown, calls) and not self._lines.heard
+        call = acted(calls, action)
+        ahead = self._lines.stepped(stack, action, again=again)
+        before = None if again else self._turns.begin(calls)
+        if shown is not None:
+            self._turns.turn(shown, ahead)
+        if not again:
+            self._settle(call or before or ahead)
+        return call or ahead
+
+    def _settle(self, call: PlainCall | None) -> None:
+        """Who acts is followed alone where it was the same function for some steps."""
+        self._lines.wanted = self._lines.wanted and (call is None or self._lines.made(call))
         code = None if call is None else call.code
         again = code is not None and code is self._last_actor
         self._acted_in_a_row = self._acted_in_a_row + 1 if again else 0
         self._last_actor = code
         self._actor = code if self._acted_in_a_row >= _SETTLED else None
-        return call
 
     def _mine(self) -> bool:
         """Whether it is the script that calls, and what it does is still of use."""
@@ -220,7 +239,7 @@ class PlainSteps:
         step = PlainStep(
             shown.env,
             shown.seen,
-            call or PlainCall(_nothing.__code__, None, {}),
+            call or unseen_call(),
             action,
             _kept(_with(after, final, ended)),
             _kept(reward),
@@ -317,16 +336,6 @@ class PlainSteps:
             if not running.returned and len(running.call.parts) < _LATEST:
                 running.call.parts.append((module, result.detach()))
 
-    def _acted(self, stack: list[FrameType], action: Any) -> PlainCall | None:
-        """The call out of the loop's frames that gave the action."""
-        found = [one for one in self._calls if any(one.parent is frame for frame in stack)]
-        for running in reversed(found):
-            for _, value in leaves_in(running.call.result):
-                value = leaf_tensor(value)
-                if value is not None and _equal(value, action):
-                    return running.call
-        return None
-
     # --- training -----------------------------------------------------------------------------
 
     @_harmless
@@ -362,15 +371,20 @@ class PlainSteps:
     def _tell_of_several(self) -> None:
         """Envs that are stepped by turns, as by a vector env of the user's own."""
         number = sum(bool(one.steps) for one in self._shown.values())
-        if number > 1:
+        if number > 1 and not self._turns.together.steps:
             self._watching.seen.plain = (
                 f"{number} envs are stepped one by one, so that no call acts in each: step them as"
                 " one, as gymnasium.vector.SyncVectorEnv does"
             )
 
+    @property
+    def _stepped(self) -> list[SteppedEnv]:
+        return [*self._shown.values(), self._turns.together]
+
     def _longest(self) -> list[PlainStep]:
-        """The steps of the env that was stepped most."""
-        return max((one.steps for one in self._shown.values()), key=len, default=[])
+        """The steps of the env that was stepped most, or of those that were by turns."""
+        self._turns.end()
+        return max((one.steps for one in reversed(self._stepped)), key=len)
 
     def give_up(self, error: Exception) -> None:
         """Follow nothing any more: what the script does could not be told."""
@@ -391,8 +405,9 @@ class PlainSteps:
         self._returns.stop()
 
 
-def _nothing() -> None:
-    """Stands for a call that was not seen."""
+def _is_of_one_env(found: Any) -> bool:
+    """Whether it is what ``reset`` of gymnasium's envs gives."""
+    return isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)
 
 
 def _as_given(frame: FrameType) -> dict[str, Any] | None:
@@ -409,17 +424,6 @@ def _as_given(frame: FrameType) -> dict[str, Any] | None:
 
 def _kept(value: Any) -> Any:
     return np.array(value, copy=True) if isinstance(value, np.ndarray) else value
-
-
-def _equal(value: Tensor, action: Any) -> bool:
-    if isinstance(action, (bool, int, float)):
-        return value.numel() == 1 and bool(value.item() == action)
-    try:
-        wanted = torch.as_tensor(np.asarray(action)).reshape(-1)
-    except (TypeError, ValueError):
-        return False
-    mine = value.detach().cpu().reshape(-1)
-    return mine.shape == wanted.shape and torch.equal(mine.double(), wanted.double())
 
 
 def _with(after: Any, final: Any, ended: Any) -> Any:

@@ -1,0 +1,129 @@
+"""Envs that a script steps by turns, as a vector env of its own does: one env of several rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, leaf_tensor
+from rnncheck.watching.forms.structures import leaves_in
+from rnncheck.watching.seams.acting_block import TAKEN
+from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT
+
+
+@dataclass(eq=False)
+class SteppedEnv:
+    """An env that the script steps: what it showed last, and what its steps gave."""
+
+    env: Any
+    seen: Any
+    over: Any = None  # envs whose episode is over, where they begin anew with the next step
+    steps: list[PlainStep] = field(default_factory=list)
+
+
+class Turns:
+    """Puts the steps together that envs take one after the other on one call of who acts."""
+
+    def __init__(self) -> None:
+        self.together = SteppedEnv((), None)
+        self._envs = list[SteppedEnv]()  # in the order of their turns
+        self._calls: Sequence[PlainCall] = ()
+        self._lines: PlainCall | None = None
+        self._uneven = False  # not the same envs took part in every round
+
+    def goes_on(self, shown: SteppedEnv | None, calls: Sequence[PlainCall]) -> bool:
+        """Whether the env that is about to be stepped takes its turn in the round that others have
+        begun: nobody has acted since, and it has had none."""
+        return bool(self._envs) and not calls and shown not in self._envs
+
+    def begin(self, calls: Sequence[PlainCall]) -> PlainCall | None:
+        """A round begins, ahead of which these calls were made: which call acted in the one
+        before."""
+        acted = self._over()
+        self._calls = calls
+        return acted
+
+    def turn(self, shown: SteppedEnv, lines: PlainCall | None) -> None:
+        """The env is about to be stepped; the lines of the loop may be what acted."""
+        self._envs.append(shown)
+        self._lines = self._lines or lines
+
+    def end(self) -> None:
+        """No more steps are taken for now."""
+        self._over()
+        self._calls = ()
+
+    def _over(self) -> PlainCall | None:
+        envs, calls, lines = self._envs, self._calls, self._lines
+        self._envs, self._lines = [], None
+        steps = [one.steps[-1] for one in envs if one.steps]
+        if len(steps) < 2 or len(steps) < len(envs):
+            return None
+        together, made = self.together, tuple(one.env for one in envs)
+        self._uneven = self._uneven or bool(together.steps and together.env != made)
+        if self._uneven or len(together.steps) >= LONGEST_ROLLOUT:
+            together.steps = []
+            return None
+        together.env = made
+        together.steps.append(_as_one(made, steps, calls, lines))
+        call = together.steps[-1].call
+        return call if call.function is not None else None
+
+
+def _as_one(
+    envs: tuple[Any, ...],
+    steps: Sequence[PlainStep],
+    calls: Sequence[PlainCall],
+    lines: PlainCall | None,
+) -> PlainStep:
+    def rows(name: str) -> Any:
+        values = [getattr(one, name) for one in steps]
+        return np.stack([np.asarray(one) for one in values])
+
+    action = rows("action")
+    if lines is not None:  # what one of the envs got is no action of all
+        given = {name: one for name, one in lines.result.items() if name != TAKEN}
+        calls = [replace(lines, result=given), *calls]
+    return PlainStep(
+        envs,
+        rows("seen"),
+        acted(calls, action) or unseen_call(),
+        action,
+        rows("after"),
+        rows("reward"),
+        rows("terminated"),
+        rows("truncated"),
+        rows("reset"),
+    )
+
+
+def unseen_call() -> PlainCall:
+    """Stands for one that was not seen."""
+    return PlainCall(unseen_call.__code__, None, {})
+
+
+def acted(calls: Sequence[PlainCall], action: Any) -> PlainCall | None:
+    """The latest of the calls that gave the action."""
+    for call in reversed(calls):
+        for _, value in leaves_in(call.result):
+            value = leaf_tensor(value)
+            if value is not None and same_action(value, action):
+                return call
+    return None
+
+
+def same_action(value: Tensor, action: Any) -> bool:
+    """Whether they are the same numbers, in whatever form."""
+    if isinstance(action, (bool, int, float)):
+        return value.numel() == 1 and bool(value.item() == action)
+    try:
+        wanted = torch.as_tensor(np.asarray(action)).reshape(-1)
+    except (TypeError, ValueError):
+        return False
+    mine = value.detach().cpu().reshape(-1)
+    return mine.shape == wanted.shape and torch.equal(mine.double(), wanted.double())
