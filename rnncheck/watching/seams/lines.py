@@ -327,7 +327,7 @@ def compiled_lines(block: Block, path: str, held: list[str]) -> CodeType | None:
     once = ast.For(
         target=ast.Name(id="_", ctx=ast.Store()),
         iter=ast.Tuple(elts=[ast.Constant(value=0)], ctx=ast.Load()),
-        body=[copy.deepcopy(one) for one in block.body],
+        body=list(block.body),
         orelse=[],
     )  # so that `continue` means what it meant
     arguments = ast.arguments(
