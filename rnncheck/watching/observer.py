@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from types import FrameType
 from weakref import WeakSet
 
@@ -32,6 +32,18 @@ _LATEST = 16  # calls that are remembered: chosen, between two steps a policy ha
 class Enough(BaseException):
     """The script has done as many updates as were asked for; no ``except Exception`` of a user's
     catches it."""
+
+
+class _Inside(threading.local):
+    """How deep in libraries' calls the thread is: entered with each."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
 
 
 class Watching:
@@ -60,22 +72,16 @@ class Watching:
         self._updates, self._ends = updates, ends
         self._acts_otherwise = False  # from some update on, of a loss that was not told
         self._process = os.getpid()
-        self._inside = threading.local()
+        self._inside = _Inside()
 
     @property
     def looks(self) -> bool:
         """Whether what happens now is the script's own doing, and still wanted."""
-        depth = getattr(self._inside, "depth", 0)
-        return depth == 0 and not self.enough and os.getpid() == self._process
+        return not self.enough and not self._inside.depth and os.getpid() == self._process
 
-    @contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> AbstractContextManager[None]:
         """What is called here is called by a library, not by the script."""
-        self._inside.depth = getattr(self._inside, "depth", 0) + 1
-        try:
-            yield
-        finally:
-            self._inside.depth -= 1
+        return self._inside
 
     def collected(self) -> None:
         """A batch was collected that is about to be noted. Where its weights are no longer those of
