@@ -10,6 +10,7 @@ from types import CellType, FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
 import gymnasium
+import numpy as np
 from torch import Tensor, nn
 from torch.distributions import Distribution
 from torch.optim import Optimizer
@@ -28,11 +29,15 @@ Members = Callable[[Any], dict[str, Any]]
 _SELF = "__self__"
 _CALLED = "()"
 _MODULES = (nn.Module, Optimizer, gymnasium.Env, gymnasium.vector.VectorEnv)
+# Types of what most variables hold, told at once: they have no parts.
+LEAVES = frozenset({Tensor, nn.Parameter, np.ndarray, bool, int, float, str, type(None)})
 _DEEPEST = 6  # list in buffer in agent in a function's globals: what people write has four
 
 
 def records(value: Any) -> dict[str, Any]:
     """The parts of a mapping, a tuple, a list or a record; none of anything else."""
+    if type(value) in LEAVES:
+        return {}
     if isinstance(value, Mapping):
         return {str(name): one for name, one in value.items()}
     if isinstance(value, (tuple, list, deque)):
@@ -48,6 +53,8 @@ def records(value: Any) -> dict[str, Any]:
 def holdings(value: Any) -> dict[str, Any]:
     """The same, and what objects of the user's classes, their methods, and functions of the user's
     hold or read by name."""
+    if type(value) in LEAVES:
+        return {}
     if isinstance(value, MethodType):
         return {_SELF: value.__self__} if holdings(value.__self__) else {}
     if isinstance(value, FunctionType):
@@ -138,6 +145,9 @@ def leaves_in(
     value: Any, parts_of: Members = records, path: Path = ()
 ) -> Iterator[tuple[Path, Any]]:
     """What has no parts, with the way there."""
+    if type(value) in LEAVES:
+        yield path, value
+        return
     parts = parts_of(value)
     if not parts and not isinstance(value, (Mapping, tuple, list, deque)):
         yield path, value

@@ -66,7 +66,7 @@ class LinesThatAct:
         """An innermost part has run."""
         into = self._parts if self._running is None else self._running[0].parts
         if (self._noted or self._running) and len(into) < _MOST_NOTED:
-            into.append((part, result))
+            into.append((part, result.detach()))
 
     @property
     def waits(self) -> bool:

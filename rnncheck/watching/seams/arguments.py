@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dis
 import linecache
+from collections.abc import Iterable
 from functools import cache
 from itertools import islice
 from types import CodeType, FrameType
@@ -15,22 +16,27 @@ from torch import nn
 
 _HANDING_ON = {nn.modules.module.__file__, torch.utils._contextlib.__file__}
 UNTOLD = object()
-_BINDS = ("STORE_FAST", "STORE_DEREF")
+_BINDS = frozenset(dis.opmap[name] for name in ("STORE_FAST", "STORE_DEREF"))
 
 
-def bound_anew(frame: FrameType, name: str) -> bool:
-    """Whether a line before the present one may have given the parameter another value."""
-    first = _first_stores(frame.f_code).get(name)
-    return first is not None and first < frame.f_lasti
+def bound_anew(frame: FrameType, names: Iterable[str]) -> list[str]:
+    """The parameters that a line before the present one may have given another value."""
+    first, now = _first_stores(frame.f_code), frame.f_lasti
+    return [name for name in names if name in first and first[name] < now]
 
 
 @cache
 def _first_stores(code: CodeType) -> dict[str, int]:
-    """Where each variable of a function is first given a value."""
-    found = dict[str, int]()
-    for one in dis.get_instructions(code):
-        if one.opname in _BINDS:
-            found.setdefault(one.argval, one.offset)
+    """Where each variable of a function is first given a value. Read by hand: `dis` takes
+    milliseconds for a long function, of the script's time."""
+    cells = (name for name in code.co_cellvars if name not in code.co_varnames)
+    names, text = (*code.co_varnames, *cells, *code.co_freevars), code.co_code
+    found, high = dict[str, int](), 0
+    for at in range(0, len(text), 2):
+        operation, number = text[at], high | text[at + 1]
+        high = number << 8 if operation == dis.EXTENDED_ARG else 0
+        if operation in _BINDS:
+            found.setdefault(names[number], at)
     return found
 
 
@@ -71,8 +77,13 @@ def _caller(frame: FrameType) -> FrameType | None:
 
 def call_at(caller: FrameType) -> ast.Call | None:
     """The call that the frame is in, as its file has it."""
-    at = next(islice(caller.f_code.co_positions(), caller.f_lasti // 2, None), None)
-    tree = parsed(caller.f_code.co_filename)
+    return _call_in(caller.f_code, caller.f_lasti)
+
+
+@cache
+def _call_in(code: CodeType, instruction: int) -> ast.Call | None:
+    at = next(islice(code.co_positions(), instruction // 2, None), None)
+    tree = parsed(code.co_filename)
     if at is None or tree is None:
         return None
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))

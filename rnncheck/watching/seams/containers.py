@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from torch import nn
 
 from rnncheck.pipeline.copying.closures import is_users_type
-from rnncheck.watching.forms.structures import Path, filled, holdings
+from rnncheck.watching.forms.structures import LEAVES, Path, filled, holdings
 
 _CONTAINERS = (list, dict, deque)
 _DEEPEST = 2  # a list in a memory of an agent
@@ -36,29 +36,31 @@ def containers_in(frame: FrameType) -> dict[str, Any]:
     """By variable, a container or what an object of the user's holds of such."""
     found = dict[str, Any]()
     for name, one in frame.f_locals.items():
+        if type(one) in LEAVES:
+            continue
         if isinstance(one, _CONTAINERS):
             found[name] = one
-        elif inner := dict(_inside(one)):
+        elif _is_users(type(one)) and (inner := dict(_inside(one))):
             found[name] = HeldBy(inner)
     return found
 
 
 def _inside(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    if not _is_users(type(value)) or len(path) >= _DEEPEST:
-        return
+    module = isinstance(value, nn.Module)
     for name, one in getattr(value, "__dict__", {}).items():
-        if isinstance(value, nn.Module) and name[:1] == "_":
+        if type(one) in LEAVES or (module and name[:1] == "_"):
             continue
         if isinstance(one, _CONTAINERS):
             yield (*path, name), one
-        else:
+        elif len(path) + 1 < _DEEPEST and _is_users(type(one)):
             yield from _inside(one, (*path, name))
 
 
 def _is_users(kind: type) -> bool:
-    if kind not in _USERS:
-        _USERS[kind] = not issubclass(kind, type) and is_users_type(kind)
-    return _USERS[kind]
+    known = _USERS.get(kind)
+    if known is None:
+        known = _USERS[kind] = not issubclass(kind, type) and is_users_type(kind)
+    return known
 
 
 def _at(value: Any, path: Path) -> Any:

@@ -12,6 +12,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.pipeline.guard.user_frames import is_user_file
+from rnncheck.watching.forms.structures import LEAVES
 
 _MOST_FRAMES = 40  # of a stack that are looked at: a training loop is seldom deeper
 
@@ -38,7 +39,10 @@ def batches_in(frame: FrameType) -> dict[str, TensorDictBase]:
     return {
         name: value
         for name, value in frame.f_locals.items()
-        if isinstance(value, TensorDictBase) and value.batch_dims and value.numel() > 1
+        if type(value) not in LEAVES
+        and isinstance(value, TensorDictBase)
+        and value.batch_dims
+        and value.numel() > 1
     }
 
 
@@ -51,10 +55,13 @@ def frame_arguments(frame: FrameType) -> dict[str, Any]:
 def method_of(code: CodeType, arguments: dict[str, Any]) -> Any:
     """The bound method that the code is, or the module for its ``forward``."""
     owner = owner_of(code, arguments)
-    if owner is None:
-        return None
-    bound, forward = getattr(owner, code.co_name), code.co_name == "forward"
-    return owner if isinstance(owner, nn.Module) and forward else bound
+    return None if owner is None else method_in(owner, code)
+
+
+def method_in(owner: Any, code: CodeType) -> Any:
+    """The same of the object whose method it is."""
+    forward = code.co_name == "forward" and isinstance(owner, nn.Module)
+    return owner if forward else getattr(owner, code.co_name)
 
 
 def function_with(code: CodeType, names: dict[str, Any]) -> FunctionType | None:

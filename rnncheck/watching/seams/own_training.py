@@ -161,14 +161,16 @@ class OwnTraining:
     def _is_trained(self, module: nn.Module) -> bool:
         """Whether it has weights that act, those of a learner that who acts is a copy of, or others
         that an optimiser has, such as a critic's."""
-        mine = [one for one in module._parameters.values() if one is not None]
-        if not mine or {id(one) for one in mine} & self._acting():
+        mine, acting = [p for p in module._parameters.values() if p is not None], self._acting()
+        if not mine or any(id(one) in acting for one in mine):
             return bool(mine)
         if any(one.is_meta or is_batched(one) for one in mine):  # those of an ensemble, under vmap
             return False
-        if module not in self._learners:
-            self._learners[module] = self._acts_by_a_copy(mine) or self._is_stepped(mine)
-        return self._learners[module]
+        known = self._learners.get(module)
+        if known is None:
+            known = self._acts_by_a_copy(mine) or self._is_stepped(mine)
+            self._learners[module] = known
+        return known
 
     def _is_stepped(self, mine: list[nn.Parameter]) -> bool:
         groups = (group for one in self._watching.optimisers for group in one.param_groups)
@@ -347,8 +349,8 @@ def _varies(one: torch.Tensor) -> bool:
 def _as_given(frame: FrameType, found: dict[str, TensorDictBase]) -> dict[str, TensorDictBase]:
     """The batches, those that are parameters as the caller handed them over; without those of which
     that cannot be told."""
-    arguments = frame_arguments(frame)
-    anew = [name for name in found if name in arguments and bound_anew(frame, name)]
+    arguments = frame_arguments(frame) if found else {}
+    anew = bound_anew(frame, [name for name in found if name in arguments])
     if not anew:
         return found
     bound = owner_of(frame.f_code, arguments) is not None

@@ -52,8 +52,9 @@ class OwnerStates:
         """All that it holds, or what is known to change."""
         if self._calls.get(code, 0) < _TELLING:
             return _held(owner)
-        given = {**vars(type(owner)), **getattr(owner, "__dict__", {})}
-        return {name: given[name] for name in self._changing[code] if name in given}
+        changing = self._changing[code]
+        given = {**vars(type(owner)), **getattr(owner, "__dict__", {})} if changing else {}
+        return {name: given[name] for name in changing if name in given}
 
 
 def _held(owner: Any) -> dict[str, Any]:

@@ -27,9 +27,9 @@ def hear_modules(
     after: Callable[[nn.Module, Any, Any], None] | None = None,
 ) -> None:
     """Until ``scope`` ends, or the script has moved on, modules tell that they are about to run,
-    and that they have."""
+    and that they have: also where they raised, without a result."""
     handles = [register_module_forward_pre_hook(before)]
-    handles += [] if after is None else [register_module_forward_hook(after)]
+    handles += [] if after is None else [register_module_forward_hook(after, always_call=True)]
     for handle in handles:
         scope.callback(handle.remove)
         watching.at_moving_on.append(handle.remove)

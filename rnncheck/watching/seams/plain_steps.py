@@ -27,18 +27,18 @@ from rnncheck.watching.observer import Watching
 from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.acting_lines import LinesThatAct
 from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_caller
-from rnncheck.watching.seams.containers import containers_in
 from rnncheck.watching.seams.followed import FollowedCalls
 from rnncheck.watching.seams.frames import (
     frame_arguments,
     function_with,
-    method_of,
+    method_in,
     owner_of,
     their_frames,
 )
 from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT, NextRollout
 from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
+from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seams.turns import SteppedEnv, Turns, acted, unseen_call
 
 _LATEST = 16  # calls between two steps that are remembered: chosen, a script has few
@@ -104,8 +104,7 @@ class PlainSteps:
         self._lines = LinesThatAct()
         self._shown = dict[int, SteppedEnv]()
         self._calls = list[_Running]()
-        self._loop = dict[CodeType, int]()  # code that steps, and the line that it does it in
-        self._containers = dict[CodeType, dict[str, Any]]()  # of that code, at the last step
+        self._loop = StoodAt()
         self._functions = dict[CodeType, Any]()  # to find one may take a walk over all objects
         self._actor: CodeType | None = None  # who acts, once that is settled
         self._last_actor: CodeType | None = None
@@ -199,12 +198,13 @@ class PlainSteps:
         self._calls = [one for one in self._calls if one.returned]
         for frame in stack:
             self._returns.leave(frame)
-            self._loop[frame.f_code] = frame.f_lineno
-            self._containers[frame.f_code] = containers_in(frame)
+        self._loop.steps(stack)
         calls = [one.call for one in self._calls if any(one.parent is frame for frame in stack)]
         again = self._turns.goes_on(shown, calls) and not self._lines.heard
         call = acted(calls, action)
-        ahead = self._lines.stepped(stack, action, again=again)
+        ahead = self._lines.stepped(stack, action, again=again) if call is None else None
+        if call is not None:
+            self._lines.forget()
         before = None if again else self._turns.begin(calls)
         if shown is not None:
             self._turns.turn(shown, ahead)
@@ -258,10 +258,13 @@ class PlainSteps:
     @_harmless
     def called(self, module: nn.Module, _inputs: Any) -> None:
         """A module is about to run: the user's functions that it runs in are followed."""
-        if self._done or not self._shown or not module._parameters or not self._watching.looks:
+        self._returns.pause()
+        if self._done or not module._parameters or not self._shown or not self._watching.looks:
             return
         lines, follows = self._collects and self._lines.waits, self._of_use()
-        stack = list(their_frames(sys._getframe(1))) if lines or follows else []
+        if not lines and not follows:
+            return
+        stack = list(their_frames(sys._getframe(1)))
         if lines:
             self._lines.calls(stack)
         for number, (frame, parent) in enumerate(itertools.pairwise(stack if follows else [])):
@@ -284,9 +287,12 @@ class PlainSteps:
 
     def _acting_now(self) -> bool:
         """Whether what runs is inside a call of the function that acts, which is followed."""
-        calls = [one.call for one in self._calls if not one.returned]
-        calls += [self._lines.running] if self._lines.running is not None else []
-        return self._actor is not None and any(one.code is self._actor for one in calls)
+        if self._actor is None:
+            return False
+        running = self._lines.running
+        if running is not None and running.code is self._actor:
+            return True
+        return any(one.call.code is self._actor and not one.returned for one in self._calls)
 
     def _may_act(self, code: CodeType) -> bool:
         """Whether it is a function, and none of which it is settled that another one acts."""
@@ -294,10 +300,11 @@ class PlainSteps:
         return code is self._actor if settled else bool(code.co_flags & inspect.CO_NEWLOCALS)
 
     def _follow(self, frame: FrameType, parent: FrameType, depth: int) -> None:
-        arguments = _as_given(frame)
-        if arguments is None:
+        told = _as_given(frame)
+        if told is None:
             return
-        owner, function = self._function_of(frame, arguments)
+        arguments, owner = told
+        function = self._function_of(frame, owner)
         given = {k: one for k, one in arguments.items() if owner is None or one is not owner}
         before = self._owners.before(frame.f_code, owner)
         call = PlainCall(frame.f_code, function, cloned(given), owner=owner, before=before)
@@ -315,23 +322,25 @@ class PlainSteps:
         call.result, running.returned = cloned(result), True
         call.after = self._owners.after(call.code, call.owner, call.before)
 
-    def _function_of(self, frame: FrameType, arguments: dict[str, Any]) -> tuple[Any, Any]:
-        """Whose method the frame's code is, and the function or bound method."""
-        code, owner = frame.f_code, owner_of(frame.f_code, arguments)
+    def _function_of(self, frame: FrameType, owner: Any) -> Any:
+        """The function whose frame it is, or the bound method of its owner."""
+        code = frame.f_code
         if owner is not None:
-            return owner, method_of(code, arguments)
+            return method_in(owner, code)
         if code not in self._functions:
             self._functions[code] = function_with(code, frame.f_globals)
-        return None, self._functions[code]
+        return self._functions[code]
 
     @_harmless
     def gave(self, module: nn.Module, _inputs: Any, result: Any) -> None:
-        """An innermost part has run."""
-        if self._done or not isinstance(result, Tensor):
-            return
-        if module._modules or not module._parameters:
-            return
-        self._lines.gave(module, result.detach())
+        """A module has run: what an innermost part gave is remembered."""
+        part = not module._modules and bool(module._parameters)
+        if part and isinstance(result, Tensor) and not self._done:
+            self._note_part(module, result)
+        self._returns.resume()
+
+    def _note_part(self, module: nn.Module, result: Tensor) -> None:
+        self._lines.gave(module, result)
         for running in self._calls:
             if not running.returned and len(running.call.parts) < _LATEST:
                 running.call.parts.append((module, result.detach()))
@@ -350,12 +359,13 @@ class PlainSteps:
                 self._tell_of_several()
                 self.end()
                 return
-            self._run.trained(list(their_frames(frame)), self._loop, self._containers)
+            loop = self._loop
+            self._run.trained(list(their_frames(frame)), loop.lines, loop.containers)
             self._next.behind(self._run.steps)
         elif self._next.begun:
             stack = list(their_frames(frame))
             self._run = self._next.ended(
-                self._run, self._longest(), stack, self._loop, self._containers
+                self._run, self._longest(), stack, self._loop.lines, self._loop.containers
             )
         stack = list(their_frames(frame))
         calls = [one for one in self._calls if one.returned]
@@ -410,16 +420,17 @@ def _is_of_one_env(found: Any) -> bool:
     return isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)
 
 
-def _as_given(frame: FrameType) -> dict[str, Any] | None:
-    """The arguments as the caller handed them over; None where that cannot be told."""
+def _as_given(frame: FrameType) -> tuple[dict[str, Any], Any] | None:
+    """The arguments as the caller handed them over, and whose method got them; None where that
+    cannot be told."""
     arguments = frame_arguments(frame)
-    for name in arguments:
-        if bound_anew(frame, name):
-            owner = owner_of(frame.f_code, arguments)
-            arguments[name] = given_by_caller(frame, name, bound=owner is not None)
-            if arguments[name] is UNTOLD:
-                return None
-    return arguments
+    owner = owner_of(frame.f_code, arguments)
+    for name in bound_anew(frame, arguments):
+        arguments[name] = given_by_caller(frame, name, bound=owner is not None)
+        if arguments[name] is UNTOLD:
+            return None
+        owner = owner_of(frame.f_code, arguments)
+    return arguments, owner
 
 
 def _kept(value: Any) -> Any:

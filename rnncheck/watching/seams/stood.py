@@ -1,0 +1,45 @@
+"""Where a loop stands when it steps an env, and what its variables hold then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+from rnncheck.watching.seams.containers import containers_in
+
+
+class StoodAt:
+    """Of the frames around each step the latest. It is asked with every call of a network: to hash
+    a frame's code takes longer than all else here, so that goes by identity."""
+
+    def __init__(self) -> None:
+        self._codes = dict[int, CodeType]()  # by their ids
+        self._lines, self._containers = dict[CodeType, int](), dict[CodeType, dict[str, Any]]()
+        self._standing = list[tuple[CodeType, int]]()
+        self._holding = list[tuple[CodeType, dict[str, Any]]]()
+
+    def steps(self, stack: Sequence[FrameType]) -> None:
+        """An env is stepped out of these frames, innermost first."""
+        standing = [(frame.f_code, frame.f_lasti) for frame in stack]
+        if standing != self._standing:
+            self._containers.update(self._holding)
+            self._standing = standing
+            self._codes |= {id(frame.f_code): frame.f_code for frame in stack}
+            self._lines |= {frame.f_code: frame.f_lineno for frame in stack}
+        self._holding = [(frame.f_code, containers_in(frame)) for frame in stack]
+
+    def __contains__(self, code: CodeType) -> bool:
+        """Whether an env was stepped out of it."""
+        return id(code) in self._codes
+
+    @property
+    def lines(self) -> Mapping[CodeType, int]:
+        """By code that steps, the line that it does it in."""
+        return self._lines
+
+    @property
+    def containers(self) -> Mapping[CodeType, Mapping[str, Any]]:
+        """Of that code, at the last step."""
+        self._containers.update(self._holding)
+        return self._containers
