@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchrl.envs import EnvBase, ParallelEnv, TransformedEnv
+from torch import nn
+from torchrl.envs import EnvBase, ParallelEnv, Transform, TransformedEnv
+from torchrl.envs.batched_envs import BatchedEnvBase
 
 from rnncheck.pipeline.assembly.factories import Given
+
+_UP_TO = "_parent"  # of a transform: the env that it sees, without itself and those behind it
 
 
 def kept(make: Any) -> Any:
@@ -34,8 +38,25 @@ def env_like(env: EnvBase) -> EnvBase:
             create_env_kwargs=env.create_env_kwargs,
             serial_for_single=env.serial_for_single,
         )
-    made: EnvBase = copy.deepcopy(env)
+    made: EnvBase = copy.deepcopy(env, _left_out(env))
     return made
+
+
+def _left_out(env: EnvBase) -> dict[int, Any]:
+    """What ``deepcopy`` is to take for copied already, as nothing: the env up to each transform,
+    with specs of its own, which a transform keeps once it was asked for and makes anew where it has
+    none. Of a batch of envs that is most of what there is to copy."""
+    transforms = [one for one in _parts_of(env) if isinstance(one, Transform)]
+    found = {id(one.__dict__.get(_UP_TO)) for one in transforms} - {id(None)}
+    held = {id(value) for one in transforms for name, value in vars(one).items() if name != _UP_TO}
+    return dict.fromkeys(found - held)
+
+
+def _parts_of(env: EnvBase) -> Iterator[nn.Module]:
+    for part in env.modules():
+        yield part
+        for inner in vars(part).get("_envs", ()) if isinstance(part, BatchedEnvBase) else ():
+            yield from _parts_of(inner)
 
 
 def env_maker(make: Any) -> Callable[..., EnvBase]:
