@@ -163,14 +163,14 @@ def _observed(
 ) -> tuple[Path | None, Tensor | None]:
     """The argument that holds observations of acted steps, and where each was acted on."""
     seen = acted.get(OBSERVATION)
-    places = known_places((OBSERVATION,), [acted])
     width = seen[0, 0].numel()
-    for path, value in tensors.items():
-        if value.numel() % width == 0 and value.numel() > width:
-            like = value.reshape(-1, width).to(seen.dtype)
-            at = torch.tensor([places.get(one, (-1, -1)) for one in _prints(like)])
-            if float((at[:, 0] >= 0).double().mean()) >= MOSTLY:
-                return path, at
+    fitting = {k: v for k, v in tensors.items() if v.numel() % width == 0 and v.numel() > width}
+    places = known_places((OBSERVATION,), [acted]) if fitting else {}
+    for path, value in fitting.items():
+        like = value.reshape(-1, width).to(seen.dtype)
+        at = torch.tensor([places.get(one, (-1, -1)) for one in _prints(like)])
+        if float((at[:, 0] >= 0).double().mean()) >= MOSTLY:
+            return path, at
     return None, None
 
 
