@@ -28,8 +28,7 @@ def dotted(key: Key) -> str:
 
 def tensor_keys(td: TensorDictBase) -> tuple[Key, ...]:
     """All leaf keys of ``td`` that hold a tensor."""
-    keys = (as_key(key) for key in td.keys(include_nested=True, leaves_only=True))
-    return tuple(key for key in keys if isinstance(td.get(key), Tensor))
+    return tuple(key for key, _ in tensor_items(td))
 
 
 def present(td: TensorDictBase | None, keys: Iterable[Key]) -> tuple[Key, ...]:

@@ -74,7 +74,7 @@ class Stepping:
         if self._watching.looks and _by_the_script():
             if not self._calls or self._calls[-1][1] is not inputs[0]:
                 self._gave.clear()
-                self._keys = set(tensor_keys(inputs[0]))
+                self._keys = set() if self._watching.seen.frozen else set(tensor_keys(inputs[0]))
             self._calls.append((module, inputs[0]))
 
     def gave(self, module: nn.Module, _inputs: Any, result: Any) -> None:
@@ -89,7 +89,8 @@ class Stepping:
         if not watching.looks or not isinstance(data, TensorDictBase):
             return original(env, data, *more)
         modules = list(writers_of(list(env.action_keys), data, self._calls, self._outermost))
-        wrote = [key for key in tensor_keys(data) if key not in self._keys]
+        told = () if watching.seen.frozen else tensor_keys(data)  # behind an update it is of no use
+        wrote = [key for key in told if key not in self._keys]
         self._calls.clear()
         with watching.inside():
             found = original(env, data, *more)
