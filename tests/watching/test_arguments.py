@@ -11,10 +11,10 @@ from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_calle
 
 
 def first_of(rows: Any) -> tuple[bool, Any]:
-    before = bound_anew(sys._getframe(), "rows")
+    before = bool(bound_anew(sys._getframe(), ["rows"]))
     rows = rows[:1]
     frame = sys._getframe()
-    return before or not bound_anew(frame, "rows"), given_by_caller(frame, "rows", bound=False)
+    return before or not bound_anew(frame, ["rows"]), given_by_caller(frame, "rows", bound=False)
 
 
 def given_to(rows: Any) -> Any:
