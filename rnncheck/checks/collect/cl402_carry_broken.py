@@ -3,7 +3,8 @@
 Checks
     Inside every recorded trajectory the stored state at each step is held, bit for bit, against
     ``("next", key)`` of the step before it; and ``("next", key)`` against what the policy writes
-    from the recorded step.
+    from the recorded step. Where the data leaves out next states (``compact_obs``), the state at a
+    step is held against what the policy writes at the step before.
 
 Why it matters
     The policy acts on another state than it computed: one of another env, an older one, one that a
@@ -29,12 +30,22 @@ from rnncheck.checks.evidence.state_handover import (
     SAMPLED,
     Break,
     joints,
+    not_handed_on,
     overwritten,
 )
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.keys import dotted
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
+
+_REPLACED = (
+    "the collector, a transform or a partial reset replaces the state between two steps, "
+    "or time is not the last dimension of the data"
+)
+_HANDED_ON = (
+    "move ('next', key) to key with step_mdp, for every env, and leave it alone at other envs'"
+    " resets"
+)
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -43,12 +54,37 @@ def run(evidence: Evidence) -> Judgement:
     if not count and evidence.policy.by_absence:
         raise NotApplicable(NO_STATE_KEPT)
     if not count:
-        raise CouldNotLook("the data holds no state beside its next state in neighbouring steps")
+        return _by_what_is_written(evidence)
     if breaks:
         return Judgement((_observed(max(breaks, key=lambda b: b.count)),), count)
     found = overwritten(evidence)
     findings = (_overwritten(*found),) if found else ()
     return Judgement(findings, count, counted(count, "state", "are handed on unchanged"))
+
+
+def _by_what_is_written(evidence: Evidence) -> Judgement:
+    """Of data that leaves out next states."""
+    found, count = not_handed_on(evidence)
+    if not count:
+        raise CouldNotLook("the data holds no state beside its next state in neighbouring steps")
+    findings = (_not_handed_on(*found),) if found else ()
+    return Judgement(findings, count, counted(count, "state", "are what was written before"))
+
+
+def _not_handed_on(found: Mismatch, number: int) -> Observation:
+    d, key = found.difference, dotted(found.key[1:])
+    return Observation(
+        message=f"the recorded {key} is not what the policy writes at the step before it",
+        key=key,
+        quantity=f"max abs difference of {key} at t+1 and what is written at t",
+        measured=d.worst,
+        on=f"the first {SAMPLED} steps of batch {number}",
+        bound=found.bound,
+        bound_formula=found.formula,
+        where=Where((number, d.row), d.step + 1, d.feature, first_step=d.first_step + 1),
+        cause=_REPLACED,
+        fix=_HANDED_ON,
+    )
 
 
 def _overwritten(found: Mismatch, number: int) -> Observation:
@@ -88,14 +124,8 @@ def _observed(worst: Break) -> Observation:
         on=f"{worst.of} pairs of neighbouring steps",
         bound_formula="the same to the bit",
         where=Where((worst.batch, d.row), d.step + 1, d.feature, first_step=d.first_step + 1),
-        cause=(
-            "the collector, a transform or a partial reset replaces the state between two steps, "
-            "or time is not the last dimension of the data"
-        ),
-        fix=(
-            "move ('next', key) to key with step_mdp, for every env, and leave it alone at other"
-            " envs' resets"
-        ),
+        cause=_REPLACED,
+        fix=_HANDED_ON,
     )
 
 

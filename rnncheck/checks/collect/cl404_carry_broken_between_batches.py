@@ -26,8 +26,9 @@ from dataclasses import replace
 
 from tensordict import TensorDictBase
 
+from rnncheck.checks.evidence.comparison import Mismatch
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.state_handover import next_states
+from rnncheck.checks.evidence.state_handover import next_states, not_carried_over
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import Key, dotted
@@ -58,11 +59,23 @@ def run(evidence: Evidence) -> Judgement:
         if later[1] is not None and not broken:
             return Judgement((later[1],), compared)
     if not compared:
+        found, compared = not_carried_over(evidence, continuing(recording))
+        if found is not None:
+            return Judgement((_not_written_before(*found, compared),), compared)
+    if not compared:
         if sum(not rows.random for rows in recording.batches) > 1:
             raise NotApplicable("no batch goes on with a trajectory of the batch before it")
         raise CouldNotLook("the policy acted in one collected batch alone")
     findings = (_observed(broken, compared),) if broken else ()
     return Judgement(findings, compared, counted(compared, "state", "go on between batches"))
+
+
+def _not_written_before(found: Mismatch, number: int, compared: int) -> Observation:
+    """Of data that leaves out next states: not what the policy writes at the last step."""
+    d, key = found.difference, found.key[1:]
+    seen = _observed([(key, (number, d.row), d.worst)], compared)
+    quantity = f"max abs difference of {dotted(key)} at the first step and what is written before"
+    return replace(seen, quantity=quantity, bound=found.bound, bound_formula=found.formula)
 
 
 def _later(evidence: Evidence, join: TensorDictBase) -> tuple[int, Observation | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +15,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
 from rnncheck.pipeline.keys import Key
-from rnncheck.pipeline.recording.recording import Joint, Rows
+from rnncheck.pipeline.recording.recording import Joint, Rows, StepPlace
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
 from rnncheck.pipeline.subject.subject import next_key
 
@@ -93,14 +95,11 @@ def overwritten(evidence: Evidence) -> tuple[Mismatch, int] | None:
 
     The rows are run together, as they were acted on.
     """
-    subject, noisy = evidence.policy, random_outputs(evidence, evidence.policy, explore=True)
-    keys = [next_key(key) for key in subject.carry if next_key(key) not in noisy]
-    for number, rows in enumerate(evidence.recording.batches):
-        written = all(next_states(rows, key) is not None for key in subject.carry)
-        stored = all(rows.data.get(key, None) is not None for key in subject.carry)
-        if rows.random or not keys or not stored or not written:
+    keys = _repeated(evidence)
+    for number, rows in _as_acted(evidence):
+        if rows.data.shape[0] != evidence.env.rows:  # of several workers
             continue
-        if rows.data.shape[0] == evidence.env.rows:
+        if keys and all(next_states(rows, key) is not None for key in evidence.policy.carry):
             own = written_again(evidence, rows)
             steps = rows.data[:, :SAMPLED].select(*keys)
             found = mismatches(steps, own, None, keys, rows.valid[:, :SAMPLED])
@@ -109,11 +108,71 @@ def overwritten(evidence: Evidence) -> tuple[Mismatch, int] | None:
     return None
 
 
-def written_again(evidence: Evidence, rows: Rows) -> TensorDict:
-    """What the module writes from the first recorded steps, each from its stored state and flag."""
+def not_handed_on(evidence: Evidence) -> tuple[tuple[Mismatch, int] | None, int]:
+    """Of data without next states: a recorded state that is not what the module writes at the step
+    before it, with its batch, and how many were held against that."""
+    keys, count = _repeated(evidence), 0
+    for number, rows in _as_acted(evidence):
+        if not keys or any(next_states(rows, key) is not None for key in evidence.policy.carry):
+            continue
+        inside = ((rows.joints[:, 1:] == Joint.CONTINUES) & rows.valid[:, 1:])[:, : SAMPLED - 1]
+        own = written_again(evidence, rows)[:, : inside.shape[1]]
+        after = rows.data[:, 1 : inside.shape[1] + 1]
+        stored = TensorDict({key: after.get(key[1:]) for key in keys}, batch_size=inside.shape)
+        count += int(inside.sum())
+        found = mismatches(stored, own, None, keys, inside)
+        if found:
+            return (found[0], number), count
+    return None, count
+
+
+def not_carried_over(
+    evidence: Evidence, going_on: Iterable[tuple[int, int, StepPlace]]
+) -> tuple[tuple[Mismatch, int] | None, int]:
+    """The same of first states of batches that go on: batch, row and the step before each."""
+    keys, count, numbered = _repeated(evidence), 0, dict(_as_acted(evidence))
+    by_batch = defaultdict[int, list[int]](list)
+    for number, row, (batch, of_row, step) in going_on:
+        steps = evidence.recording.batches[batch].valid.shape[1]
+        last = (batch, of_row, step) == (number - 1, row, steps - 1)
+        by_batch[number] += [row] if last else []
+    for number, rows in by_batch.items():
+        earlier, later = numbered.get(number - 1), numbered.get(number)
+        if not keys or earlier is None or later is None:
+            continue
+        mask = torch.zeros(len(later.valid), 1, dtype=torch.bool)
+        mask[rows] = True
+        own = written_again(evidence, earlier, [earlier.valid.shape[1] - 1])
+        first = {key: later.data.get(key[1:])[:, :1] for key in keys}
+        count += len(rows)
+        found = mismatches(TensorDict(first, batch_size=mask.shape), own, None, keys, mask)
+        if found:
+            return (found[0], number), count
+    return None, count
+
+
+def _repeated(evidence: Evidence) -> list[Key]:
+    """The next states that a second run writes again."""
+    noisy = random_outputs(evidence, evidence.policy, explore=True)
+    return [key for key in map(next_key, evidence.policy.carry) if key not in noisy]
+
+
+def _as_acted(evidence: Evidence) -> Iterator[tuple[int, Rows]]:
+    """The batches, with their numbers, whose rows are those that the policy acted on with a
+    state."""
+    for number, rows in enumerate(evidence.recording.batches):
+        stored = all(rows.data.get(key, None) is not None for key in evidence.policy.carry)
+        if stored and not rows.random and rows.data.shape[0] % evidence.env.rows == 0:
+            yield number, rows
+
+
+def written_again(
+    evidence: Evidence, rows: Rows, steps: Iterable[int] = range(SAMPLED)
+) -> TensorDict:
+    """What the module writes from recorded ``steps``, each from its stored state and flag."""
     subject, outputs = evidence.policy, list[TensorDict]()
     flag = evidence.recording.flag(rows)
-    for t in range(min(SAMPLED, rows.data.shape[1])):
+    for t in (one for one in steps if one < rows.data.shape[1]):
         step = rows.data[:, t : t + 1]
         starts = torch.zeros(step.shape, dtype=torch.bool) if flag is None else flag[:, t : t + 1]
         stored = {key: step.get(key)[:, 0] for key in subject.carry}

@@ -66,14 +66,14 @@ def last_observations(evidence: Evidence) -> LastObservations:
 
 def _ends(evidence: Evidence) -> Iterator[_End]:
     recording = evidence.recording
-    read = [key for key in recording.steady if key in evidence.policy.reads]
-    other = [key for key in recording.steady if key not in read]
-    starts = {key: _starts(recording.batches, key) for key in recording.steady}
+    read = [key for key in recording.handed_on if key in evidence.policy.reads]
+    other = [key for key in recording.handed_on if key not in read]
+    starts = {key: _starts(recording.batches, key) for key in recording.handed_on}
     for number, rows in enumerate(recording.batches):
         if not read or all(_constant(rows.data.get(key)) for key in read):
             continue
         for row, step in ((rows.joints == Joint.AFTER_DONE)[:, 1:]).nonzero().tolist():
-            differs = {key: _differs(rows, key, row, step) for key in recording.steady}
+            differs = {key: _differs(rows, key, row, step) for key in recording.handed_on}
             shown = {key: rows.data.get(key)[row, step + 1] for key in read}
             yield _End(
                 Where((number, row), step, first_step=step),
@@ -91,7 +91,7 @@ def _lost_between(evidence: Evidence) -> Where | None:
     """The first of the episodes that end with the rows of a batch, where all of them show what the
     next batch's rows begin with, and no chance does that."""
     recording = evidence.recording
-    read = [key for key in recording.steady if key in evidence.policy.reads]
+    read = [key for key in recording.handed_on if key in evidence.policy.reads]
     for number, (rows, after) in enumerate(itertools.pairwise(recording.batches)):
         if not read or len(rows.valid) != len(after.valid):
             continue
@@ -129,7 +129,7 @@ def ends_of_rows(evidence: Evidence) -> int:
     """Ends that no recorded step follows, as of rollouts that are whole episodes, with an
     observation that none was seen to begin with."""
     recording = evidence.recording
-    read = [key for key in recording.steady if key in evidence.policy.reads]
+    read = [key for key in recording.handed_on if key in evidence.policy.reads]
     starts = {key: _starts(recording.batches, key) for key in read}
     ends = [(rows, *at) for rows in recording.batches for at in _last_steps(rows)]
     return sum(

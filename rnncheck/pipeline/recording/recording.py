@@ -145,7 +145,27 @@ class Recording:
                 if after is not None and after.shape == rows.data.get(key).shape:
                     same = _same(after[:, :-1], rows.data.get(key)[:, 1:])
                     seen.setdefault(key, []).append(float(same[inside].double().mean()))
-        return tuple(key for key, rates in seen.items() if min(rates) >= MOSTLY)
+        steady = tuple(key for key, rates in seen.items() if min(rates) >= MOSTLY)
+        return steady or (() if seen else self._observed_once(skip))
+
+    def _observed_once(self, skip: set[Key]) -> tuple[Key, ...]:
+        """What the env shows, where no step holds what was seen next beside what was seen:
+        ``compact_obs`` of TorchRL's collectors, or what a script leaves out itself."""
+        keys = [key for key in tensor_keys(self.env.first) if key not in skip]
+        return tuple(
+            key
+            for key in keys
+            if key[0] != "next" and all(key in tensor_keys(rows.data) for rows in self.batches)
+        )
+
+    @property
+    def handed_on(self) -> tuple[Key, ...]:
+        """The steady entries that the data holds a ``next`` of."""
+        return tuple(
+            key
+            for key in self.steady
+            if all(next_key(key) in tensor_keys(rows.data) for rows in self.batches)
+        )
 
     @property
     def skips(self) -> bool:

@@ -50,7 +50,7 @@ class LaterOpenings:
             return
         with suppress(Exception):  # what a script holds may be anything
             writes = {*declared(acting.policy, "out_keys"), *acting.writes}
-            told_by = _observed(acting.batches, loss.inputs)
+            told_by = _observed(acting.batches, loss.inputs, writes)
             self._told_by = [key for key in told_by if ("next", *key) not in writes]
             self._keys = _changed(acting, loss.inputs, self._told_by) if self._told_by else []
         if self._keys and self._told_by:
@@ -154,17 +154,27 @@ def _not_zero(batch: TensorDictBase, key: Key) -> Tensor:
     return value.reshape(batch.numel(), -1).any(1)
 
 
-def _observed(collected: list[TensorDictBase], given: list[TensorDictBase]) -> list[Key]:
+def _observed(
+    collected: list[TensorDictBase], given: list[TensorDictBase], writes: set[Key]
+) -> list[Key]:
     """What the env showed of a step, and stands in what is trained on as it was collected."""
-    found, shown = [], set(tensor_keys(collected[0]))
-    for key in tensor_keys(given[0]):
-        if ("next", *key) not in shown or not given[0].get(key).is_floating_point():
-            continue
-        if all(key in tensor_keys(one) for one in (*collected, *given)):
-            have = {one for batch in collected for one in _prints(batch, key)}
-            if len(have) > 1 and {one for batch in given for one in _prints(batch, key)} <= have:
-                found.append(key)
-    return found
+    shown = set(tensor_keys(collected[0]))
+    floats = [key for key in tensor_keys(given[0]) if given[0].get(key).is_floating_point()]
+    both = [key for key in floats if key[0] != "next" and ("next", *key) in shown - writes]
+    # A collector may leave out what is observed next.
+    return [
+        key
+        for key in both or [one for one in floats if one[0] != "next" and one not in writes]
+        if _stands(key, collected, given)
+    ]
+
+
+def _stands(key: Key, collected: list[TensorDictBase], given: list[TensorDictBase]) -> bool:
+    """Whether what is trained on has nothing there but what was collected."""
+    if any(key not in tensor_keys(one) for one in (*collected, *given)):
+        return False
+    have = {one for batch in collected for one in _prints(batch, key)}
+    return len(have) > 1 and {one for batch in given for one in _prints(batch, key)} <= have
 
 
 def _prints(batch: TensorDictBase, key: Key) -> list[bytes]:
