@@ -49,6 +49,7 @@ class Acting:
     place: Place
     collector: Any = None
     env: Any = None  # whose ``rollout`` or ``step`` was called
+    sent: list[Tensor] | None = None  # weights, where its workers make their policy by themselves
     modes: Modes | None = None
     batches: list[TensorDictBase] = field(default_factory=list)
     further: list[TensorDictBase] = field(default_factory=list)

@@ -22,6 +22,11 @@ from rnncheck.watching.seen import Called, Sightings
 RAISED = "not run: the script raised"
 UNSEEN = "the script calls `backward`, and no batch that its loss is made of was seen"
 TOO_EARLY = "the script set out to train, and no batch that its loss is made of was seen"
+NONE_SENT = (
+    f"the workers of a collector make their policy by `policy_factory`, and {UNKNOWN_ACTOR}: it was"
+    " sent the weights of no module that was seen, before the first update: call"
+    " `collector.update_policy_weights_(policy)` before the first batch"
+)
 LACKS = re.compile(r"\bthe (?:spec|script) (?=has no\b|has neither\b|makes no\b|names no\b)")
 
 
@@ -118,6 +123,8 @@ def what_there_was(seen: Sightings) -> str:
             " and return the action and the new state: `action, state = act(obs, state, done)`; or"
             f" step the env as one of TorchRL's. {', '.join(calls)} were seen"
         )
+    if any(one.sent is not None and one.batches for one in seen.acting):
+        return f"{NONE_SENT}; {', '.join(calls)} were seen"
     return (
         "no collector, no env.rollout with a policy and no env.step behind a module's call on its"
         f" tensordict was seen; {', '.join(calls)} were"

@@ -23,6 +23,7 @@ from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.patching import replace
+from rnncheck.watching.seams.sent_weights import collectors
 from rnncheck.watching.seams.stored import read_back
 from rnncheck.watching.seen import Acting, copy_now
 
@@ -33,7 +34,7 @@ FURTHER = 2
 
 def acting_seams(watching: Watching, scope: ExitStack) -> None:
     """Open the seams until ``scope`` ends."""
-    for kind in _collectors():
+    for kind in collectors():
         if "__init__" in kind.__dict__:
             replace(scope, kind, "__init__", _Built(watching))
     replace(scope, BaseCollector, "__iter__", _Iterated(watching))
@@ -46,17 +47,6 @@ def _keep(watching: Watching) -> None:
     for one in watching.seen.acting:
         one.make_env = kept(one.make_env)
         read_back(one)
-
-
-def _collectors() -> list[type]:
-    """TorchRL's collectors, the base first."""
-    found, queue = list[type](), [BaseCollector]
-    while queue:
-        kind = queue.pop(0)
-        if kind.__module__.startswith("torchrl.collectors"):
-            found.append(kind)
-            queue += kind.__subclasses__()
-    return found
 
 
 class _Built:
@@ -79,6 +69,8 @@ class _Built:
             original(made, *args, **kwargs)
         if mine.policy is None:
             mine.policy = as_module(getattr(made, "policy", None))
+        if mine.policy is None and given.get("policy_factory") is not None:
+            mine.sent = []
 
 
 def _arguments(
@@ -86,9 +78,22 @@ def _arguments(
 ) -> dict[str, Any]:
     """The arguments by name, as far as the signature tells."""
     with suppress(TypeError, ValueError):
-        bound = inspect.signature(function).bind_partial(made, *args, **kwargs).arguments
-        return {**bound, **bound.pop("kwargs", {}), **kwargs}
+        bound = inspect.signature(_named(function, made)).bind_partial(made, *args, **kwargs)
+        return {**bound.arguments, **bound.arguments.pop("kwargs", {}), **kwargs}
     return kwargs
+
+
+def _named(function: Callable[..., Any], made: Any) -> Callable[..., Any]:
+    """The function; of a constructor that hands ``*args`` on the one behind it, which names
+    them."""
+    behind = type(made).__mro__ if function.__name__ == "__init__" else ()
+    makers = (function, *(getattr(one, function.__name__) for one in behind))
+    return next((one for one in makers if not _takes_any(one)), function)
+
+
+def _takes_any(function: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters)
 
 
 class _Iterated:
@@ -205,7 +210,7 @@ def take_further(watching: Watching) -> None:
         suppress(Exception),  # it goes without them: what was collected before is judged
     ):
         if acting.collector is not None:
-            _sent(acting.collector)
+            _sent(acting)
             acting.collector.reset()
         for _ in range(FURTHER):
             batch = acting.more()
@@ -214,7 +219,7 @@ def take_further(watching: Watching) -> None:
             acting.further.append(copy_now(batch))
 
 
-def _sent(collector: Any) -> None:
+def _sent(acting: Acting) -> None:
     """Workers of other processes get the weights."""
     with suppress(Exception):
-        collector.update_policy_weights_()
+        acting.collector.update_policy_weights_(*[] if acting.sent is None else [acting.policy])

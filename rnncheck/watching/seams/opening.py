@@ -14,6 +14,7 @@ from rnncheck.watching.seams.makings import making_seams
 from rnncheck.watching.seams.own_training import own_training_seams
 from rnncheck.watching.seams.parts import parts_seams
 from rnncheck.watching.seams.plain_steps import plain_seams
+from rnncheck.watching.seams.sent_weights import sending_seams
 from rnncheck.watching.seams.stepping import stepping_seams
 from rnncheck.watching.seams.training import training_seams, update_seams
 
@@ -28,6 +29,7 @@ def opened(watching: Watching) -> Iterator[None]:
         plain_seams(watching, scope)  # who acted is known before others keep it
         stepping_seams(watching, scope)  # its steps are batches before others look at them
         acting_seams(watching, scope)
+        sending_seams(watching, scope)
         training_seams(watching, scope)
         making_seams(watching, scope)
         own_training_seams(watching, scope)
