@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import FunctionType
 from typing import Any
 
 from tensordict import TensorDictBase
@@ -31,6 +32,8 @@ def training_seams(watching: Watching, scope: ExitStack) -> None:
     """Open the seams until ``scope`` ends."""
     seen = watching.seen
     replace(scope, LossModule, "__call__", _Calls(watching, seen.losses))
+    for kind, name in _parts():
+        replace(scope, kind, name, _Parts(watching, seen.losses))
     replace(scope, LossModule, "convert_to_functional", _Wired(watching))
     replace(scope, ValueEstimatorBase, "__call__", _Estimates(watching, seen.estimators))
     replace(scope, BurnInTransform, "forward", _Calls(watching, seen.transforms))
@@ -83,8 +86,12 @@ class _Calls:
         if self._into is not seen.transforms:
             seen.judged[name] = seen.judged.get(name, 0) + 1
 
+    def _fits(self, module: Any) -> bool:
+        """Whether it is run as the module's own call runs it."""
+        return True
+
     def _note(self, module: Any, data: TensorDictBase) -> None:
-        if self._watching.seen.moved_on:
+        if self._watching.seen.moved_on or not self._fits(module):
             return
         known = self._known(module)
         if known is None:
@@ -93,6 +100,42 @@ class _Calls:
         known.fed = known.fed or _has_a_graph(data)
         if len(known.inputs) < KEPT:
             known.inputs.append(copy_now(data))
+
+
+class _Parts(_Calls):
+    """Calls of a part of a loss module, such as ``loss.actor_loss(batch)``: its batches are trained
+    on as those of ``loss(batch)`` are, which all of its parts are in."""
+
+    def _gave(self, module: Any, nodes: list[Any]) -> None:
+        self._watching.seen.given[hash((id(self), id(module)))] = nodes
+        if (known := self._known(module)) is not None:
+            known.trains = known.trains or bool(nodes)
+
+    def _fits(self, module: Any) -> bool:
+        """The module's own call sets recurrent mode."""
+        networks = self._watching.seen.networks_of(module).values()
+        parts = (part for one in networks for part in one.modules())
+        if modes_now().recurrent or not any(isinstance(p, LSTMModule | GRUModule) for p in parts):
+            return True
+        self._watching.seen.unjudged[str(calling_place(5))] = (
+            f"a part of {type(module).__name__} is called out of recurrent mode, which the loss"
+            " module's own call sets, and is not judged: call the part inside `with"
+            " set_recurrent_mode(True)`, or the loss module itself"
+        )
+        return False
+
+
+def _parts() -> Iterator[tuple[type, str]]:
+    """The classes of TorchRL's losses, with the names of their methods that return a loss."""
+    kinds: list[type] = [LossModule]
+    for one in kinds:
+        below: list[type] = one.__subclasses__()
+        kinds += [kind for kind in below if kind not in kinds]
+    for kind in kinds[1:]:
+        for name, value in list(vars(kind).items()):
+            public = "loss" in name and name[:1] != "_" and isinstance(value, FunctionType)
+            if public and kind.__module__.startswith("torchrl."):
+                yield kind, name
 
 
 class _Estimates(_Calls):
