@@ -54,26 +54,43 @@ class CreditMoves:
 def credited(evidence: Evidence) -> dict[Key, list[tuple[int, Credited]]]:
     """What changes of actions, of rewards and of what was made of them move, where each step stands
     alone, with the number of the training batch. NotApplicable where no gradient tells."""
-    return evidence.once("credited steps", lambda: _credited(evidence))
+    return evidence.once("credited steps", lambda: _credited(evidence, marked=True))
 
 
-def _credited(evidence: Evidence) -> dict[Key, list[tuple[int, Credited]]]:
+def credited_as_marked(evidence: Evidence) -> dict[Key, list[tuple[int, Credited]]]:
+    """The same with the start flags as they are, as far as the gradients at what layers behind the
+    memory give can tell: a loss may take an entry of the step before inside of episodes alone."""
+    return evidence.once("credited as marked", lambda: _credited(evidence, marked=False))
+
+
+def _credited(evidence: Evidence, *, marked: bool) -> dict[Key, list[tuple[int, Credited]]]:
     found = dict[Key, list[tuple[int, Credited]]]()
     for number, sample in each_sample(evidence):
-        for one in _in_batch(evidence, sample):
+        if not marked and (
+            keeps_memory(evidence, sample) or not layer_gradients(evidence, sample, sample.td)
+        ):
+            continue
+        for one in _in_batch(evidence, sample, marked):
             found.setdefault(one.key, []).append((number, one))
     return found
 
 
-def _in_batch(evidence: Evidence, sample: Sample) -> Iterator[Credited]:
+def _in_batch(evidence: Evidence, sample: Sample, marked: bool) -> Iterator[Credited]:
     actions = set(evidence.env.actions)
     draws = _DRAWS if int(sample.valid.sum()) >= _FEW else 4 * _DRAWS
     for key, seed in itertools.product(_weights(evidence, sample), range(draws)):
         changed, rows = _other(sample, key, seed)
-        found = moves(evidence, sample, rows) if bool(changed.any()) else None
+        found = moves(evidence, sample, rows, marked=marked) if bool(changed.any()) else None
         if found is not None and bool(found.steps.any()) and (key in actions or not found.read):
-            valid = sample.valid & found.weighed
+            valid = sample.valid & found.weighed & (marked | _inside(sample))
             yield Credited(key, changed, found.steps, valid, found.read)
+
+
+def _inside(sample: Sample) -> Tensor:
+    """``[rows, steps]``: no episode or row begins or ends there."""
+    starts = torch.ones_like(sample.valid) if sample.flag is None else sample.flag.clone()
+    starts[:, 0] = True
+    return ~(starts | torch.cat([starts[:, 1:], starts[:, :1]], 1))
 
 
 def is_put_right(evidence: Evidence, key: Key, words: str) -> bool:
@@ -123,7 +140,8 @@ def _weights(evidence: Evidence, sample: Sample) -> list[Key]:
     advantages."""
     present = set(tensor_keys(sample.rows))
     actions = [key for key in evidence.env.actions if key in present]
-    seen = {*observed(evidence, sample), *evidence.policy.carry, *sample.steps.columns}
+    read = observed(evidence, sample) if evidence.policy.reads else []  # or it may read anything
+    seen = {*read, *evidence.policy.carry, *sample.steps.columns}
     shape = sample.rows.shape.numel()
     made = float_inputs(sample.rows, root=True, following=False)
     weights = [k for k in made if k not in seen and sample.rows.get(k).numel() == shape]
@@ -160,18 +178,23 @@ def _of_other_steps(value: Tensor, half: Tensor, made: torch.Generator) -> Tenso
     return flat.reshape(value.shape)
 
 
-def moves(evidence: Evidence, sample: Sample, rows: TensorDictBase) -> CreditMoves | None:
-    """What moves with ``rows`` in the place of the batch's. None where the networks are called
+def moves(
+    evidence: Evidence, sample: Sample, rows: TensorDictBase, *, marked: bool = True
+) -> CreditMoves | None:
+    """What moves with ``rows`` in the place of the batch's, where every step is ``marked`` as a
+    start, or none but those that are. None where the networks are called
     otherwise, or nothing moves. NotApplicable where the loss has no gradient at what is
     observed."""
     old, before = evidence.once(
-        "gradients of steps alone", lambda: _given(evidence, sample, sample.td), sample
+        f"gradients of steps alone {marked}",
+        lambda: _given(evidence, sample, sample.td, marked),
+        sample,
     )
     if not old:
         raise NotApplicable(
             "the loss has no gradient at what is observed, by which a step would move"
         )
-    new, after = _given(evidence, sample, rows.reshape(sample.td.shape))
+    new, after = _given(evidence, sample, rows.reshape(sample.td.shape), marked)
     if len(before) != len(after):
         return None
     shape = sample.valid.shape
@@ -194,11 +217,11 @@ def _largest(values: list[Tensor], shape: torch.Size) -> Tensor:
 
 
 def _given(
-    evidence: Evidence, sample: Sample, td: TensorDictBase
+    evidence: Evidence, sample: Sample, td: TensorDictBase, marked: bool
 ) -> tuple[dict[str, Tensor], list[Tensor]]:
     """The gradients at what is observed, where every step stands alone, and what modules gave.
     Where no flag could cut a memory, the gradients at what layers behind it give."""
-    by_layer = keeps_memory(evidence, sample)
+    by_layer = not marked or keeps_memory(evidence, sample)
     with _Outputs() as outputs:
         gradients = layer_gradients(evidence, sample, td) if by_layer else {}
     if gradients:

@@ -4,10 +4,11 @@ Checks
     At half of the steps of a training batch the action is exchanged for one that was taken
     elsewhere, every step standing alone (every start flag set). The gradient of the total loss at
     what is observed tells which steps the loss has used these actions for; where no flag cuts the
-    memory of torch's own layers, the gradient at what the layers behind it give. It must be the
-    same steps. The same is asked of rewards, and of numbers that were made of each step before the
-    loss, such as advantages. Where rewards are summed up inside the loss, that of a single step is
-    changed: the last step that it weighs must be its own.
+    memory of torch's own layers, the gradient at what the layers behind it give. That is asked once
+    more with the flags as they are. It must be the same steps. The same is asked of rewards, and of
+    numbers that were made of each step before the loss, such as advantages. Where rewards are
+    summed up inside the loss, that of a single step is changed: the last step that it weighs must
+    be its own.
 
 Why it matters
     A shift by one between the slices of two arrays, or rows and steps exchanged in one of them,
@@ -30,7 +31,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rnncheck.checks.evidence.credited_steps import Credited, credited, opposite, other_step
+from rnncheck.checks.evidence.credited_steps import (
+    Credited,
+    credited,
+    credited_as_marked,
+    opposite,
+    other_step,
+)
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.last_credited import BEHIND, LastCredited, last_credited
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
@@ -51,12 +58,13 @@ def run(evidence: Evidence) -> Judgement:
     if crosses(evidence):
         raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     found = credited(evidence)
-    for key, entries in found.items():
-        words = other_step([one for _, one in entries])
-        if words and not (
-            opposite(words, _stands(evidence, key)) or _previous(evidence, words, entries)
-        ):
-            return Judgement((_observed(*entries[0], words),), int(entries[0][1].valid.sum()))
+    for told in (found, credited_as_marked(evidence)):
+        for key, entries in told.items():
+            words = other_step([one for _, one in entries])
+            if words and not (
+                opposite(words, _stands(evidence, key)) or _previous(evidence, words, entries)
+            ):
+                return Judgement((_observed(*entries[0], words),), int(entries[0][1].valid.sum()))
     summed = last_credited(evidence)
     for last in summed:
         if last.offset and not opposite(_words(last.offset), _stands(evidence, last.key)):

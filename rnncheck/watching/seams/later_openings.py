@@ -21,6 +21,7 @@ _LEAST = 8  # states that must be others before it is no chance
 _MOST_BATCHES = 3  # that are waited for: where none of them begins inside of an episode, none does
 _MOST_UPDATES, _MOST_SECONDS = 400, 60.0  # that are waited for at most: PPO takes some hundred
 _MOST_OPENINGS = 256
+_MOSTLY = 0.99  # of the observations must belong to one state: tokens and grids come again
 
 
 def later_seams(watching: Watching, scope: ExitStack) -> None:
@@ -53,7 +54,7 @@ class LaterOpenings:
             told_by = _observed(acting.batches, loss.inputs, writes)
             self._told_by = [key for key in told_by if ("next", *key) not in writes]
             self._keys = _changed(acting, loss.inputs, self._told_by) if self._told_by else []
-        if self._keys and self._told_by:
+        if self._keys and _tells(acting.batches, self._told_by, self._keys):
             self._acting, self._steps = acting, acting.kind == "steps"
             handle = register_module_forward_pre_hook(self._trained)
             self._scope.callback(handle.remove)
@@ -137,6 +138,17 @@ def _changed(acting: Acting, given: list[TensorDictBase], told_by: list[Key]) ->
         if other >= _LEAST and 2 * other >= sum(any(one) for one, _ in known):
             found.append(key)
     return found
+
+
+def _tells(batches: list[TensorDictBase], told_by: list[Key], keys: list[Key]) -> bool:
+    """Whether what was observed behind the first steps of episodes tells one step from another."""
+    states = dict[bytes, set[bytes]]()
+    for key in keys:
+        for at, state in _pairs(batches, told_by, key):
+            if any(state):
+                states.setdefault(at, set()).add(state)
+    alone = sum(len(one) <= len(keys) for one in states.values())
+    return alone >= _MOSTLY * len(states)
 
 
 def _pairs(

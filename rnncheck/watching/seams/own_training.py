@@ -238,7 +238,7 @@ class OwnTraining:
 
     def _note(self, here: FrameType) -> None:
         stack, losses = list(their_frames(here)), self._watching.seen.losses
-        found, several = self._function()
+        found, several = self._function(stack)
         if found is None or several:
             lines = next(self._lines(stack), None)
             if lines is not None:
@@ -283,10 +283,11 @@ class OwnTraining:
             known.inputs.append(held.batches[found.batch])
         return known
 
-    def _function(self) -> tuple[FoundLoss | None, bool]:
-        """The function that is marked as the loss, else the outermost that was given a batch; and
-        whether there are several, side by side, so that none of them is all of it."""
-        found = list[tuple[Any, HeldBatches, str]]()
+    def _function(self, stack: list[FrameType]) -> tuple[FoundLoss | None, bool]:
+        """The function that is marked as the loss, else the outermost that was given a batch, or
+        one inside it that trains on a part of that; and whether there are several, side by side, so
+        that none of them is all of it."""
+        found = list[_Given]()
         for held in sorted(self._held.values(), key=lambda one: one.depth):
             if self._acts(held):
                 continue
@@ -294,7 +295,7 @@ class OwnTraining:
             if name is not None and (function := self._function_of(held)) is not None:
                 found.append((function, held, name))
         marked = [one for one in found if role_of(one[0]) == "loss"]
-        for function, held, name in [*marked, *found][:1]:
+        for function, held, name in marked[:1] or _of_a_part(found, stack)[:1]:
             beside = [one for _, one, _ in found if one.depth == held.depth]
             loss = _with_the_rest(function, held, name)
             loss = in_mode_of(mode_around(held.entered, held.depth), loss)
@@ -340,6 +341,20 @@ class OwnTraining:
         if held.code not in self._functions:
             self._functions[held.code] = decorated_with(held.code, held.frame.f_globals)
         return self._functions[held.code]
+
+
+_Given = tuple[Any, HeldBatches, str]  # a function, and the batch by name
+
+
+def _of_a_part(found: list[_Given], stack: list[FrameType]) -> list[_Given]:
+    """The functions, outermost first, from the one on that ``backward`` is called inside of with
+    the smallest part of the batch: what the others do is one update after the other."""
+    at, least = 0, found[0][1].batches[found[0][2]].numel() if found else 0
+    for number, (_, held, name) in enumerate(found):
+        part = held.batches[name].numel()
+        if part < least and any(one is held.frame for one in stack):
+            at, least = number, part
+    return found[at:]
 
 
 def _varies(one: torch.Tensor) -> bool:
