@@ -162,10 +162,10 @@ def _directed(
     open_ = [n for n, pairs in asked.items() if not all(_as_one(*pair) for pair in pairs)]
     off = set[str]()
     if open_ and turned:
-        off, open_ = _depends_on_order(coupled, way, open_)
-    if open_:
-        sides = set[str]() if coupled.drawn else _one_sided(coupled, way, open_)
-        off |= sides | _richer_one_way(coupled, way, [n for n in open_ if n not in sides])
+        off = _depends_on_order(coupled, way, open_)
+    elif open_:
+        off = set() if coupled.drawn else _one_sided(coupled, way, open_)
+        off |= _richer_one_way(coupled, way, [name for name in open_ if name not in off])
     off |= moving.keys() - asked.keys()
     return off & _crossing(coupled, way) if off else off
 
@@ -259,28 +259,24 @@ def _share(old: Tensor, new: Tensor, watch: Tensor) -> float:
     return int((_steps(bits_differ(old, new)) & there).sum()) / max(1, int(there.sum()))
 
 
-def _depends_on_order(coupled: Coupled, way: _Way, names: list[str]) -> tuple[set[str], list[str]]:
-    """Those whose steps change when the units are put into another order, and those of which that
-    tells nothing: other steps count then, as in a minibatch of the first half of every row."""
+def _depends_on_order(coupled: Coupled, way: _Way, names: list[str]) -> set[str]:
+    """Those whose steps change when the units are put into another order."""
     assert way.order is not None
     drawn = changed_batch(coupled.sample, coupled.sample.valid, coupled.keys)
     rows = drawn.reshape(coupled.sample.rows.shape)  # steps that are alike would tell nothing
     sample, order = replace(coupled.sample, td=drawn, rows=rows), way.order
     other = reordered(sample, order)
     base, after = coupled.elements(sample, sample.td), coupled.elements(other, other.td)
-    found, placed = set[str](), list[str]()
+    found = set[str]()
     for name in names:
         old = base[name].flatten(0, 1)[order].reshape(base[name].shape)
         new = after.get(name)
         if new is None or new.shape != old.shape:
             continue
-        if bool((_steps(old != 0) != _steps(new != 0))[other.valid].any()):
-            placed.append(name)
-            continue
         beyond = _steps(gap(new, old)) > SAME * _scale(old)
         if bool((beyond & other.valid).any()):
             found.add(name)
-    return found, placed
+    return found
 
 
 def _rounded(coupled: Coupled, names: set[str]) -> set[str]:
