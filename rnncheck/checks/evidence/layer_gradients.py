@@ -52,10 +52,10 @@ def layer_gradients(evidence: Evidence, sample: Sample, td: TensorDictBase) -> d
         return {}
     wanted = [outputs[n] for one in layers for n in one.calls]
     grads = torch.autograd.grad(total, wanted, allow_unused=True)
-    given = [torch.zeros_like(one) for one in outputs]
+    given = [torch.zeros_like(one, device="cpu") for one in outputs]
     numbers = (n for one in layers for n in one.calls)
     for number, grad in zip(numbers, grads, strict=True):
-        given[number] = given[number] if grad is None else grad.detach()
+        given[number] = given[number] if grad is None else grad.detach().cpu()
     rows, steps = sample.valid.shape
     return {f"layer {number}": one.laid(given, rows, steps) for number, one in enumerate(layers)}
 
@@ -71,7 +71,10 @@ def _layers(evidence: Evidence, sample: Sample) -> list[_Layer]:
     base, other = noted.given, _run(evidence, sample, changed_batch(sample, at, keys))[0].given
     if [one.shape for one in base] != [one.shape for one in other]:
         return []
-    moved = [bits_differ(one.detach(), two.detach()) for one, two in zip(base, other, strict=True)]
+    moved = [
+        bits_differ(one.detach().cpu(), two.detach().cpu())
+        for one, two in zip(base, other, strict=True)
+    ]
     return [
         one
         for one in _candidates(base, noted.owners, rows, steps)
