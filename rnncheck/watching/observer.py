@@ -46,6 +46,21 @@ class _Inside(threading.local):
         self.depth -= 1
 
 
+class _Forks:
+    """How often this process was forked off another that imports this. To ask the system for its
+    id takes longer than all else that is asked with every call of a network."""
+
+    count = 0
+
+    @classmethod
+    def forked(cls) -> None:
+        """This is the new one."""
+        cls.count += 1
+
+
+os.register_at_fork(after_in_child=_Forks.forked)
+
+
 class Watching:
     """Notes what a script does. ``updates`` optimiser steps are enough; with ``ends`` the script is
     then ended, from inside the optimiser's step. ``describes``: how everything was made is noted as
@@ -71,13 +86,18 @@ class Watching:
         self.when_settled: Callable[[], None] = lambda: None  # closes what it watches through
         self._updates, self._ends = updates, ends
         self._acts_otherwise = False  # from some update on, of a loss that was not told
-        self._process = os.getpid()
+        self._forks = _Forks.count
         self._inside = _Inside()
 
     @property
     def looks(self) -> bool:
         """Whether what happens now is the script's own doing, and still wanted."""
-        return not self.enough and not self._inside.depth and os.getpid() == self._process
+        return not self.enough and not self._inside.depth and self._forks == _Forks.count
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether a library's call is under way."""
+        return bool(self._inside.depth)
 
     def inside(self) -> AbstractContextManager[None]:
         """What is called here is called by a library, not by the script."""
@@ -113,7 +133,7 @@ class Watching:
     def after_update(self) -> None:
         """Count it; end the script where it was the last one."""
         self.seen.steps += not self.enough
-        if os.getpid() != self._process or not self._trains():
+        if self._forks != _Forks.count or not self._trains():
             return
         if not self.enough:
             self.seen.updates += 1

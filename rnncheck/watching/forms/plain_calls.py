@@ -19,7 +19,7 @@ from torch import Tensor
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
 from rnncheck.watching.forms.own_generators import drawn_from_the_global_one
-from rnncheck.watching.forms.structures import Path, filled, leaves_in, rebuilt
+from rnncheck.watching.forms.structures import Path, filled, leaves_in, rebuilt, records
 
 OWNER = "self"  # the way to what the owner of a method holds
 OBSERVATION, FLAG, ACTION = "observation", "is_init", "action"
@@ -160,8 +160,9 @@ class ToldCall:
 
 def has_graph(value: Any) -> bool:
     """Whether a tensor in it was computed of what is trained."""
-    held = (one for _, one in leaves_in(value))
-    return any(isinstance(one, Tensor) and one.grad_fn is not None for one in held)
+    if isinstance(value, Tensor):
+        return value.grad_fn is not None
+    return any(map(has_graph, records(value).values()))
 
 
 def leaf_tensor(value: Any) -> Tensor | None:

@@ -238,7 +238,11 @@ def is_one_episode(steps: Sequence[PlainStep]) -> bool:
 
 def is_over(step: PlainStep) -> bool:
     """Whether an episode ended with it."""
-    return bool(np.any(step.terminated) or np.any(step.truncated))
+    return any(map(_is_any, (step.terminated, step.truncated)))
+
+
+def _is_any(flags: Any) -> bool:
+    return flags if isinstance(flags, bool) else bool(np.any(flags))
 
 
 def _nowhere(whole: TensorDictBase) -> str:

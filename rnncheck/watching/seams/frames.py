@@ -34,15 +34,17 @@ def depth_of(frame: FrameType | None) -> int:
     return count
 
 
+def is_tensordict(value: Any) -> bool:
+    """Told at once of what most calls are on."""
+    return type(value) not in LEAVES and isinstance(value, TensorDictBase)
+
+
 def batches_in(frame: FrameType) -> dict[str, TensorDictBase]:
     """What the frame holds that may be a batch: several steps of something."""
     return {
         name: value
         for name, value in frame.f_locals.items()
-        if type(value) not in LEAVES
-        and isinstance(value, TensorDictBase)
-        and value.batch_dims
-        and value.numel() > 1
+        if is_tensordict(value) and value.batch_dims and value.numel() > 1
     }
 
 

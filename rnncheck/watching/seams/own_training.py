@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from types import CodeType, FrameType
 from typing import Any
+from weakref import ref
 
 import torch
 from tensordict import TensorDictBase
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.utils.weak import WeakIdKeyDictionary
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
@@ -37,6 +37,7 @@ from rnncheck.watching.seams.frames import (
     decorated_with,
     depth_of,
     frame_arguments,
+    is_tensordict,
     method_of,
     owner_of,
     their_frames,
@@ -47,6 +48,7 @@ from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seen import KEPT, Called, Modes, copy_now
 from rnncheck.watching.weights import is_equal
 
+_NOBODY: tuple[Callable[[], Any], bool] = (lambda: None), False
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # by anyone
 
 
@@ -98,7 +100,7 @@ class OwnTraining:
         # To find one may take a walk over all objects.
         self._functions = dict[CodeType, Any]()
         self._found: dict[tuple[CodeType, int, frozenset[str], Any], Lines] = {}
-        self._learners: MutableMapping[nn.Module, bool] = WeakIdKeyDictionary()
+        self._learners = dict[int, tuple[Callable[[], Any], bool]]()  # by the modules' ids
         self._learned = set[int]()  # weights that those are copies of which act
         self._trained = dict[int, set[int]]()  # weights that act, by how many were seen to
         self._told = set[str]()  # places of losses that own code is judged for
@@ -107,11 +109,14 @@ class OwnTraining:
     def called(self, module: nn.Module, inputs: Any) -> None:
         """A module is about to run."""
         seen = self._watching.seen
-        if not torch.is_grad_enabled() or not self._watching.looks or seen.moved_on:
+        on_td = bool(inputs) and is_tensordict(inputs[0])
+        if not (on_td or module._parameters) or not torch.is_grad_enabled():
+            return
+        if not self._watching.looks or seen.moved_on:
             return
         if seen.losses and not any(one.own or one.fed for one in seen.losses):
             return
-        if inputs and isinstance(inputs[0], TensorDictBase) and not self._itself:
+        if on_td and not self._itself:
             self._itself = bool({id(one) for one in module.parameters()} & self._acting())
         if self._is_trained(module):
             held, copies = len(self._held), dict[int, TensorDictBase]()  # one may be in many frames
@@ -162,14 +167,14 @@ class OwnTraining:
         """Whether it has weights that act, those of a learner that who acts is a copy of, or others
         that an optimiser has, such as a critic's."""
         mine, acting = [p for p in module._parameters.values() if p is not None], self._acting()
-        if not mine or any(id(one) in acting for one in mine):
+        if not mine or (acting and any(id(one) in acting for one in mine)):
             return bool(mine)
         if any(one.is_meta or is_batched(one) for one in mine):  # those of an ensemble, under vmap
             return False
-        known = self._learners.get(module)
-        if known is None:
+        asked, known = self._learners.get(id(module), _NOBODY)
+        if asked() is not module:
             known = self._acts_by_a_copy(mine) or self._is_stepped(mine)
-            self._learners[module] = known
+            self._learners[id(module)] = ref(module), known
         return known
 
     def _is_stepped(self, mine: list[nn.Parameter]) -> bool:

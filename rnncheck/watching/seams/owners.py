@@ -66,7 +66,7 @@ def _held(owner: Any) -> dict[str, Any]:
 def cloned(value: Any) -> Any:
     """With copies of the tensors and arrays; objects stay what they are."""
     if isinstance(value, Tensor):
-        return value.detach().clone()
+        return (value.detach() if value.requires_grad else value).clone()
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, dict):

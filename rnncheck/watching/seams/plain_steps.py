@@ -104,6 +104,7 @@ class PlainSteps:
         self._lines = LinesThatAct()
         self._shown = dict[int, SteppedEnv]()
         self._calls = list[_Running]()
+        self._under_way = list[_Running]()  # those that have not returned
         self._loop = StoodAt()
         self._functions = dict[CodeType, Any]()  # to find one may take a walk over all objects
         self._actor: CodeType | None = None  # who acts, once that is settled
@@ -167,7 +168,8 @@ class PlainSteps:
 
     def stepped(self, original: Callable[..., Any], env: Any, action: Any, *more: Any) -> Any:
         """``env.step(action)``."""
-        if not self._mine() or any(env is one for one in self._several):
+        several = self._several and any(env is one for one in self._several)
+        if self._watching.is_inside or several or not self._mine():
             return original(env, action, *more)
         call, shown = None, self._shown.get(id(env))
         noted = self._run is None or self._next.begins(
@@ -179,7 +181,7 @@ class PlainSteps:
             call = self._called_by(list(their_frames(sys._getframe(2))), action, shown)
         elif self._watching.seen.frozen:
             self._watching.move_on()
-        self._calls.clear()
+        self._forget_calls()
         self._passes = 0  # those before a step acted
         with self._watching.inside():
             found = original(env, action, *more)
@@ -196,6 +198,7 @@ class PlainSteps:
     ) -> PlainCall | None:
         """The call that gave the action to the loop on the stack."""
         self._calls = [one for one in self._calls if one.returned]
+        self._under_way.clear()
         for frame in stack:
             self._returns.leave(frame)
         self._loop.steps(stack)
@@ -233,9 +236,13 @@ class PlainSteps:
         after, reward, terminated, truncated, info = found
         begun = shown.over
         if begun is None:
-            begun = np.zeros_like(np.asarray(terminated))
+            single = isinstance(terminated, bool)
+            begun = False if single else np.zeros_like(np.asarray(terminated))
         final = info.get("final_obs", info.get("final_observation")) if info else None
-        ended = np.asarray(terminated) | np.asarray(truncated)
+        if shown.mode is None:
+            shown.mode = getattr(shown.env, "metadata", {}).get("autoreset_mode") or ""
+        over = shown.mode == AutoresetMode.NEXT_STEP
+        ended = np.asarray(terminated) | np.asarray(truncated) if over or final is not None else ()
         step = PlainStep(
             shown.env,
             shown.seen,
@@ -247,8 +254,7 @@ class PlainSteps:
             _kept(truncated),
             begun,
         )
-        mode = getattr(shown.env, "metadata", {}).get("autoreset_mode")
-        shown.over = ended if mode == AutoresetMode.NEXT_STEP else None
+        shown.over = ended if over else None
         shown.seen = _kept(after)
         if len(shown.steps) < LONGEST_ROLLOUT:
             shown.steps.append(step)
@@ -264,7 +270,11 @@ class PlainSteps:
         lines, follows = self._collects and self._lines.waits, self._of_use()
         if not lines and not follows:
             return
-        stack = list(their_frames(sys._getframe(1)))
+        frames = their_frames(sys._getframe(1))
+        innermost = next(frames, None)
+        if innermost is None or (not lines and innermost in self._returns):  # as those around it
+            return
+        stack = [innermost, *frames]
         if lines:
             self._lines.calls(stack)
         for number, (frame, parent) in enumerate(itertools.pairwise(stack if follows else [])):
@@ -292,7 +302,7 @@ class PlainSteps:
         running = self._lines.running
         if running is not None and running.code is self._actor:
             return True
-        return any(one.call.code is self._actor and not one.returned for one in self._calls)
+        return any(one.call.code is self._actor for one in self._under_way)
 
     def _may_act(self, code: CodeType) -> bool:
         """Whether it is a function, and none of which it is settled that another one acts."""
@@ -312,15 +322,23 @@ class PlainSteps:
         running = _Running(call, parent, depth)
         if self._returns.follow(frame, functools.partial(self._returned, running)):
             self._calls.append(running)
-            del self._calls[:-_LATEST]
+            self._under_way.append(running)
+            if len(self._calls) > _LATEST:
+                dropped = self._calls.pop(0)
+                self._under_way = [one for one in self._under_way if one is not dropped]
         if torch.is_grad_enabled():
             self._passes += 1
 
     @_harmless
     def _returned(self, running: _Running, result: Any) -> None:
         call = running.call
+        self._under_way = [one for one in self._under_way if one is not running]
         call.result, running.returned = cloned(result), True
         call.after = self._owners.after(call.code, call.owner, call.before)
+
+    def _forget_calls(self) -> None:
+        self._calls.clear()
+        self._under_way.clear()
 
     def _function_of(self, frame: FrameType, owner: Any) -> Any:
         """The function whose frame it is, or the bound method of its owner."""
@@ -341,8 +359,8 @@ class PlainSteps:
 
     def _note_part(self, module: nn.Module, result: Tensor) -> None:
         self._lines.gave(module, result)
-        for running in self._calls:
-            if not running.returned and len(running.call.parts) < _LATEST:
+        for running in self._under_way:
+            if len(running.call.parts) < _LATEST:
                 running.call.parts.append((module, result.detach()))
 
     # --- training -----------------------------------------------------------------------------
@@ -374,7 +392,7 @@ class PlainSteps:
         taken = [self._run.passed(one.call) for one in direct]
         if not any(taken):  # where the outer one reads its data by name, an inner one is given it
             next((one for one in inside if self._run.passed(one.call)), None)
-        self._calls.clear()
+        self._forget_calls()
         self._lines.forget()
         self._passes = 0
 

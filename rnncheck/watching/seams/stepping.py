@@ -22,6 +22,7 @@ from rnncheck.watching.observer import Watching
 from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams import patching, training
 from rnncheck.watching.seams.calls import RememberedOutermost, one_after_the_other, writers_of
+from rnncheck.watching.seams.frames import is_tensordict
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seen import Acting, copy_now
 
@@ -69,7 +70,7 @@ class Stepping:
 
     def called(self, module: nn.Module, inputs: Any) -> None:
         """A module is about to run: noted where the script itself calls it on a tensordict."""
-        if not inputs or not isinstance(inputs[0], TensorDictBase) or isinstance(module, EnvBase):
+        if not inputs or not is_tensordict(inputs[0]) or isinstance(module, EnvBase):
             return
         if self._watching.looks and _by_the_script():
             if not self._calls or self._calls[-1][1] is not inputs[0]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
-from rnncheck.watching.seams.containers import containers_in
+from rnncheck.watching.seams.containers import ContainersIn
 
 
 class StoodAt:
@@ -16,6 +16,7 @@ class StoodAt:
     def __init__(self) -> None:
         self._codes = dict[int, CodeType]()  # by their ids
         self._lines, self._containers = dict[CodeType, int](), dict[CodeType, dict[str, Any]]()
+        self._containers_in = ContainersIn()
         self._standing = list[tuple[CodeType, int]]()
         self._holding = list[tuple[CodeType, dict[str, Any]]]()
 
@@ -27,7 +28,7 @@ class StoodAt:
             self._standing = standing
             self._codes |= {id(frame.f_code): frame.f_code for frame in stack}
             self._lines |= {frame.f_code: frame.f_lineno for frame in stack}
-        self._holding = [(frame.f_code, containers_in(frame)) for frame in stack]
+        self._holding = [(frame.f_code, self._containers_in(frame)) for frame in stack]
 
     def __contains__(self, code: CodeType) -> bool:
         """Whether an env was stepped out of it."""

@@ -22,6 +22,7 @@ class SteppedEnv:
 
     env: Any
     seen: Any
+    mode: Any = None  # in which it begins anew, once it was asked: "" where it has none
     over: Any = None  # envs whose episode is over, where they begin anew with the next step
     steps: list[PlainStep] = field(default_factory=list)
 
@@ -121,9 +122,13 @@ def same_action(value: Tensor, action: Any) -> bool:
     """Whether they are the same numbers, in whatever form."""
     if isinstance(action, (bool, int, float)):
         return value.numel() == 1 and bool(value.item() == action)
+    if isinstance(action, np.ndarray) and action.size != value.numel():
+        return False
     try:
         wanted = torch.as_tensor(np.asarray(action)).reshape(-1)
     except (TypeError, ValueError):
         return False
     mine = value.detach().cpu().reshape(-1)
-    return mine.shape == wanted.shape and torch.equal(mine.double(), wanted.double())
+    if mine.dtype != wanted.dtype:
+        mine, wanted = mine.double(), wanted.double()
+    return mine.shape == wanted.shape and torch.equal(mine, wanted)
