@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rnncheck.watching.forms.held_as import ARRAYS, NUMBERS, TENSORS
 from rnncheck.watching.forms.plain_calls import ENDS, OWNER, PlainStep, leaf_tensor
-from rnncheck.watching.forms.structures import Path, leaves_in
+from rnncheck.watching.forms.structures import LEAVES, Path, leaves_in
 
 _WIDEST = 256  # numbers of an observation that a part of is looked for in: no picture
 
@@ -77,17 +77,44 @@ def columns_of(steps: Sequence[PlainStep]) -> Columns:
 def stacked(values: Sequence[Any]) -> Tensor | None:
     """``[steps, ...]`` of what an env takes or gives."""
     try:
-        return torch.as_tensor(np.stack([np.asarray(value) for value in values]))
+        return torch.as_tensor(np.array([np.asarray(value) for value in values]))
     except (TypeError, ValueError):  # an env may show anything
         return None
 
 
 def _columns(values: Sequence[Any]) -> dict[Path, Column]:
     """The tensors, arrays and numbers in them, by the way there."""
+    alike = side_by_side(values)
+    if alike is not None:
+        whole = {path: _column_of(found, {path}) for path, found in alike.items()}
+        return {path: one for path, one in whole.items() if one is not None}
     held = [dict(leaves_in(value)) for value in values]
     paths = dict.fromkeys(path for one in held for path in one)
     inner = [path for path in paths if not any(_inside(other, path) for other in paths)]
     return {path: found for path in inner if (found := _column(held, path)) is not None}
+
+
+def side_by_side(values: Sequence[Any]) -> dict[Path, list[Any]] | None:
+    """By the way there, what has no parts, of all of them: what ``leaves_in`` says of each, where
+    they are made alike of dicts, tuples and lists; None where they are not."""
+    found = dict[Path, list[Any]]()
+    return found if _are_alike(values, (), found) else None
+
+
+def _are_alike(values: Sequence[Any], path: Path, into: dict[Path, list[Any]]) -> bool:
+    kinds = set(map(type, values))
+    if kinds <= LEAVES:
+        into[path] = list(values)
+        return True
+    kind = kinds.pop()
+    if kinds or kind not in (dict, tuple, list) or len(set(map(len, values))) > 1:
+        return False
+    names = range(len(values[0])) if kind is not dict else values[0].keys()
+    if kind is dict and any(one.keys() != names for one in values):
+        return False
+    return all(
+        _are_alike([one[name] for one in values], (*path, str(name)), into) for name in names
+    )
 
 
 def _inside(other: Path, path: Path) -> bool:
@@ -103,7 +130,13 @@ def _column(held: list[dict[Path, Any]], path: Path) -> Column | None:
         if there is not None and value is None:
             nones.add(there)
         found.append(value if there == path else None)
-    present = [one for one in map(leaf_tensor, found) if one is not None]
+    return _column_of(found, nones)
+
+
+def _column_of(found: list[Any], nones: set[Path]) -> Column | None:
+    """The same of its values; ``nones`` are the ways to what is None among them."""
+    tensors = list(map(leaf_tensor, found))
+    present = [one for one in tensors if one is not None]
     absent = len(found) - len(present)
     if not present:
         return None
@@ -111,10 +144,9 @@ def _column(held: list[dict[Path, Any]], path: Path) -> Column | None:
     if not alike or (absent and len(nones) != 1) or absent > sum(value is None for value in found):
         return Column(None)
     zero = torch.zeros_like(present[0])
-    tensors = (leaf_tensor(one) for one in found)
     whole = torch.stack([zero if one is None else one for one in tensors]).detach().cpu()
     first = next(one for one in found if one is not None)
-    return Column(whole, kind_of(first), next(iter(nones), None))
+    return Column(whole, kind_of(first), next(iter(nones), None) if absent else None)
 
 
 def _ways(path: Path) -> Iterator[Path]:
@@ -149,5 +181,9 @@ def shown_of(steps: Columns) -> tuple[int, ...] | None:
 
 def fullest(values: Sequence[Mapping[str, Any]]) -> int:
     """Of which of them the most leaves are there: others hold None in their place."""
+    alike = side_by_side(values)
+    if alike is not None:
+        sizes = [sum(one is not None for one in row) for row in zip(*alike.values(), strict=True)]
+        return sizes.index(max(sizes, default=0)) if sizes else 0
     sizes = [sum(one is not None for _, one in leaves_in(value)) for value in values]
     return sizes.index(max(sizes))

@@ -316,6 +316,9 @@ def _recorded(
 def _outputs(steps: list[PlainStep], policy: PlainPolicy) -> dict[str, Tensor]:
     """What parts of the policy gave at every step, ``[steps, ...]``."""
     paths = {id(part): path for path, part in innermost_parts(policy).items()}
+    alike = _parts_alike(paths, steps, policy)
+    if alike is not None:
+        return alike
     given = [_given_by(paths, step.call, policy) for step in steps]
     return {
         path: torch.stack([one[path] for one in given]).cpu()
@@ -324,8 +327,29 @@ def _outputs(steps: list[PlainStep], policy: PlainPolicy) -> dict[str, Tensor]:
     }
 
 
+def _parts_alike(
+    paths: Mapping[int, str], steps: list[PlainStep], policy: PlainPolicy
+) -> dict[str, Tensor] | None:
+    """The same at once where every step ran the same parts; None where some did not."""
+    order = [id(part) for part, _ in steps[0].call.parts]
+    if any([id(part) for part, _ in step.call.parts] != order for step in steps):
+        return None
+    found = dict[str, Tensor]()
+    for at, part in enumerate(order):
+        values = [step.call.parts[at][1] for step in steps]
+        if part not in paths or order.count(part) > 1:
+            continue
+        if len({value.shape for value in values}) > 1:
+            return None
+        told = _given_by({part: paths[part]}, steps[0].call, policy)
+        found |= {
+            path: torch.stack(values).reshape(-1, *one.shape).cpu() for path, one in told.items()
+        }
+    return found
+
+
 def _rows(values: list[Any], rows: int) -> Tensor:
     """``[rows, steps, ...]`` of what the env gave."""
-    column = torch.as_tensor(np.stack([np.asarray(value) for value in values]))
+    column = torch.as_tensor(np.array([np.asarray(value) for value in values]))
     sided = column.ndim > 1 and column.shape[1] == rows
     return column.transpose(0, 1) if sided else column.unsqueeze(0)

@@ -31,45 +31,66 @@ class HeldBy:
         return filled(value, moved, holdings) if moved else value
 
 
+@dataclass(frozen=True)
+class _Form:
+    """What variables or attributes were, by the type of each: which of them are containers, and
+    which objects of the user's."""
+
+    names: list[str]
+    types: list[type]
+    containers: list[str]
+    objects: list[str]
+
+
 class ContainersIn:
-    """Finds them at every step, so that what a class is is asked once."""
+    """Finds them at every step: what is of the same types as before is not asked again."""
 
     def __init__(self) -> None:
         self._kinds = dict[type, int].fromkeys(LEAVES, _NEITHER)
+        self._forms = dict[Any, _Form]()  # by the code's id, or by class
 
     def __call__(self, frame: FrameType) -> dict[str, Any]:
         """By variable, a container or what an object of the user's holds of such."""
-        found, kinds = dict[str, Any](), self._kinds
-        for name, one in frame.f_locals.items():
-            kind = kinds.get(type(one))
-            if kind is None:
-                kind = self._kind_of(type(one))
-            if kind == _CONTAINER:
-                found[name] = one
-            elif kind == _OBJECT:
-                inner = dict[Path, Any]()
-                self._look_into(one, (), inner)
-                if inner:
-                    found[name] = HeldBy(inner)
+        held = frame.f_locals
+        form = self._form_of(id(frame.f_code), held)
+        found = {name: held[name] for name in form.containers}
+        for name in form.objects:
+            inner = dict[Path, Any]()
+            self._look_into(held[name], (), inner)
+            if inner:
+                found[name] = HeldBy(inner)
         return found
 
     def _look_into(self, value: Any, path: Path, found: dict[Path, Any]) -> None:
-        module, kinds = isinstance(value, nn.Module), self._kinds
-        for name, one in getattr(value, "__dict__", {}).items():
-            kind = kinds.get(type(one))
-            if kind is None:
-                kind = self._kind_of(type(one))
-            if kind == _NEITHER or (module and name[:1] == "_"):
-                continue
-            if kind == _CONTAINER:
-                found[*path, name] = one
-            elif len(path) + 1 < _DEEPEST:
-                self._look_into(one, (*path, name), found)
+        held = getattr(value, "__dict__", {})
+        form = self._form_of(type(value), held, module=isinstance(value, nn.Module))
+        for name in form.containers:
+            found[*path, name] = held[name]
+        for name in form.objects if len(path) + 1 < _DEEPEST else ():
+            self._look_into(held[name], (*path, name), found)
+
+    def _form_of(self, key: Any, held: Mapping[str, Any], *, module: bool = False) -> _Form:
+        names, types = list(held), list(map(type, held.values()))
+        form = self._forms.get(key)
+        if form is None or form.types != types or form.names != names:
+            kinds = {
+                name: self._kind_of(kind)
+                for name, kind in zip(names, types, strict=True)
+                if not (module and name[:1] == "_")
+            }
+            containers, objects = (
+                [name for name, kind in kinds.items() if kind == wanted]
+                for wanted in (_CONTAINER, _OBJECT)
+            )
+            form = self._forms[key] = _Form(names, types, containers, objects)
+        return form
 
     def _kind_of(self, kind: type) -> int:
-        users = not issubclass(kind, type) and is_users_type(kind)
-        told = _CONTAINER if issubclass(kind, _CONTAINERS) else _OBJECT if users else _NEITHER
-        self._kinds[kind] = told
+        told = self._kinds.get(kind)
+        if told is None:
+            users = not issubclass(kind, type) and is_users_type(kind)
+            told = _CONTAINER if issubclass(kind, _CONTAINERS) else _OBJECT if users else _NEITHER
+            self._kinds[kind] = told
         return told
 
 

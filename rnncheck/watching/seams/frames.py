@@ -44,7 +44,10 @@ def batches_in(frame: FrameType) -> dict[str, TensorDictBase]:
     return {
         name: value
         for name, value in frame.f_locals.items()
-        if is_tensordict(value) and value.batch_dims and value.numel() > 1
+        if type(value) not in LEAVES
+        and isinstance(value, TensorDictBase)
+        and value.batch_dims
+        and value.numel() > 1
     }
 
 
@@ -84,9 +87,20 @@ def decorated_with(code: CodeType, names: dict[str, Any]) -> Any:
     return named if getattr(inner, "__code__", None) is code else function_with(code, names)
 
 
+def _is_plain_method(code: CodeType, owner: Any) -> bool:
+    """Told at once of what most methods are: a function of the class, in no decorator."""
+    name = code.co_name
+    kinds = (kind for kind in type(owner).__mro__ if name in kind.__dict__)
+    found = next((kind.__dict__[name] for kind in kinds), None)
+    is_method = type(found) is FunctionType and found.__code__ is code
+    return is_method and name not in getattr(owner, "__dict__", {})
+
+
 def owner_of(code: CodeType, arguments: dict[str, Any]) -> Any:
     """The object whose method the code is, decorated or not."""
     owner = next(iter(arguments.values()), None)
+    if _is_plain_method(code, owner):
+        return owner
     bound = getattr(owner, code.co_name, None) if owner is not None else None
     if bound is None or getattr(bound, "__self__", None) is not owner:
         return None

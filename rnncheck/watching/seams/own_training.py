@@ -169,10 +169,13 @@ class OwnTraining:
         mine, acting = [p for p in module._parameters.values() if p is not None], self._acting()
         if not mine or (acting and any(id(one) in acting for one in mine)):
             return bool(mine)
+        asked, known = self._learners.get(id(module), _NOBODY)
+        told = asked() is module
+        if told and not known:
+            return False
         if any(one.is_meta or is_batched(one) for one in mine):  # those of an ensemble, under vmap
             return False
-        asked, known = self._learners.get(id(module), _NOBODY)
-        if asked() is not module:
+        if not told:
             known = self._acts_by_a_copy(mine) or self._is_stepped(mine)
             self._learners[id(module)] = ref(module), known
         return known
@@ -369,7 +372,9 @@ def _varies(one: torch.Tensor) -> bool:
 def _as_given(frame: FrameType, found: dict[str, TensorDictBase]) -> dict[str, TensorDictBase]:
     """The batches, those that are parameters as the caller handed them over; without those of which
     that cannot be told."""
-    arguments = frame_arguments(frame) if found else {}
+    if not found:
+        return found
+    arguments = frame_arguments(frame)
     anew = bound_anew(frame, [name for name in found if name in arguments])
     if not anew:
         return found

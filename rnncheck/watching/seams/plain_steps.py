@@ -261,16 +261,18 @@ class PlainSteps:
 
     # --- who acts -----------------------------------------------------------------------------
 
-    @_harmless
     def called(self, module: nn.Module, _inputs: Any) -> None:
         """A module is about to run: the user's functions that it runs in are followed."""
         self._returns.pause()
-        if self._done or not module._parameters or not self._shown or not self._watching.looks:
-            return
+        if module._parameters and self._shown and not self._done and self._watching.looks:
+            self._called()
+
+    @_harmless
+    def _called(self) -> None:
         lines, follows = self._collects and self._lines.waits, self._of_use()
         if not lines and not follows:
             return
-        frames = their_frames(sys._getframe(1))
+        frames = their_frames(sys._getframe(3))
         innermost = next(frames, None)
         if innermost is None or (not lines and innermost in self._returns):  # as those around it
             return
@@ -349,14 +351,14 @@ class PlainSteps:
             self._functions[code] = function_with(code, frame.f_globals)
         return self._functions[code]
 
-    @_harmless
     def gave(self, module: nn.Module, _inputs: Any, result: Any) -> None:
         """A module has run: what an innermost part gave is remembered."""
-        part = not module._modules and bool(module._parameters)
+        part = not module._modules and module._parameters
         if part and isinstance(result, Tensor) and not self._done:
             self._note_part(module, result)
         self._returns.resume()
 
+    @_harmless
     def _note_part(self, module: nn.Module, result: Tensor) -> None:
         self._lines.gave(module, result)
         for running in self._under_way:
