@@ -19,7 +19,7 @@ from torch import Tensor
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
 from rnncheck.watching.forms.own_generators import drawn_from_the_global_one
-from rnncheck.watching.forms.structures import Path, filled, leaves_in, rebuilt, records
+from rnncheck.watching.forms.structures import LEAVES, Path, filled, leaves_in, rebuilt, records
 
 OWNER = "self"  # the way to what the owner of a method holds
 OBSERVATION, FLAG, ACTION = "observation", "is_init", "action"
@@ -160,9 +160,11 @@ class ToldCall:
 
 def has_graph(value: Any) -> bool:
     """Whether a tensor in it was computed of what is trained."""
-    if isinstance(value, Tensor):
-        return value.grad_fn is not None
-    return any(map(has_graph, records(value).values()))
+    kind = type(value)
+    if kind in LEAVES or isinstance(value, Tensor):
+        return isinstance(value, Tensor) and value.grad_fn is not None
+    parts = value if kind is tuple or kind is list else records(value).values()
+    return any(map(has_graph, parts))
 
 
 def leaf_tensor(value: Any) -> Tensor | None:

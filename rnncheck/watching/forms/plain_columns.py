@@ -140,11 +140,13 @@ def _column_of(found: list[Any], nones: set[Path]) -> Column | None:
     absent = len(found) - len(present)
     if not present:
         return None
-    alike = len({one.shape for one in present}) == 1
-    if not alike or (absent and len(nones) != 1) or absent > sum(value is None for value in found):
+    if (absent and len(nones) != 1) or absent > sum(value is None for value in found):
         return Column(None)
     zero = torch.zeros_like(present[0])
-    whole = torch.stack([zero if one is None else one for one in tensors]).detach().cpu()
+    try:
+        whole = torch.stack([zero if one is None else one for one in tensors]).detach().cpu()
+    except RuntimeError:  # they are of several shapes
+        return Column(None)
     first = next(one for one in found if one is not None)
     return Column(whole, kind_of(first), next(iter(nones), None) if absent else None)
 

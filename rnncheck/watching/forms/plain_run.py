@@ -232,8 +232,9 @@ class PlainRun:
 
 def is_one_episode(steps: Sequence[PlainStep]) -> bool:
     """Whether one env was stepped to the end of an episode, and no further."""
-    ends = [is_over(one) for one in steps]
-    return bool(steps) and steps[0].rows == 1 and ends[-1] and not any(ends[:-1])
+    if not steps or steps[0].rows != 1 or not is_over(steps[-1]):
+        return False
+    return not any(map(is_over, steps[:-1]))
 
 
 def is_over(step: PlainStep) -> bool:

@@ -4,9 +4,9 @@ is stepped: what trains on them may put empty ones in their place first."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from torch import nn
@@ -48,15 +48,22 @@ class ContainersIn:
     def __init__(self) -> None:
         self._kinds = dict[type, int].fromkeys(LEAVES, _NEITHER)
         self._forms = dict[Any, _Form]()  # by the code's id, or by class
+        self._looked = dict[int, dict[Path, Any]]()  # into objects, by id, at this step
 
-    def __call__(self, frame: FrameType) -> dict[str, Any]:
-        """By variable, a container or what an object of the user's holds of such."""
+    def __call__(self, stack: Iterable[FrameType]) -> list[tuple[CodeType, dict[str, Any]]]:
+        """By variable of each frame, a container or what an object of the user's holds of such."""
+        self._looked.clear()
+        return [(frame.f_code, self._of(frame)) for frame in stack]
+
+    def _of(self, frame: FrameType) -> dict[str, Any]:
         held = frame.f_locals
         form = self._form_of(id(frame.f_code), held)
         found = {name: held[name] for name in form.containers}
         for name in form.objects:
-            inner = dict[Path, Any]()
-            self._look_into(held[name], (), inner)
+            inner = self._looked.get(id(held[name]))
+            if inner is None:
+                inner = self._looked[id(held[name])] = {}
+                self._look_into(held[name], (), inner)
             if inner:
                 found[name] = HeldBy(inner)
         return found

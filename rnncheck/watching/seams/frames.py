@@ -90,10 +90,12 @@ def decorated_with(code: CodeType, names: dict[str, Any]) -> Any:
 def _is_plain_method(code: CodeType, owner: Any) -> bool:
     """Told at once of what most methods are: a function of the class, in no decorator."""
     name = code.co_name
-    kinds = (kind for kind in type(owner).__mro__ if name in kind.__dict__)
-    found = next((kind.__dict__[name] for kind in kinds), None)
-    is_method = type(found) is FunctionType and found.__code__ is code
-    return is_method and name not in getattr(owner, "__dict__", {})
+    for kind in type(owner).__mro__:
+        found = kind.__dict__.get(name)
+        if found is not None:
+            is_method = type(found) is FunctionType and found.__code__ is code
+            return is_method and name not in getattr(owner, "__dict__", {})
+    return False
 
 
 def owner_of(code: CodeType, arguments: dict[str, Any]) -> Any:

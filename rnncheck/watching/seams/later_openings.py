@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.watching.forms.plain_policy import PlainEnv
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seen import Acting
 
@@ -48,6 +49,8 @@ class LaterOpenings:
     def _begin(self) -> None:
         acting, loss = self._watching.seen.actor(), self._watching.seen.loss()
         if acting is None or loss is None or not acting.batches:
+            return
+        if isinstance(acting.make_env, PlainEnv):  # nothing tells of its later batches
             return
         with suppress(Exception):  # what a script holds may be anything
             writes = {*declared(acting.policy, "out_keys"), *acting.writes}

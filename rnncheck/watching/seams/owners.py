@@ -31,14 +31,14 @@ class OwnerStates:
 
     def before(self, code: CodeType, owner: Any) -> dict[str, Any]:
         """Copies of what the method may change."""
-        if owner is None:
+        if owner is None or not self._may_change(code):
             return {}
         held = self._of(code, owner)
         return {name: cloned(one) for name, one in held.items() if _may_be_state(one)}
 
     def after(self, code: CodeType, owner: Any, before: dict[str, Any]) -> dict[str, Any]:
         """The same behind the call."""
-        if owner is None:
+        if owner is None or not self._may_change(code):
             return {}
         held = self._of(code, owner)
         now = {name: cloned(held[name]) for name in before if _may_be_state(held.get(name))}
@@ -47,6 +47,10 @@ class OwnerStates:
             changed = {name for name in now if not _same(before[name], now[name])}
             self._changing[code] = self._changing.get(code, set()) | changed
         return now
+
+    def _may_change(self, code: CodeType) -> bool:
+        """Whether the method is known to change something, or not known yet."""
+        return bool(self._changing.get(code)) or self._calls.get(code, 0) < _TELLING
 
     def _of(self, code: CodeType, owner: Any) -> dict[str, Any]:
         """All that it holds, or what is known to change."""

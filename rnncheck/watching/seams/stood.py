@@ -28,7 +28,7 @@ class StoodAt:
             self._standing = standing
             self._codes |= {id(frame.f_code): frame.f_code for frame in stack}
             self._lines |= {frame.f_code: frame.f_lineno for frame in stack}
-        self._holding = [(frame.f_code, self._containers_in(frame)) for frame in stack]
+        self._holding = self._containers_in(stack)
 
     def __contains__(self, code: CodeType) -> bool:
         """Whether an env was stepped out of it."""
