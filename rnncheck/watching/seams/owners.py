@@ -73,6 +73,11 @@ def cloned(value: Any) -> Any:
         return (value.detach() if value.requires_grad else value).clone()
     if isinstance(value, np.ndarray):
         return value.copy()
+    kind = type(value)
+    if kind is dict:
+        return {name: cloned(one) for name, one in value.items()}
+    if kind is tuple:
+        return tuple([cloned(one) for one in value])
     if isinstance(value, dict):
         return mapping_like(value, {name: cloned(one) for name, one in value.items()})
     if isinstance(value, (tuple, list)):

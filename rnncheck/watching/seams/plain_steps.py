@@ -317,7 +317,9 @@ class PlainSteps:
             return
         arguments, owner = told
         function = self._function_of(frame, owner)
-        given = {k: one for k, one in arguments.items() if owner is None or one is not owner}
+        given = arguments
+        if owner is not None:
+            given = {name: one for name, one in arguments.items() if one is not owner}
         before = self._owners.before(frame.f_code, owner)
         call = PlainCall(frame.f_code, function, cloned(given), owner=owner, before=before)
         call.graphed = has_graph(given)
