@@ -32,6 +32,7 @@ from rnncheck.watching.assemble import NothingSeen, spec_from
 from rnncheck.watching.doubts import settle_doubts
 from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
 from rnncheck.watching.forms.estimates import settle_estimates
+from rnncheck.watching.forms.late_weights import settle_late
 from rnncheck.watching.forms.plain_policy import PlainEnv, settle_envs
 from rnncheck.watching.forms.rounds import settle_rounds
 from rnncheck.watching.forms.switches import own_pass
@@ -160,6 +161,7 @@ def judged_events(
 def _settle(seen: Sightings) -> None:
     """What can only be told by running the script's lines again."""
     with _nowhere() as nowhere, _not_shown(nowhere):
+        settle_late(seen)
         settle_envs(seen)
         settle_doubts(seen)
         settle_rounds(seen)

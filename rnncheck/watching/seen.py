@@ -63,6 +63,7 @@ class Acting:
     # States that a later batch was to go on with, ``collected``, and those it was ``given``.
     joins: list[TensorDictBase] = field(default_factory=list)
     disturbed: str = ""  # where the script played its collector's env between two batches
+    late: bool = False  # its workers collected ahead of the weights that they were sent
     apart: bool = False  # no optimiser has its weights, and it was given none of what they step
 
 

@@ -27,6 +27,11 @@ NONE_SENT = (
     " sent the weights of no module that was seen, before the first update: call"
     " `collector.update_policy_weights_(policy)` before the first batch"
 )
+SENT_LATE = (
+    "the workers of a collector acted with other weights than they were sent before the first"
+    " update, which had not arrived: nothing can be told of who acted. Run it again, or let the"
+    " script wait for them, as `MultiProcessWeightSyncScheme(sync=True)` does"
+)
 LACKS = re.compile(r"\bthe (?:spec|script) (?=has no\b|has neither\b|makes no\b|names no\b)")
 
 
@@ -123,6 +128,8 @@ def what_there_was(seen: Sightings) -> str:
             " and return the action and the new state: `action, state = act(obs, state, done)`; or"
             f" step the env as one of TorchRL's. {', '.join(calls)} were seen"
         )
+    if any(one.late for one in seen.acting):
+        return f"{SENT_LATE}; {', '.join(calls)} were seen"
     if any(one.sent is not None and one.batches for one in seen.acting):
         return f"{NONE_SENT}; {', '.join(calls)} were seen"
     return (

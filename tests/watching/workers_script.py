@@ -75,6 +75,29 @@ if __name__ == "__main__":
     collector.shutdown()
 """
 
+# What is sent first arrives when the first batch was collected: nobody waits for it.
+LATE = SCRIPT.replace("MultiProcessWeightSyncScheme()}", "Late(sync=False)}").replace(
+    "def make_env():",
+    """class Late(MultiProcessWeightSyncScheme):
+    def create_transport(self, **kwargs):
+        made = super().create_transport(**kwargs)
+        receive, calls = made.receive_weights, []
+
+        def late(*args, **kwargs):
+            if not calls:
+                time.sleep(4)
+            calls.append(1)
+            return receive(*args, **kwargs)
+
+        made.receive_weights = late
+        return made
+
+
+def make_env():""",
+    1,
+)
+LATE = LATE.replace("import torch\n", "import time\n\nimport torch\n", 1)
+
 # The same in one process, which acts with what is trained.
 ALONE = SCRIPT
 for old, new in (
