@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import multiprocessing
 import os
@@ -43,7 +42,7 @@ def run_script(script: Script, watching: Watching, seconds: float) -> ScriptEnd:
     sys.argv[:] = argv
     sys.modules[_MAIN] = main  # stays: what the script made may be pickled by that name
     children = ChildProcesses()
-    with opened(watching), _first_start_method(), _uncollected():
+    with opened(watching), _first_start_method():
         try:
             ended = _ran(code, main, seconds)
             if caught_ctrl_c():
@@ -78,17 +77,6 @@ def _first_start_method() -> Iterator[None]:
     finally:
         for one, own in zip(owners, before, strict=True):
             setattr(one, _START_METHOD, own)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """What is there already, torch and TorchRL above all, is not walked by Python's collector in
-    the script's time: the watch makes objects of its own, which would call it up sooner."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _ran(code: CodeType, main: ModuleType, seconds: float) -> ScriptEnd:
