@@ -229,6 +229,11 @@ EFFECTS = (
         "a loss that ignores memory sends it no gradient",
     ),
     Effect(
+        "LS708",
+        ("LS701", "LS702", "LS704", "LS707", "VL601", "VL603", "VL604", "GR804"),
+        "every step has something of all the others, over ends as well",
+    ),
+    Effect(
         "LS707",
         ("LS701", "LS704", "VL603", "VL604"),
         "what belongs to a neighbour is taken over ends as well",

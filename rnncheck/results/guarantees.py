@@ -124,7 +124,7 @@ GUARANTEES = (
         "learning",
         "gradients reach back through time and every recurrent parameter",
         (
-            *("LS703", "LS705", "LS706", "LS707"),
+            *("LS703", "LS705", "LS706", "LS707", "LS708"),
             *("GR801", "GR802", "GR803", "GR804", "GR805", "GR806"),
         ),
         (

@@ -21,6 +21,7 @@ _WITHOUT = {
     "RP508": "is about a burn-in, which is a part of your buffer or your loss",
     "RP509": "is about what your loop or your batch does with actions that were taken",
     "LS707": "is about the arrays inside a loss of your own",
+    "LS708": "is about the shapes inside a loss of your own",
     "GR805": "is a curve over many steps: the report draws it",
     "GR806": "is about the optimisers of your own loop",
 }

@@ -85,6 +85,19 @@ def is_user_file(path: str) -> bool:
     return not any(Path(path).is_relative_to(root) for root in _foreign_roots())
 
 
+def calling_place(depth: int = 1) -> Place:
+    """The innermost line of the user's on the stack, ``depth`` frames above; an empty place where
+    there is none."""
+    frame = sys._getframe(depth)
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            return Place(display_path(frame.f_code.co_filename), frame.f_lineno)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return Place("")
+
+
 def _chain(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     current: BaseException | None = error

@@ -15,13 +15,12 @@ from torchrl.envs import EnvBase
 from torchrl.envs.utils import set_exploration_type
 from torchrl.modules import set_recurrent_mode
 
-from rnncheck.pipeline.guard.user_frames import is_user_file
+from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.watching import weights
 from rnncheck.watching.envs import kept, one_of
 from rnncheck.watching.forms.called_policy import as_module, is_of
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching, modes_now
-from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seams.sent_weights import collectors
 from rnncheck.watching.seams.stored import read_back

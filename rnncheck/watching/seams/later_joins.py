@@ -14,9 +14,9 @@ from torch import Tensor
 from torchrl.envs import EnvBase
 
 from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.guard.user_frames import calling_place
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seams.stored import buffers
 from rnncheck.watching.seen import Acting

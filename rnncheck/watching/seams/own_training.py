@@ -23,13 +23,12 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from rnncheck.errors import Place
-from rnncheck.pipeline.guard.user_frames import display_path
+from rnncheck.pipeline.guard.user_frames import calling_place, display_path
 from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.subject.modes import in_mode_of
 from rnncheck.roles import role_of
 from rnncheck.watching.forms.switches import Switches, switched_on, switches_of
 from rnncheck.watching.observer import Watching, modes_now
-from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
 from rnncheck.watching.seams.entered import EnteredMode, EnteredModes, mode_around
 from rnncheck.watching.seams.frames import (

@@ -20,11 +20,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor, nn
 
 from rnncheck.errors import Place, first_line
-from rnncheck.pipeline.guard.user_frames import is_user_file
+from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, has_graph
 from rnncheck.watching.forms.plain_run import PlainRun
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.acting_lines import LinesThatAct
 from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_caller
 from rnncheck.watching.seams.followed import FollowedCalls

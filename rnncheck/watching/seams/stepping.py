@@ -14,12 +14,11 @@ from tensordict import TensorDictBase
 from torch import nn
 from torchrl.envs import EnvBase
 
-from rnncheck.pipeline.guard.user_frames import is_user_file
+from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams import patching, training
 from rnncheck.watching.seams.calls import RememberedOutermost, one_after_the_other, writers_of
 from rnncheck.watching.seams.frames import is_tensordict

@@ -19,9 +19,9 @@ from torchrl.modules import GRUModule, LSTMModule
 from torchrl.objectives import LossModule
 from torchrl.objectives.value import ValueEstimatorBase
 
+from rnncheck.pipeline.guard.user_frames import calling_place
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.watching.observer import Watching, modes_now
-from rnncheck.watching.places import calling_place
 from rnncheck.watching.seams.calls import one_after_the_other, writers_of
 from rnncheck.watching.seams.graphs import nodes_of
 from rnncheck.watching.seams.patching import hear_modules, replace
