@@ -20,6 +20,7 @@ from rnncheck.pipeline.subject.modes import InMode, called_in_mode, measuring
 from rnncheck.watching.forms.acted_again import ActingPass
 from rnncheck.watching.forms.given_beside import numbers_beside
 from rnncheck.watching.forms.loss_pass import LossPass
+from rnncheck.watching.forms.own_length import of_its_size
 from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
 from rnncheck.watching.forms.parts_of_steps import parts_of_steps
 from rnncheck.watching.forms.plain_loss import acts_in, reads_a_state
@@ -60,11 +61,13 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     if loss.over is not None or isinstance(acting.policy, PlainPolicy):
         policy = WithParts(acting.policy, acting.parts, (), acting.writes)
         trained = loss.inputs if loss.alone else loss.passed or loss.inputs
-        over = loss.over or _inside(acting, loss)
+        over = innermost_pass(loss.over) or _inside(acting, loss)
         if loss.alone:
             from_starts = not _is_given_a_state(loss)
             over = EpisodesAlone(over, from_starts=from_starts)
             noted = _whole(noted) if from_starts else noted
+        else:
+            over = of_its_size(over, trained[0])
         return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
     axis, trained = _time_last(loss.inputs, plain)
     around = None if estimator is not None else lines_ahead(acting, loss)
@@ -94,6 +97,11 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])
     policy = WithParts(acting.policy, acting.parts, reads, acting.writes)
     return InForm(policy, noted, trained, judged, over_sequences, axis, whole)
+
+
+def innermost_pass(over: Any) -> Any:
+    """The pass of a plain loop as what is judged."""
+    return over.settled() if isinstance(over, CallPass) else over
 
 
 def plain_batches(acting: Acting) -> list[TensorDictBase]:

@@ -214,6 +214,14 @@ class PlainRun:
             called.alone = called.alone or self._split
         return True
 
+    def passed_inside(self, call: PlainCall) -> None:
+        """Tell of a call inside one that ``passed``."""
+        over = None if self._called is None else self._called.over
+        if isinstance(over, CallPass):
+            found = seen_pass(call, self._told, self._call, self._whole)
+            if found is not None:
+                over.calls(found)
+
     def _of_one_trajectory(self, found: SeenPass) -> bool:
         """Whether a call that gets no start flags got one trajectory out of several, from its first
         step to its last."""

@@ -17,7 +17,7 @@ from rnncheck import __version__
 from rnncheck.pipeline.guard.user_frames import is_user_file, sentence
 from rnncheck.results.model import NOT_KEPT, Stage, StageResult
 from rnncheck.spec.model import Spec
-from rnncheck.watching.forms.in_form import lines_ahead
+from rnncheck.watching.forms.in_form import innermost_pass, lines_ahead
 from rnncheck.watching.saving.archive import SavedPart, SavedRun, write_saved
 from rnncheck.watching.saving.encoding import Encoder
 from rnncheck.watching.saving.env_forms import maker_form
@@ -182,7 +182,7 @@ def _called(called: Called, around: Called | None = None) -> dict[str, Any]:
         "batch": called.batch,
         "itself": called.itself,
         "passed": [_tensors(one) for one in called.passed],
-        "over": called.over,
+        "over": innermost_pass(called.over),
         "alone": called.alone,
         "around": _around(around),
     }

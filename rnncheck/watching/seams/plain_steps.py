@@ -395,6 +395,9 @@ class PlainSteps:
         taken = [self._run.passed(one.call) for one in direct]
         if not any(taken):  # where the outer one reads its data by name, an inner one is given it
             next((one for one in inside if self._run.passed(one.call)), None)
+        elif not self._run.complete:
+            for one in reversed(inside):
+                self._run.passed_inside(one.call)
         self._forget_calls()
         self._lines.forget()
         self._passes = 0
