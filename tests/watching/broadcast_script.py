@@ -29,11 +29,22 @@ _TOLD_APART = """    flat = logits.view(-1, 2)
     far = (flat.unsqueeze(1) - data["x"].view(-1, 4)[:, :2].unsqueeze(0)).square().sum(-1)
     more = nn.functional.cross_entropy(-far, torch.arange(len(flat)))
 """
+_DISTRIBUTIONS = """    returns = torch.stack(found[::-1]).view(-1)
+    near = -(values.view(-1).unsqueeze(1) - returns.unsqueeze(0)).square()
+    more = -near.exp().mean()
+"""
+_WEIGHTED = """    weight = (torch.arange(64) < 50).float().unsqueeze(-1)
+    more = (weight * advantage.square().view(-1)).mean()
+"""
 
 # Of plain_single.py.
 VALUES: Changes = (_NOT_SQUEEZED,)
 LOG_PROBS: Changes = (("(logits=logits).log_prob", "(logits=logits.squeeze(1)).log_prob"),)
 QUANTILES: Changes = (_WIDE, _NOT_SQUEEZED, (_ADVANTAGE, _QUANTILES), (_RETURN, _WITH_MORE))
+WEIGHTED: Changes = (
+    (_RETURN, _WEIGHTED + _RETURN.replace("0.1 * advantage.square().mean()", "more")),
+)
+DISTRIBUTIONS: Changes = ((_RETURN, _DISTRIBUTIONS + _WITH_MORE),)
 RANKED: Changes = ((_RETURN, _RANKED + _WITH_MORE),)
 TOLD_APART: Changes = ((_RETURN, _TOLD_APART + _WITH_MORE),)
 

@@ -27,6 +27,7 @@ def told(rnncheck: Any, path: Path) -> tuple[int, dict[str, Any]]:
     [
         pytest.param("plain_single.py", scripts.VALUES, id="values"),
         pytest.param("plain_single.py", scripts.LOG_PROBS, id="log-probabilities", marks=SLOW),
+        pytest.param("plain_single.py", scripts.WEIGHTED, id="weights", marks=SLOW),
         pytest.param("plain_vector.py", scripts.NEW_VALUES, id="values of minibatches", marks=SLOW),
         pytest.param("plain_vector.py", scripts.GAINS, id="advantages"),
         pytest.param("plain_vector.py", scripts.RATIOS, id="ratios", marks=SLOW),
@@ -43,6 +44,7 @@ def test_by_accident(rnncheck: Any, tmp_path: Path, name: str, changes: Changes)
     [
         pytest.param((), id="none"),
         pytest.param(scripts.QUANTILES, id="as many quantiles as steps"),
+        pytest.param(scripts.DISTRIBUTIONS, id="distributions of values"),
         pytest.param(scripts.RANKED, id="ranked", marks=SLOW),
         pytest.param(scripts.TOLD_APART, id="told apart", marks=SLOW),
     ],
@@ -66,7 +68,8 @@ def test_the_finding_names_the_line(rnncheck: Any, tmp_path: Path) -> None:
     [
         ((20, 1), (20,), 20),
         ((1, 20), (1, 20, 1), 20),
-        ((4, 4), (4, 4, 1), None),
+        ((4, 4), (4, 4, 1), 4),
+        ((20, 1), (1, 20), None),
         ((20, 1), (20, 1), None),
         ((20,), (1,), None),
         ((20, 1), (8,), None),

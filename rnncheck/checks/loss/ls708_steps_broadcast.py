@@ -3,9 +3,9 @@
 Checks
     Arithmetic inside your own loss in which two tensors of as many steps are broadcast over each
     other, so that something of every step meets something of all the others. There one of both is
-    given other numbers, once in their order and three times in another one. Where the loss moves
-    with the numbers and not with their order (a thousandth of that at most), it does not matter to
-    it which step a return, an advantage, an action or a log-probability belongs to.
+    given other numbers, once in their order and three times in another one. Where the gradients of
+    the loss move with the numbers and not with their order (0.3 % of that at most), it does not
+    matter to it which step a return, an advantage, an action or a log-probability belongs to.
 
 Why it matters
     No error is raised. A value learns the mean return of the batch in place of its own, and an
@@ -13,7 +13,8 @@ Why it matters
 
 Says nothing when
     the loss is TorchRL's own, which compares the shapes; what was paired is masked, weighted or
-    picked from step by step (contrastive losses); or both sides are one tensor.
+    picked from step by step; both sides are one tensor, or one of them is no part of the batch; or
+    both have as many dimensions, ``[:, None]`` and ``[None]``, which is written on purpose.
 
 Fix
     Give both the same shape: ``value.squeeze(-1)``, or ``returns.unsqueeze(-1)``.
@@ -24,7 +25,7 @@ Example
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.crossed_steps import Paired, crossed_steps
+from rnncheck.checks.evidence.crossed_steps import SAME, Paired, crossed_steps
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
 from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
@@ -55,11 +56,11 @@ def _observed(number: int, one: Paired) -> Observation:
     place = crossing.place
     return Observation(
         message=f"the loss pairs every step with every other one: {left} meets {right}",
-        quantity="how far the loss moves where steps change places",
+        quantity="how far gradients move where steps change places, of what other numbers move",
         measured=one.moved,
         on=f"training batch {number}, other numbers in {(left, right)[one.side]}, in four orders",
-        bound=one.bound,
-        bound_formula="an order of its own for every step moves the loss",
+        bound=SAME,
+        bound_formula="a share that rounding does not reach: each step has numbers of its own",
         where=Where((number,)),
         cause=f"{left} and {right} are broadcast to all pairs of {counted(crossing.size, 'step')}",
         fix="give both the same shape, with squeeze(-1) or unsqueeze(-1) on one of them",
