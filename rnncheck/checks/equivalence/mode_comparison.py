@@ -8,13 +8,13 @@ from torch import Tensor
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.opening_states import opens_alone
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import recurrent_outputs
 from rnncheck.checks.rule import Deferred
 from rnncheck.numerics.difference import Difference
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.pipeline.subject.training_pass import TwoPasses
 
 MOST_SKIPPED = 3  # steps cut off the front to begin in the middle of a trajectory
 
@@ -24,7 +24,7 @@ def beginnings(evidence: Evidence, subject: Subject) -> list[tuple[Constructed, 
     made = constructed(evidence, subject)
     found = [(made, "from a trajectory's start")]
     skip = min(first_lengths(made)) - 1
-    if skip > 0 and not (subject.by_absence or _from_starts(subject)):
+    if skip > 0 and not (subject.by_absence or opens_alone(subject)):
         cut = evidence.once(
             "batch from mid-trajectory of the",
             lambda: made.window(min(skip, MOST_SKIPPED)),
@@ -32,10 +32,6 @@ def beginnings(evidence: Evidence, subject: Subject) -> list[tuple[Constructed, 
         )
         found.append((cut, "from the middle of a trajectory"))
     return found
-
-
-def _from_starts(subject: Subject) -> bool:
-    return isinstance(subject.module, TwoPasses) and subject.module.from_starts
 
 
 def first_lengths(made: Constructed) -> list[int]:

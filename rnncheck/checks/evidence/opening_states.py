@@ -10,6 +10,13 @@ from rnncheck.checks.evidence.training_batches import Sample, samples, stale
 from rnncheck.checks.evidence.trajectory_replay import reads_at_start
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.recording.recording import Joint
+from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.pipeline.subject.training_pass import TwoPasses
+
+
+def opens_alone(subject: Subject) -> bool:
+    """Whether the recurrent pass is given no state, so that whatever it is given begins there."""
+    return isinstance(subject.module, TwoPasses) and subject.module.from_starts
 
 
 def wrong_openings(

@@ -31,7 +31,11 @@ from torch import Tensor
 from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, working
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.opening_states import begins_with_trajectories, wrong_openings
+from rnncheck.checks.evidence.opening_states import (
+    begins_with_trajectories,
+    opens_alone,
+    wrong_openings,
+)
 from rnncheck.checks.evidence.state_handover import NO_STATE_KEPT
 from rnncheck.checks.evidence.training_batches import Sample, same_values, samples
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
@@ -51,6 +55,8 @@ FIX = (
 
 def run(evidence: Evidence) -> Judgement:
     """Stored states at the starts of slices."""
+    if opens_alone(evidence.policy) and not begins_with_trajectories(evidence):
+        raise NotApplicable(NO_STATE_KEPT)
     compared, burned = 0, 0
     for number, sample in enumerate(samples(evidence)):
         starts = sample.marked & sample.known

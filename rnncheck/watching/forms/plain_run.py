@@ -35,11 +35,13 @@ from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, seen_pass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import storages_in
+from rnncheck.watching.forms.sampled import begun_anew
 from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.containers import HeldBy
 from rnncheck.watching.seams.lines import lines_behind, lines_inside
+from rnncheck.watching.seams.sampling import sampled_lines
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
 
 _NOTHING = Column(None)
@@ -63,6 +65,7 @@ class PlainRun:
         self._acting: Acting | None = None
         self._called: Called | None = None
         self._policy: PlainPolicy | None = None
+        self.from_memory = False  # what is trained on
         self._split = False  # its training pass gets one trajectory after the other
 
     def acted(self) -> bool:
@@ -142,7 +145,8 @@ class PlainRun:
         found = storages_in(names, self._whole, self._told, lines.stepped)
         acts = self._acts_again() if found.graphed else None
         if (OBSERVATION,) not in found.keys and acts is None:
-            self._seen.unseen = _nowhere(self._whole)
+            if not self._sampled(stack):
+                self._seen.unseen = _nowhere(self._whole)
             return
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
         loss = rollout_loss(lines.function, names, found.parts, acts)
@@ -152,6 +156,25 @@ class PlainRun:
             other = rollout_loss(lines.function, names, {**found.parts, path: part}, acts)
             self._called.doubts.append((self._doubt(path, part), other))
         self._seen.losses.append(self._called)
+
+    def _sampled(self, stack: Sequence[FrameType]) -> bool:
+        """Whether what is trained on are steps out of a memory."""
+        told = sampled_lines(stack, self._whole, self._told)
+        if told is None:
+            return False
+        frame, lines, found = told
+        held = lines.function.__kwdefaults__ or {}
+        names = {name: held.get(name, frame.f_globals.get(name)) for name in sorted(lines.reads)}
+        place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
+        loss = rollout_loss(lines.function, names, found.parts, None)
+        self._called = Called(loss, place, modes_now(), [found.batch], own=frame.f_code)
+        self._called.alone = self._split = not found.flagged
+        self.from_memory = True
+        for path, part in found.doubts.items():
+            other = rollout_loss(lines.function, names, {**found.parts, path: part}, None)
+            self._called.doubts.append((self._doubt(path, part), other))
+        self._seen.losses.append(self._called)
+        return True
 
     def _acts_again(self) -> ActedAgain | None:
         cut = not any(step.call.graphed for step in self.steps)
@@ -205,12 +228,13 @@ class PlainRun:
         found = seen_pass(call, self._told, self._call, self._whole)
         if found is None:
             return False
-        called.passed.append(found.batch)
+        anew = self.from_memory and not found.states and self._split
+        called.passed.append(begun_anew(found.batch, self._told) if anew else found.batch)
         if called.over is None:
             paths = _parts(self._call, policy)
             parts = {path: policy.get_submodule(path) for path in paths}
             called.over = CallPass(found, parts)
-            self._split = self._of_one_trajectory(found)
+            self._split = self._split or self._of_one_trajectory(found)
             called.alone = called.alone or self._split
         return True
 

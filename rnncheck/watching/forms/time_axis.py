@@ -37,7 +37,7 @@ def _places(batch: TensorDictBase, acted: Sequence[TensorDictBase]) -> Tensor | 
         known = known_places(key, acted)
         value = batch.get(key)
         flat = value.reshape(batch.numel(), -1)
-        found = [known.get(one, (-1, -1)) for one in _prints(flat)]
+        found = [known.get(one, (-1, -1)) for one in prints(flat)]
         places = torch.tensor(found).reshape(*batch.shape, 2)
         share = float((places[..., 0] >= 0).double().mean())
         if share >= _LEAST and (best is None or share > float((best[..., 0] >= 0).double().mean())):
@@ -62,8 +62,8 @@ def known_places(key: Key, acted: Sequence[TensorDictBase]) -> dict[bytes, tuple
     time = 0
     for batch in acted:
         rows, steps = batch.shape[:-1].numel(), batch.shape[-1]
-        prints = _prints(batch.get(key).reshape(rows * steps, -1))
-        for number, one in enumerate(prints):
+        rows_of = prints(batch.get(key).reshape(rows * steps, -1))
+        for number, one in enumerate(rows_of):
             if one in found:
                 several.add(one)
             found[one] = (number // steps, time + number % steps)
@@ -71,7 +71,7 @@ def known_places(key: Key, acted: Sequence[TensorDictBase]) -> dict[bytes, tuple
     return {one: place for one, place in found.items() if one not in several}
 
 
-def _prints(values: Tensor) -> list[bytes]:
+def prints(values: Tensor) -> list[bytes]:
     return [row.tobytes() for row in raw_bits(values.contiguous()).numpy()]
 
 

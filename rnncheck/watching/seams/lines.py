@@ -126,7 +126,7 @@ def _appended(body: list[ast.stmt]) -> Iterator[str]:
         if isinstance(to, ast.Attribute) and to.attr == "append" and isinstance(to.value, ast.Name):
             yield to.value.id
         if isinstance(one, (ast.If, ast.With, ast.Try)):
-            yield from _appended([item for inner in _bodies(one) for item in inner])
+            yield from _appended([item for inner in bodies_of(one) for item in inner])
 
 
 def body_of(tree: ast.Module, first: int) -> list[ast.stmt]:
@@ -149,7 +149,7 @@ def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
     first, last = begins[-1], ends[-1]
     if first < last:
         return body[first : last + 1]
-    inner = (_between(one, line, until) for one in _bodies(body[first])) if first == last else ()
+    inner = (_between(one, line, until) for one in bodies_of(body[first])) if first == last else ()
     return next((found for found in inner if found), [])
 
 
@@ -194,11 +194,11 @@ def _block(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
         return None
     statement = body[around[-1]]
     bound = [name for name in _targets(statement) if name in names]
-    for inner in _bodies(statement):
+    for inner in bodies_of(statement):
         if found := _block(inner, line, names):
             made = found.made_by if found.made_by in inner else None
             anew = not bound or bound[0] == found.batch  # under its own name: it is that one
-            if made is None or anew or bound[0] not in _loads(made):
+            if made is None or anew or bound[0] not in loads_of(made):
                 return found
     if isinstance(statement, ast.For) and bound and line >= statement.body[0].lineno:
         return Block(bound[0], _up_to(statement.body, line))
@@ -212,7 +212,7 @@ def _block(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
 
 def _afresh(body: list[ast.stmt]) -> set[str]:
     """Names that are bound to what is not made of what they were bound to."""
-    return {name for one in body for name in bound_by(one) if name not in _loads(one)}
+    return {name for one in body for name in bound_by(one) if name not in loads_of(one)}
 
 
 def _round(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
@@ -223,9 +223,9 @@ def _round(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
     statement = around[-1]
     for name in sorted(set(_targets(statement)) & names):
         ahead = _up_to(statement.body, line) if isinstance(statement, ast.For) else []
-        if any(name in bound_by(one) and name in _loads(one) for one in ahead):
+        if any(name in bound_by(one) and name in loads_of(one) for one in ahead):
             return Block(name, ahead)
-    inner = (_round(one, line, names) for one in _bodies(statement))
+    inner = (_round(one, line, names) for one in bodies_of(statement))
     return next((found for found in inner if found is not None), None)
 
 
@@ -255,7 +255,7 @@ def _up_to(body: list[ast.stmt], line: int) -> list[ast.stmt]:
     return [one for one in body if one.lineno <= line]
 
 
-def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+def bodies_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
     for name in ("body", "orelse", "finalbody"):
         inner = getattr(statement, name, None)
         if isinstance(inner, list):
@@ -311,13 +311,13 @@ def _read(body: list[ast.stmt]) -> set[str]:
     read, bound = set[str](), set[str]()
     for one in body:
         assigned = set(bound_by(one))
-        loaded = _loads(one)
+        loaded = loads_of(one)
         read |= (_named([one]) - assigned | loaded) - bound
         bound |= assigned
     return read
 
 
-def _loads(statement: ast.stmt) -> set[str]:
+def loads_of(statement: ast.stmt) -> set[str]:
     nodes = ast.walk(statement)
     return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 

@@ -382,7 +382,8 @@ class PlainSteps:
                 return
             loop = self._loop
             self._run.trained(list(their_frames(frame)), loop.lines, loop.containers)
-            self._next.behind(self._run.steps)
+            if not self._run.from_memory:
+                self._next.behind(self._run.steps)
         elif self._next.begun:
             stack = list(their_frames(frame))
             self._run = self._next.ended(

@@ -1,0 +1,75 @@
+"""The lines of a script behind those in which it draws a batch out of a memory of its own."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from types import FrameType
+
+from tensordict import TensorDictBase
+
+from rnncheck.watching.forms.plain_calls import ToldCall
+from rnncheck.watching.forms.sampled import SampledBatch, sampled_batch
+from rnncheck.watching.seams.arguments import parsed
+from rnncheck.watching.seams.lines import (
+    LinesBehind,
+    bodies_of,
+    bound_by,
+    holds_line,
+    lines_behind,
+    lines_inside,
+    loads_of,
+)
+
+
+def sampled_lines(
+    stack: Sequence[FrameType], whole: TensorDictBase, told: ToldCall
+) -> tuple[FrameType, LinesBehind, SampledBatch] | None:
+    """The innermost frame that holds a batch of the steps ``whole``, and what it does with it up to
+    its present line."""
+    for frame in stack:
+        found = sampled_batch(frame.f_locals, whole, told)
+        lines = None if found is None else _lines(frame, found)
+        if lines is not None and found is not None:
+            read = {path: one for path, one in found.parts.items() if path[0] in lines.reads}
+            found.doubts = {p: one for p, one in found.doubts.items() if p[0] in lines.reads}
+            found.parts = read
+            return frame, lines, found
+    return None
+
+
+def _lines(frame: FrameType, found: SampledBatch) -> LinesBehind | None:
+    tree = parsed(frame.f_code.co_filename)
+    line = None if tree is None else _binding(tree.body, frame.f_lineno, found.names)
+    if line is not None:
+        return lines_behind(frame, line)
+    code = frame.f_code
+    given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return lines_inside(frame) if found.names & set(given) else None
+
+
+def _binding(body: list[ast.stmt], line: int, names: frozenset[str]) -> int | None:
+    """The line of the last statement ahead of ``line``, in the innermost block that has one, that
+    binds one of ``names`` to what is not made of others of them."""
+    found = None
+    for block in _around(body, line):
+        known = set[str]()
+        for one in block:
+            bound = set(bound_by(one)) & names
+            if bound and not loads_of(one) & (known | bound):
+                found = one.lineno
+            known |= bound
+        if known:
+            return found
+    return None
+
+
+def _around(body: list[ast.stmt], line: int) -> Iterator[list[ast.stmt]]:
+    """What stands ahead of the line in each block that has it, innermost first; of one function."""
+    at = next((n for n, one in enumerate(body) if holds_line(one, line)), None)
+    if at is None:
+        return
+    for inner in bodies_of(body[at]):
+        yield from _around(inner, line)
+    if not isinstance(body[at], (ast.FunctionDef, ast.ClassDef)):
+        yield body[:at]
