@@ -31,9 +31,14 @@ from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.opening_states import begins_with_trajectories, wrong_openings
+from rnncheck.checks.evidence.opening_states import (
+    begins_with_trajectories,
+    opens_alone,
+    wrong_openings,
+)
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
+from rnncheck.checks.evidence.state_handover import NO_STATE_KEPT
 from rnncheck.checks.evidence.training_batches import Sample, samples, truth
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.replay.start_flags import lost_start
@@ -48,6 +53,8 @@ def run(evidence: Evidence) -> Judgement:
     needs_recurrence(evidence, evidence.policy)
     if crosses(evidence):
         raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
+    if opens_alone(evidence.policy) and not begins_with_trajectories(evidence):
+        raise NotApplicable(NO_STATE_KEPT)
     compared = 0
     for number, sample in enumerate(samples(evidence)):
         if _named_elsewhere(evidence, sample, number):

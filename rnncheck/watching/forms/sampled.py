@@ -193,7 +193,8 @@ def _entry(
 def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:
     if theirs.dtype == torch.bool:
         return [None, (-1.0, 1.0)]
-    return [None, scale_of(mine, theirs)] if key == _REWARD else [None]
+    scaled = key in (_REWARD, (ACTION,)) and mine.is_floating_point()
+    return [None, scale_of(mine, theirs.to(mine.dtype))] if scaled else [None]
 
 
 def _is_named(path: Path, key: Key) -> bool:
