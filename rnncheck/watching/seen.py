@@ -88,6 +88,7 @@ class Called:
     passed: list[TensorDictBase] = field(default_factory=list)  # to the recurrent pass inside it
     over: Any = None  # that pass, where it is a call of a function on tensors
     alone: bool = False  # each call of that pass is on one whole episode
+    holds_states: bool = False  # the batches, of sequences that were drawn out of a memory
     itself: bool = False  # the policy itself, or a module around it, ran on a tensordict in it
     kind: str = "the loss"  # what code of the user's is
     unstepped: list[str] | None = None  # trained weights that no optimiser has, by name, if told

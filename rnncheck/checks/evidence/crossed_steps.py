@@ -137,6 +137,7 @@ def _of_the_batch(
         id(one)
         for one, other in zip(seen, watch.seen, strict=True)
         if not _equal(one.values[one.shorter], other.values[one.shorter])
+        or one.size == sample.valid.numel() > max(sample.valid.shape)  # nothing else has as many
     }
     return [one for one in told if id(one) in moved]
 

@@ -169,6 +169,7 @@ class PlainRun:
         loss = rollout_loss(lines.function, names, found.parts, None)
         self._called = Called(loss, place, modes_now(), [found.batch], own=frame.f_code)
         self._called.alone = self._split = not found.flagged
+        self._called.holds_states = not found.from_starts
         self.from_memory = True
         for path, part in found.doubts.items():
             other = rollout_loss(lines.function, names, {**found.parts, path: part}, None)
@@ -228,7 +229,7 @@ class PlainRun:
         found = seen_pass(call, self._told, self._call, self._whole)
         if found is None:
             return False
-        anew = self.from_memory and not found.states and self._split
+        anew = self.from_memory and self._split and not called.holds_states
         called.passed.append(begun_anew(found.batch, self._told) if anew else found.batch)
         if called.over is None:
             paths = _parts(self._call, policy)

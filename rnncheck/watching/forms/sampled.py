@@ -47,8 +47,9 @@ class SampledBatch:
 
     @property
     def names(self) -> frozenset[str]:
-        """The variables."""
-        return frozenset(path[0] for path in self.parts)
+        """The variables that hold something of every step."""
+        held = ((path[0], one) for path, one in self.parts.items())
+        return frozenset(name for name, one in held if getattr(one, "at", None) is None)
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def _told(
         of_what = ARRAYS if path in arrays else TENSORS
         steps = laid.of(value.detach().cpu())
         entry = None if steps is None else _entry(path, steps, batch, path == observed)
-        slot = _state(value, batch, told)
+        slot = _state(value, batch, told, stored=len(path) > 1 and path[0] == observed[0])
         if entry is not None and steps is not None:
             key, scale = entry
             if scale is None:
@@ -155,6 +156,7 @@ def _told(
             )
         elif slot is not None:
             made.parts[path] = Storage(slot.key, tuple(value.shape), value.dtype, at=0, slot=slot)
+            batch.get(slot.key)[:, 0] = slot.found(value.detach().cpu()).to(batch.get(slot.key))
             made.from_starts = False
         elif _of_the_batch(value, laid):
             made.doubts[path] = Spoilt(value)
@@ -203,14 +205,14 @@ def _is_named(path: Path, key: Key) -> bool:
     return own in name or name.strip("_bs") in own or own[:4] in name
 
 
-def _state(value: Tensor, batch: TensorDictBase, told: ToldCall) -> Slot | None:
-    """The state that acting had at the first steps."""
-    for key, slot in told.carry.items():
-        first = batch.get(key)[:, 0]
+def _state(value: Tensor, batch: TensorDictBase, told: ToldCall, *, stored: bool) -> Slot | None:
+    """The state of its form, of each row. Zeros that were not ``stored`` with the steps are none:
+    whatever is trained on begins there."""
+    for slot in told.carry.values():
         if slot.axis is None or value.ndim != len(slot.rest) + 1:
             continue
         mine = slot.found(value.detach().cpu())
-        if mine.shape == first.shape and torch.allclose(mine.to(first.dtype), first):
+        if mine.shape == batch.get(slot.key)[:, 0].shape and (stored or bool(mine.any())):
             return slot
     return None
 

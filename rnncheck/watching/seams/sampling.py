@@ -30,11 +30,11 @@ def sampled_lines(
     for frame in stack:
         found = sampled_batch(frame.f_locals, whole, told)
         lines = None if found is None else _lines(frame, found)
-        if lines is not None and found is not None:
-            read = {path: one for path, one in found.parts.items() if path[0] in lines.reads}
-            found.doubts = {p: one for p, one in found.doubts.items() if p[0] in lines.reads}
-            found.parts = read
-            return frame, lines, found
+        if lines is None:
+            continue
+        read = {name: one for name, one in frame.f_locals.items() if name in lines.reads}
+        given = sampled_batch(read, whole, told)
+        return None if given is None else (frame, lines, given)
     return None
 
 
