@@ -64,18 +64,19 @@ def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
         if mine is not None:
             found.append(_compared(sample, one, after[0], mine[0]))
     if any(one.from_zero for one in found):
-        return [replace(one, from_zero=not _begins_with_theirs(evidence, sample)) for one in found]
+        from_zero = not _begins_with_theirs(evidence, sample)
+        return [replace(one, from_zero=from_zero) for one in found]
     return found
 
 
 def _begins_with_theirs(evidence: Evidence, sample: Sample) -> bool:
-    """Whether every pass begins with what the batch has as the state of its first step, which may
-    be zero: with another there it begins with another."""
+    """Whether a pass begins with what the batch has as the state of its first step, which may be
+    zero: with another there it begins with another."""
     mask = torch.zeros_like(sample.valid)
     mask[:, 0] = True
     keys = [key for key in evidence.policy.carry if key in tensor_keys(sample.rows)]
     others = _passes(evidence, sample, changed_batch(sample, mask, keys)) if keys else []
-    return bool(others) and all(len(one.state) for one in others)
+    return any(len(one.state) for one in others)
 
 
 def _compared(sample: Sample, one: _Call, after: Tensor, own: Tensor) -> NextPass:
@@ -120,6 +121,8 @@ def _orders(moved: Tensor, rows: int, steps: int) -> Iterator[Any]:
     """Ways to lay a pass out in rows and steps."""
     if tuple(moved.shape) == (rows, steps):
         yield lambda value: value
+    if tuple(moved.shape) == (rows, steps + 1):  # the first step, and all next ones
+        yield lambda value: value[:, 1:]
     if tuple(moved.shape) == (rows * steps, 1):
         yield lambda value: value.reshape(rows, steps, *value.shape[2:])
         yield lambda value: value.reshape(steps, rows, *value.shape[2:]).transpose(0, 1)
