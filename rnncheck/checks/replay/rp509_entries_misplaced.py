@@ -7,7 +7,7 @@ Checks
     the one that was taken entry by entry (another numbering, a scale, a clip) is taken for another
     form of it. A reward may be changed in any way, but must not be that of another step or agent,
     clipped, scaled or as it was. Neither must an advantage or a target be what the estimator gives
-    for another one.
+    for another one, nor the next observation what the step itself saw.
 
 Why it matters
     The reward and the next state answer the action that was taken. Credit given to another one
@@ -29,7 +29,7 @@ Example
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -39,6 +39,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, float_inputs, loss_of, run_loss
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recorded_entries import (
+    AGREEING,
     RecordedEntry,
     clipped,
     is_function_of,
@@ -79,6 +80,10 @@ def run(evidence: Evidence) -> Judgement:
         read = words and (evidence.written(Stage.ADVANTAGE) or _changes_the_loss(evidence, entries))
         if read:
             return Judgement((_moved(entries, words),), known)
+    for entries in (_entries(found, ("next", *key)) for key in evidence.env.own):
+        own = _enough(entries) and all(map(_shows_its_own, entries))
+        if own and _changes_the_loss(evidence, entries):
+            return Judgement((_not_next(entries),), known)
     for number, sample in enumerate(found):
         for one, words in estimated_entries(evidence, sample):
             entry = [_Entry(number, sample, one)]
@@ -119,6 +124,16 @@ def _of_another_step(entries: list[_Entry]) -> str:
         return words
     words = moved_from(list(map(clipped, found))) or moved_from(list(map(levelled, found)))
     return words and f"{words}, in another form"
+
+
+def _shows_its_own(one: _Entry) -> bool:
+    """Whether what was seen next is what the step itself saw."""
+    own = recorded_entry(one.sample, one.recorded.key[1:])
+    differs = one.recorded.differs
+    if own is None or own.recorded.shape != one.recorded.given.shape or not bool(differs.any()):
+        return own is not None
+    other = replace(one.recorded, recorded=own.recorded).differs
+    return float((differs & ~other).sum()) >= AGREEING * float(differs.sum())
 
 
 def _differing(entries: list[_Entry]) -> int:
@@ -237,6 +252,15 @@ def _moved(entries: list[_Entry], words: str) -> Observation:
         f"is what was collected {words}",
         "the entry was shifted, stacked or laid out in another order than the batch",
         "keep all entries of a step together: change the layout of the whole tensordict",
+    )
+
+
+def _not_next(entries: list[_Entry]) -> Observation:
+    return _observation(
+        entries,
+        "is what the step itself saw",
+        "what was seen before the env's step was stored in the place of what it showed after it",
+        "store what env.step returned, before the variable that is acted on goes on to it",
     )
 
 

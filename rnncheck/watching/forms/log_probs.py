@@ -32,14 +32,22 @@ def derived_of(outputs: Mapping[Key, Tensor], action: Tensor) -> dict[Key, Tenso
     rows, steps = action.shape[:2]
     mine = action.reshape(rows, steps, -1)
     flat = {key: one.reshape(rows, steps, -1) for key, one in outputs.items()}
+    found = _derived(flat, mine, "")
+    for key, drawn in flat.items() if mine.is_floating_point() else ():
+        if drawn.shape == mine.shape and not torch.equal(drawn, mine):  # clipped for the env
+            others = {name: one for name, one in flat.items() if name != key}
+            found |= _derived(others, drawn, f" at {key[-1]}")
+    return found
+
+
+def _derived(flat: Mapping[Key, Tensor], drawn: Tensor, at: str) -> dict[Key, Tensor]:
     found = dict[Key, Tensor]()
-    for of, one in _distributions(flat, mine):
-        drawn = mine[..., 0] if isinstance(one, Categorical) else mine
-        told = one.log_prob(drawn)
+    for of, one in _distributions(flat, drawn):
+        told = one.log_prob(drawn[..., 0] if isinstance(one, Categorical) else drawn)
         for name, value in zip(DERIVED, (told, told.exp(), one.entropy()), strict=True):
-            found[name, of] = value
-            if value.ndim > len((rows, steps)):
-                found[name, f"{of}, summed"] = value.sum(-1)
+            found[name, of + at] = value
+            if value.ndim > drawn.ndim - 1:
+                found[name, f"{of}{at}, summed"] = value.sum(-1)
     return found
 
 

@@ -30,6 +30,7 @@ from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places, prints
 
 _MOST_PARTS = 32  # of one variable: one that has more is the memory itself
+_NEXT = ("next", "new", "after", "follow", "prime", "succ", "obs2")
 _REWARD: Key = ("next", "reward")
 _FLAGS: tuple[Key, ...] = (DONE, ("next", ENDS[0]), ("next", ENDS[1]), (FLAG,))
 
@@ -171,6 +172,8 @@ def _entry(
     """The entry of a step that it is: of several the one that its name tells."""
     if observed:
         return (OBSERVATION,), None
+    if _is_next(path) and mine.shape == batch.get(OBSERVATION).shape:
+        return ("next", OBSERVATION), None  # whatever it shows: that is asked
     keys: list[Key] = [(ACTION,), _REWARD, *_FLAGS, ("next", OBSERVATION), (OBSERVATION,)]
     flat = mine.reshape(*batch.shape, -1)
     found = list[tuple[float, bool, Key, Scale | None]]()
@@ -203,6 +206,12 @@ def _is_named(path: Path, key: Key) -> bool:
     """Tells flags from each other, which are often all false."""
     name, own = path[-1].lower(), str(key[-1])
     return own in name or name.strip("_bs") in own or own[:4] in name
+
+
+def _is_next(path: Path) -> bool:
+    """Tells what is meant for the next observation from a copy of the one that a step had."""
+    name = path[-1].lower()
+    return name[:1] == "n" or any(word in name for word in _NEXT)
 
 
 def _state(value: Tensor, batch: TensorDictBase, told: ToldCall, *, stored: bool) -> Slot | None:

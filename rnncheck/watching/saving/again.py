@@ -224,6 +224,7 @@ def _called(made: dict[str, Any], part: SavedPart) -> Called:
     called.own = part.path + str(part.line) if made["own"] else None
     called.passed, called.over = made.get("passed", []), made.get("over")
     called.alone = bool(made.get("alone", False))
+    called.holds_states = bool(made.get("holds_states", False))
     called.unstepped = made.get("unstepped")
     if around := made.get("around"):
         place, modes = Place(*around["place"]), Modes(around["recurrent"], _UNSEEN_MODE)

@@ -184,6 +184,7 @@ def _called(called: Called, around: Called | None = None) -> dict[str, Any]:
         "passed": [_tensors(one) for one in called.passed],
         "over": innermost_pass(called.over),
         "alone": called.alone,
+        "holds_states": called.holds_states,
         "around": _around(around),
     }
 

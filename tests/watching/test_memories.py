@@ -1,0 +1,55 @@
+"""``rnncheck run``: loops over a plain env that train on sequences out of a memory of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching import memory_script as scripts
+from tests.watching.memory_script import DRQN, R2D2, Change, changed
+from tests.watching.scripts import failed, run
+
+SLOW = pytest.mark.slow
+
+
+def written(folder: Path, text: str, *changes: Change) -> Path:
+    path = folder / "train.py"
+    path.write_text(changed(text, *changes))
+    return path
+
+
+@pytest.mark.parametrize("text", [pytest.param(DRQN, id="drqn"), pytest.param(R2D2, id="r2d2")])
+def test_healthy(rnncheck: Any, tmp_path: Path, text: str) -> None:
+    code, told, _ = run(rnncheck, written(tmp_path, text))
+    assert (code, failed(told)) == (ExitCode.VERIFIED, [])
+    assert {one["standing"] for one in told["guarantees"]} == {"shown"}
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "code"),
+    [
+        pytest.param(DRQN, scripts.SHUFFLED, "RP502", id="shuffled"),
+        pytest.param(DRQN, scripts.OVER_ENDS, "VL603", id="over ends", marks=SLOW),
+        pytest.param(DRQN, scripts.SAME_NEXT, "RP509", id="no next step", marks=SLOW),
+        pytest.param(DRQN, scripts.OTHER_ACTIONS, "LS707", id="other actions", marks=SLOW),
+        pytest.param(DRQN, scripts.TIME_FIRST, "EQ201", id="time first"),
+        pytest.param(DRQN, scripts.PAIRED, "LS708", id="paired", marks=SLOW),
+        pytest.param(R2D2, scripts.FROM_ZERO, "RP504", id="from zero"),
+        pytest.param(R2D2, scripts.STORED_AS_ZERO, "RP504", id="stored as zero", marks=SLOW),
+        pytest.param(R2D2, scripts.OF_OTHER_ROWS, "RP504", id="of other rows", marks=SLOW),
+        pytest.param(R2D2, scripts.TARGETS_FROM_ZERO, "VL604", id="targets from zero"),
+    ],
+)
+def test_faulty(rnncheck: Any, tmp_path: Path, text: str, change: Change, code: str) -> None:
+    status, told, _ = run(rnncheck, "--select", code, written(tmp_path, text, change))
+    assert (status, failed(told)) == (ExitCode.FAILED, [code])
+
+
+def test_saved(rnncheck: Any, tmp_path: Path) -> None:
+    path, seen = written(tmp_path, R2D2, scripts.FROM_ZERO), tmp_path / "seen.rnncheck"
+    run(rnncheck, "--select", "RP504", "--save", seen, path, cwd=tmp_path)
+    again = rnncheck("verify", "--select", "RP504", str(seen), cwd=tmp_path)
+    assert again.returncode == ExitCode.FAILED, again.stdout + again.stderr
