@@ -128,6 +128,7 @@ class PlainRun:
             frame = stack[number - 1]
             lines = lines_inside(frame)
         if lines is None:
+            self._sampled(stack)
             return
         held = lines.function.__kwdefaults__ or {}
         names = {name: held.get(name, frame.f_globals.get(name)) for name in sorted(lines.reads)}

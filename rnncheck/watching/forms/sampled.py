@@ -47,6 +47,11 @@ class SampledBatch:
     flagged: bool = False  # start flags are among the parts
 
     @property
+    def parted(self) -> int:
+        """How much of a step is among the parts."""
+        return len({one.key for one in self.parts.values() if isinstance(one, Storage)})
+
+    @property
     def names(self) -> frozenset[str]:
         """The variables that hold something of every step."""
         held = ((path[0], one) for path, one in self.parts.items())
@@ -55,11 +60,13 @@ class SampledBatch:
 
 @dataclass(frozen=True)
 class _Laid:
-    """Where the steps of a variable were collected, ``found`` ``[rows, steps, 2]``."""
+    """Where the steps of a variable were collected, ``found`` ``[rows, steps, 2]``. ``longer``: it
+    also holds what the last step showed."""
 
     found: Tensor
     lead: tuple[int, ...]
     time_first: bool
+    longer: bool = False
 
     def of(self, value: Tensor) -> Tensor | None:
         """``[rows, steps, ...]`` of something of each of these steps; None if it is not that."""
@@ -81,9 +88,9 @@ def sampled_batch(
     found = [
         _told(path, laid, held, arrays, whole, told)
         for path, value in held.items()
-        if (laid := _laid(value, whole)) is not None
+        for laid in _laid(value, whole)
     ]
-    return max(found, key=lambda one: len(one.parts), default=None)
+    return max(found, key=lambda one: (one.parted, one.batch.numel()), default=None)
 
 
 def begun_anew(batch: TensorDictBase, told: ToldCall) -> TensorDictBase:
@@ -104,25 +111,29 @@ def _leaves(names: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
                     yield path, leaf
 
 
-def _laid(value: Tensor, whole: TensorDictBase) -> _Laid | None:
-    """Where what it shows was seen."""
+def _laid(value: Tensor, whole: TensorDictBase) -> Iterator[_Laid]:
+    """Where what it shows was seen: of all that it holds, or of all but the last one of each
+    row."""
     seen = whole.get(OBSERVATION)
     shape = tuple(seen.shape[2:])
     lead = tuple(value.shape[: value.ndim - len(shape)])
     fits = tuple(value.shape[value.ndim - len(shape) :]) == shape
     if not fits or len(lead) not in (1, 2) or not value.is_floating_point():
-        return None
+        return
     places = known_places((OBSERVATION,), [whole])
     flat = value.detach().cpu().reshape(-1, int(np.prod(shape))).to(seen.dtype)
     found = torch.tensor([places.get(one, (-1, -1)) for one in prints(flat)])
-    if len(found) < 2 or float((found[:, 0] >= 0).double().mean()) < MOSTLY:
-        return None
     grid = found.reshape(*lead, 2)
-    if len(lead) == 1:
-        return _Laid(grid.unsqueeze(0), lead, False)
-    time_first = in_a_row(grid, 0) > in_a_row(grid, 1)
-    laid = _Laid(grid.transpose(0, 1) if time_first else grid, lead, time_first)
-    return laid if laid.found.shape[1] > 1 else None
+    time_first = len(lead) == 2 and in_a_row(grid, 0) > in_a_row(grid, 1)
+    rows = grid.unsqueeze(0) if len(lead) == 1 else grid.transpose(0, 1) if time_first else grid
+    for longer in (False, True):
+        steps = rows.shape[1] - longer
+        mine = rows[:, :steps]
+        if steps > 1 and float((mine[..., 0] >= 0).double().mean()) >= MOSTLY:
+            size = (
+                (steps,) if len(lead) == 1 else (steps, lead[1]) if time_first else (lead[0], steps)
+            )
+            yield _Laid(mine, size, time_first, longer)
 
 
 def _told(
@@ -138,7 +149,14 @@ def _told(
     for path, value in held.items():
         of_what = ARRAYS if path in arrays else TENSORS
         steps = laid.of(value.detach().cpu())
-        entry = None if steps is None else _entry(path, steps, batch, path == observed)
+        own = path == observed
+        if own and laid.longer:
+            steps = laid.of(
+                value.detach()
+                .cpu()
+                .narrow(int(not laid.time_first and len(laid.lead) > 1), 0, laid.found.shape[1])
+            )
+        entry = None if steps is None else _entry(path, steps, batch, own)
         slot = _state(value, batch, told, stored=len(path) > 1 and path[0] == observed[0])
         if entry is not None and steps is not None:
             key, scale = entry
@@ -153,6 +171,7 @@ def _told(
                 of_what=of_what,
                 rows_first=len(laid.lead) == 2 and not laid.time_first,
                 scale=scale,
+                longer=own and laid.longer,
                 rows=len(laid.found),
             )
         elif slot is not None:
