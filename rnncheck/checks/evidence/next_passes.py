@@ -58,6 +58,10 @@ def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
     by_root, by_next = (_moved(evidence, sample, base, at, after=after) for after in (False, True))
     own = [(one, laid) for one, moved in by_root if (laid := _laid(one, moved, sample, at))]
     following = [(one, laid) for one, moved in by_next if (laid := _laid(one, moved, sample, at))]
+    for one, moved in by_root:
+        if _is_longer(moved, sample, at):
+            own.append((one, [one.y[:, :-1]]))
+            following.append((one, [one.y[:, 1:]]))
     found = list[NextPass]()
     for one, after in following:
         mine = next((y for other, y in own if _same_weights(one.layer, other.layer)), None)
@@ -115,6 +119,14 @@ def _laid(one: _Call, moved: Tensor, sample: Sample, at: Place) -> list[Tensor]:
         if torch.equal(order(moved), wanted):
             return [order(one.y)]
     return []
+
+
+def _is_longer(moved: Tensor, sample: Sample, at: Place) -> bool:
+    """Whether it is one pass over the steps and what the last of them showed."""
+    rows, steps = sample.valid.shape
+    wanted = torch.zeros(rows, steps + 1, dtype=torch.bool)
+    wanted[at] = True
+    return tuple(moved.shape) == (rows, steps + 1) and torch.equal(moved, wanted)
 
 
 def _orders(moved: Tensor, rows: int, steps: int) -> Iterator[Any]:

@@ -66,6 +66,8 @@ class PlainRun:
         self._called: Called | None = None
         self._policy: PlainPolicy | None = None
         self.from_memory = False  # what is trained on
+        self.waits = False  # for a loss in which the policy runs
+        self.ran = set[int]()  # parts of networks, by id, with gradients and since the last steps
         self._split = False  # its training pass gets one trajectory after the other
 
     def acted(self) -> bool:
@@ -159,9 +161,13 @@ class PlainRun:
         self._seen.losses.append(self._called)
 
     def _sampled(self, stack: Sequence[FrameType]) -> bool:
-        """Whether what is trained on are steps out of a memory."""
+        """Whether what is trained on are steps out of a memory. A loss in which the policy does not
+        run, such as that of a critic, is a part of the next one, behind it."""
         told = sampled_lines(stack, self._whole, self._told)
         if told is None:
+            return False
+        self.from_memory, self.waits = True, not self._acted() & self.ran
+        if self.waits:
             return False
         frame, lines, found = told
         held = lines.function.__kwdefaults__ or {}
@@ -171,7 +177,6 @@ class PlainRun:
         self._called = Called(loss, place, modes_now(), [found.batch], own=frame.f_code)
         self._called.alone = self._split = not found.flagged
         self._called.holds_states = not found.from_starts
-        self.from_memory = True
         for path, part in found.doubts.items():
             other = rollout_loss(lines.function, names, {**found.parts, path: part}, None)
             self._called.doubts.append((self._doubt(path, part), other))
@@ -228,7 +233,7 @@ class PlainRun:
         if called is None or policy is None or self.complete:
             return False
         found = seen_pass(call, self._told, self._call, self._whole)
-        if found is None:
+        if found is None or not self._is_of_the_policy(call):
             return False
         anew = self.from_memory and self._split and not called.holds_states
         called.passed.append(begun_anew(found.batch, self._told) if anew else found.batch)
@@ -239,6 +244,17 @@ class PlainRun:
             self._split = self._split or self._of_one_trajectory(found)
             called.alone = called.alone or self._split
         return True
+
+    def _acted(self) -> set[int]:
+        """The parts of networks that acted, by id: the policy's object may hold others as well."""
+        if self._policy is None:
+            return set()
+        return {id(self._policy.get_submodule(path)) for path in _parts(self._call, self._policy)}
+
+    def _is_of_the_policy(self, call: PlainCall) -> bool:
+        """Whether a part that acted ran in it, and not those of a copy, a target, alone."""
+        acted = self._acted()
+        return not call.parts or any(id(part) in acted for part, _ in call.parts)
 
     def passed_inside(self, call: PlainCall) -> None:
         """Tell of a call inside one that ``passed``."""

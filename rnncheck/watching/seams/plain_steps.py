@@ -115,6 +115,7 @@ class PlainSteps:
         self._run: PlainRun | None = None
         self._next = NextRollout(watching)
         self._passes = 0
+        self._ran = set[int]()  # parts of networks, with gradients, since the last backward
         self._place: Place | None = None  # of the first step
         self._done = False
 
@@ -361,6 +362,8 @@ class PlainSteps:
 
     @_harmless
     def _note_part(self, module: nn.Module, result: Tensor) -> None:
+        if result.requires_grad:
+            self._ran.add(id(module))
         self._lines.gave(module, result)
         for running in self._under_way:
             if len(running.call.parts) < _LATEST:
@@ -380,10 +383,11 @@ class PlainSteps:
                 self._tell_of_several()
                 self.end()
                 return
-            loop = self._loop
-            self._run.trained(list(their_frames(frame)), loop.lines, loop.containers)
+            self._trains(self._run, frame)
             if not self._run.from_memory:
                 self._next.behind(self._run.steps)
+        elif self._run.waits:
+            self._trains(self._run, frame)
         elif self._next.begun:
             stack = list(their_frames(frame))
             self._run = self._next.ended(
@@ -399,9 +403,14 @@ class PlainSteps:
         elif not self._run.complete:
             for one in reversed(inside):
                 self._run.passed_inside(one.call)
+        self._ran = set()
         self._forget_calls()
         self._lines.forget()
         self._passes = 0
+
+    def _trains(self, run: PlainRun, frame: FrameType) -> None:
+        run.ran, loop = self._ran, self._loop
+        run.trained(list(their_frames(frame)), loop.lines, loop.containers)
 
     def _tell_of_several(self) -> None:
         """Envs that are stepped by turns, as by a vector env of the user's own."""

@@ -55,13 +55,20 @@ def _binding(body: list[ast.stmt], line: int, names: frozenset[str]) -> int | No
     for block in _around(body, line):
         known = set[str]()
         for one in block:
-            bound = set(bound_by(one)) & names
-            if bound and not loads_of(one) & (known | bound):
+            bound = set() if _is_empty(one) else set(bound_by(one)) & names
+            if bound and not loads_of(one) & known:
                 found = one.lineno
             known |= bound
         if known:
             return found
     return None
+
+
+def _is_empty(statement: ast.stmt) -> bool:
+    """Whether it binds lists that something is put into behind it."""
+    value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    return all(isinstance(one, ast.List) and not one.elts for one in parts)
 
 
 def _around(body: list[ast.stmt], line: int) -> Iterator[list[ast.stmt]]:
