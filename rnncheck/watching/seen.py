@@ -13,6 +13,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.errors import Place
+from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key
 
 CalledOn = tuple[nn.Module, TensorDictBase]
@@ -215,8 +216,7 @@ class Sightings:
             if isinstance(one.policy, nn.Module):
                 yield one.policy
         for called in (*self.losses, *self.estimators):
-            if isinstance(called.module, nn.Module):
-                yield called.module
+            yield from (module for _, module in held_modules(called.module))  # targets as well
         yield from (network for _, _, network in self.networks)
 
     def networks_of(self, owner: Any) -> dict[str, nn.Module]:

@@ -146,6 +146,7 @@ def _told(
 ) -> SampledBatch:
     batch = recorded(whole, laid.found)
     made = SampledBatch(batch)
+    shown = [one.key for one in told.arguments.values() if one.key not in told.carry]
     for path, value in held.items():
         of_what = ARRAYS if path in arrays else TENSORS
         steps = laid.of(value.detach().cpu())
@@ -156,7 +157,7 @@ def _told(
                 .cpu()
                 .narrow(int(not laid.time_first and len(laid.lead) > 1), 0, laid.found.shape[1])
             )
-        entry = None if steps is None else _entry(path, steps, batch, own)
+        entry = None if steps is None else _entry(path, steps, batch, shown, own)
         slot = _state(value, batch, told, stored=len(path) > 1 and path[0] == observed[0])
         if entry is not None and steps is not None:
             key, scale = entry
@@ -186,14 +187,14 @@ def _told(
 
 
 def _entry(
-    path: Path, mine: Tensor, batch: TensorDictBase, observed: bool
+    path: Path, mine: Tensor, batch: TensorDictBase, shown: list[Key], observed: bool
 ) -> tuple[Key, Scale | None] | None:
     """The entry of a step that it is: of several the one that its name tells."""
     if observed:
         return (OBSERVATION,), None
     if _is_next(path) and mine.shape == batch.get(OBSERVATION).shape:
         return ("next", OBSERVATION), None  # whatever it shows: that is asked
-    keys: list[Key] = [(ACTION,), _REWARD, *_FLAGS, ("next", OBSERVATION), (OBSERVATION,)]
+    keys: list[Key] = [(ACTION,), _REWARD, *_FLAGS, ("next", OBSERVATION), (OBSERVATION,), *shown]
     flat = mine.reshape(*batch.shape, -1)
     found = list[tuple[float, bool, Key, Scale | None]]()
     for key in keys:

@@ -39,6 +39,7 @@ from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seams.turns import SteppedEnv, Turns, acted, unseen_call
+from rnncheck.watching.weights import taken
 
 _LATEST = 16  # calls between two steps that are remembered: chosen, a script has few
 _SETTLED = 8  # steps in which one function acted: only that one is followed from then on
@@ -114,7 +115,9 @@ class PlainSteps:
         self._several = list[Any]()  # envs by name only: they hold several, and show them together
         self._run: PlainRun | None = None
         self._next = NextRollout(watching)
+        watching.waits.append(self._waits)
         self._passes = 0
+        self._waited = 0  # losses of others
         self._ran = set[int]()  # parts of networks, with gradients, since the last backward
         self._place: Place | None = None  # of the first step
         self._done = False
@@ -179,7 +182,7 @@ class PlainSteps:
         if noted:
             self._place = self._place or calling_place(2)
             call = self._called_by(list(their_frames(sys._getframe(2))), action, shown)
-        elif self._watching.seen.frozen:
+        elif self._watching.seen.frozen and not self._waits():
             self._watching.move_on()
         self._forget_calls()
         self._passes = 0  # those before a step acted
@@ -386,7 +389,7 @@ class PlainSteps:
             self._trains(self._run, frame)
             if not self._run.from_memory:
                 self._next.behind(self._run.steps)
-        elif self._run.waits:
+        elif self._waits():
             self._trains(self._run, frame)
         elif self._next.begun:
             stack = list(their_frames(frame))
@@ -409,8 +412,15 @@ class PlainSteps:
         self._passes = 0
 
     def _trains(self, run: PlainRun, frame: FrameType) -> None:
-        run.ran, loop = self._ran, self._loop
+        run.ran, loop, seen = self._ran, self._loop, self._watching.seen
         run.trained(list(their_frames(frame)), loop.lines, loop.containers)
+        self._waited += 1
+        if seen.frozen and seen.losses:
+            seen.weights = taken(seen.modules()) | seen.weights
+
+    def _waits(self) -> bool:
+        """Whether a loss of the policy is still to come: one of its critic came before."""
+        return self._run is not None and self._run.waits and self._waited < _LATEST
 
     def _tell_of_several(self) -> None:
         """Envs that are stepped by turns, as by a vector env of the user's own."""
