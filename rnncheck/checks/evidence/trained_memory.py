@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
@@ -41,11 +43,23 @@ def _measured(evidence: Evidence) -> MemoryGradients:
         sizes = [0.0 if g is None else float(g.abs().max()) for g in grads]
         found.rest = max([found.rest, *sizes[len(recurrent) :]])
         named = dict(zip(recurrent, sizes, strict=False))
+        copies = _copies(recurrent, named)
         for name, size in named.items():
-            twins = (one for one in named if named[one] and not size)
-            if not any(same_weights(recurrent[name], recurrent[one]) for one in twins):
+            if size or name.rpartition(".")[0] not in copies:
                 found.recurrent[name] = max(size, found.recurrent.get(name, 0.0))
     return found
+
+
+def _copies(recurrent: Mapping[str, Tensor], sizes: Mapping[str, float]) -> set[str]:
+    """The layers of targets: with weights of one that gets a gradient, and none themselves. A bias
+    of one number tells nothing by itself."""
+    trained = [recurrent[name] for name, size in sizes.items() if size]
+    silent = (name for name, size in sizes.items() if not size)
+    return {
+        name.rpartition(".")[0]
+        for name in silent
+        if any(same_weights(recurrent[name], one) for one in trained)
+    }
 
 
 def trained_memory(evidence: Evidence) -> set[int]:

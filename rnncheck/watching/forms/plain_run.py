@@ -225,7 +225,9 @@ class PlainRun:
     @property
     def complete(self) -> bool:
         """Whether no further call is of use."""
-        return self._called is None or len(self._called.passed) >= KEPT
+        if self._called is None:
+            return not self.waits
+        return len(self._called.passed) >= KEPT
 
     def passed(self, call: PlainCall) -> bool:
         """Tell of a call on a training batch; False where it is none, or enough were told."""

@@ -148,9 +148,19 @@ def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
         return []
     first, last = begins[-1], ends[-1]
     if first < last:
-        return body[first : last + 1]
+        return [*body[first:last], _cut(body[last], until)]
     inner = (_between(one, line, until) for one in bodies_of(body[first])) if first == last else ()
     return next((found for found in inner if found), [])
+
+
+def _cut(statement: ast.stmt, until: int) -> ast.stmt:
+    """The statement; an ``if`` that holds the line ``until`` without what it does behind that."""
+    if not isinstance(statement, ast.If) or not any(holds_line(o, until) for o in statement.body):
+        return statement
+    kept = copy.copy(statement)
+    ahead = _up_to(statement.body, until)
+    kept.body = [*ahead[:-1], _cut(ahead[-1], until)]
+    return kept
 
 
 def _function(block: Block, frame: FrameType) -> FunctionType | None:
