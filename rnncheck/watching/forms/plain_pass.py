@@ -141,7 +141,7 @@ def seen_pass(
     if steps is None:
         return None
     time_first = steps.time_first
-    batch = recorded(acted, steps.laid(found, (2,), time_first=time_first))
+    batch = recorded_steps(acted, steps.laid(found, (2,), time_first=time_first))
     as_keys[observed] = (OBSERVATION,), None
     spreads = dict[Path, Spread]()
     for path, value in given.tensors.items():
@@ -258,7 +258,7 @@ def _states(
     return found
 
 
-def recorded(acted: TensorDictBase, order: Tensor) -> TensorDictBase:
+def recorded_steps(acted: TensorDictBase, order: Tensor) -> TensorDictBase:
     """The collected steps in this order, ``[rows, steps]``; an unknown one is the first."""
     row, step = order[..., 0].clamp_min(0), order[..., 1].clamp_min(0)
     found = {key: value[row, step] for key, value in tensor_items(acted)}

@@ -24,7 +24,7 @@ from rnncheck.watching.forms.plain_calls import (
     ToldCall,
     leaf_tensor,
 )
-from rnncheck.watching.forms.plain_pass import recorded
+from rnncheck.watching.forms.plain_pass import recorded_steps
 from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt, Storage
 from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places, prints
@@ -144,7 +144,7 @@ def _told(
     whole: TensorDictBase,
     told: ToldCall,
 ) -> SampledBatch:
-    batch = recorded(whole, laid.found)
+    batch = recorded_steps(whole, laid.found)
     made = SampledBatch(batch)
     shown = [one.key for one in told.arguments.values() if one.key not in told.carry]
     for path, value in held.items():
