@@ -188,6 +188,102 @@ OF_OTHER_ROWS: Change = (
 )
 TARGETS_FROM_ZERO: Change = ('self.target(seen, batch["hidden"])', "self.target(seen, None)")
 
+# Recurrent TD3: rows of whole episodes, one observation longer; the actor every second update.
+TD3 = """import copy
+import random
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import nn
+
+LENGTH, ROWS = 30, 4
+
+
+class Actor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(3, 24, batch_first=True), nn.Linear(24, 1)
+
+    def forward(self, seen, state=None):
+        y, state = self.lstm(seen, state)
+        return 2 * torch.tanh(self.out(y)), state
+
+
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(4, 24, batch_first=True), nn.Linear(24, 1)
+
+    def forward(self, seen, actions):
+        return self.out(self.lstm(torch.cat([seen, actions], -1))[0])
+
+
+class Agent:
+    def __init__(self):
+        self.actor, self.critic = Actor(), Critic()
+        self.actor_target = copy.deepcopy(self.actor)
+        self.critic_target = copy.deepcopy(self.critic)
+        self.actor_optimizer = torch.optim.Adam(self.actor.parameters(), lr=1e-3)
+        self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), lr=1e-3)
+        self.updates = 0
+
+    def select(self, seen, state):
+        with torch.no_grad():
+            action, state = self.actor(torch.as_tensor(seen).view(1, 1, -1), state)
+        return action.view(-1).numpy(), state
+
+    def learn(self, memory):
+        self.updates += 1
+        rows = random.sample(memory, ROWS)
+        seen, actions, rewards, ends = (
+            torch.as_tensor(np.stack([row[k] for row in rows]), dtype=torch.float32)
+            for k in range(4)
+        )
+        with torch.no_grad():
+            following = self.critic_target(seen, self.actor_target(seen)[0])[:, 1:]
+            goal = rewards + 0.99 * (1 - ends) * following
+        critic_loss = (self.critic(seen[:, :-1], actions) - goal).square().mean()
+        self.critic_optimizer.zero_grad()
+        critic_loss.backward()
+        self.critic_optimizer.step()
+        if self.updates % 2 == 0:
+            wanted = self.actor(seen[:, :-1])[0]
+            actor_loss = -self.critic(seen[:, :-1], wanted).mean()
+            self.actor_optimizer.zero_grad()
+            actor_loss.backward()
+            self.actor_optimizer.step()
+            pairs = ((self.actor, self.actor_target), (self.critic, self.critic_target))
+            for one, target in pairs:
+                for mine, theirs in zip(one.parameters(), target.parameters(), strict=True):
+                    theirs.data.copy_(0.01 * mine.data + 0.99 * theirs.data)
+
+
+def main():
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+    env, agent, memory = gym.make("Pendulum-v1", max_episode_steps=LENGTH), Agent(), []
+    for episode in range(20):
+        now, state, over = env.reset(seed=episode)[0], None, False
+        seen, actions, rewards, ends = [now], [], [], []
+        while not over:
+            action, state = agent.select(now, state)
+            action = (action + 0.2 * np.random.randn(1)).clip(-2, 2).astype(np.float32)
+            now, reward, terminated, over, _ = env.step(action)
+            seen.append(now)
+            actions.append(action)
+            rewards.append([reward])
+            ends.append([float(terminated)])
+        memory.append((seen, actions, rewards, ends))
+        if episode > 4:
+            agent.learn(memory)
+
+
+main()
+"""
+OTHER_TARGETS: Change = ("self.critic_target(seen, ", "self.critic_target(seen.roll(1, 0), ")
+
 
 def changed(text: str, *changes: Change) -> str:
     """The script with every ``(old, new)`` done."""

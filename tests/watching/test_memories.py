@@ -9,7 +9,7 @@ import pytest
 
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching import memory_script as scripts
-from tests.watching.memory_script import DRQN, R2D2, Change, changed
+from tests.watching.memory_script import DRQN, R2D2, TD3, Change, changed
 from tests.watching.scripts import failed, run
 
 SLOW = pytest.mark.slow
@@ -21,7 +21,14 @@ def written(folder: Path, text: str, *changes: Change) -> Path:
     return path
 
 
-@pytest.mark.parametrize("text", [pytest.param(DRQN, id="drqn"), pytest.param(R2D2, id="r2d2")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(DRQN, id="drqn"),
+        pytest.param(R2D2, id="r2d2", marks=SLOW),
+        pytest.param(TD3, id="td3"),
+    ],
+)
 def test_healthy(rnncheck: Any, tmp_path: Path, text: str) -> None:
     code, told, _ = run(rnncheck, written(tmp_path, text))
     assert (code, failed(told)) == (ExitCode.VERIFIED, [])
@@ -40,6 +47,7 @@ def test_healthy(rnncheck: Any, tmp_path: Path, text: str) -> None:
         pytest.param(R2D2, scripts.FROM_ZERO, "RP504", id="from zero"),
         pytest.param(R2D2, scripts.STORED_AS_ZERO, "RP504", id="stored as zero", marks=SLOW),
         pytest.param(R2D2, scripts.OF_OTHER_ROWS, "RP504", id="of other rows", marks=SLOW),
+        pytest.param(TD3, scripts.OTHER_TARGETS, "LS701", id="other targets", marks=SLOW),
         pytest.param(R2D2, scripts.TARGETS_FROM_ZERO, "VL604", id="targets from zero"),
     ],
 )
