@@ -80,6 +80,7 @@ SHUFFLED: Change = (
 )
 OVER_ENDS: Change = (" * (1 - ended) * best", " * best")
 SAME_NEXT: Change = ("reward, after, float(terminated)))", "reward, obs, float(terminated)))")
+LATER_NEXT: Change = ("float(), following, over", "float(), following.roll(-1, 1), over")
 OTHER_ACTIONS: Change = ("actions.unsqueeze(-1))", "actions.roll(1, 1).unsqueeze(-1))")
 TIME_FIRST: Change = ("batch_first=True", "batch_first=False")
 PAIRED: Change = ("F.mse_loss(chosen, goal)", "F.mse_loss(chosen.reshape(-1), goal.reshape(-1, 1))")

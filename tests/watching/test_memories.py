@@ -41,6 +41,7 @@ def test_healthy(rnncheck: Any, tmp_path: Path, text: str) -> None:
         pytest.param(DRQN, scripts.SHUFFLED, "RP502", id="shuffled"),
         pytest.param(DRQN, scripts.OVER_ENDS, "VL603", id="over ends", marks=SLOW),
         pytest.param(DRQN, scripts.SAME_NEXT, "RP509", id="no next step", marks=SLOW),
+        pytest.param(DRQN, scripts.LATER_NEXT, "RP509", id="a later step"),
         pytest.param(DRQN, scripts.OTHER_ACTIONS, "LS707", id="other actions", marks=SLOW),
         pytest.param(DRQN, scripts.TIME_FIRST, "EQ201", id="time first"),
         pytest.param(DRQN, scripts.PAIRED, "LS708", id="paired", marks=SLOW),

@@ -63,6 +63,7 @@ from rnncheck.results.model import Severity, Stage, Where
 # Share of the actions beyond which they are no corrections of a few: of an action that is drawn
 # again, half and more differ while a policy is new.
 CORRECTED = 0.25
+PAID = 0.5  # share of the steps with a reward, so that sums over several are others. Chosen
 LEAST = 8  # steps that must differ before it is no chance
 
 
@@ -82,8 +83,10 @@ def run(evidence: Evidence) -> Judgement:
             return Judgement((_moved(entries, words),), known)
     for entries in (_entries(found, ("next", *key)) for key in evidence.env.own):
         own = _enough(entries) and all(map(_shows_its_own, entries))
-        if own and _changes_the_loss(evidence, entries):
-            return Judgement((_not_next(entries),), known)
+        words = _of_a_later_step(found, entries) if _enough(entries) and not own else ""
+        if (own or words) and _changes_the_loss(evidence, entries):
+            seen = _moved(entries, words) if words else _not_next(entries)
+            return Judgement((seen,), known)
     for number, sample in enumerate(found):
         for one, words in estimated_entries(evidence, sample):
             entry = [_Entry(number, sample, one)]
@@ -134,6 +137,16 @@ def _shows_its_own(one: _Entry) -> bool:
         return own is not None
     other = replace(one.recorded, recorded=own.recorded).differs
     return float((differs & ~other).sum()) >= AGREEING * float(differs.sum())
+
+
+def _of_a_later_step(found: list[Sample], entries: list[_Entry]) -> str:
+    """Whose next observation it is, where rewards are those of one step: sums over several go with
+    what was seen behind the last of them."""
+    words = moved_from([one.recorded for one in entries])
+    rewards = [one.recorded for key in _rewards(found) for one in _entries(found, key)]
+    paid = [float((one.given != 0).double().mean()) for one in rewards]
+    alone = bool(paid) and min(paid) > PAID and not any(bool(o.differs.any()) for o in rewards)
+    return words if alone else ""
 
 
 def _differing(entries: list[_Entry]) -> int:

@@ -147,10 +147,13 @@ class PlainRun:
                 names[name] = value[:-1]
         found = storages_in(names, self._whole, self._told, lines.stepped)
         acts = self._acts_again() if found.graphed else None
-        if (OBSERVATION,) not in found.keys and acts is None:
-            if not self._sampled(stack):
+        nowhere = (OBSERVATION,) not in found.keys and acts is None
+        if nowhere or (acts is None and found.of_a_memory):
+            sampled = self._sampled(stack) or self.waits
+            if nowhere and not sampled:
                 self._seen.unseen = _nowhere(self._whole)
-            return
+            if nowhere or sampled:
+                return
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
         loss = rollout_loss(lines.function, names, found.parts, acts)
         self._called = Called(loss, place, modes_now(), [self._whole], own=frame.f_code)

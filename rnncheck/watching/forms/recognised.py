@@ -57,6 +57,11 @@ class Storages:
         return any(one.graphed for one in self.parts.values())
 
     @property
+    def of_a_memory(self) -> bool:
+        """Whether what nobody knows is one of the things in a list: of several episodes, say."""
+        return any(name.isdigit() for path in self.doubts for name in path[1:])
+
+    @property
     def keys(self) -> set[Key]:
         """The entries that are held."""
         found = set[Key]()

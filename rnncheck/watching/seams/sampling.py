@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from tensordict import TensorDictBase
+from torch import Tensor
 
 from rnncheck.watching.forms.plain_calls import ToldCall
 from rnncheck.watching.forms.sampled import SampledBatch, sampled_batch
@@ -40,27 +41,42 @@ def sampled_lines(
 
 def _lines(frame: FrameType, found: SampledBatch) -> LinesBehind | None:
     tree = parsed(frame.f_code.co_filename)
-    line = None if tree is None else _binding(tree.body, frame.f_lineno, found.names)
-    if line is not None:
-        return lines_behind(frame, line)
+    bound = None if tree is None else _binding(tree.body, frame.f_lineno, found.names)
+    for line in bound or ():
+        lines = lines_behind(frame, line)
+        if lines is not None and not _has_a_graph(lines):
+            return lines
+    if bound is not None:
+        return None
     code = frame.f_code
     given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return lines_inside(frame) if found.names & set(given) else None
 
 
-def _binding(body: list[ast.stmt], line: int, names: frozenset[str]) -> int | None:
-    """The line of the last statement ahead of ``line``, in the innermost block that has one, that
-    binds one of ``names`` to what is not made of others of them."""
-    found = None
+def _has_a_graph(lines: LinesBehind) -> bool:
+    """Whether they go on with what networks gave ahead of them."""
+    held = lines.function.__kwdefaults__ or {}
+    values = (held.get(name) for name in lines.reads)
+    return any(isinstance(one, Tensor) and one.grad_fn is not None for one in values)
+
+
+def _binding(body: list[ast.stmt], line: int, names: frozenset[str]) -> tuple[int, ...] | None:
+    """Lines of statements ahead of ``line``, in the innermost block that has one: of the last that
+    binds one of ``names``, be it anew, and of the last that binds one to what is not made of others
+    of them."""
+    found, last = None, 0
     for block in _around(body, line):
         known = set[str]()
         for one in block:
             bound = set() if _is_empty(one) else set(bound_by(one)) & names
-            if bound and not loads_of(one) & known:
+            fresh = not loads_of(one) & known
+            if bound and fresh:
                 found = one.lineno
+            if bound and (fresh or bound & loads_of(one)):
+                last = one.lineno
             known |= bound
         if known:
-            return found
+            return None if found is None else tuple(dict.fromkeys((last, found)))
     return None
 
 
