@@ -63,24 +63,26 @@ def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
             own.append((one, [one.y[:, :-1]]))
             following.append((one, [one.y[:, 1:]]))
     found = list[NextPass]()
+    begun = _begun_with_theirs(evidence, sample, base) if following else set()
     for one, after in following:
-        mine = next((y for other, y in own if _same_weights(one.layer, other.layer)), None)
+        mine = next((pair for pair in own if _same_weights(one.layer, pair[0].layer)), None)
         if mine is not None:
-            found.append(_compared(sample, one, after[0], mine[0]))
-    if any(one.from_zero for one in found):
-        from_zero = not _begins_with_theirs(evidence, sample)
-        return [replace(one, from_zero=from_zero) for one in found]
+            told = _compared(sample, one, after[0], mine[1][0])
+            both = told.from_zero and not {id(one), id(mine[0])} & begun
+            found.append(replace(told, from_zero=both))
     return found
 
 
-def _begins_with_theirs(evidence: Evidence, sample: Sample) -> bool:
-    """Whether a pass begins with what the batch has as the state of its first step, which may be
-    zero: with another there it begins with another."""
+def _begun_with_theirs(evidence: Evidence, sample: Sample, base: list[_Call]) -> set[int]:
+    """The passes, by id, that begin with what the batch has as the state of its first step, which
+    may be zero: with another there they begin with another."""
     mask = torch.zeros_like(sample.valid)
     mask[:, 0] = True
     keys = [key for key in evidence.policy.carry if key in tensor_keys(sample.rows)]
     others = _passes(evidence, sample, changed_batch(sample, mask, keys)) if keys else []
-    return any(len(one.state) for one in others)
+    if len(others) != len(base):
+        return set()
+    return {id(one) for one, other in zip(base, others, strict=True) if len(other.state)}
 
 
 def _compared(sample: Sample, one: _Call, after: Tensor, own: Tensor) -> NextPass:
