@@ -35,6 +35,7 @@ ELSEWHERE = {
     "--against": "tests/cli/test_gate_against.py",
     "--against-ref": "tests/cli/test_gate_against.py",
     "pip install": "make verify, make dist",
+    "rnncheck replay": "tests/cases/test_replay.py",
     "rnncheck selftest": "tests/cli/test_selftest.py",
     "fixtures/memory/tmaze.yaml": "make memory-demo",
     "rnncheck.yaml --resume": "tests/cli/test_memory.py",
@@ -141,7 +142,7 @@ def prepare(page: Path, folder: Path) -> None:
         if named := FILE.match(text):
             (folder / named[1]).write_text(text)
     spec, text = folder / "rnncheck.yaml", page.read_text("utf-8")
-    if re.search(r"(?m)^rnncheck init(?: *#.*)?$", text):
+    if re.search(r"(?m)^rnncheck (init|run --spec rnncheck.yaml .*?)(?: *#.*)?$", text):
         spec.unlink()  # the page writes its own
     elif OWN_CHECK in text:
         spec.write_text(OWN_CHECK + spec.read_text())
