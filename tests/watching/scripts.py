@@ -23,6 +23,16 @@ def planted(folder: Path, name: str, *changes: tuple[str, str]) -> Path:
     return path
 
 
+def written(folder: Path, text: str, *changes: tuple[str, str]) -> Path:
+    """A script of the text, with every ``(old, new)`` done."""
+    for old, new in changes:
+        assert old in text, f"the script has no {old!r} any more"
+        text = text.replace(old, new)
+    path = folder / "train.py"
+    path.write_text(text)
+    return path
+
+
 def target(path: Path) -> list[str]:
     """How a script, or the package that a ``__main__.py`` is of, is named to ``rnncheck run``."""
     return ["-m", path.parent.name] if path.stem == "__main__" else [str(path)]

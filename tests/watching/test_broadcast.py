@@ -11,8 +11,9 @@ import torch
 from rnncheck.checks.evidence.crossed_steps import crossing_of
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching import broadcast_script as scripts
+from tests.watching import gaussian_script
 from tests.watching.broadcast_script import Changes
-from tests.watching.scripts import failed, planted, run
+from tests.watching.scripts import failed, planted, run, written
 
 SLOW = pytest.mark.slow
 
@@ -82,3 +83,19 @@ def test_which_shapes_cross(one: tuple[int, ...], other: tuple[int, ...], size: 
     for operands in ((one, other), (other, one)):
         found = crossing_of([torch.zeros(shape) for shape in operands])
         assert (found and found[1]) == size
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), [], id="none"),
+        pytest.param((gaussian_script.MEANS,), ["LS708"], id="means of a distribution"),
+    ],
+)
+def test_actions_of_a_gaussian(
+    rnncheck: Any, tmp_path: Path, changes: Changes, expected: list[str]
+) -> None:
+    path = written(tmp_path, gaussian_script.SCRIPT, *changes)
+    code, found = told(rnncheck, path)
+    ends = ExitCode.FAILED if expected else ExitCode.VERIFIED
+    assert (code, failed(found)) == (ends, expected)

@@ -11,7 +11,7 @@ from tensordict import TensorDict, TensorDictBase
 
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.watching.forms.in_form import _beginning_inside
-from tests.watching.scripts import failed, planted, run
+from tests.watching.scripts import failed, planted, run, written
 from tests.watching.targets_script import (
     DRAWN,
     IN_TURN,
@@ -28,15 +28,6 @@ from tests.watching.targets_script import (
 
 Q = "q_rollouts.py"
 SATURATED = 3.0  # beside rewards of 0.1: every error of a target that goes on is larger than 1
-
-
-def written(folder: Path, text: str, *changes: tuple[str, str]) -> Path:
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    path = folder / "train.py"
-    path.write_text(text)
-    return path
 
 
 def asked(rnncheck: Any, path: Path, code: str) -> tuple[int, list[str], dict[str, Any]]:

@@ -205,16 +205,26 @@ def _largest_within(values: Iterator[float], bound: float) -> float | None:
 
 @dataclass(frozen=True)
 class _Change:
-    """Other numbers in the place of an operand, in an order of their own."""
+    """Other numbers in the place of an operand, in an order of their own; ``made`` are those that
+    stand there already, which may come by again, as ``loc`` of a distribution does."""
 
     group: Sequence[Crossing]
     side: int
     order: Tensor
     stronger: float
+    made: list[Tensor] = field(default_factory=list)
 
     def __call__(self, value: Tensor, place: Place | None, at: int) -> Tensor | None:
         """None where it is not one of them: at their place and on their side, or the same numbers
         elsewhere."""
+        if any(one.data_ptr() == value.data_ptr() for one in self.made):
+            return None
+        other = self._other(value, place, at)
+        if other is not None:
+            self.made.append(other)
+        return other
+
+    def _other(self, value: Tensor, place: Place | None, at: int) -> Tensor | None:
         first = self.group[0]
         here = place is not None and place == first.place and at == first.at[self.side]
         if not (here and value.shape == first.shapes[self.side]) and not any(
