@@ -150,6 +150,7 @@ class Sightings:
     recurrent: dict[str, int] = field(default_factory=dict)  # TorchRL's modules and their calls
     layers: dict[str, int] = field(default_factory=dict)  # torch's own, inside these or alone
     env_steps: int = 0  # by the script itself, one by one
+    steppers: set[str] = field(default_factory=set)  # files of libraries that step plain envs
     plain: str = ""  # why a loop over a plain env's steps is not judged
     unseen: str = ""  # why what leads to `backward` is not judged
     updates: int = 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
+from rnncheck.pipeline.guard.user_frames import INSTALLED, LIBRARIES
 from rnncheck.printable import counted
 from rnncheck.results.events import CheckFinished, Event, GuaranteeJudged, Notice, StageFinished
 from rnncheck.results.model import (
@@ -111,6 +113,17 @@ def why_nothing(train: StageResult) -> str:
     return RAISED if train.outcome is Outcome.ERROR else NOBODY_ACTED
 
 
+def _stepping_packages(seen: Sightings) -> list[str]:
+    """Libraries that step plain envs, without TorchRL and what it steps them with."""
+    found = set[str]()
+    for path in seen.steppers:
+        parts = Path(path).parts
+        at = next((n for n, one in enumerate(parts) if one in INSTALLED), None)
+        if at is not None and at + 1 < len(parts) and parts[at + 1] not in LIBRARIES:
+            found.add(f"`{parts[at + 1].removesuffix('.py')}`")
+    return sorted(found)
+
+
 def what_there_was(seen: Sightings) -> str:
     """What a script did in which nobody acted."""
     called = seen.recurrent or seen.layers
@@ -127,6 +140,11 @@ def what_there_was(seen: Sightings) -> str:
             " let one function get what the env shows and the state that its call before returned,"
             " and return the action and the new state: `action, state = act(obs, state, done)`; or"
             f" step the env as one of TorchRL's. {', '.join(calls)} were seen"
+        )
+    if not seen.env_steps and (packages := _stepping_packages(seen)):
+        return (
+            f"the env is stepped inside of {' and '.join(packages)}, whose lines are not followed:"
+            f" let lines of the script step it, or TorchRL. {', '.join(calls)} were seen"
         )
     if any(one.late for one in seen.acting):
         return f"{SENT_LATE}; {', '.join(calls)} were seen"

@@ -15,6 +15,7 @@ from pathlib import Path
 from rnncheck.errors import Place
 
 AROUND = 2  # lines shown before and after the line itself
+INSTALLED = ("site-packages", "dist-packages")  # folders of what is installed
 LIBRARIES = ("torch", "torchrl", "tensordict", "gymnasium", "pydantic", "rnncheck")
 # Lines and characters of an exception's own text that are repeated. Chosen: four lines of 100
 # columns; tensordict and vmap print whole tensordicts, and their first lines say what is wrong.
@@ -80,7 +81,7 @@ def is_user_file(path: str) -> bool:
     parts = Path(path).parts
     if any(Path(path).is_relative_to(folder) for folder in _OWN_FOLDERS):
         return True
-    if "site-packages" in parts or "dist-packages" in parts:
+    if any(folder in parts for folder in INSTALLED):
         return False
     return not any(Path(path).is_relative_to(root) for root in _foreign_roots())
 

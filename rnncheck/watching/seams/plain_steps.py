@@ -228,9 +228,13 @@ class PlainSteps:
         self._actor = code if self._acted_in_a_row >= _SETTLED else None
 
     def _mine(self) -> bool:
-        """Whether it is the script that calls, and what it does is still of use."""
-        theirs = is_user_file(sys._getframe(3).f_code.co_filename)
-        return theirs and self._watching.looks and not self._done
+        """Whether it is the script that calls, and what it does is still of use; else the file that
+        does is noted."""
+        caller = sys._getframe(3).f_code.co_filename
+        theirs, looks = is_user_file(caller), self._watching.looks
+        if looks and not theirs:
+            self._watching.seen.steppers.add(caller)
+        return theirs and looks and not self._done
 
     @_harmless
     def _note(
