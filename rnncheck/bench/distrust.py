@@ -22,7 +22,7 @@ def reasons(
 ) -> tuple[str, ...]:
     """In words, the most serious first. ``target`` is the wanted relative half-width of the
     interval."""
-    wall = samples.wall
+    steady = samples.steady
     found = []
     if timing.samples < FEW_SAMPLES:
         found.append(f"few samples ({timing.samples})")
@@ -32,10 +32,10 @@ def reasons(
         found.append(f"busy machine: other processes used {others:.0%} of the CPU")
     if not warm:
         found.append("not steady after warm-up")
-    if spread(wall) > UNSTEADY:
-        found.append(f"unsteady: half of the samples spread over {spread(wall):.0%}")
-    if abs(drift(wall)) > DRIFTING:
-        found.append(f"drifts: {drift(wall):+.0%} from the first third to the last")
+    if spread(steady) > UNSTEADY:
+        found.append(f"unsteady: half of the samples spread over {spread(steady):.0%}")
+    if abs(drift(steady)) > DRIFTING:
+        found.append(f"drifts: {drift(steady):+.0%} from the first third to the last")
     if timing.median < SHORT:
         found.append(f"too short: {timing.median * 1e6:.1f} µs a call")
     return tuple(found)

@@ -28,6 +28,7 @@ from rnncheck.bench.messages import (
     TimeRound,
     WorkerFailed,
 )
+from rnncheck.bench.pace import best_pace, speed
 from rnncheck.bench.pairs import paired, settled
 from rnncheck.bench.process import (
     AnyWorker,
@@ -95,6 +96,7 @@ class CellInProgress:
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
+    pace: list[float] = field(default_factory=list)
     workers: list[int] = field(default_factory=list)
     end: tuple[Status, str] | None = None  # it will not be measured (any more)
     late: str = ""  # why there is no time for it (any more)
@@ -116,7 +118,8 @@ class CellInProgress:
         """Calls within one sample."""
         return 1 if self.told is None else self.told.repetitions
 
-    def samples(self) -> Samples:
+    def samples(self, best: float = 0.0) -> Samples:
+        """Beside a core at which the fixed work takes ``best`` seconds."""
         return Samples(
             tuple(self.rounds),
             tuple(self.wall),
@@ -124,10 +127,12 @@ class CellInProgress:
             self.repetitions,
             tuple(self.workers),
             tuple(self.waited),
+            tuple(speed(one, best) for one in self.pace if best > 0),
         )
 
-    def interval(self) -> Interval:
-        return median_interval(self.wall)
+    def interval(self, best: float) -> Interval:
+        """Of the median of its samples, at that speed."""
+        return median_interval(self.samples(best).steady)
 
 
 class Group:
@@ -154,7 +159,7 @@ class Group:
         self._round = 0
         self._allotted = 0.0  # seconds that rounds may take
         self._spent = 0.0  # seconds in rounds
-        self._timed = 0.0  # seconds of them inside samples
+        self._timed = 0.0  # seconds of them inside samples, and of the fixed work beside these
         self._own_cpu = 0.0
         self._cpu_before = 0.0  # of this process
         self._before: Usage | None = None
@@ -310,7 +315,12 @@ class Group:
         slow = one.told is not None and one.told.seconds >= SLOW
         least = SLOW_ROUNDS if slow else MIN_ROUNDS
         seen = len(one.wall) >= least and self._spent >= min(SETTLED, self._allotted)
-        return seen and one.interval().relative <= self._limits.interval
+        return seen and one.interval(self._best).relative <= self._limits.interval
+
+    @property
+    def _best(self) -> float:
+        """Seconds of the fixed work at the best speed that was seen, whatever was timed then."""
+        return best_pace([pace for one in self._cells for pace in one.pace])
 
     def _some_rounds(self, living: list[CellInProgress]) -> None:
         """Those up to the next look for which there is time, in one command: what wakes other
@@ -353,8 +363,9 @@ class Group:
         one.wall.append(sample.wall)
         one.cpu.append(sample.cpu)
         one.waited.append(sample.waited)
+        one.pace.append(sample.pace)
         one.workers.append(self._started)
-        self._timed += (sample.wall + sample.waited) * one.repetitions
+        self._timed += (sample.wall + sample.waited) * one.repetitions + sample.pace
 
     # --- results
     # -----------------------------------------------------------------------------------
@@ -370,11 +381,11 @@ class Group:
 
     def _result(self, one: CellInProgress, others: float | None) -> CellResult:
         if one.end is not None:
-            return CellResult(one.cell, *one.end, samples=one.samples())
+            return CellResult(one.cell, *one.end, samples=one.samples(self._best))
         if one.told is None or len(one.wall) < FEWEST_ROUNDS:
             why = one.late or f"{len(one.wall)} of {FEWEST_ROUNDS} rounds were done"
             return CellResult(one.cell, Status.SKIPPED, f"{UNMEASURED}: {why}")
-        told, samples, found = one.told, one.samples(), one.interval()
+        told, samples, found = one.told, one.samples(self._best), one.interval(self._best)
         stopped = REACHED if self._narrow(one) else CLEAR if one.clear else SPENT
         wanted = math.inf if one.clear else self._limits.interval
         cpu = median_interval(one.cpu).median

@@ -93,6 +93,9 @@ def _odd_samples(samples: Samples) -> Iterator[str]:
     rounds = samples.rounds
     if not len(rounds) == len(samples.wall) == len(samples.cpu):
         yield "samples: rounds, wall and cpu are not of one length"
+    if samples.speed and len(samples.speed) != len(rounds):
+        yield "samples: speed and rounds are not of one length"
+    yield from (f"samples.speed: {s} is no speed" for s in samples.speed if not 0 < s < _MOST)
     if samples.workers and len(samples.workers) != len(rounds):
         yield "samples: workers and rounds are not of one length"
     if list(rounds) != sorted(set(rounds)):

@@ -109,12 +109,14 @@ class SampleBegun(RoundAnswer):
 
 @dataclass(frozen=True)
 class SampleTaken(RoundAnswer):
-    """Wall and CPU seconds of one call of a cell; ``waited`` is what was taken off the wall."""
+    """Wall and CPU seconds of one call of a cell; ``waited`` is what was taken off the wall,
+    ``pace`` the seconds of the fixed work beside it (``pace.Pace``), 0 where it was not timed."""
 
     key: str
     wall: float
     cpu: float
     waited: float
+    pace: float = 0.0
 
 
 @dataclass(frozen=True)

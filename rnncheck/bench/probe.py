@@ -238,7 +238,7 @@ def _rounds(
         worker.send(TimeRound(tuple(by_key)))
         while isinstance(told := receive(worker, RoundAnswer, timeout), SampleBegun | SampleTaken):
             if isinstance(told, SampleTaken):
-                taken[by_key[told.key]].append(math.log(told.wall))
+                taken[by_key[told.key]].append(math.log(told.wall / (told.pace or 1.0)))
     count = min(map(len, taken.values()), default=0)
     return {kind: seen[:count] for kind, seen in taken.items() if count > 1}
 

@@ -263,7 +263,7 @@ def _sample(worker: AnyWorker, cell: Cell, repetitions: int, timeout: float) -> 
     taken = (float("nan"), float("nan"))
     while True:
         match receive(worker, RoundAnswer, timeout):
-            case SampleTaken(_, wall, cpu, _):
+            case SampleTaken(_, wall, cpu):
                 taken = (wall, cpu)
             case RoundEnded():
                 return taken

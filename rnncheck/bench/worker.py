@@ -11,7 +11,9 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import cached_property
 from typing import IO, Any
 
 from rnncheck.bench.messages import (
@@ -53,6 +55,12 @@ class CellWorker:
         self._pipeline: Any = None
         self._prepared: dict[str, Any] = {}
         self._warm: dict[str, Any] = {}
+
+    @cached_property
+    def _pace(self) -> Callable[[], float]:
+        from rnncheck.bench.pace import Pace
+
+        return Pace()
 
     def serve(self, lines: IO[str]) -> None:
         """Answer until the input ends."""
@@ -127,14 +135,17 @@ class CellWorker:
     def _time(self, command: TimeRound) -> None:
         from rnncheck.bench.timer import sample
 
-        before = time.process_time()
+        before, pace = time.process_time(), self._pace()
         for key in command.keys:
             if key not in self._prepared:
                 raise RnncheckError(f"no cell {key!r} was prepared here")
             self._say(SampleBegun(key))
             prepared, chosen = self._prepared[key], self._warm[key].repetitions
             take = prepared.timed or sample
-            self._say(SampleTaken(key, *take(prepared.call, command.repetitions or chosen)))
+            wall, cpu, waited = take(prepared.call, command.repetitions or chosen)
+            earlier, pace = pace, self._pace()
+            beside = 0.0 if prepared.timed else (earlier + pace) / 2
+            self._say(SampleTaken(key, wall, cpu, waited, beside))
         self._say(RoundEnded(time.process_time() - before))
 
     def _drop(self, command: DropCell) -> None:

@@ -87,7 +87,8 @@ class Samples:
     pairing.
 
     ``wall`` is without the seconds ``waited`` for a core that other processes had: both together
-    are what a clock on the wall showed.
+    are what a clock on the wall showed. ``speed`` is the core's beside each, told by a fixed piece
+    of work, where 1 is as fast as it was seen to be; it is empty where that was not measured.
     """
 
     rounds: tuple[int, ...] = ()
@@ -96,11 +97,19 @@ class Samples:
     repetitions: int = 1  # calls within one sample
     workers: tuple[int, ...] = ()  # which worker process took the sample
     waited: tuple[float, ...] = ()
+    speed: tuple[float, ...] = ()
+
+    @property
+    def steady(self) -> tuple[float, ...]:
+        """Seconds for one call on a core that is as fast as it was seen to be."""
+        speeds = self.speed or (1.0,) * len(self.wall)
+        return tuple(wall * speed for wall, speed in zip(self.wall, speeds, strict=True))
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds for one call; ``low`` and ``high`` are the 95 % interval of the median."""
+    """Seconds for one call, of ``Samples.steady``; ``low`` and ``high`` are the 95 % interval of
+    the median."""
 
     median: float
     low: float
