@@ -276,6 +276,8 @@ class _Watch(TorchFunctionMode):
     """Notes where steps are broadcast over steps, with what stood there, and may put something else
     in its place."""
 
+    overlooks_scans = True  # a scan's own steps stand in no line of the user's
+
     def __init__(self, change: _Change | None = None) -> None:
         super().__init__()
         self.looked = 0

@@ -6,8 +6,8 @@ same modules. The trace is a function of the step's graph and of what the tensor
 their values, so that one is as good as the next. Whatever else a trace might depend on is not kept:
 a graph that holds tensors or other graphs, tensors of other kinds, any mode that sees operations.
 
-The schema that says what the step writes is traced at every differentiated call too, and is kept in
-the same way.
+The schema that says what the step writes is traced at every differentiated call too, and the step
+of the backward pass at every one of those: they are kept in the same way (``scan_backward``).
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from contextlib import ExitStack, contextmanager
 from types import FunctionType
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import _get_current_dispatch_mode
+from rnncheck.pipeline.backends.overlooking import unseen_by_overlookers
+from rnncheck.pipeline.backends.scan_backward import backward_traces_kept
+from rnncheck.pipeline.backends.trace_keys import trace_key
 
 _SCAN = "torch._higher_order_ops.scan"
 _PARTITIONER = "HopGraphMinCutPartitioner"
 _MAKES = "create_partitioned_graph"
 _OPERATOR = "ScanOp"
 _DESCRIBES = "gen_schema"
+_TRACES = "materialize_as_graph"
+_RUNS = "_maybe_compile_and_run_fn"
 _GRAPHS = ("fw_gm", "bw_gm")  # of what is made: the caller rewrites them
-_SELF_CONTAINED = {"placeholder", "call_function", "call_method", "output"}
 
 Trace = Callable[..., Any]
 
@@ -47,16 +48,32 @@ def scan_traces_kept() -> Iterator[None]:
         if isinstance(described, FunctionType):
             schemas = _schemas_kept(described)
             scope.enter_context(_replaced(operator, _DESCRIBES, described, schemas))
+        module = _scans()
+        traced = getattr(module, _TRACES, None)
+        if isinstance(traced, FunctionType):
+            scope.enter_context(
+                _replaced(
+                    module, _TRACES, traced, unseen_by_overlookers(backward_traces_kept(traced))
+                )
+            )
+        run = getattr(module, _RUNS, None)
+        if isinstance(run, FunctionType):
+            scope.enter_context(_replaced(module, _RUNS, run, unseen_by_overlookers(run)))
         yield
+
+
+def _scans() -> Any:
+    """The module of torch's scan; None where there is none."""
+    try:
+        return importlib.import_module(_SCAN)
+    except ImportError:
+        return None
 
 
 def _found(owner: str, name: str) -> tuple[Any, Any]:
     """A class of scan's and what it has under ``name``; private, so that a torch without one gives
     None."""
-    try:
-        found = getattr(importlib.import_module(_SCAN), owner, None)
-    except ImportError:
-        return None, None
+    found = getattr(_scans(), owner, None)
     return found, getattr(found, "__dict__", {}).get(name)
 
 
@@ -73,7 +90,7 @@ def _kept(make: Trace) -> Trace:
     known: dict[Hashable, Any] = {}
 
     def partitioned(step: Any, given: tuple[Any, ...], **options: Any) -> Any:
-        key = _key(step, given, options)
+        key = trace_key(step, given, options)
         if key is None:
             return make(step, given, **options)
         if key not in known:
@@ -91,7 +108,7 @@ def _schemas_kept(describe: Trace) -> Trace:
 
     def described(op: Any, step: Any, init: Any, xs: Any, additional: Any) -> Any:
         given = (*init, *xs, *additional)
-        key = _key(step, given, {"init": len(init), "xs": len(xs)})
+        key = trace_key(step, given, {"init": len(init), "xs": len(xs)})
         if key is None:
             return describe(op, step, init, xs, additional)
         if key not in known:
@@ -106,36 +123,3 @@ def _copied(trace: Any) -> Any:
     for name in _GRAPHS:
         setattr(made, name, copy.deepcopy(getattr(trace, name)))
     return made
-
-
-def _key(step: Any, given: tuple[Any, ...], options: dict[str, Any]) -> Hashable | None:
-    """All that the trace depends on; None where that cannot be told."""
-    if not isinstance(step, torch.fx.GraphModule) or _is_watched():
-        return None
-    nodes = list(step.graph.nodes)
-    tensors = [one for one in given if isinstance(one, Tensor)]
-    plain = all(type(one) in (Tensor, nn.Parameter, int, float, bool) for one in given)
-    if not plain or any(node.op not in _SELF_CONTAINED for node in nodes):
-        return None
-    calls = tuple(node.target for node in nodes if node.op.startswith("call"))
-    kinds = sorted({one.device.type for one in tensors})
-    settings = (torch.is_grad_enabled(), torch.get_default_dtype(), *map(_autocast, kinds))
-    return step.code, calls, tuple(map(_likeness, given)), settings, tuple(sorted(options.items()))
-
-
-def _is_watched() -> bool:
-    """Something besides the operations' own kernels sees what is run: a mode, vmap, a compiler."""
-    mode = _get_current_dispatch_mode() is not None or torch._C._len_torch_function_stack() > 0
-    inside = torch._C._functorch.peek_interpreter_stack() is not None
-    return mode or inside or torch._guards.active_fake_mode() is not None
-
-
-def _autocast(kind: str) -> Hashable:
-    return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)
-
-
-def _likeness(one: Any) -> Hashable:
-    """What a trace sees of an argument: a tensor's layout without its values."""
-    if not isinstance(one, Tensor):
-        return type(one), one
-    return tuple(one.shape), one.stride(), one.dtype, str(one.device), one.requires_grad

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
+from torch.overrides import TorchFunctionMode
 
 from rnncheck.pipeline.backends.case import Case, standard_cases
 from rnncheck.pipeline.backends.facts import Facts, new_module
@@ -104,6 +106,67 @@ def test_another_step_or_frozen_inputs_are_not_taken_for_the_same() -> None:
         assert all(map(torch.equal, found[0], found[3]))
         assert torch.equal(found[2][0], found[0][1])
         assert torch.equal(found[4][0], found[1][1])
+
+
+def backward_twice(step: Any, sizes: tuple[int, ...] = (2, 2)) -> list[torch.Tensor]:
+    """The gradients of a scan over as many steps, one after the other."""
+    scan = importlib.import_module("torch._higher_order_ops.scan").scan
+    found = list[torch.Tensor]()
+    for number, size in enumerate(sizes):
+        start = torch.tensor([2.0 + number], requires_grad=True)
+        xs = torch.arange(1.0, size + 1).view(-1, 1).requires_grad_()
+        _, out = scan(step, start, xs)
+        found += torch.autograd.grad(out.sum(), [start, xs])
+    return found
+
+
+def test_steps_back_are_traced_once_and_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("torch._higher_order_ops.scan")
+    original, traced = module.materialize_as_graph, list[Any]()
+
+    def counted(step: Any, *args: Any, **options: Any) -> Any:
+        traced.append(step)
+        return original(step, *args, **options)
+
+    monkeypatch.setattr(module, "materialize_as_graph", counted)
+    plainly = backward_twice(squares, (2, 2, 3))
+    each = len(traced)
+    traced.clear()
+    with scan_traces_kept():
+        kept = backward_twice(squares, (2, 2, 3))
+        once = len(traced)
+        others = backward_twice(cubes)
+    assert (each, once, len(traced)) == (3, 1, 2)  # one step is like another, of how many there be
+    assert all(map(torch.equal, plainly, kept))
+    assert not torch.equal(others[0], kept[0])
+
+
+class Sees(TorchFunctionMode):
+    """Counts what it sees; a second one has nothing to see in scans."""
+
+    def __init__(self, *, overlooks_scans: bool) -> None:
+        super().__init__()
+        self.overlooks_scans, self.seen = overlooks_scans, list[str]()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(getattr(func, "__name__", ""))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("overlooks", [True, False])
+def test_a_mode_that_overlooks_scans_is_set_aside_in_them(
+    overlooks: bool,
+) -> None:
+    with scan_traces_kept():
+        plainly = backward_twice(squares)
+        compiled = counters["stats"]["unique_graphs"]
+        with Sees(overlooks_scans=overlooks) as mode:
+            found = backward_twice(squares)
+            torch.ones(1).sum()
+        assert torch._C._len_torch_function_stack() == 0
+    assert (counters["stats"]["unique_graphs"] == compiled) is overlooks
+    assert mode.seen[-1] == "sum"
+    assert all(map(torch.equal, plainly, found))
 
 
 PATCHED = [("HopGraphMinCutPartitioner", "create_partitioned_graph"), ("ScanOp", "gen_schema")]
