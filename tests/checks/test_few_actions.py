@@ -34,3 +34,14 @@ def test_a_few_may_be_corrections(rnncheck: Any, factory: str, severity: str, co
     done = rnncheck("verify", *asked)
     (check,) = json.loads(done.stdout)["checks"]
     assert (check["outcome"], check["severity"], done.returncode) == ("failed", severity, code)
+
+
+FLAGGED = LABELS.with_name("vl604_target_differs_from_sequential.yaml")
+SHORT = "env.transforms=[InitTracker, {use: StepCounter, max_steps: 6}]"
+
+
+def test_start_flags_of_next_steps_are_copied_on_purpose(rnncheck: Any) -> None:
+    """They are what LS701 asks for: TorchRL's losses read them in the pass over the next steps."""
+    done = rnncheck("verify", "--select", "RP509", "--report", "json", "--set", SHORT, str(FLAGGED))
+    (check,) = json.loads(done.stdout)["checks"]
+    assert (check["outcome"], done.returncode) == ("passed", ExitCode.VERIFIED)

@@ -81,7 +81,7 @@ def run(evidence: Evidence) -> Judgement:
         read = words and (evidence.written(Stage.ADVANTAGE) or _changes_the_loss(evidence, entries))
         if read:
             return Judgement((_moved(entries, words),), known)
-    for entries in (_entries(found, ("next", *key)) for key in evidence.env.own):
+    for entries in (_entries(found, ("next", *key)) for key in _shown(evidence)):
         own = _enough(entries) and all(map(_shows_its_own, entries))
         words = _of_a_later_step(found, entries) if _enough(entries) and not own else ""
         if (own or words) and _changes_the_loss(evidence, entries):
@@ -118,6 +118,13 @@ def _entries(found: list[Sample], key: Key) -> list[_Entry]:
 def _rewards(found: list[Sample]) -> list[Key]:
     columns = found[0].steps.columns if found else {}
     return [key for key in columns if key[0] == "next" and key[-1] == "reward"]
+
+
+def _shown(evidence: Evidence) -> list[Key]:
+    """What the env shows of itself. Start flags of the next steps, which TorchRL's losses read, are
+    set on purpose to those of the steps themselves."""
+    flags = {*evidence.policy.flags, *evidence.env.tracked}
+    return sorted(evidence.env.own - flags)
 
 
 def _of_another_step(entries: list[_Entry]) -> str:
