@@ -92,7 +92,7 @@ def _compared(
     evidence: Evidence, sample: Sample, one: ModuleCall, ran_over: str | None
 ) -> Inner | None:
     subject, following, last = _owner(evidence, one), ran_over == _NEXT, ran_over == _LAST
-    if subject is None or ran_over is None:
+    if subject is None or ran_over is None or _written_over(subject, one):
         return None
     if one.output in random_outputs(evidence, subject):
         return None
@@ -146,6 +146,17 @@ def _owner(evidence: Evidence, one: ModuleCall) -> Subject | None:
         if any(_same_weights(one.module, carrier.module) for carrier in carriers):
             return subject
     return None
+
+
+def _written_over(subject: Subject, one: ModuleCall) -> bool:
+    """Whether a later module of the network writes what this one gave by the same name, as those of
+    an actor and a critic that act one after the other do: the sequential run has that one's."""
+    writers = [
+        carrier.module
+        for carrier in subject.carriers
+        if one.output in map(as_key, getattr(carrier.module, "out_keys", ()))
+    ]
+    return bool(writers) and not _same_weights(one.module, writers[-1])
 
 
 def _same_weights(left: nn.Module, right: nn.Module) -> bool:
