@@ -13,7 +13,8 @@ Why it matters
     statistics).
 
 Says nothing when
-    the module has no recurrent mode, or its outputs have no gradient at all.
+    the module has no recurrent mode, its outputs have no gradient at all, or what carries the state
+    has neither a gradient nor parameters.
 
 Fix
     Select the state at a reset with ``torch.where`` (or by starting a new sequence), so that no
@@ -37,6 +38,7 @@ from rnncheck.checks.evidence.observations import change_observed, sizes
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
+from rnncheck.checks.evidence.trained_memory import FIXED, has_fixed_memory
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import locate
 from rnncheck.numerics.kernels import reason_of
@@ -126,6 +128,8 @@ def _judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observati
                     cause=_CAUSE,
                     fix=_FIX,
                 )
+    if not alive and has_fixed_memory(subject):
+        raise NotApplicable(FIXED)
     if not alive:
         raise CouldNotLook(f"the {subject.stage}'s outputs have no gradient at its inputs")
     return None

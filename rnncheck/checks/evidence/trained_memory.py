@@ -13,6 +13,9 @@ from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, ru
 from rnncheck.checks.rule import NotApplicable, Unanswered
 from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters, same_weights
+from rnncheck.pipeline.subject.subject import Subject
+
+FIXED = "what carries the state has no parameters: there is nothing in it to train"
 
 
 @dataclass
@@ -80,6 +83,13 @@ def needs_memory(evidence: Evidence) -> None:
         raise NotApplicable("no module of the policy or critic carries state")
     if any(map(_trains_memory, evidence.others)) and not _trains_memory(evidence):
         raise NotApplicable("this loss trains no module that carries state, and another one does")
+
+
+def has_fixed_memory(*subjects: Subject | None) -> bool:
+    """Whether what carries their state has no parameters at all, as a stack of frames and the
+    reservoir of an echo state network have none: there is nothing to train, by design."""
+    carriers = [one for subject in subjects if subject is not None for one in subject.carriers]
+    return bool(carriers) and not any(True for one in carriers for _ in one.module.parameters())
 
 
 def _trains_memory(evidence: Evidence) -> bool:

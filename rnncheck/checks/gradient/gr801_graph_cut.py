@@ -20,7 +20,8 @@ Says nothing when
     the loss runs no recurrent module that can be seen, slices have a single step, or nothing has a
     gradient there. A graph that is cut every k-th step, k > 1, on purpose passes. Recurrent modules
     without a trained parameter get a warning, those that read tokens nothing: tokens have no
-    gradient. Where the unroll alone has the gradient, EQ205 says so.
+    gradient. Where the unroll alone has the gradient, EQ205 says so. What carries the state may
+    have no parameters at all, as a reservoir has none.
 
 Fix
     Run the policy in recurrent mode inside the loss, and do not detach the state between steps.
@@ -48,7 +49,7 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.traced_steps import Shown, steps_of_passes
-from rnncheck.checks.evidence.trained_memory import needs_memory
+from rnncheck.checks.evidence.trained_memory import FIXED, has_fixed_memory, needs_memory
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.gradient.loss_graph import gradient_reaches_back
 from rnncheck.checks.gradient.through_time import reaches_back, reads_tokens
@@ -76,6 +77,8 @@ def run(evidence: Evidence) -> Judgement:
     needs_memory(evidence)
     within = _in_the_loss(evidence)
     alone = _alone(evidence)
+    if not within.compared + alone.compared and has_fixed_memory(*evidence.subjects):
+        raise NotApplicable(FIXED)
     if within.findings and not alone.findings:
         return within
     if alone.findings or not within.unanswered:

@@ -9,8 +9,9 @@ Why it matters
     around them.
 
 Says nothing when
-    no module carries state (WR101), the parameters are frozen (``requires_grad`` is false), the
-    loss holds no module, all gradients vanish, or every episode has one step.
+    no module carries state (WR101), what carries it has no parameters (a stack of frames, a
+    reservoir), they are frozen (``requires_grad`` is false), the loss holds no module, all
+    gradients vanish, or every episode has one step.
 
 Fix
     Give the loss the module that acts, and do not detach its output.
@@ -24,12 +25,14 @@ from __future__ import annotations
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
 from rnncheck.checks.evidence.trained_memory import (
+    FIXED,
+    has_fixed_memory,
     memory_gradients,
     needs_memory,
     trained_elsewhere,
 )
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
@@ -40,6 +43,8 @@ def run(evidence: Evidence) -> Judgement:
     needs_memory(evidence)
     found = memory_gradients(evidence)
     largest = found.recurrent
+    if not largest and has_fixed_memory(*evidence.subjects):
+        raise NotApplicable(FIXED)
     if not largest:
         raise CouldNotLook("the loss trains no recurrent parameter of its own")
     silent = [name for name, size in largest.items() if size == 0.0]

@@ -11,7 +11,7 @@ Why it matters
 
 Says nothing when
     the heads are shorter than the horizon, nothing has a gradient, the policy reads tokens, which
-    have none, or the gradient reaches further.
+    have none, what carries the state has no parameters, or the gradient reaches further.
     A memory that forgets fast is a choice: it is a warning, with the number of steps to compare
     with the task.
 
@@ -32,6 +32,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
+from rnncheck.checks.evidence.trained_memory import FIXED, has_fixed_memory
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
 from rnncheck.printable import counted
@@ -46,6 +47,8 @@ def run(evidence: Evidence) -> Judgement:
     if not evidence.policy.carry:
         raise NotApplicable("the policy carries no state")
     needs_recurrence(evidence, evidence.policy)
+    if has_fixed_memory(evidence.policy):
+        raise NotApplicable(FIXED)
     curve = reach(evidence)
     if len(curve) <= _HORIZON:
         raise NotApplicable(f"no episode head is longer than {_HORIZON} steps")

@@ -1,5 +1,5 @@
-"""Function modes that have nothing to see inside of a scan: they are set aside while one runs, since
-beside a mode torch's scan is compiled and traced anew."""
+"""Function modes that have nothing to see inside of a scan: they are set aside while one runs.
+Beside a mode torch's scan is compiled and traced anew."""
 
 from __future__ import annotations
 
