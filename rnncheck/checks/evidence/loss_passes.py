@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, run_loss
+from rnncheck.checks.evidence.shown_next import shown_next
 from rnncheck.checks.evidence.succession import succession, true_flags
 from rnncheck.checks.evidence.traced_steps import Shown, passes_of, plain, traced
 from rnncheck.checks.evidence.training_batches import Sample, truth
@@ -110,14 +111,14 @@ def _kinds(evidence: Evidence, sample: Sample) -> dict[int, Shown]:
 
 def _true(evidence: Evidence, sample: Sample) -> CarryState:
     """The state before each step's next step, as the sequential run has it."""
-    known, ids = truth(evidence), sample.ids.clamp_min(0)
+    known, ids = truth(evidence), shown_next(evidence, sample)
     pairs = ((key, known.outputs.get(next_key(key))) for key in evidence.policy.carry)
     return {key: value[ids] for key, value in pairs if value is not None}
 
 
 def _replayed(evidence: Evidence, sample: Sample) -> Tensor:
-    """Steps of which the sequential run is known."""
-    return sample.known & truth(evidence).has[sample.ids.clamp_min(0)]
+    """Steps whose next step's sequential run is known."""
+    return sample.known & truth(evidence).has[shown_next(evidence, sample)]
 
 
 def _stored(evidence: Evidence, sample: Sample) -> CarryState:
@@ -139,7 +140,8 @@ def _goes_on(evidence: Evidence, sample: Sample) -> Tensor:
     over = _ends(sample.rows.get(_DONE, None), sample.valid)
     recorded = sample.steps.column(_DONE)
     if recorded is not None:
-        cut = over & sample.known & ~_ends(recorded[sample.ids.clamp_min(0)], sample.valid)
+        there = recorded[shown_next(evidence, sample)]
+        cut = over & sample.known & ~_ends(there, sample.valid)
         if bool(cut.any()) and _counts_next(evidence, sample, cut):
             over &= ~cut
     return _replayed(evidence, sample) & ~over

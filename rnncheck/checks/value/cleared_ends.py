@@ -11,6 +11,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.estimator_calls import batches, written
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.shown_next import shown_next
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
 from rnncheck.numerics.difference import bits_differ
@@ -21,7 +22,8 @@ from rnncheck.results.model import Stage, Where
 @dataclass(frozen=True)
 class Cleared:
     """``count`` terminated steps whose flag is false, where the estimator or the loss reads it:
-    ``all_of_them``, or some."""
+    ``all_of_them``, or some that may have been chosen. A step is also taken for terminated where
+    the batch shows the end of its episode next to it."""
 
     stage: Stage
     key: Key
@@ -44,8 +46,10 @@ def cleared(evidence: Evidence) -> Cleared | None:
             left = bool(
                 (sample.rows.get(key).reshape(*lost.shape, -1).any(-1) & sample.known).any()
             )
+            own = shown_next(evidence, sample) == sample.ids.clamp_min(0)
             where = Where((number, row), step, first_step=step)
-            return Cleared(stage, key, int(lost.sum()), not left, where)
+            alone = not left or not bool((own & lost).any())
+            return Cleared(stage, key, int(lost.sum()), alone, where)
     return None
 
 
@@ -54,7 +58,7 @@ _Found = tuple[int, Sample, Key, Tensor]
 
 def _of_the_estimator(evidence: Evidence) -> _Found | None:
     for number, sample in enumerate(batches(evidence)):
-        for key, lost in _lost(sample):
+        for key, lost in _lost(evidence, sample):
             here, there = (
                 written(evidence, sample, td) for td in (sample.td, _restored(sample, key, lost))
             )
@@ -68,7 +72,7 @@ def _of_the_estimator(evidence: Evidence) -> _Found | None:
 def _of_the_loss(evidence: Evidence) -> _Found | None:
     loss_of(evidence)
     for number, sample in each_sample(evidence):
-        for key, lost in _lost(sample):
+        for key, lost in _lost(evidence, sample):
             here, there = (
                 run_loss(evidence, sample, td, per_element=False).total
                 for td in (sample.td, _restored(sample, key, lost))
@@ -78,7 +82,7 @@ def _of_the_loss(evidence: Evidence) -> _Found | None:
     return None
 
 
-def _lost(sample: Sample) -> list[tuple[Key, Tensor]]:
+def _lost(evidence: Evidence, sample: Sample) -> list[tuple[Key, Tensor]]:
     """Flags of terminated steps, with where they were true and are not, ``[rows, steps]``."""
     found = []
     for key in tensor_keys(sample.rows):
@@ -87,7 +91,7 @@ def _lost(sample: Sample) -> list[tuple[Key, Tensor]]:
             continue
         given = sample.rows.get(key)
         if given.dtype == torch.bool and given.shape[2:] == column.shape[1:]:
-            was = column[sample.ids.clamp_min(0)]
+            was = column[shown_next(evidence, sample)]
             lost = (was & ~given).reshape(*sample.known.shape, -1).any(-1) & sample.known
             found += [(key, lost)] if bool(lost.any()) else []
     return found
