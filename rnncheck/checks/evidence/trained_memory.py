@@ -10,11 +10,14 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import NotApplicable, Unanswered
 from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters, same_weights
 from rnncheck.pipeline.subject.subject import Subject
 
+# Of other weights, in mean sizes of what they are. Chosen: enough to leave a clamp.
+STRENGTHS = (1.0, 10.0)
 FIXED = "what carries the state has no parameters: there is nothing in it to train"
 
 
@@ -44,12 +47,35 @@ def _measured(evidence: Evidence) -> MemoryGradients:
         wanted = [*recurrent.values(), *rest]
         grads = torch.autograd.grad(total, wanted, allow_unused=True)
         sizes = [0.0 if g is None else float(g.abs().max()) for g in grads]
+        if any(g is not None and not size for g, size in zip(grads, sizes, strict=True)):
+            sizes = _elsewhere(evidence, sample, sizes)
         found.rest = max([found.rest, *sizes[len(recurrent) :]])
         named = dict(zip(recurrent, sizes, strict=False))
         copies = _copies(recurrent, named)
         for name, size in named.items():
             if size or name.rpartition(".")[0] not in copies:
                 found.recurrent[name] = max(size, found.recurrent.get(name, 0.0))
+    return found
+
+
+def _elsewhere(evidence: Evidence, sample: Sample, sizes: list[float]) -> list[float]:
+    """The same with other weights where a gradient that is there is zero with these: a part of the
+    loss is clamped or saturated, such as a divergence below its free nats."""
+    found = list(sizes)
+    for strength in STRENGTHS:
+        loss = copied(loss_of(evidence))
+        recurrent, rest = recurrent_parameters(loss, evidence.pipeline, evidence.subjects)
+        draw = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for one in (*recurrent.values(), *rest):
+                noise = torch.randn(one.shape, generator=draw).to(one)
+                one += strength * float(one.abs().mean()) * noise
+        total = run_loss(evidence, sample, loss=loss, per_element=False).total
+        if not total.requires_grad or not bool(total.isfinite()):
+            continue
+        grads = torch.autograd.grad(total, [*recurrent.values(), *rest], allow_unused=True)
+        now = [0.0 if g is None else float(g.abs().max()) for g in grads]
+        found = [size or other for size, other in zip(found, now, strict=True)]
     return found
 
 

@@ -11,7 +11,13 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import changed_batch, run_loss
+from rnncheck.checks.evidence.loss_calls import (
+    changed_batch,
+    copied,
+    loss_of,
+    parameters_of,
+    run_loss,
+)
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
 from rnncheck.checks.value.estimates import ended
@@ -21,16 +27,18 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 
 _ROUNDING = 1e-5  # of the largest answer: vectorised sums of rewards round over the whole row
 _OVER = (("next", "terminated"), ("next", "done"))
+_TRAINED = 1e-3  # share of a gradient that other next observations move, so that rounding does not
 _EVERY = 4  # steps from one to the next that is taken for an end, where no episode ends
 
 
 @dataclass(frozen=True)
 class Moves:
     """By how much the answer to other rewards at the ends moves, 0 for rounding; ``told``: it would
-    move with the target."""
+    move with the target. ``predicted``: rewards are what the loss predicts, and no part of one."""
 
     size: float
     told: bool
+    predicted: bool = False
 
 
 def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
@@ -60,8 +68,46 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
             size = abs(answers[0] - answers[1])
             linear = abs(twice[0] - 2 * answers[0]) <= 4 * limit
             told = not linear or abs(still[0] - still[1]) <= limit
+            if size > limit and told and _is_predicted(evidence, sample, batches, ends, factor):
+                return Moves(0.0, told=False, predicted=True)
             return Moves(size if size > limit else 0.0, told)
     return Moves(0.0, told=False)
+
+
+def _is_predicted(
+    evidence: Evidence, sample: Sample, batches: list[TensorDictBase], ends: Tensor, much: float
+) -> bool:
+    """Whether the error that the rewards enter is that of a prediction which is itself trained out
+    of what is observed next, as a world model's of its rewards: the gradient of the answer then
+    moves with that. A target has none."""
+    with SquaredErrors():
+        here, there = (
+            _answer_gradient(evidence, sample, one, _paid(sample, one, ends, much))
+            for one in batches
+        )
+    if here is None or there is None:
+        return False
+    return float((here - there).norm()) > _TRAINED * max(float(here.norm()), float(there.norm()))
+
+
+def _answer_gradient(
+    evidence: Evidence, sample: Sample, still: TensorDictBase, paid: TensorDictBase
+) -> Tensor | None:
+    """Of the answer to other rewards, by all parameters of the loss."""
+    loss = copied(loss_of(evidence))
+    named = parameters_of(loss)
+    totals = [
+        run_loss(evidence, sample, td, loss=loss, per_element=False).total for td in (paid, still)
+    ]
+    if not named or not all(total.requires_grad for total in totals):
+        return None
+    weights = [one for _, one in named]
+    given = [torch.autograd.grad(total, weights, allow_unused=True) for total in totals]
+    parts = [
+        ((torch.zeros_like(w) if a is None else a) - (torch.zeros_like(w) if b is None else b))
+        for w, a, b in zip(weights, *given, strict=True)
+    ]
+    return torch.cat([part.detach().double().cpu().flatten() for part in parts])
 
 
 def asked_ends(evidence: Evidence, sample: Sample) -> Tensor:

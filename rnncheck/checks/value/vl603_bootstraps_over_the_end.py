@@ -18,8 +18,9 @@ Why it matters
     played yet.
 
 Says nothing when
-    no collected episode ends, the env's observation never changes, or neither an estimator nor a
-    loss reads rewards. A sum of rewards that goes on over the ends is VL601's.
+    no collected episode ends, the env's observation never changes, neither an estimator nor a loss
+    reads rewards, or rewards are what the loss predicts (a world model). A sum of rewards that goes
+    on over the ends is VL601's.
 
 Fix
     Pass ``("next", "terminated")`` through, keep the terminal observation under ``("next", ...)``,
@@ -184,6 +185,9 @@ def _loss(evidence: Evidence) -> _Look:
             moves = target_moves(evidence, sample, ends)
         except Unanswered:  # a loss that raises is LS706's
             break
+        if moves.predicted:
+            said = "the loss predicts rewards out of what is observed next, and makes no target"
+            return _Look(None, compared, (NotApplicable(said),))
         moved = moves.size * moves.told
         if moved and loss_leaks(evidence, sample)[0]:
             said = "the loss changes with other segments, whatever stands at an end"
