@@ -11,7 +11,8 @@ Why it matters
 
 Says nothing when
     another RP check names the reason already, the module has no recurrent mode, or the loss leaves
-    the first steps out (they are left out here too).
+    the first steps out (they are left out here too). Nor of episodes that were given another goal
+    throughout, as in hindsight.
 
 Fix
     Make replay hand out what was collected: same observations, same flags, the stored state at the
@@ -38,6 +39,7 @@ from rnncheck.checks.evidence.opening_states import (
 )
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
+from rnncheck.checks.evidence.relabelled import GOAL, relabelled
 from rnncheck.checks.evidence.state_handover import NO_STATE_KEPT
 from rnncheck.checks.evidence.training_batches import Sample, samples, truth
 from rnncheck.checks.evidence.unmarked_joins import crosses
@@ -55,17 +57,21 @@ def run(evidence: Evidence) -> Judgement:
         raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     if opens_alone(evidence.policy) and not begins_with_trajectories(evidence):
         raise NotApplicable(NO_STATE_KEPT)
-    compared = 0
+    compared, goals = 0, False
     for number, sample in enumerate(samples(evidence)):
         if _named_elsewhere(evidence, sample, number):
             raise Deferred("keys or states are lost in replay", "RP503", "RP504")
         if approximated(evidence, sample):
             raise NotApplicable(APPROXIMATED)
         keys, mask = _compared_keys(evidence), _judged(evidence, sample)
+        others = relabelled(evidence, sample)
+        goals, mask = goals or bool((mask & others).any()), mask & ~others
         compared += len(keys) * int(mask.sum())
         found = _differing(evidence, sample, keys, mask)
         if found:
             return Judgement((_observed(found, number),), compared)
+    if not compared and goals:
+        raise NotApplicable(GOAL)
     if not compared:
         raise CouldNotLook("no step of the training batches could be replayed")
     return Judgement((), compared, f"{compared} replayed outputs are the trajectory's")
