@@ -62,9 +62,12 @@ def _elsewhere(evidence: Evidence, sample: Sample, sizes: list[float]) -> list[f
     """The same with other weights where a gradient that is there is zero with these: a part of the
     loss is clamped or saturated, such as a divergence below its free nats."""
     found = list(sizes)
+    ids = {id(one) for one in trained_parameters(loss_of(evidence)).values()}
     for strength in STRENGTHS:
         loss = copied(loss_of(evidence))
         recurrent, rest = recurrent_parameters(loss, evidence.pipeline, evidence.subjects)
+        if ids & {id(one) for one in (*recurrent.values(), *rest)}:
+            return found  # a copy that shares weights: the user's must not move
         draw = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for one in (*recurrent.values(), *rest):
