@@ -23,6 +23,12 @@ class Difference:
     elements: int
 
 
+def features(value: Tensor) -> Tensor:
+    """``[rows, steps, features]`` of one value a step, of several, or of one in a shape of its
+    own."""
+    return value.reshape(*value.shape[:2], -1)
+
+
 def bits_differ(left: Tensor, right: Tensor) -> Tensor:
     """Element-wise: not the same value (two NaN are the same). Same shapes."""
     if not left.is_floating_point():

@@ -275,6 +275,8 @@ class ProgramParts:
         given = [f"{key}={self.writer.written(one)}" for key, one in live.given.items()]
         batch = f"{live.batch}=data" if live.batch else "data"
         self._lines += ["", "", "def loss(data):"]
+        if live.time_first:
+            self._lines.append("    data = data.transpose(0, 1).contiguous()")
         self._lines += folded(f"return {name}({', '.join([batch, *given])})", "    ")
         self._lines += ["", ""]
 

@@ -40,7 +40,7 @@ from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.evidence.trained_memory import FIXED, has_fixed_memory
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
-from rnncheck.numerics.difference import locate
+from rnncheck.numerics.difference import features, locate
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
@@ -119,7 +119,7 @@ def _judge(evidence: Evidence, subject: Subject, made: Constructed) -> Observati
             if difference is not None and not vanishes(
                 evidence, subject, made, (mask, others), key
             ):
-                change = OutputChange(key, foreign.flatten(2).any(-1), difference)
+                change = OutputChange(key, features(foreign).any(-1), difference)
                 return change_observed(
                     subject,
                     made,

@@ -4,7 +4,8 @@ Checks
     Each collected batch is given to the module in recurrent mode as it is: its own start flags,
     stored states and layout. The outputs are held against the recorded ones, with float64 as the
     judge of rounding. A state that is random while the policy explores must be the same under two
-    seeds there: what was drawn is stored, and recurrent mode reads it.
+    seeds there: what was drawn is stored, and recurrent mode reads it. Where a latent is drawn anew
+    whose distribution is trained (RSSM, VRNN), it is a warning.
 
 Why it matters
     This is the step that training takes. If it does not reproduce what was acted on, ratios are not
@@ -40,7 +41,9 @@ from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import perturbed
+from rnncheck.pipeline.instruments.learned_draws import LearnedDraws
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.recording.recording import Rows
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, RunSettings, run_recurrent
 from rnncheck.pipeline.subject.subject import Subject, next_key
@@ -60,12 +63,14 @@ def run(evidence: Evidence) -> Judgement:
     for number, rows in _looked_at(evidence):
         drawn = drawn_again(evidence, subject, rows)
         if drawn:
-            return Judgement((_drawn(number, *drawn),), int(rows.valid.sum()))
+            latent = _draws_latents(evidence, subject, rows)
+            found, weight = _drawn(number, *drawn, latent=latent), latent and Severity.WARNING
+            return Judgement((found,), int(rows.valid.sum()), severity=weight or None)
         keys = recorded_outputs(evidence, subject, rows)
-        found = in_one_pass(evidence, subject, rows, keys)
+        unlike = in_one_pass(evidence, subject, rows, keys)
         compared += len(keys) * int(rows.valid.sum())
-        if found and (worst is None or found.difference.relative > worst[1].difference.relative):
-            worst = (number, found)
+        if unlike and (worst is None or unlike.difference.relative > worst[1].difference.relative):
+            worst = (number, unlike)
     if not compared:
         raise CouldNotLook("no recorded output is a function of the observations alone")
     findings = (_observed(*worst),) if worst else ()
@@ -113,6 +118,24 @@ def drawn_again(evidence: Evidence, subject: Subject, rows: Rows) -> tuple[Key, 
         if bool(bits_differ(one, two).any()) and not _read_throughout(subject, rows, key[1:]):
             return key, float(gap(one, two).max())
     return None
+
+
+def _draws_latents(evidence: Evidence, subject: Subject, rows: Rows) -> bool:
+    """Whether recurrent mode draws from distributions that are trained, and not the action alone:
+    latents, which RSSM and VRNN agents draw anew in training on purpose."""
+    with LearnedDraws() as draws:
+        settings = RunSettings(explore=True, grad=True)
+        out = run_recurrent(subject, as_recorded(subject, rows), settings=settings)
+    actions = [out.get(key) for key in evidence.env.actions if key in tensor_keys(out)]
+    time = len(rows.shape) - 1
+    return any(not any(_is_of(one, action, time) for action in actions) for one in draws.drawn)
+
+
+def _is_of(drawn: Tensor, action: Tensor, time: int) -> bool:
+    """Whether what was drawn is the action, of all steps or of one of them."""
+    whole = [action, *action.unbind(time)]
+    flat = on_cpu(drawn).flatten().double()
+    return any(torch.equal(flat, on_cpu(one).flatten().double()) for one in whole)
 
 
 def _read_throughout(subject: Subject, rows: Rows, key: Key) -> bool:
@@ -184,7 +207,11 @@ def as_recorded(subject: Subject, rows: Rows) -> TensorDictBase:
     return td.reshape(rows.shape)
 
 
-def _drawn(number: int, key: Key, size: float) -> Observation:
+def _drawn(number: int, key: Key, size: float, *, latent: bool) -> Observation:
+    stored = (
+        "store what was drawn with the step and read it in recurrent mode, or keep random numbers"
+        " out of the carried state"
+    )
     return Observation(
         message=(
             f"{dotted(key)} is drawn at random, and recurrent mode draws it anew on the collected"
@@ -197,8 +224,10 @@ def _drawn(number: int, key: Key, size: float) -> Observation:
         bound_formula="the same to the bit",
         cause="noise or a latent is drawn on the way into the state, and is not stored",
         fix=(
-            "store what was drawn with the step and read it in recurrent mode, or keep random"
-            " numbers out of the carried state"
+            "nothing, where training draws its latents anew on purpose (RSSM, VRNN); where ratios"
+            f" or values are to be those of acting, {stored}"
+            if latent
+            else stored
         ),
         source=Stage.POLICY,
     )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rnncheck.checks.equivalence.backend_trials import Tried
-from rnncheck.numerics.difference import gap
+from rnncheck.numerics.difference import features, gap
 from rnncheck.numerics.tolerance import REFERENCE_FACTOR, SLACK, bound, epsilon
 from rnncheck.pipeline.backends.case import Case, standard_cases
 from rnncheck.pipeline.backends.facts import is_plain, rnn_facts_of, rnn_parameters
@@ -121,7 +121,7 @@ def _value_wrong(
         return Divergence(name, float("inf"), 0.0)
     limit = bound(reference.values[name], truth, dtype)
     gaps = gap(value, truth).masked_fill(limit.lost, 0.0)
-    beyond = (gaps > limit.values).flatten(2).any(-1)
+    beyond = features(gaps > limit.values).any(-1)
     if not bool(beyond.any()):
         return None
     step = int(beyond.any(0).nonzero()[0])
@@ -181,7 +181,7 @@ def _gradient(name: str, gaps: Tensor, limit: float, tried: Tried) -> Divergence
     worst = float(gaps.max())
     if name != "input" and not name.startswith("stored"):
         return Divergence(name, worst, limit, gates=_gates(gaps, limit, tried))
-    beyond = (gaps > limit).flatten(2).any(-1)
+    beyond = features(gaps > limit).any(-1)
     step = int(beyond.any(0).nonzero()[0])
     row = int(beyond[:, step].nonzero()[0])
     starts = tried.case.starts

@@ -52,6 +52,7 @@ from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, Observation, Rule
+from rnncheck.numerics.difference import features
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
@@ -200,7 +201,7 @@ def _reach(evidence: Evidence, subject: Subject, made: Constructed) -> list[int]
         grads = _step_gradients(evidence, subject, made, t, recurrent=True)
         if not grads:
             return None
-        alive = torch.stack([g.flatten(2).abs().amax(-1)[0] for g in grads]).amax(0) > 0
+        alive = torch.stack([features(g).abs().amax(-1)[0] for g in grads]).amax(0) > 0
         earliest.append(int(alive.nonzero()[0]) if bool(alive.any()) else t)
     return earliest
 

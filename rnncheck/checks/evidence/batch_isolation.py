@@ -196,6 +196,13 @@ def _leak(name: str, old: Tensor, new: Tensor, watch: Tensor, tolerance: float) 
     return Leak(name, difference, int(steps.sum()), int(watch.sum()))
 
 
+def _weighing(evidence: Evidence, sample: Sample) -> list[Key]:
+    """Where tokens have no gradient: rewards and what was made of them weigh their terms. What the
+    policy recorded, such as log-probabilities, TorchRL's losses refuse with a graph."""
+    keys, recorded = paid(evidence, sample), set(recorded_values(evidence, sample))
+    return [key for key in keys if key not in recorded] or keys
+
+
 def input_gradients(
     evidence: Evidence,
     sample: Sample,
@@ -206,7 +213,7 @@ def input_gradients(
     none, at the rewards and other numbers of each step."""
     batch = td.copy()
     keys = [k for k in observed(evidence, sample) if batch.get(k).is_floating_point()]
-    keys = keys or paid(evidence, sample)  # tokens have no gradient, and rewards weigh their terms
+    keys = keys or _weighing(evidence, sample)
     leaves = [batch.get(key).detach().clone().requires_grad_() for key in keys]
     for key, leaf in zip(keys, leaves, strict=True):
         batch.set(key, leaf)

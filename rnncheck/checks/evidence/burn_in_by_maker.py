@@ -106,7 +106,7 @@ def _look(evidence: Evidence, maker: Maker) -> WarmUp | None:
         return None
     given = make_sample(evidence, maker.given)
     with RecurrentRuns() as runs:
-        made = _again(evidence, maker, maker.given)
+        made = made_again(evidence, maker, maker.given)
     if made is None:
         return None
     openings = _openings(given, made)
@@ -124,9 +124,9 @@ def _asked(evidence: Evidence, seen: WarmUp, given: Sample, made: Sample) -> War
     own."""
     keys = _observed(evidence, given)
     every, early = (_mask(given, seen.openings, but=but) for but in (0, 1))
-    repeat = _again(evidence, seen.maker, seen.maker.given)
-    changed = _again(evidence, seen.maker, changed_batch(given, every, keys))
-    sooner = _again(evidence, seen.maker, changed_batch(given, early, keys))
+    repeat = made_again(evidence, seen.maker, seen.maker.given)
+    changed = made_again(evidence, seen.maker, changed_batch(given, every, keys))
+    sooner = made_again(evidence, seen.maker, changed_batch(given, early, keys))
     if repeat is None or changed is None or sooner is None:
         return None
     if _changed(evidence, seen.openings, made, repeat):
@@ -141,7 +141,8 @@ def _asked(evidence: Evidence, seen: WarmUp, given: Sample, made: Sample) -> War
     )
 
 
-def _again(evidence: Evidence, maker: Maker, td: TensorDictBase) -> Sample | None:
+def made_again(evidence: Evidence, maker: Maker, td: TensorDictBase) -> Sample | None:
+    """What the maker makes of ``td`` with the same random numbers; None where it refuses that."""
     try:
         with precision_as_set(), ambient():  # it is held against what it made before
             made = maker.again(placed(td, place_of(maker.given)).clone())

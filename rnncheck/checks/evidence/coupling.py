@@ -26,7 +26,7 @@ from rnncheck.checks.evidence.loss_calls import changed_batch
 from rnncheck.checks.evidence.neighbour_moves import reached_from_behind
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.numerics.affine import moved_as_one
-from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
+from rnncheck.numerics.difference import Difference, bits_differ, features, gap, locate
 from rnncheck.pipeline.keys import Key
 
 SUM_ROUNDING = 1e-5  # of the largest entry: sums over the batch round over the whole of it
@@ -362,7 +362,7 @@ def _steps(value: Tensor) -> Tensor:
     """``[rows, steps]``: any, or the largest, of a step's features."""
     if value.ndim <= 2:
         return value
-    return value.flatten(2).any(-1) if value.dtype is torch.bool else value.flatten(2).amax(-1)
+    return features(value).any(-1) if value.dtype is torch.bool else features(value).amax(-1)
 
 
 def _scale(value: Tensor) -> float:

@@ -17,10 +17,11 @@ from rnncheck.numerics.difference import bits_differ
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
-from rnncheck.pipeline.keys import STEP_KEY, Key, as_key, tensor_keys
+from rnncheck.pipeline.keys import STEP_KEY, Key, as_key, tensor_items, tensor_keys
 from rnncheck.pipeline.placing import on_cpu, placed
 from rnncheck.results.model import Stage
 
+FEW = 2  # batches that are asked without --thorough
 VALUE = "state_value"
 SHIFTED = (
     "shifted_valid"  # GAE(shifted=True): false where ends inside a row pushed steps out of the pass
@@ -57,7 +58,23 @@ def _batches(evidence: Evidence) -> list[Sample]:
     source = pipeline.estimated if spec.on == "collect" else pipeline.samples
     if not source:
         raise CouldNotLook("the estimator was not run on any batch")
-    return [make_sample(evidence, td) for td in (source if evidence.thorough else source[:2])]
+    if evidence.thorough:
+        return [make_sample(evidence, td) for td in source]
+    return [make_sample(evidence, td) for td in _few(source)]
+
+
+def _few(source: list[TensorDictBase]) -> list[TensorDictBase]:
+    """The first ``FEW`` batches, and the first one that holds an end where these hold none."""
+    few, rest = source[:FEW], source[FEW:]
+    if any(map(_has_end, few)):
+        return few
+    return [*few, *[batch for batch in rest if _has_end(batch)][:1]]
+
+
+def _has_end(batch: TensorDictBase) -> bool:
+    """Whether an episode ends in it, by a flag of any nest, with a step behind it."""
+    flags = [value for key, value in tensor_items(batch) if key[0] == "next" and key[-1] == "done"]
+    return any(bool(flag.reshape(*batch.shape, -1)[..., :-1, :].any()) for flag in flags)
 
 
 def estimated(evidence: Evidence, td: TensorDictBase) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.numerics.difference import bits_differ, gap
+from rnncheck.numerics.difference import bits_differ, features, gap
 from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import tensor_keys
 
@@ -108,7 +108,7 @@ def _moved(
     if [one.x.shape for one in others] != [one.x.shape for one in base]:
         return []
     pairs = zip(base, others, strict=True)
-    return [(one, bits_differ(one.x, other.x).flatten(2).any(-1)) for one, other in pairs]
+    return [(one, features(bits_differ(one.x, other.x)).any(-1)) for one, other in pairs]
 
 
 def _laid(one: _Call, moved: Tensor, sample: Sample, at: Place) -> list[Tensor]:

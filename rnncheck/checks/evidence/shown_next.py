@@ -9,7 +9,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.numerics.difference import bits_differ
+from rnncheck.numerics.difference import bits_differ, features
 
 LONGEST = 16  # steps that a next observation may lie ahead. Chosen, more than n-step returns have
 
@@ -26,10 +26,7 @@ def shown_next(evidence: Evidence, sample: Sample) -> Tensor:
     result, at, missing = own.clone(), own, torch.ones_like(sample.known)
     for _ in range(LONGEST):
         same = torch.stack(
-            [
-                ~bits_differ(here, there[at].to(here.dtype)).flatten(2).any(-1)
-                for here, there in told
-            ]
+            [~features(bits_differ(here, there[at].to(here.dtype))).any(-1) for here, there in told]
         )
         here = missing & same.all(0)
         result, missing = torch.where(here, at, result), missing & ~here

@@ -13,7 +13,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
-from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
+from rnncheck.numerics.difference import Difference, bits_differ, features, gap, locate
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.recording.recording import Joint, Rows, StepPlace
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
@@ -86,7 +86,7 @@ def broken(key: Key, number: int, pair: tuple[Tensor, Tensor], inside: Tensor) -
     gaps = torch.where(differ, gap(here, after).clamp_min(1e-300), 0.0)
     difference = locate(gaps, 0.0, after)
     assert difference is not None
-    count = int(differ.flatten(2).any(-1).sum())
+    count = int(features(differ).any(-1).sum())
     return Break(key, number, difference, count, int(inside.sum()))
 
 
@@ -171,12 +171,19 @@ def written_again(
 ) -> TensorDict:
     """What the module writes from recorded ``steps``, each from its stored state and flag."""
     subject, outputs = evidence.policy, list[TensorDict]()
-    flag = evidence.recording.flag(rows)
+    flag, flags = evidence.recording.flag(rows), _recorded_flags(evidence, rows)
     for t in (one for one in steps if one < rows.data.shape[1]):
         step = rows.data[:, t : t + 1]
         starts = torch.zeros(step.shape, dtype=torch.bool) if flag is None else flag[:, t : t + 1]
         stored = {key: step.get(key)[:, 0] for key in subject.carry}
-        states = StartStates(fresh=stored, kept=subject.carry)
+        one_by_one = {key: value[:, t : t + 1] for key, value in flags.items()}
+        states = StartStates(fresh=stored, kept=subject.carry, flags=one_by_one)
         written = unroll_subject(subject, subject.inputs_of(step), starts, states)
         outputs.append(written[:, 0])
     return TensorDict.stack(outputs, 1)
+
+
+def _recorded_flags(evidence: Evidence, rows: Rows) -> dict[Key, Tensor]:
+    """The start flags as they were recorded, ``[rows, steps, *flag]``."""
+    found = {key: rows.data.get(key, None) for key in evidence.policy.flags}
+    return {key: value for key, value in found.items() if value is not None}

@@ -108,6 +108,7 @@ class Sample:
     flag: Tensor | None
     steps: Steps
     mask: Mask | None = None  # which entry says so
+    partly: Tensor | None = None  # flagged for some of a step's agents, and not for all of them
 
     @property
     def follows(self) -> Tensor:
@@ -195,10 +196,11 @@ def make_sample(evidence: Evidence, td: TensorDictBase) -> Sample:
     # The loss may part a rollout's repeated last steps from data by their flags, with no mask.
     valid = ~halted(rows) if mask is None else _read(rows, mask, shape)
     flags = [rows.get(key, None) for key in evidence.policy.flags]
-    found = [flag.reshape(*shape, -1).any(-1) for flag in flags if flag is not None]
-    flag = torch.stack(found).any(0) if found else None
-    masked = not bool(valid.all())
-    return Sample(td, rows, torch.where(valid, ids, -1), valid, masked, flag, steps, mask)
+    told = [flag.reshape(*shape, -1) for flag in flags if flag is not None]
+    flag = torch.stack([one.any(-1) for one in told]).any(0) if told else None
+    partly = torch.stack([one.any(-1) & ~one.all(-1) for one in told]).any(0) if told else None
+    masked, ids = not bool(valid.all()), torch.where(valid, ids, -1)
+    return Sample(td, rows, ids, valid, masked, flag, steps, mask, partly)
 
 
 def padded(ids: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.evidence.trained_memory import FIXED, has_fixed_memory
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
+from rnncheck.numerics.difference import features
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
@@ -88,7 +89,7 @@ def reach(evidence: Evidence) -> list[float]:
         if total is None or not leaves:
             return [0.0] * made.steps
         found = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
-        size = sum(g.flatten(2).abs().amax(-1)[0] for g in found if g is not None)
+        size = sum(features(g).abs().amax(-1)[0] for g in found if g is not None)
         for back in range(step + 1):
             sums[back].append(float(size[step - back]) if isinstance(size, torch.Tensor) else 0.0)
     return [sum(values) / max(1, len(values)) for values in sums]

@@ -12,7 +12,7 @@ from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import CouldNotLook
-from rnncheck.numerics.difference import bits_differ
+from rnncheck.numerics.difference import bits_differ, features
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import perturbed
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls, main_input
@@ -81,7 +81,7 @@ def _from_outside(evidence: Evidence, subject: Subject) -> tuple[bool, bool]:
     found: tuple[Tensor | None, ...] = ()
     if total is not None and wanted:
         found = torch.autograd.grad(total, wanted, allow_unused=True)
-    grads = [grad.flatten(2).abs().amax(-1) != 0 for grad in found if grad is not None]
+    grads = [features(grad).abs().amax(-1) != 0 for grad in found if grad is not None]
     if any(bool(grad[~late].any()) for grad in grads):
         return True, False
     moved = any(bool(bits_differ(other.get(key), whole.get(key))[late].any()) for key in told)

@@ -63,6 +63,10 @@ def run(evidence: Evidence) -> Judgement:
     for number, sample in each_sample(evidence):
         if not neighbours(sample):
             continue
+        if sample.partly is not None and bool(sample.partly.any()):
+            raise CouldNotLook(
+                "agents of one row begin one by one: no step begins an episode of all of them"
+            )
         if policy_leaks(evidence, sample):
             raise Deferred("the policy itself lets the batch's segments mix", "BD301", "BD305")
         found, lively = loss_leaks(evidence, sample)

@@ -56,7 +56,7 @@ from rnncheck.checks.rule import (
     Unanswered,
     weightiest,
 )
-from rnncheck.numerics.difference import bits_differ
+from rnncheck.numerics.difference import bits_differ, features
 from rnncheck.pipeline.keys import STEP_KEY, Key, dotted, tensor_keys
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
@@ -185,7 +185,7 @@ def _trained_on(evidence: Evidence, sample: Sample) -> float:
     behind = (~sample.valid).flip(1).long().cumprod(1).flip(1).bool()
     largest = 0.0
     for value in inner_gradients(evidence, sample, sample.td).values():
-        size = value.flatten(2).abs().amax(-1)
+        size = features(value).abs().amax(-1)
         here = float((size * behind).max())
         if here > 1e-6 * float(size.max()):
             largest = max(largest, here)
@@ -209,9 +209,15 @@ def without_data(sample: Sample, changed: TensorDictBase) -> TensorDictBase:
 
 
 def _contents(sample: Sample, mask: Mask) -> list[Key]:
-    """What is changed at padded steps: all that is float, but for a mask of zeros and ones."""
-    found = float_inputs(sample.rows, root=True, following=True)
-    return [key for key in found if key != mask.key]
+    """What is changed at padded steps: all that is float, but for a mask of zeros and ones, and for
+    rewards that are zero there: what sums them up means them."""
+    found, blank = float_inputs(sample.rows, root=True, following=True), ~sample.valid
+    unpaid = {
+        key
+        for key in found
+        if key[0] == "next" and key[-1] == "reward" and not bool(sample.rows.get(key)[blank].any())
+    }
+    return [key for key in found if key != mask.key and key not in unpaid]
 
 
 def padding(sample: Sample) -> Tensor:

@@ -7,7 +7,8 @@ Checks
     the one that was taken entry by entry (another numbering, a scale, a clip) is taken for another
     form of it. A reward may be changed in any way, but must not be that of another step or agent,
     clipped, scaled or as it was. Neither must an advantage or a target be what the estimator gives
-    for another one, nor the next observation what the step itself saw.
+    for another one, nor the next observation what the step itself saw. What a ``batch`` factory
+    makes of rewards is asked by other rewards at single steps: it must move in their own episodes.
 
 Why it matters
     The reward and the next state answer the action that was taken. Credit given to another one
@@ -37,6 +38,7 @@ from rnncheck.checks.evidence.credited_steps import is_put_right
 from rnncheck.checks.evidence.estimated_entries import estimated_entries
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, float_inputs, loss_of, run_loss
+from rnncheck.checks.evidence.made_entries import MadeElsewhere, made_elsewhere
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recorded_entries import (
     AGREEING,
@@ -92,6 +94,8 @@ def run(evidence: Evidence) -> Judgement:
             entry = [_Entry(number, sample, one)]
             if words and _enough(entry):
                 return Judgement((_moved(entry, words),), known)
+    if (made := made_elsewhere(evidence)) is not None:
+        return Judgement((_made(made),), known)
     if not any(actions):
         raise NotApplicable("no training batch holds an action as the env is given it")
     if not known:
@@ -281,6 +285,32 @@ def _not_next(entries: list[_Entry]) -> Observation:
         "is what the step itself saw",
         "what was seen before the env's step was stored in the place of what it showed after it",
         "store what env.step returned, before the variable that is acted on goes on to it",
+    )
+
+
+def _made(found: MadeElsewhere) -> Observation:
+    name = dotted(found.key)
+    return Observation(
+        message=(
+            f"{name}, which the batch factory makes of rewards, moves with the reward of a step"
+            f" {'in earlier episodes too' if found.own else 'in another episode alone'}"
+        ),
+        key=name,
+        quantity=f"steps whose {name} moves with the reward of another episode's step",
+        measured=float(found.count),
+        on=f"other rewards at {counted(found.asked, 'single step')}",
+        bound_formula="every step has what was made of its own episode",
+        where=Where((0, found.row), found.step, first_step=found.step),
+        cause=(
+            "a sum over steps goes on over the end of an episode"
+            if found.own
+            else "the batch was put in another order than what was made of it"
+        ),
+        fix=(
+            'stop the sum where batch["next", "done"] is true'
+            if found.own
+            else f"write {name} into the batch before its rows are shuffled, or index it with them"
+        ),
     )
 
 

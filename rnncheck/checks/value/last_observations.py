@@ -72,7 +72,7 @@ def _ends(evidence: Evidence) -> Iterator[_End]:
     for number, rows in enumerate(recording.batches):
         if not read or all(_constant(rows.data.get(key)) for key in read):
             continue
-        for row, step in ((rows.joints == Joint.AFTER_DONE)[:, 1:]).nonzero().tolist():
+        for row, step in ((rows.joints == Joint.AFTER_DONE) & rows.valid)[:, 1:].nonzero().tolist():
             differs = {key: _differs(rows, key, row, step) for key in recording.handed_on}
             shown = {key: rows.data.get(key)[row, step + 1] for key in read}
             yield _End(

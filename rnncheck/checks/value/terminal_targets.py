@@ -51,7 +51,7 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
     itself is the same with either observation.
     """
     keys = [key for key in observed(evidence, sample) if key[0] == "next"]
-    batches = [_ending(sample, one, ends) for one in (sample.td, changed_batch(sample, ends, keys))]
+    batches = [ending(sample, one, ends) for one in (sample.td, changed_batch(sample, ends, keys))]
     with SquaredErrors():
         still = [_total(evidence, sample, one) for one in batches]
         for factor in (1.0, -1.0):
@@ -116,7 +116,7 @@ def asked_ends(evidence: Evidence, sample: Sample) -> Tensor:
     ends = ended(sample, "terminated")
     if bool(ends.any()):
         return ends
-    marked = _marked(sample)
+    marked = some_steps(sample)
     return ends if takes_other_ends(evidence, sample, marked) else marked
 
 
@@ -161,15 +161,15 @@ def _set(sample: Sample, td: TensorDictBase, key: Key, at: Tensor, value: int) -
     return rows.set(key, new).reshape(sample.td.shape)
 
 
-def _marked(sample: Sample) -> Tensor:
-    """Some steps that go on."""
+def some_steps(sample: Sample) -> Tensor:
+    """Some steps ``[rows, steps]`` that go on, to be taken for ends."""
     ends = ended(sample, "terminated")
     going = torch.zeros_like(ends)
     going[:, :-1] = sample.follows[:, 1:] & ~ended(sample, "done")[:, :-1]
     return going & (torch.arange(ends.shape[1]) % _EVERY == 1)
 
 
-def _ending(sample: Sample, td: TensorDictBase, ends: Tensor) -> TensorDictBase:
+def ending(sample: Sample, td: TensorDictBase, ends: Tensor) -> TensorDictBase:
     """The batch with episodes that end there, as many do already."""
     rows = td.reshape(sample.rows.shape).clone()
     begins = torch.zeros_like(ends)

@@ -7,11 +7,11 @@ Checks
     episode. For a loss that makes its own target, the reward of the terminated steps is moved: by
     how much that moves the loss tells how far off their target is, and it must not depend on their
     next observation; smooth L1, Huber and L1 losses are squared errors meanwhile. Where no step is
-    terminated, some are marked so. A terminated step must still be marked where it is estimated and
-    trained on: where only some are not, it is a warning. And the next observation of a done step
-    must not be the first observation of the next episode, unless episodes begin so much alike that
-    this says nothing; where no step was recorded behind it, none of the first observations that
-    were seen.
+    terminated, some are marked so; for an estimator where none ends at all. A terminated step must
+    still be marked where it is estimated and trained on: where only some are not, it is a warning.
+    And the next observation of a done step must not be the first observation of the next episode,
+    unless episodes begin so much alike that this says nothing; where no step was recorded behind
+    it, none of the first observations that were seen.
 
 Why it matters
     A target that looks over a terminal state rewards the policy for an episode that it has not
@@ -32,6 +32,7 @@ Example
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -43,7 +44,7 @@ from rnncheck.checks.evidence.estimator_calls import batches, made_by
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of
 from rnncheck.checks.evidence.loss_isolation import loss_leaks
-from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.evidence.training_batches import Sample, make_sample
 from rnncheck.checks.rule import (
     CouldNotLook,
     Deferred,
@@ -67,7 +68,12 @@ from rnncheck.checks.value.last_observations import (
     ends_of_rows,
     last_observations,
 )
-from rnncheck.checks.value.terminal_targets import asked_ends, target_moves
+from rnncheck.checks.value.terminal_targets import (
+    asked_ends,
+    ending,
+    some_steps,
+    target_moves,
+)
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import dotted, tensor_keys
@@ -148,8 +154,24 @@ def _estimator(evidence: Evidence) -> _Look:
             if told < int(ends.sum()):
                 kept = _untold(evidence, sample)
                 untold[str(kept)] = kept
+    if not compared and not untold:
+        compared = _marked_ends(evidence, samples)
     left = [why for why in untold.values() if isinstance(why, Deferred) or not compared]
     return _Look(None, compared, tuple(left))
+
+
+def _marked_ends(evidence: Evidence, samples: Iterable[Sample]) -> int:
+    """Where no episode ends in what is estimated: of how many steps, marked as terminated, the
+    target stops looking at what lies behind them. Where it does not, it may take its ends from
+    elsewhere, which is no fault."""
+    for number, sample in enumerate(samples):
+        ends = some_steps(sample)
+        looked = looks_over(evidence, sample, number, ends, own=True)[0] is not None
+        marked = make_sample(evidence, ending(sample, sample.td, ends))
+        where, told = looks_over(evidence, marked, number, ends, own=True)
+        if looked and where is None and told:
+            return told
+    return 0
 
 
 def _only_sums(evidence: Evidence, sample: Sample, number: int, terminal: Tensor) -> bool:
@@ -192,7 +214,7 @@ def _loss(evidence: Evidence) -> _Look:
         if moved and loss_leaks(evidence, sample)[0]:
             said = "the loss changes with other segments, whatever stands at an end"
             return _Look(None, compared, (Deferred(said, "LS701"),))
-        compared += int((ends & ended(sample, "terminated")).sum()) * moves.told
+        compared += int(ends.sum()) * moves.told
         if moved:
             row, step = ends.nonzero()[0].tolist()
             return _Look(_bootstraps(Where((number, row), step, first_step=step), moved), compared)

@@ -37,6 +37,7 @@ from rnncheck.pipeline.copying.copies import CannotCopy, copy_of
 from rnncheck.pipeline.copying.restoring import CannotUndo
 from rnncheck.pipeline.guard.calling import running
 from rnncheck.pipeline.instruments.call_loss import LossParts, form_loss
+from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.instruments.run_estimator import run_estimator
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.placing import placed
@@ -45,6 +46,7 @@ from rnncheck.pipeline.recording.batch_makers import Maker, NotedInputs
 from rnncheck.pipeline.recording.made_batches import MadeBatches
 from rnncheck.pipeline.recording.overfilled import Overfilled, is_own
 from rnncheck.pipeline.recording.sampling import draw_samples
+from rnncheck.pipeline.recording.turned import is_time_first, time_last
 from rnncheck.printable import counted
 from rnncheck.results.model import Stage
 from rnncheck.spec.model import Component, LossSpec, ReplaySpec, Spec
@@ -94,6 +96,7 @@ class Training:
     tagged: list[TensorDictBase] = field(default_factory=list)
     more: TakeBatch = no_more  # one further batch of the collector, where it can go on
     told: list[str] = field(default_factory=list)  # what was done beyond the spec's own words
+    time_first: bool = False  # the ``batch`` factory gives [T, B], as ``training_pass`` says
 
     def replay_buffer(self) -> Any:
         """The buffer, built when it is first asked for."""
@@ -266,8 +269,16 @@ class Training:
         given = pipeline.samples[0].clone()
         pipeline.makers.append(Maker("batch", given, lambda data: self._made(component, data)))
         made = [self._made(component, sample.clone()) for sample in pipeline.samples]
+        shape = list(made[0].shape)
+        if self._declared_time_first() and all(map(is_time_first, made)):
+            self.time_first, made = True, [time_last(one, 0) for one in made]
         pipeline.samples = made
-        return f"{counted(len(made), 'batch')} of {list(made[0].shape)} by {component.factory}"
+        return f"{counted(len(made), 'batch')} of {shape} by {component.factory}"
+
+    def _declared_time_first(self) -> bool:
+        section, estimator = self.spec.training_pass, self.spec.advantage
+        to_sample = estimator is not None and runs_on(self.spec) == SAMPLED
+        return section is not None and section.time_first and not to_sample
 
     def _made(self, component: Component, data: TensorDictBase) -> TensorDictBase:
         try:
@@ -280,7 +291,7 @@ class Training:
             raise StageError("replay", said[0], place=said[1], frames=said[2]) from error.__cause__
         if not isinstance(batch, TensorDictBase):
             raise wrong_type(self.spec, component, batch, "a tensordict")
-        return batch.detach()
+        return time_last(batch.detach(), 0) if self.time_first else batch.detach()
 
     def loss(self, pipeline: Pipeline) -> str:
         """Build the loss and call a copy of it once."""
@@ -317,9 +328,12 @@ class Training:
     def make_loss(self, pipeline: Pipeline, section: LossSpec, instead: Offered) -> Any:
         """The loss; ``instead`` offers other networks than the pipeline's."""
         offered = {**self.offered, **instead}
-        return build_loss(
+        made = build_loss(
             self.spec, section, Kit(offered, pipeline.env, self.device, self.make_network)
         )
+        if isinstance(made, OwnLoss):
+            made.time_first = self.time_first
+        return made
 
     def _value(self, pipeline: Pipeline) -> str:
         """The loss of the first training batch; every batch is tried."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -26,8 +27,10 @@ class OwnLoss:
     ``given`` are its other arguments by name, ``batch`` is the name of the one that gets the batch
     (empty: the first positional one). Where the function calls ``backward`` itself, the loss is
     what that was called on; optimisers take no step meanwhile, so that the graph stays what it
-    was.
+    was. Where ``time_first``, batches ``[B, T]`` are handed over as ``[T, B]``.
     """
+
+    time_first = False
 
     def __init__(self, function: LossCall, given: Mapping[str, Any], batch: str = "") -> None:
         self.function, self.given, self.batch = function, dict(given), batch
@@ -46,6 +49,7 @@ class OwnLoss:
         yield from self.given.items()
 
     def _called(self, td: TensorDictBase) -> Any:
+        td = td.transpose(0, 1).contiguous() if self.time_first else td
         if self.batch:
             return self.function(**{self.batch: td}, **self.given)
         return self.function(td, **self.given)
@@ -120,8 +124,8 @@ def losses_in(result: Any) -> dict[str, Tensor]:
     """The losses in what a function returned, under names that begin with ``loss``.
 
     A tensor is one. Of a mapping those are losses whose name begins with ``loss``, or else ends
-    with it; of a tuple its members, where all are numbers with a gradient, else the first. One that
-    another is made of is not counted twice.
+    with it; of a tuple its members, where all are numbers with a gradient, else the first that has
+    one, as of ``(batch, loss)``. One that another is made of is not counted twice.
     """
     if isinstance(result, Tensor):
         return {"loss": result}
@@ -134,8 +138,18 @@ def losses_in(result: Any) -> dict[str, Tensor]:
     if isinstance(result, (tuple, list)) and result:
         if all(map(is_number_with_graph, result)):
             return _outermost({f"loss {n}": value for n, value in enumerate(result)})
-        return losses_in(result[0])
+        return _first_with_graph(result)
     raise StageError("loss", f"the loss gave {_said(result)}, and no backward was called in it")
+
+
+def _first_with_graph(results: Sequence[Any]) -> dict[str, Tensor]:
+    """The losses in the first of several results that has such with a graph."""
+    for result in results:
+        with suppress(StageError):
+            found = losses_in(result)
+            if any(value.requires_grad for value in found.values()):
+                return found
+    return losses_in(results[0])
 
 
 def _outermost(named: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ def padding_mask(td: TensorDictBase) -> tuple[Key, Tensor] | None:
 
     TorchRL's own mask is believed. Any other is known by its structure: bool, one entry a step,
     true up to some step of each row and false behind it, nothing that a step hands on, and the
-    steps behind it hold zeros.
+    steps behind it hold zeros, or go on behind an episode's end without a reset.
     """
     entries = dict(tensor_items(td))
     shape = td.batch_size
@@ -31,7 +31,9 @@ def padding_mask(td: TensorDictBase) -> tuple[Key, Tensor] | None:
         if key[0] == "next" or ("next", *key) in entries:
             continue
         mask = fitted(value, shape)
-        if mask is not None and _ends_rows(mask) and _is_empty(~mask, entries):
+        if mask is None or not _ends_rows(mask):
+            continue
+        if _is_empty(~mask, entries) or _is_played_on(~mask, entries):
             return key, mask
     return None
 
@@ -62,6 +64,34 @@ def _is_empty(padded: Tensor, entries: dict[Key, Tensor]) -> bool:
     judged = [one for one in (handed or root).values() if one.ndim >= padded.ndim]
     wrong = any(bool((one[padded] != 0).any()) for one in judged)
     return not wrong and any(bool((one[~padded] != 0).any()) for one in judged)
+
+
+def _is_played_on(padded: Tensor, entries: dict[Key, Tensor]) -> bool:
+    """The padded steps go on from the step that ended their row's episode, as where a loop steps
+    all of its envs until the last one has ended; or hold zeros.
+
+    Behind a reset no step holds what the one before handed on.
+    """
+    pairs = [
+        (after, entries[key[1:]])
+        for key, after in entries.items()
+        if key[0] == "next" and key[1:] in entries and after.dtype is not torch.bool
+    ]
+    pairs = [(after, here) for after, here in pairs if after.shape == here.shape]
+    flags = [
+        fitted(v, padded.shape) for k, v in entries.items() if k[0] == "next" and k[-1] in _ENDS
+    ]
+    ends = [flag for flag in flags if flag is not None]
+    if not pairs or not ends:
+        return False
+    rows = padded.reshape(-1, padded.shape[-1])
+    ended = torch.stack(ends).any(0).reshape(rows.shape)
+    wide = [(a.reshape(*rows.shape, -1), h.reshape(*rows.shape, -1)) for a, h in pairs]
+    goes_on = torch.stack([(a[:, :-1] == h[:, 1:]).all(-1) for a, h in wide]).all(0)
+    empty = torch.stack([(here[:, 1:] == 0).all(-1) for _, here in wide]).all(0)
+    later, first = rows[:, 1:], rows[:, 1:] & ~rows[:, :-1]
+    behind_ends = bool(ended[:, :-1][first].all())
+    return behind_ends and bool((goes_on | empty)[later].all()) and bool(goes_on[later].any())
 
 
 def halted(td: TensorDictBase) -> Tensor:

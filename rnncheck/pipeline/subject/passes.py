@@ -59,12 +59,15 @@ class StartStates:
     at every start (default: the subject's own), except for the keys in ``kept``, which run on.
     ``drawn`` ``[rows, steps, *state]`` are states that the module makes of random numbers, such as
     its last action: at every step what was drawn for it, in the place of what is drawn again.
+    ``flags`` ``[rows, steps, *flag]`` are start flags as they were recorded, for the module to read
+    where agents of one row begin one by one.
     """
 
     first: Mapping[Key, Tensor] | None = None
     fresh: Mapping[Key, Tensor] | None = None
     kept: Collection[Key] = ()
     drawn: Mapping[Key, Tensor] = field(default_factory=dict)
+    flags: Mapping[Key, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -129,8 +132,10 @@ def _stepped(
             for key, value in states.drawn.items():
                 current[key] = value[:, t].to(current[key].dtype)
             step = {key: column[t] for key, column in columns.items()}
+            step |= subject.flag_values(starts[:, t])
+            step |= {key: flag[:, t] for key, flag in states.flags.items()}
             with oracle.at(t):
-                out = _one_step(subject, network, step, current, starts[:, t])
+                out = _one_step(subject, network, step, current, len(starts))
             current = {key: out.get(next_key(key), current[key]) for key in current}
             outputs.append(out)
     return outputs
@@ -153,7 +158,8 @@ def _tiled(
     fresh = {k: _per_row(v, subject.tile) for k, v in (states.fresh or subject.fresh).items()}
     first = {k: _per_row(v, subject.tile) for k, v in (states.first or fresh).items()}
     drawn = {key: value[index] for key, value in states.drawn.items()}
-    return inputs[index], starts[index], StartStates(first, fresh, states.kept, drawn)
+    flags = {key: value[index] for key, value in states.flags.items()}
+    return inputs[index], starts[index], StartStates(first, fresh, states.kept, drawn, flags)
 
 
 def _one_step(
@@ -161,12 +167,11 @@ def _one_step(
     network: nn.Module,
     step: dict[Key, Tensor],
     state: dict[Key, Tensor],
-    starts: Tensor,
+    rows: int,
 ) -> dict[Key, Tensor]:
     """One step of all rows; values are ``[rows, ...]``."""
-    rows = starts.shape[0]
     lead = subject.lead(rows)
-    given = {**step, **subject.flag_values(starts), **state}
+    given = {**step, **state}
     if lead != (rows,):
         given = {key: value.reshape((*lead, *value.shape[1:])) for key, value in given.items()}
     out, shape = _written(network, TensorDict(given, batch_size=lead))

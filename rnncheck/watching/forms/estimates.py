@@ -19,10 +19,11 @@ from rnncheck.pipeline.instruments.call_loss import form_loss
 from rnncheck.pipeline.instruments.own_estimates import OwnEstimates
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+from rnncheck.pipeline.recording.turned import time_last
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.watching.forms.in_form import lines_ahead, plain_batches
 from rnncheck.watching.forms.same_numbers import same_numbers
-from rnncheck.watching.forms.time_axis import time_axis, time_last
+from rnncheck.watching.forms.time_axis import time_axis
 from rnncheck.watching.seams.ahead import made_of
 from rnncheck.watching.seams.ahead_lines import shorter_ways_to, ways_to
 from rnncheck.watching.seen import KEPT, Acting, Called, MadeAhead, Sightings

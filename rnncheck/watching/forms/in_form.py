@@ -16,6 +16,7 @@ from rnncheck.pipeline.copying.closures import global_names
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.recording.turned import on_turned, time_last
 from rnncheck.pipeline.subject.modes import InMode, called_in_mode, measuring
 from rnncheck.watching.forms.acted_again import ActingPass
 from rnncheck.watching.forms.given_beside import numbers_beside
@@ -28,7 +29,7 @@ from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.rows_inside import on_flat, rows_inside
 from rnncheck.watching.forms.switches import EpisodesAlone, own_pass
-from rnncheck.watching.forms.time_axis import on_turned, time_axis, time_last
+from rnncheck.watching.forms.time_axis import time_axis
 from rnncheck.watching.seen import Acting, Called
 
 _START = "is_init"

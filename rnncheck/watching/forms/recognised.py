@@ -82,8 +82,12 @@ def storages_in(
     def looks(path: Path, value: Any) -> bool:
         if _of_every_step(value, batch):
             if not _note(found, path, value, batch) and not _goes_on_evenly(value):
-                kept = list(value) if isinstance(value, list) else value  # which it may empty
-                found.doubts[path] = Spoilt(kept)
+                one = _of_one_step(path, value, batch, told)  # a state as wide as there are steps
+                if one is not None:
+                    found.parts[path] = one
+                else:
+                    kept = list(value) if isinstance(value, list) else value  # which it may empty
+                    found.doubts[path] = Spoilt(kept)
             return True
         if isinstance(value, (list, deque)) and len(value) > batch.shape[1]:
             _note_tail(found, path, value, batch)

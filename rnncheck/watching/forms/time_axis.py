@@ -1,11 +1,8 @@
-"""Which dimension of a training batch is time, and batches and losses turned so that it is the
-last."""
+"""Which dimension of a training batch is time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from tensordict import TensorDictBase
@@ -85,21 +82,3 @@ def in_a_row(places: Tensor, dim: int) -> float:
     same = (before[..., 0] == after[..., 0])[known].double()
     follows = ((after[..., 1] - before[..., 1]) == 1)[known].double()
     return float(same.mean() + (same * follows).mean())
-
-
-def time_last(batch: TensorDictBase, dim: int) -> TensorDictBase:
-    """The batch with dimension ``dim`` as its last."""
-    others = [one for one in range(batch.batch_dims) if one != dim]
-    turned: TensorDictBase = batch.permute(*others, dim).contiguous()
-    return turned
-
-
-def on_turned(loss: Callable[..., Any], dim: int) -> Callable[[TensorDictBase], Any]:
-    """``loss`` as a function of a batch whose last dimension is the one that it has as ``dim``."""
-    return partial(_turned_back, loss, dim)
-
-
-def _turned_back(loss: Callable[..., Any], dim: int, batch: TensorDictBase) -> Any:
-    order = [*range(batch.batch_dims - 1)]
-    order.insert(dim, batch.batch_dims - 1)
-    return loss(batch.permute(*order).contiguous())

@@ -148,9 +148,28 @@ def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
         return []
     first, last = begins[-1], ends[-1]
     if first < last:
-        return [*body[first:last], _cut(body[last], until)]
+        inside = _behind_inside(body[first], line)
+        return [body[first], *inside, *body[first + 1 : last], _cut(body[last], until)]
     inner = (_between(one, line, until) for one in bodies_of(body[first])) if first == last else ()
     return next((found for found in inner if found), [])
+
+
+def _behind_inside(statement: ast.stmt, line: int) -> list[ast.stmt]:
+    """What a ``with`` that binds no name does behind the statement in it that holds the line."""
+    if not isinstance(statement, ast.With) or any(one.optional_vars for one in statement.items):
+        return []
+    around = [n for n, one in enumerate(statement.body) if holds_line(one, line)]
+    if not around:
+        return []
+    rest = statement.body[around[-1] + 1 :]
+    inner = [*_behind_inside(statement.body[around[-1]], line), *rest]
+    return [_with_body(statement, inner)] if inner else []
+
+
+def _with_body(statement: ast.With | ast.AsyncWith, body: list[ast.stmt]) -> ast.stmt:
+    kept = copy.copy(statement)
+    kept.body = body
+    return kept
 
 
 def _cut(statement: ast.stmt, until: int) -> ast.stmt:
@@ -250,11 +269,7 @@ def _rest_of(statement: ast.stmt, name: str) -> list[ast.stmt]:
         return []
     at = next(n for n, one in enumerate(statement.body) if name in bound_by(one))
     inner = [*_rest_of(statement.body[at], name), *statement.body[at + 1 :]]
-    if not inner:
-        return []
-    kept = copy.copy(statement)
-    kept.body = inner
-    return [kept]
+    return [_with_body(statement, inner)] if inner else []
 
 
 def holds_line(statement: ast.stmt, line: int) -> bool:

@@ -15,7 +15,8 @@ from torch import nn
 from torchrl.envs import EnvBase
 
 from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
-from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.keys import Key, tensor_items, tensor_keys
+from rnncheck.pipeline.recording.masks import padding_mask
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching
@@ -178,7 +179,20 @@ def _alike(before: dict[Any, Any], step: dict[Any, Any]) -> bool:
 def _batches(steps: list[TensorDictBase]) -> Iterator[TensorDictBase]:
     """The steps as rows in time, of the entries that all of them have."""
     common = set.intersection(*(set(one.keys(True, True)) for one in steps))
+    time = steps[0].batch_dims
+    whole = torch.stack([one.select(*common) for one in steps], time).contiguous()
     size = -(-len(steps) // _PARTS)
-    for begin in range(0, len(steps), size):
-        part = [one.select(*common) for one in steps[begin : begin + size]]
-        yield torch.stack(part, part[0].batch_dims).contiguous()
+    parts = _masked_rollouts(whole) or whole.split(size, time)
+    yield from (one.contiguous() for one in parts)
+
+
+def _masked_rollouts(whole: TensorDictBase) -> list[TensorDictBase]:
+    """The rollouts, each from a reset of all envs on, where the script masks what it has stepped
+    on behind the ends of some: inside of one a row may begin with that."""
+    time = whole.batch_dims - 1
+    flags = [v for key, v in tensor_items(whole) if key[-1] == "is_init" and key[0] != "next"]
+    all_begin = [one.movedim(time, 0).flatten(1).all(1).tolist() for one in flags[:1]]
+    cuts = [n for n in range(1, whole.shape[time]) if all_begin and all_begin[0][n]]
+    sizes = [end - begin for begin, end in pairwise([0, *cuts, whole.shape[time]])]
+    parts = list(whole.split(sizes, time))
+    return parts if any(padding_mask(one) is not None for one in parts) else []

@@ -8,6 +8,7 @@ import pytest
 
 from rnncheck.results.model import Outcome
 from tests.checks.verified import failed, result, verified
+from tests.checks.written import written
 
 CODES = ("BD303", "GR801", "GR803", "GR805")
 PIPELINE = """
@@ -85,9 +86,7 @@ def make_loss(policy):
 def make_batch(data):
     return data.reshape(4, -1)
 """
-SPEC = """
-schema: 1
-name: reservoir
+STAGES = """
 env: {factory: "reservoir:make_env"}
 policy: {factory: "reservoir:make_policy"}
 collect: {use: Collector, frames_per_batch: 96, batches: 2}
@@ -98,10 +97,7 @@ loss: {factory: "reservoir:make_loss"}
 
 @pytest.fixture
 def reservoir(tmp_path: Path) -> Path:
-    (tmp_path / "reservoir.py").write_text(PIPELINE)
-    path = tmp_path / "rnncheck.yaml"
-    path.write_text(SPEC)
-    return path
+    return written(tmp_path, "reservoir", PIPELINE, STAGES)
 
 
 def test_nothing_in_it_is_to_be_trained(reservoir: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from rnncheck.results.model import Outcome
 from tests.checks.verified import failed, result, verified
+from tests.checks.written import written
 
 PIPELINE = """
 import torch
@@ -76,9 +77,7 @@ class Fit(nn.Module):
 def make_loss(policy):
     return Fit(policy)
 """
-SPEC = """
-schema: 1
-name: hindsight
+STAGES = """
 env: {factory: "hindsight:make_env"}
 policy: {factory: "hindsight:make_policy"}
 collect: {use: Collector, frames_per_batch: 96, batches: 2}
@@ -89,10 +88,7 @@ loss: {factory: "hindsight:make_loss"}
 
 @pytest.fixture
 def hindsight(tmp_path: Path) -> Path:
-    (tmp_path / "hindsight.py").write_text(PIPELINE)
-    path = tmp_path / "rnncheck.yaml"
-    path.write_text(SPEC)
-    return path
+    return written(tmp_path, "hindsight", PIPELINE, STAGES)
 
 
 def test_other_outputs_are_what_another_goal_is_for(hindsight: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from rnncheck.results.model import Outcome, Severity
 from tests.checks.verified import failed, result, verified
+from tests.checks.written import written
 
 PIPELINE = """
 from copy import deepcopy
@@ -71,9 +72,7 @@ class Returns(nn.Module):
 def make_loss(policy, late=False):
     return Returns(policy, late)
 """
-SPEC = """
-schema: 1
-name: returns
+STAGES = """
 env: {factory: "returns:make_env"}
 policy: {factory: "returns:make_policy"}
 collect: {use: Collector, frames_per_batch: 200, batches: 2}
@@ -84,10 +83,7 @@ loss: {factory: "returns:make_loss"}
 
 @pytest.fixture
 def returns(tmp_path: Path) -> Path:
-    (tmp_path / "returns.py").write_text(PIPELINE)
-    path = tmp_path / "rnncheck.yaml"
-    path.write_text(SPEC)
-    return path
+    return written(tmp_path, "returns", PIPELINE, STAGES)
 
 
 def test_the_next_value_is_that_of_the_step_which_is_shown(returns: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from rnncheck.results.model import Outcome
 from tests.checks.verified import failed, result, verified
+from tests.checks.written import written
 
 PIPELINE = """
 import torch
@@ -62,9 +63,7 @@ def make_loss(policy, bootstraps=False, free=0.0, cut=False):
 def make_batch(data):
     return data.reshape(4, -1)
 """
-SPEC = """
-schema: 1
-name: world
+STAGES = """
 env: {factory: "world:make_env"}
 policy: {factory: "world:make_policy"}
 collect: {use: Collector, frames_per_batch: 96, batches: 2}
@@ -75,10 +74,7 @@ loss: {factory: "world:make_loss"}
 
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
-    (tmp_path / "world.py").write_text(PIPELINE)
-    path = tmp_path / "rnncheck.yaml"
-    path.write_text(SPEC)
-    return path
+    return written(tmp_path, "world", PIPELINE, STAGES)
 
 
 def test_a_predicted_reward_is_no_target(world: Path) -> None:
