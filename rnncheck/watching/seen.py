@@ -93,6 +93,7 @@ class Called:
     itself: bool = False  # the policy itself, or a module around it, ran on a tensordict in it
     kind: str = "the loss"  # what code of the user's is
     unstepped: list[str] | None = None  # trained weights that no optimiser has, by name, if told
+    beside: list[dict[str, Any]] = field(default_factory=list)  # arguments, with each input
     # What it may read and no batch changes: what is said of that, and the loss with other values.
     doubts: list[tuple[str, Any]] = field(default_factory=list)
 

@@ -23,7 +23,7 @@ from rnncheck.checks.evidence.batch_isolation import (
 )
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch
-from rnncheck.checks.evidence.neighbour_moves import reached_from_behind
+from rnncheck.checks.evidence.neighbour_moves import moved_alike, reached_from_behind
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import Difference, bits_differ, features, gap, locate
@@ -98,7 +98,11 @@ def running_on(coupled: Coupled, names: Iterable[str]) -> dict[str, str]:
         silent -= set(moving)
         if coupled.shuffled and way.name == ROWS:  # rows of one minibatch have its statistic
             continue
-        for name in sorted(_directed(coupled, way, moving)):
+        directed = _directed(coupled, way, moving)
+        if way.name == SEGMENTS and directed - found.keys():
+            new = directed - found.keys()
+            directed -= moved_alike(coupled.sample, coupled.keys, coupled.elements, new)
+        for name in sorted(directed):
             found.setdefault(name, way.name)
         left -= set(found)
     rounded = _rounded(coupled, silent) if silent else set[str]()

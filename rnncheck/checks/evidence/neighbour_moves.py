@@ -8,7 +8,7 @@ over an end moves the segment before it besides, in a way of its own.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,10 +30,11 @@ _OWN, _TIMES = 0.1, 5.0
 
 @dataclass(frozen=True)
 class WatchedSegment:
-    """A segment, the one behind it in its row, and others, each as ``[rows, steps]``."""
+    """A segment, the one behind it in its row (or ahead of it), and others, each as
+    ``[rows, steps]``."""
 
     segment: Tensor
-    behind: Tensor
+    neighbour: Tensor
     others: list[Tensor]
 
 
@@ -41,37 +42,59 @@ def reached_from_behind(
     sample: Sample, keys: list[Key], elements: Callable[..., dict[str, Tensor]], names: set[str]
 ) -> set[str]:
     """Those of ``names`` that a change behind a segment moves in a way of its own."""
-    found = set[str]()
+    looks = _looks(sample, keys, elements, names, _watched(sample))
+    return {name for name, own, ways in looks if _in_no_way(own, ways)}
+
+
+def moved_alike(
+    sample: Sample, keys: list[Key], elements: Callable[..., dict[str, Tensor]], names: set[str]
+) -> set[str]:
+    """Those of ``names`` that a change in either neighbour of a segment moves in the very ways in
+    which changes elsewhere do: a statistic, even of a loss for which the order of its batch matters
+    besides, such as one that cuts its gradients every few steps."""
+    watched = [*_watched(sample), *_watched(sample, ahead=True)]
+    told: dict[str, list[bool]] = {}
+    for name, own, ways in _looks(sample, keys, elements, names, watched):
+        told.setdefault(name, []).append(_in_their_ways(own, ways))
+    return {name for name, each in told.items() if len(each) == len(watched) and all(each)}
+
+
+def _looks(
+    sample: Sample,
+    keys: list[Key],
+    elements: Callable[..., dict[str, Tensor]],
+    names: set[str],
+    watched: Iterable[WatchedSegment],
+) -> Iterator[tuple[str, list[Tensor], list[Tensor]]]:
+    """By name, how each of the segments moves with its neighbour, and with others."""
     base = elements(sample, sample.td)
 
     def moves(touched: Tensor, watch: Tensor, seed: int) -> dict[str, Tensor]:
         after = elements(sample, changed_batch(sample, touched, keys, seed=200 + seed))
         return {name: _moved(base[name], after[name], watch) for name in names & after.keys()}
 
-    for one in _watched(sample):
+    for one in watched:
         elsewhere = [moves(other, one.segment, n) for other in one.others for n in range(_SEEDS)]
-        behind = [moves(one.behind, one.segment, n) for n in range(_SEEDS)]
-        for name in names - found:
+        near = [moves(one.neighbour, one.segment, n) for n in range(_SEEDS)]
+        for name in sorted(names):
             ways = [each[name] for each in elsewhere if name in each]
-            own = [each[name] for each in behind if name in each]
-            if _in_no_way(own, ways):
-                found.add(name)
-    return found
+            yield name, [each[name] for each in near if name in each], ways
 
 
-def _watched(sample: Sample) -> Iterator[WatchedSegment]:
-    """A few segments with another one behind them in their row."""
+def _watched(sample: Sample, *, ahead: bool = False) -> Iterator[WatchedSegment]:
+    """A few segments with another one behind them in their row; or ``ahead`` of them."""
     rows, units = segments_of(sample), through_rows(segments_of(sample))
     count = 0
     for row in range(len(rows)):
         here = units[row][sample.valid[row]].unique().tolist()
         for first, second in itertools.pairwise(here):
-            near = {first - 1, first, second}
+            near = {first, second, second + 1 if ahead else first - 1}
             others = [unit for unit in units[sample.valid].unique().tolist() if unit not in near]
             chosen = others[:: max(1, len(others) // _OTHERS)][:_OTHERS]
             if chosen and count < _PAIRS:
                 count += 1
-                masks = [(units == unit) & sample.valid for unit in (first, second, *chosen)]
+                pair = (second, first) if ahead else (first, second)
+                masks = [(units == unit) & sample.valid for unit in (*pair, *chosen)]
                 yield WatchedSegment(masks[0], masks[1], masks[2:])
             break  # one of each row
 
@@ -90,6 +113,18 @@ def _in_no_way(own: Sequence[Tensor], ways: Sequence[Tensor]) -> bool:
     apart = [_outside(one, [*seen[:n], *seen[n + 1 :]]) for n, one in enumerate(seen)]
     limit = max(_OWN, _TIMES * max(apart))
     return all(float(one.norm()) > _SMALL * largest and _outside(one, seen) > limit for one in own)
+
+
+def _in_their_ways(own: Sequence[Tensor], ways: Sequence[Tensor]) -> bool:
+    """Whether all of ``own`` lie in what the ``ways`` span, as each of these does in the others'
+    span."""
+    largest = max((float(one.norm()) for one in (*own, *ways)), default=0.0)
+    seen = [one for one in ways if float(one.norm()) > _SMALL * largest]
+    if len(seen) < _LEAST or not own:
+        return False
+    apart = (_outside(one, [*seen[:n], *seen[n + 1 :]]) for n, one in enumerate(seen))
+    moved = [one for one in own if float(one.norm()) > _SMALL * largest]
+    return max(apart) < _OWN and all(_outside(one, seen) < _OWN for one in moved)
 
 
 def _outside(one: Tensor, ways: Sequence[Tensor]) -> float:

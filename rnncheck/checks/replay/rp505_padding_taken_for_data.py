@@ -193,19 +193,26 @@ def _trained_on(evidence: Evidence, sample: Sample) -> float:
 
 
 def without_data(sample: Sample, changed: TensorDictBase) -> TensorDictBase:
-    """``changed`` with the data put back that a masked step holds: what is next to it, where that
-    is the step to its right."""
-    rows, before = changed.reshape(sample.rows.shape), ~sample.valid[:, :-1] & sample.valid[:, 1:]
+    """``changed`` with the data put back that masked steps hold: what is next to one, where that is
+    the step to its right, and what the step to its left was shown next, where it is that."""
+    rows, valid = changed.reshape(sample.rows.shape), sample.valid
+    before, behind = ~valid[:, :-1] & valid[:, 1:], valid[:, :-1] & ~valid[:, 1:]
     for key in tensor_keys(rows):
-        if key[0] != "next" or key[1:] not in tensor_keys(rows) or not bool(before.any()):
+        own = key[1:]
+        if key[0] != "next" or own not in tensor_keys(rows) or not bool((before | behind).any()):
             continue
-        following, right = sample.rows.get(key)[:, :-1], sample.rows.get(key[1:])[:, 1:]
+        following, right = sample.rows.get(key)[:, :-1], sample.rows.get(own)[:, 1:]
         if following.shape == right.shape:
-            same = before & ~bits_differ(following, right).reshape(*before.shape, -1).any(-1)
-            value = rows.get(key).clone()
-            value[:, :-1][same] = following[same]
-            rows.set(key, value)
+            same = ~bits_differ(following, right).reshape(*before.shape, -1).any(-1)
+            _put_back(rows, key, slice(None, -1), before & same, following)
+            _put_back(rows, own, slice(1, None), behind & same, right)
     return rows.reshape(changed.shape)
+
+
+def _put_back(rows: TensorDictBase, key: Key, at: slice, where: Tensor, data: Tensor) -> None:
+    value = rows.get(key).clone()
+    value[:, at][where] = data[where]
+    rows.set(key, value)
 
 
 def _contents(sample: Sample, mask: Mask) -> list[Key]:

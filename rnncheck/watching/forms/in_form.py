@@ -28,6 +28,7 @@ from rnncheck.watching.forms.plain_loss import acts_in, reads_a_state
 from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.rows_inside import on_flat, rows_inside
+from rnncheck.watching.forms.states_beside import with_states
 from rnncheck.watching.forms.switches import EpisodesAlone, own_pass
 from rnncheck.watching.forms.time_axis import time_axis
 from rnncheck.watching.seen import Acting, Called
@@ -71,6 +72,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         else:
             over = of_its_size(over, trained[0])
         return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
+    loss = with_states(loss, plain)
     axis, trained = _time_last(loss.inputs, plain)
     around = None if estimator is not None else lines_ahead(acting, loss)
     judged, whole = turned(in_its_mode(loss), axis), list[TensorDictBase]()

@@ -43,6 +43,7 @@ from rnncheck.watching.seams.frames import (
 )
 from rnncheck.watching.seams.graphs import weights_in
 from rnncheck.watching.seams.lines import Lines, lines_between, lines_of_a_round
+from rnncheck.watching.seams.owners import cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seen import KEPT, Called, Modes, copy_now
 from rnncheck.watching.weights import is_equal
@@ -288,6 +289,11 @@ class OwnTraining:
             known.module, known.last = found.loss, found.last
         if len(known.inputs) < KEPT:
             known.inputs.append(held.batches[found.batch])
+            if found.argument:
+                given = held.arguments.items()
+                known.beside.append(
+                    {name: cloned(one) for name, one in given if _holds_tensors(one)}
+                )
         return known
 
     def _function(self, stack: list[FrameType]) -> tuple[FoundLoss | None, bool]:
@@ -362,6 +368,12 @@ def _of_a_part(found: list[_Given], stack: list[FrameType]) -> list[_Given]:
         if part < least and any(one is held.frame for one in stack):
             at, least = number, part
     return found[at:]
+
+
+def _holds_tensors(value: Any) -> bool:
+    """Whether it may be a state: a tensor that is no weight, or a container."""
+    is_weight = isinstance(value, nn.Parameter)
+    return isinstance(value, (torch.Tensor, tuple, list, dict)) and not is_weight
 
 
 def _varies(one: torch.Tensor) -> bool:
