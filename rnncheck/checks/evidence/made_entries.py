@@ -26,7 +26,7 @@ from rnncheck.pipeline.recording.recording import Joint
 ASKED = 6  # steps whose reward is changed, each in a run of its own
 LEAST = 3  # of these that must tell the same, so that no chance does
 COUPLED = 0.9  # share of all steps that move: a statistic of the batch, which tells nothing
-OTHERS = 2  # with these many episodes the mean of the others' is that of another
+OTHERS = 2  # with these many rows the mean of the others' is that of another
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def _trials(evidence: Evidence, maker: Maker, given: Sample) -> Iterator[tuple[i
 
 
 def _judged(key: Key, made: Sample, asked: list[tuple[int, Sample]]) -> MadeElsewhere | None:
-    """What the trials say together: in each that tells the entry moves in one other episode alone,
-    or in all of them also in episodes before the step's own in its row."""
+    """What the trials say together: the entry moves in one other row alone, where it moves
+    elsewhere at all, or in all of them also in episodes before the step's own in its row."""
     found = list[_Moved]()
     for number, changed in asked:
         if changed.ids.shape != made.ids.shape or not torch.equal(changed.ids, made.ids):
@@ -100,7 +100,7 @@ def _judged(key: Key, made: Sample, asked: list[tuple[int, Sample]]) -> MadeElse
         if one is not None:
             found.append(one)
     wrong = [one for one in found if bool(one.elsewhere.any())]
-    own = any(one.own for one in found)
+    own = any(one.own for one in wrong)
     if len(wrong) < LEAST or not all(one.before if own else one.alone for one in wrong):
         return None
     row, step = wrong[0].elsewhere.nonzero()[0].tolist()
@@ -114,7 +114,7 @@ class _Moved:
 
     own: bool  # something of its own episode moves
     elsewhere: Tensor  # ``[rows, steps]``
-    alone: bool  # all of that is in one episode, of several others
+    alone: bool  # all of that is in one row, of several others, and nothing of its own moves
     before: bool  # all of that is in the row of the step's episode, before it
 
 
@@ -128,10 +128,11 @@ def _moved(key: Key, made: Sample, changed: Sample, number: int) -> _Moved | Non
         return None
     elsewhere = moved & ~here
     in_its_row = here.any(1, keepdim=True) & (here.cumsum(1) == 0)
+    own, touched = bool((moved & here).any()), int(elsewhere.any(1).sum())
     return _Moved(
-        own=bool((moved & here).any()),
+        own=own,
         elsewhere=elsewhere,
-        alone=len(of_steps[elsewhere].unique()) == 1 and len(of_steps.unique()) > OTHERS,
+        alone=touched == 1 and len(elsewhere) > OTHERS and not own,
         before=not bool((elsewhere & ~in_its_row).any()),
     )
 

@@ -293,7 +293,7 @@ def _made(found: MadeElsewhere) -> Observation:
     return Observation(
         message=(
             f"{name}, which the batch factory makes of rewards, moves with the reward of a step"
-            f" {'in earlier episodes too' if found.own else 'in another episode alone'}"
+            f" {'in earlier episodes too' if found.own else 'in another row alone'}"
         ),
         key=name,
         quantity=f"steps whose {name} moves with the reward of another episode's step",

@@ -94,7 +94,7 @@ def test_gains_of_other_rows_are_told(gains: Path) -> None:
     assert failed(run) == {"RP509"}
     (finding,) = result(run, "RP509").findings
     assert "gain" in finding.message
-    assert "in another episode alone" in finding.message
+    assert "in another row alone" in finding.message
 
 
 def test_sums_over_ends_are_told(gains: Path) -> None:
