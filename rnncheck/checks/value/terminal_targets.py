@@ -51,7 +51,49 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
     itself is the same with either observation.
     """
     keys = [key for key in observed(evidence, sample) if key[0] == "next"]
-    batches = [ending(sample, one, ends) for one in (sample.td, changed_batch(sample, ends, keys))]
+    there = changed_batch(sample, ends, keys)
+    batches = [ending(sample, one, ends) for one in (sample.td, there)]
+    moves, factor = _answered(evidence, sample, batches, ends)
+    if moves.size and _is_predicted(evidence, sample, batches, ends, factor):
+        return Moves(0.0, told=False, predicted=True)
+    return moves
+
+
+def next_episode_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
+    """The same of what the next episode begins with, behind ``ends`` as truncations: a target may
+    use what is observed behind its own step alone. What moves with the step after that as well
+    moves with the batch, by a statistic of it, and tells nothing."""
+    keys = [key for key in observed(evidence, sample) if key[0] != "next"]
+    truncated = sample.td
+    for name, value in (("terminated", 0), ("truncated", 1), ("done", 1)):
+        if ("next", name) in tensor_keys(sample.rows):
+            truncated = _set(sample, truncated, ("next", name), ends, value)
+    first, second = _behind(ends), _behind(_behind(ends))
+    second &= sample.follows
+    moves = [
+        _answered(evidence, sample, [truncated, _changed(sample, truncated, at, keys)], ends)[0]
+        for at in (first, second)
+    ]
+    return Moves(0.0, told=False) if moves[1].size else moves[0]
+
+
+def _changed(sample: Sample, td: TensorDictBase, at: Tensor, keys: list[Key]) -> TensorDictBase:
+    """``td`` with what the changed batch has under ``keys``."""
+    other = changed_batch(sample, at, keys)
+    return td.clone().update({key: other.get(key) for key in keys})
+
+
+def _behind(at: Tensor) -> Tensor:
+    """The steps ``[rows, steps]`` behind those."""
+    moved = torch.zeros_like(at)
+    moved[:, 1:] = at[:, :-1]
+    return moved
+
+
+def _answered(
+    evidence: Evidence, sample: Sample, batches: list[TensorDictBase], ends: Tensor
+) -> tuple[Moves, float]:
+    """How the answers to other rewards on two batches differ, and which rewards these are."""
     with SquaredErrors():
         still = [_total(evidence, sample, one) for one in batches]
         for factor in (1.0, -1.0):
@@ -68,10 +110,8 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
             size = abs(answers[0] - answers[1])
             linear = abs(twice[0] - 2 * answers[0]) <= 4 * limit
             told = not linear or abs(still[0] - still[1]) <= limit
-            if size > limit and told and _is_predicted(evidence, sample, batches, ends, factor):
-                return Moves(0.0, told=False, predicted=True)
-            return Moves(size if size > limit else 0.0, told)
-    return Moves(0.0, told=False)
+            return Moves(size if size > limit and told else 0.0, told), factor
+    return Moves(0.0, told=False), 1.0
 
 
 def _is_predicted(
@@ -172,8 +212,7 @@ def some_steps(sample: Sample) -> Tensor:
 def ending(sample: Sample, td: TensorDictBase, ends: Tensor) -> TensorDictBase:
     """The batch with episodes that end there, as many do already."""
     rows = td.reshape(sample.rows.shape).clone()
-    begins = torch.zeros_like(ends)
-    begins[:, 1:] = ends[:, :-1]
+    begins = _behind(ends)
     starts = sample.steps.recording.subject.flags
     for key, at in (*((key, ends) for key in _OVER), *((key, begins) for key in starts)):
         if key in tensor_keys(rows) and rows.get(key).dtype == torch.bool:

@@ -33,7 +33,7 @@ Example
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from tensordict import TensorDictBase
@@ -71,6 +71,7 @@ from rnncheck.checks.value.last_observations import (
 from rnncheck.checks.value.terminal_targets import (
     asked_ends,
     ending,
+    next_episode_moves,
     some_steps,
     target_moves,
 )
@@ -200,25 +201,60 @@ def _loss(evidence: Evidence) -> _Look:
     except Unanswered as why:
         return _Look(untold=(why,))
     for number, sample in samples:
-        ends = asked_ends(evidence, sample)
-        if REWARD not in tensor_keys(sample.td) or not bool(ends.any()):
-            continue
-        try:
-            moves = target_moves(evidence, sample, ends)
-        except Unanswered:  # a loss that raises is LS706's
-            break
-        if moves.predicted:
-            said = "the loss predicts rewards out of what is observed next, and makes no target"
-            return _Look(None, compared, (NotApplicable(said),))
-        moved = moves.size * moves.told
-        if moved and loss_leaks(evidence, sample)[0]:
-            said = "the loss changes with other segments, whatever stands at an end"
-            return _Look(None, compared, (Deferred(said, "LS701"),))
-        compared += int(ends.sum()) * moves.told
-        if moved:
-            row, step = ends.nonzero()[0].tolist()
-            return _Look(_bootstraps(Where((number, row), step, first_step=step), moved), compared)
+        for ask in (_terminal, _next_episode) if REWARD in tensor_keys(sample.td) else ():
+            try:
+                found = ask(evidence, sample, number) or _Look()
+            except Unanswered:  # a loss that raises is LS706's
+                return _Look(None, compared)
+            compared += found.compared
+            if found.finding is not None or found.untold:
+                return replace(found, compared=compared)
     return _Look(None, compared)
+
+
+def _terminal(evidence: Evidence, sample: Sample, number: int) -> _Look | None:
+    """The target of terminated steps; None where it tells nothing."""
+    ends = asked_ends(evidence, sample)
+    if not bool(ends.any()):
+        return None
+    moves = target_moves(evidence, sample, ends)
+    if moves.predicted:
+        said = "the loss predicts rewards out of what is observed next, and makes no target"
+        return _Look(untold=(NotApplicable(said),))
+    if moves.size:
+        found = _bootstraps(_first_of(number, ends), moves.size)
+        return _unless_it_leaks(evidence, sample, found)
+    return _Look(compared=int(ends.sum())) if moves.told else None
+
+
+def _next_episode(evidence: Evidence, sample: Sample, number: int) -> _Look | None:
+    """The target of steps that end an episode, as if they were truncated, where some are, and are
+    followed by the next in their row."""
+    ends = ended(sample, "done")
+    ends[:, :-1] &= sample.known[:, 1:] & ~sample.follows[:, 1:]
+    ends[:, -1] = False
+    if not bool(ends.any()) or not bool(ended(sample, "truncated").any()):
+        return None
+    # Of every other episode: the next one's own answer moves with what it begins with.
+    segments = segments_of(sample)
+    ends &= segments % 2 == segments[ends].min() % 2
+    moves = next_episode_moves(evidence, sample, ends)
+    if moves.size:
+        found = replace(_looks_over(_first_of(number, ends), "truncated"), stage=Stage.LOSS)
+        return _unless_it_leaks(evidence, sample, found)
+    return _Look(compared=int(ends.sum())) if moves.told else None
+
+
+def _unless_it_leaks(evidence: Evidence, sample: Sample, found: Observation) -> _Look:
+    if loss_leaks(evidence, sample)[0]:
+        said = "the loss changes with other segments, whatever stands at an end"
+        return _Look(untold=(Deferred(said, "LS701"),))
+    return _Look(found)
+
+
+def _first_of(number: int, ends: Tensor) -> Where:
+    row, step = ends.nonzero()[0].tolist()
+    return Where((number, row), step, first_step=step)
 
 
 def looks_over(

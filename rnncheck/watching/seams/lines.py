@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, ModuleType
@@ -20,6 +21,15 @@ _NAME = "training_step"
 _NO_BATCH = "_batch"  # what is given in the place of a batch by those who have none
 _DEFINED = (ModuleType, FunctionType, type)
 _AROUND = "__rnncheck_lines__"
+_BUILTINS = frozenset({"dict", "enumerate", "len", "list", "range", "tuple", "zip"})
+_LAYOUTS = frozenset(
+    {
+        *("array", "as_tensor", "asarray", "cat", "clone", "concatenate", "contiguous", "cpu"),
+        *("expand", "flatten", "float", "from_numpy", "items", "keys", "long", "movedim", "numpy"),
+        *("permute", "reshape", "squeeze", "stack", "swapaxes", "tensor", "to", "transpose"),
+        *("unsqueeze", "values", "view", "vstack"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -163,7 +173,26 @@ def _behind_inside(statement: ast.stmt, line: int) -> list[ast.stmt]:
         return []
     rest = statement.body[around[-1] + 1 :]
     inner = [*_behind_inside(statement.body[around[-1]], line), *rest]
-    return [_with_body(statement, inner)] if inner else []
+    groups = itertools.groupby(inner, key=_lays_data_out)
+    return [
+        one
+        for alone, body in groups
+        for one in (body if alone else [_with_body(statement, list(body))])
+    ]
+
+
+def _lays_data_out(statement: ast.stmt) -> bool:
+    """Whether it calls nothing but what lays data out, so that it gives the same without a graph:
+    one at what was collected goes on through it."""
+    calls = [node.func for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    simple = isinstance(statement, (ast.Assign, ast.AnnAssign))
+    return simple and all(map(_is_layout, calls))
+
+
+def _is_layout(function: ast.expr) -> bool:
+    if isinstance(function, ast.Name):
+        return function.id in _BUILTINS
+    return isinstance(function, ast.Attribute) and function.attr in _LAYOUTS
 
 
 def _with_body(statement: ast.With | ast.AsyncWith, body: list[ast.stmt]) -> ast.stmt:
