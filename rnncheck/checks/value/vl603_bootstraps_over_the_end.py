@@ -222,8 +222,10 @@ def _terminal(evidence: Evidence, sample: Sample, number: int) -> _Look | None:
         said = "the loss predicts rewards out of what is observed next, and makes no target"
         return _Look(untold=(NotApplicable(said),))
     if moves.size:
-        found = _bootstraps(_first_of(number, ends), moves.size)
-        return _unless_it_leaks(evidence, sample, found)
+        if loss_leaks(evidence, sample)[0]:
+            said = "the loss changes with other segments, whatever stands at an end"
+            return _Look(untold=(Deferred(said, "LS701"),))
+        return _Look(_bootstraps(_first_of(number, ends), moves.size))
     return _Look(compared=int(ends.sum())) if moves.told else None
 
 
@@ -240,16 +242,9 @@ def _next_episode(evidence: Evidence, sample: Sample, number: int) -> _Look | No
     ends &= segments % 2 == segments[ends].min() % 2
     moves = next_episode_moves(evidence, sample, ends)
     if moves.size:
-        found = replace(_looks_over(_first_of(number, ends), "truncated"), stage=Stage.LOSS)
-        return _unless_it_leaks(evidence, sample, found)
+        found = _looks_over(_first_of(number, ends), "truncated")
+        return _Look(replace(found, stage=Stage.LOSS))
     return _Look(compared=int(ends.sum())) if moves.told else None
-
-
-def _unless_it_leaks(evidence: Evidence, sample: Sample, found: Observation) -> _Look:
-    if loss_leaks(evidence, sample)[0]:
-        said = "the loss changes with other segments, whatever stands at an end"
-        return _Look(untold=(Deferred(said, "LS701"),))
-    return _Look(found)
 
 
 def _first_of(number: int, ends: Tensor) -> Where:

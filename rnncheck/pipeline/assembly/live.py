@@ -124,7 +124,8 @@ def _is_function(part: Any) -> bool:
 def _name(part: Any) -> str:
     part = getattr(part, "function", part) if isinstance(part, OwnLoss) else part
     while isinstance(part, functools.partial):  # what is called in the end
-        part = next((one for one in part.args if isinstance(one, FunctionType)), part.func)
+        inner = (one for one in part.args if isinstance(one, (FunctionType, functools.partial)))
+        part = next(inner, part.func)
     name = getattr(part, "__qualname__", type(part).__qualname__)
     return str(name).replace("<locals>.", "")
 

@@ -18,6 +18,7 @@ from rnncheck.pipeline.guard.user_frames import is_user_file, sentence
 from rnncheck.results.model import NOT_KEPT, Stage, StageResult
 from rnncheck.spec.model import Spec
 from rnncheck.watching.forms.in_form import innermost_pass, lines_ahead
+from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.saving.archive import SavedPart, SavedRun, write_saved
 from rnncheck.watching.saving.encoding import Encoder
 from rnncheck.watching.saving.env_forms import maker_form
@@ -185,7 +186,17 @@ def _called(called: Called, around: Called | None = None) -> dict[str, Any]:
         "over": innermost_pass(called.over),
         "alone": called.alone,
         "holds_states": called.holds_states,
+        "beside": [_states(one) for one in called.beside],
         "around": _around(around),
+    }
+
+
+def _states(given: dict[str, Any]) -> dict[str, Any]:
+    """Those of the arguments that are made of tensors alone."""
+    return {
+        name: value
+        for name, value in given.items()
+        if all(isinstance(one, Tensor) for _, one in leaves_in(value))
     }
 
 

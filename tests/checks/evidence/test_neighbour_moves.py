@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rnncheck.checks.evidence.neighbour_moves import _in_no_way
+from rnncheck.checks.evidence.neighbour_moves import _in_no_way, _in_their_ways
 
 
 def moves(seed: int, count: int, ways: int, size: int = 12) -> tuple[list[Tensor], Tensor]:
@@ -43,3 +43,24 @@ def test_ways_that_are_many_tell_nothing() -> None:
     """Each of them lies outside of the others, as what is asked does."""
     found, _ = moves(1, 8, 12)
     assert not _in_no_way(found[:2], found[2:])
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1, 2, 4]))
+def test_neighbours_that_move_as_all_others_do_are_told(seed: int, ways: int) -> None:
+    found, _ = moves(seed, 12, ways)
+    assert _in_their_ways(found[:2], found[2:])
+
+
+@given(st.integers(0, 10_000))
+def test_a_neighbour_with_a_way_of_its_own_is_none_of_them(seed: int) -> None:
+    found, basis = moves(seed, 10, 2)
+    own = torch.linalg.qr(torch.cat([basis, torch.eye(12, 1, dtype=torch.float64)], 1))[0][:, 2]
+    mean = torch.stack(found).norm(dim=1).mean()
+    assert not _in_their_ways([one + mean * own for one in found[:2]], found[2:])
+
+
+def test_few_or_many_ways_tell_of_no_statistic() -> None:
+    few, _ = moves(0, 5, 2)
+    many, _ = moves(1, 8, 12)
+    assert not _in_their_ways(few[:2], few[2:])
+    assert not _in_their_ways(many[:2], many[2:])

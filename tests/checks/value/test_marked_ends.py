@@ -31,7 +31,8 @@ def make_env(limit=200):
 def make_policy():
     value = TensorDictModule(nn.Linear(12, 1), ["seen"], ["state_value"])
     split = nn.Sequential(nn.Linear(12, 2), NormalParamExtractor())
-    body = TensorDictSequential(memory(), value, TensorDictModule(split, ["seen"], ["loc", "scale"]))
+    heads = TensorDictModule(split, ["seen"], ["loc", "scale"])
+    body = TensorDictSequential(memory(), value, heads)
     bounds = {"low": -2.0, "high": 2.0}
     return ProbabilisticActor(
         body, in_keys=["loc", "scale"], distribution_class=TanhNormal, distribution_kwargs=bounds

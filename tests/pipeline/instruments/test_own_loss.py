@@ -50,6 +50,8 @@ def total(result: Any) -> float:
         (lambda: [one(), two().detach()], 6.0),
         (lambda: (one(), torch.ones(3, requires_grad=True) * 2), 6.0),
         (lambda: ({"loss_a": one()}, {"told": 1}), 6.0),
+        (lambda: (TensorDict({"x": torch.ones(2)}), one(), two().detach()), 6.0),
+        (lambda: (torch.ones(3), one()), 6.0),
     ],
 )
 def test_what_counts(make: Callable[[], Any], expected: float) -> None:
