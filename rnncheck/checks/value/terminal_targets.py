@@ -52,7 +52,7 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
     """
     keys = [key for key in observed(evidence, sample) if key[0] == "next"]
     there = changed_batch(sample, ends, keys)
-    batches = [ending(sample, one, ends) for one in (sample.td, there)]
+    batches = [with_ends(sample, one, ends) for one in (sample.td, there)]
     moves, factor = _answered(evidence, sample, batches, ends)
     if moves.size and _is_predicted(evidence, sample, batches, ends, factor):
         return Moves(0.0, told=False, predicted=True)
@@ -209,7 +209,7 @@ def some_steps(sample: Sample) -> Tensor:
     return going & (torch.arange(ends.shape[1]) % _EVERY == 1)
 
 
-def ending(sample: Sample, td: TensorDictBase, ends: Tensor) -> TensorDictBase:
+def with_ends(sample: Sample, td: TensorDictBase, ends: Tensor) -> TensorDictBase:
     """The batch with episodes that end there, as many do already."""
     rows = td.reshape(sample.rows.shape).clone()
     begins = _behind(ends)

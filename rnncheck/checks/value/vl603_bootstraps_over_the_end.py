@@ -70,7 +70,7 @@ from rnncheck.checks.value.last_observations import (
 )
 from rnncheck.checks.value.terminal_targets import (
     asked_ends,
-    ending,
+    with_ends,
     next_episode_moves,
     some_steps,
     target_moves,
@@ -168,7 +168,7 @@ def _marked_ends(evidence: Evidence, samples: Iterable[Sample]) -> int:
     for number, sample in enumerate(samples):
         ends = some_steps(sample)
         looked = looks_over(evidence, sample, number, ends, own=True)[0] is not None
-        marked = make_sample(evidence, ending(sample, sample.td, ends))
+        marked = make_sample(evidence, with_ends(sample, sample.td, ends))
         where, told = looks_over(evidence, marked, number, ends, own=True)
         if looked and where is None and told:
             return told

@@ -19,7 +19,7 @@ def numbers_beside(loss: Called) -> dict[str, Tensor]:
     """Those arguments, by name."""
     if not loss.inputs or loss.inputs[0].batch_dims < 2:
         return {}
-    given = arguments_of(called_in_mode(loss.module)[1])
+    given = given_with(called_in_mode(loss.module)[1])
     return {name: one for name, one in given.items() if _of_every_step(one, loss)}
 
 
@@ -32,7 +32,7 @@ def spoilt_beside(loss: Called, name: str) -> Any:
     return in_mode_of(mode, functools.partial(inner.func, *args, **keywords))
 
 
-def arguments_of(function: Any) -> dict[str, Any]:
+def given_with(function: Any) -> dict[str, Any]:
     """What a function is called with beside a batch, by name."""
     if not isinstance(function, functools.partial):
         return {}

@@ -14,7 +14,7 @@ from torch import Tensor
 from rnncheck.pipeline.keys import Key, tensor_items, tensor_keys
 from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.modes import called_in_mode, in_mode_of
-from rnncheck.watching.forms.given_beside import arguments_of
+from rnncheck.watching.forms.given_beside import given_with
 from rnncheck.watching.forms.structures import Path, filled, leaves_in, records
 from rnncheck.watching.forms.time_axis import time_axis
 from rnncheck.watching.seen import Called
@@ -31,7 +31,7 @@ def with_states(loss: Called, acted: Sequence[TensorDictBase]) -> Called:
     if not loss.inputs or len(loss.beside) < len(loss.inputs):
         return loss
     mode, inner = called_in_mode(loss.module)
-    given, axis = arguments_of(inner), time_axis(loss.inputs[0], acted)
+    given, axis = given_with(inner), time_axis(loss.inputs[0], acted)
     found = [
         (name, path, key)
         for name, value in given.items()
@@ -49,7 +49,7 @@ def run_from_states(
     """``loss`` on the batch, with the states that its rows begin with in the place of the arguments
     that held such."""
     td = batch[0] if batch else next(iter(named.values()))
-    given = arguments_of(loss)
+    given = given_with(loss)
     ahead = list(given)[: len(loss.args)]
     for name in {name for name, _, _ in states}:
         parts = {path: _first(td, key, axis) for own, path, key in states if own == name}
