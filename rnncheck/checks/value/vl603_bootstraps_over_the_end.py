@@ -70,10 +70,10 @@ from rnncheck.checks.value.last_observations import (
 )
 from rnncheck.checks.value.terminal_targets import (
     asked_ends,
-    with_ends,
     next_episode_moves,
     some_steps,
     target_moves,
+    with_ends,
 )
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import bits_differ, gap
