@@ -4,7 +4,7 @@ in tensordicts."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.containers import HeldBy
 from rnncheck.watching.seams.lines import lines_behind, lines_inside
 from rnncheck.watching.seams.sampling import sampled_lines
+from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
 
 _NOTHING = Column(None)
@@ -112,20 +113,18 @@ class PlainRun:
         self._seen.acting.append(acting)
         return True
 
-    def trained(
-        self,
-        stack: Sequence[FrameType],
-        loop: Mapping[CodeType, int],
-        containers: Mapping[CodeType, Mapping[str, Any]],
-    ) -> None:
+    def trained(self, stack: Sequence[FrameType], stood: StoodAt) -> None:
         """``backward`` is about to be called: tell what is trained on. A list that the lines have
         made a tensor of since, or that an object has put an empty one in the place of, is among
-        the ``containers`` of the last step."""
+        the containers of where the loop ``stood`` at the last step."""
+        loop = stood.lines
         number = next((n for n, one in enumerate(stack) if one.f_code in loop), None)
         if number is None:
             return
         frame = stack[number]
-        lines = lines_behind(frame, loop[frame.f_code])
+        inner = _called_from(frame, stood.frames)
+        stepping = None if inner is None else (inner, loop[inner.f_code])
+        lines = lines_behind(frame, loop[frame.f_code], stepping)
         if lines is None and number:  # one statement steps and trains: `update(collect())`
             frame = stack[number - 1]
             lines = lines_inside(frame)
@@ -134,7 +133,8 @@ class PlainRun:
             return
         held = lines.function.__kwdefaults__ or {}
         names = {name: held.get(name, frame.f_globals.get(name)) for name in sorted(lines.reads)}
-        before = containers.get(frame.f_code, {})
+        codes = [frame.f_code] if inner is None else [inner.f_code, frame.f_code]
+        before = {n: v for code in codes for n, v in stood.containers.get(code, {}).items()}
         names |= {
             n: v.again(names[n]) if isinstance(v, HeldBy) else v
             for n, v in before.items()
@@ -283,6 +283,13 @@ class PlainRun:
 
         inside = bool(whole.get((FLAG,))[:, 1:].any()), bool(own.get((FLAG,))[:, 1:].any())
         return inside == (True, False) and at(0, (FLAG,)) and at(-1, DONE)
+
+
+def _called_from(frame: FrameType, stepped: Sequence[FrameType]) -> FrameType | None:
+    """Of the frames around a step, innermost first, the one that this one called: it may have
+    returned since."""
+    at = next((n for n, one in enumerate(stepped) if one is frame), 0)
+    return stepped[at - 1] if at else None
 
 
 def is_one_episode(steps: Sequence[PlainStep]) -> bool:

@@ -94,4 +94,5 @@ def _told(around: LinesAround) -> list[Any]:
     if around.anew:
         return [around.line, list(around.names), None, True]
     behind = [] if around.behind is None else [around.behind]
-    return [around.line, list(around.names), *behind]
+    inside = [] if around.inside is None else [False, around.inside]
+    return [around.line, list(around.names), *behind, *inside]

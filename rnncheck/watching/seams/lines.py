@@ -55,12 +55,14 @@ class LinesBehind:
 class LinesAround:
     """Where the lines of a function that was made of them are: the last of them, and the names
     that a batch may have there; with ``behind`` those behind that line, of no batch; ``anew`` are
-    all of a loop that binds the batch's name anew."""
+    all of a loop that binds the batch's name anew. ``inside``: ahead of them those of the function
+    that begins in the one line, behind the other one."""
 
     line: int
     names: tuple[str, ...]
     behind: int | None = None
     anew: bool = False
+    inside: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,15 +100,42 @@ def lines_of_a_round(frame: FrameType, names: set[str]) -> Lines | None:
     return Lines(function, found.batch)
 
 
-def lines_behind(frame: FrameType, line: int) -> LinesBehind | None:
+def lines_behind(
+    frame: FrameType, line: int, stepping: tuple[FrameType, int] | None = None
+) -> LinesBehind | None:
     """What the frame does behind the statement that holds ``line``, up to its present one, in the
-    innermost block that has both."""
+    innermost block that has both; ahead of it what the function that it called there did behind the
+    line that it was ``stepping`` in, where that can be done again."""
     tree = parsed(frame.f_code.co_filename)
     found = [] if tree is None else _between(tree.body, line, frame.f_lineno)
-    if not found:
+    if tree is None or not found:
         return None
     ahead, *body = found
-    return _behind(body, frame, line, frozenset(stored_by([ahead])))
+    tail = [] if stepping is None else _tail_again(tree, frame, *stepping, ahead, body)
+    made = _behind(
+        [*tail, *body], frame, line, frozenset(stored_by([ahead])), stepping if tail else None
+    )
+    return made
+
+
+def _tail_again(
+    tree: ast.Module,
+    frame: FrameType,
+    inner: FrameType,
+    at: int,
+    call: ast.stmt,
+    body: list[ast.stmt],
+) -> list[ast.stmt]:
+    """None of it where its variables, which the frame has as it returned, may be others by then, or
+    are others under names of the calling frame."""
+    if inner.f_globals is not frame.f_globals or inner.f_code is frame.f_code:
+        return []
+    tail = tail_of(tree, inner.f_code.co_firstlineno, at, call)
+    shared = _named(tail) & _named(body)
+    theirs = ((inner.f_locals.get(name), frame.f_locals.get(name)) for name in shared)
+    if read_first(tail) & stored_by(tail) or any(one is not other for one, other in theirs):
+        return []
+    return tail
 
 
 def lines_inside(frame: FrameType) -> LinesBehind | None:
@@ -119,12 +148,18 @@ def lines_inside(frame: FrameType) -> LinesBehind | None:
 
 
 def _behind(
-    body: list[ast.stmt], frame: FrameType, line: int, stepped: frozenset[str]
+    body: list[ast.stmt],
+    frame: FrameType,
+    line: int,
+    stepped: frozenset[str],
+    stepping: tuple[FrameType, int] | None = None,
 ) -> LinesBehind | None:
-    function = _function(Block(_NO_BATCH, body, whole=True), frame)
+    inner = None if stepping is None else stepping[0]
+    function = _function(Block(_NO_BATCH, body, whole=True), frame, inner)
     if function is None:
         return None
-    setattr(function, _AROUND, LinesAround(frame.f_lineno, (), line))
+    inside = None if stepping is None else (stepping[0].f_code.co_firstlineno, stepping[1])
+    setattr(function, _AROUND, LinesAround(frame.f_lineno, (), line, inside=inside))
     return LinesBehind(function, frozenset(read_first(body)), stepped, frozenset(_appended(body)))
 
 
@@ -201,6 +236,28 @@ def _with_body(statement: ast.With | ast.AsyncWith, body: list[ast.stmt]) -> ast
     return kept
 
 
+def tail_of(tree: ast.Module, first: int, line: int, call: ast.stmt) -> list[ast.stmt]:
+    """What the function that begins in the line ``first`` does behind the statement of its own that
+    holds ``line``; what it returns is bound as the statement that is its ``call`` binds it. None of
+    it where it returns from within."""
+    body = body_of(tree, first)
+    around = [n for n, one in enumerate(body) if holds_line(one, line)]
+    if not around:
+        return []
+    rest = [*_behind_inside(body[around[-1]], line), *body[around[-1] + 1 :]]
+    last = rest[-1] if rest else None
+    if isinstance(last, ast.Return):
+        value, rest = last.value, rest[:-1]
+        if isinstance(call, ast.Assign) and isinstance(call.value, ast.Call) and value is not None:
+            bound = ast.Assign(targets=call.targets, value=value)
+            rest.append(ast.copy_location(bound, call))
+        elif not isinstance(call, ast.Expr) or not isinstance(call.value, ast.Call):
+            return []
+    leaves = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
+    inside = (node for one in rest for node in ast.walk(one))
+    return [] if any(isinstance(node, leaves) for node in inside) else rest
+
+
 def _cut(statement: ast.stmt, until: int) -> ast.stmt:
     """The statement; an ``if`` that holds the line ``until`` without what it does behind that."""
     if not isinstance(statement, ast.If) or not any(holds_line(o, until) for o in statement.body):
@@ -211,9 +268,11 @@ def _cut(statement: ast.stmt, until: int) -> ast.stmt:
     return kept
 
 
-def _function(block: Block, frame: FrameType) -> FunctionType | None:
-    """A function whose other names are what they are in the frame now."""
-    held = _held(block, frame)
+def _function(
+    block: Block, frame: FrameType, inner: FrameType | None = None
+) -> FunctionType | None:
+    """A function whose other names are what they are in the frame now, or in the ``inner`` one."""
+    held = ({} if inner is None else _held(block, inner)) | _held(block, frame)
     made = compiled_lines(block, frame.f_code.co_filename, list(held))
     if made is None:
         return None
@@ -238,7 +297,9 @@ def lines_again(path: str, around: LinesAround, held: list[str]) -> CodeType | N
     elif around.behind is None:
         found = _block(tree.body, around.line, set(around.names))
     else:
-        body = _between(tree.body, around.behind, around.line)[1:]
+        ahead, *body = _between(tree.body, around.behind, around.line) or [ast.Pass()]
+        if around.inside is not None:
+            body = [*tail_of(tree, *around.inside, ahead), *body]
         body = body or _up_to(body_of(tree, around.behind), around.line)
         found = Block(_NO_BATCH, body, whole=True) if body else None
     return None if found is None else compiled_lines(found, path, held)

@@ -4,14 +4,15 @@ which the first one cannot show: there every state is the first."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from types import CodeType, FrameType
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from types import FrameType
+from typing import Protocol
 
 from rnncheck.watching.forms.held_as import MANY
 from rnncheck.watching.forms.plain_calls import PlainStep
 from rnncheck.watching.forms.plain_run import PlainRun, is_one_episode, is_over
 from rnncheck.watching.observer import Watching
+from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seen import Sightings
 from rnncheck.watching.weights import taken
 
@@ -75,14 +76,13 @@ class NextRollout:
         first: PlainRun,
         steps: list[PlainStep],
         stack: list[FrameType],
-        loop: Mapping[CodeType, int],
-        containers: Mapping[CodeType, Mapping[str, Any]],
+        stood: StoodAt,
     ) -> PlainRun:
         """``backward`` is about to be called: which of the two is judged. Where no episode ended or
         none began anew in that, the next one is asked as well."""
         self._asked += 1
         before, self._latest = self._latest or first.steps, steps
-        run = self._better(first, steps, before, stack, loop, containers)
+        run = self._better(first, steps, before, stack, stood)
         self._over = self._asked >= _MOST_ASKED or self._tells == _ALL
         self.begun = self._longer = False
         return run
@@ -93,8 +93,7 @@ class NextRollout:
         steps: list[PlainStep],
         before: list[PlainStep],
         stack: list[FrameType],
-        loop: Mapping[CodeType, int],
-        containers: Mapping[CodeType, Mapping[str, Any]],
+        stood: StoodAt,
     ) -> PlainRun:
         first.beside(steps)
         if self._asked == 1:
@@ -107,7 +106,7 @@ class NextRollout:
         seen = self._watching.seen
         run = PlainRun(steps, first.place, Sightings(), before)
         if run.acted():
-            run.trained(stack, loop, containers)
+            run.trained(stack, stood)
             run.beside(first.steps)
         if not run.instead_of(first, seen):
             return first

@@ -397,9 +397,7 @@ class PlainSteps:
             self._trains(self._run, frame)
         elif self._next.begun:
             stack = list(their_frames(frame))
-            self._run = self._next.ended(
-                self._run, self._longest(), stack, self._loop.lines, self._loop.containers
-            )
+            self._run = self._next.ended(self._run, self._longest(), stack, self._loop)
         stack = list(their_frames(frame))
         calls = [one for one in self._calls if one.returned]
         direct = [one for one in calls if any(one.parent is frame for frame in stack)]
@@ -413,11 +411,12 @@ class PlainSteps:
         self._ran = set()
         self._forget_calls()
         self._lines.forget()
+        self._loop.frames = []
         self._passes = 0
 
     def _trains(self, run: PlainRun, frame: FrameType) -> None:
-        run.ran, loop, seen = self._ran, self._loop, self._watching.seen
-        run.trained(list(their_frames(frame)), loop.lines, loop.containers)
+        run.ran, seen = self._ran, self._watching.seen
+        run.trained(list(their_frames(frame)), self._loop)
         self._waited += 1
         if seen.frozen and seen.losses:
             seen.weights = taken(seen.modules()) | seen.weights

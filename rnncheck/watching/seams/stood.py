@@ -19,6 +19,7 @@ class StoodAt:
         self._containers_in = ContainersIn()
         self._standing = list[tuple[CodeType, int]]()
         self._holding = list[tuple[CodeType, dict[str, Any]]]()
+        self.frames = list[FrameType]()  # of the last step, innermost first: they may have returned
 
     def steps(self, stack: Sequence[FrameType]) -> None:
         """An env is stepped out of these frames, innermost first."""
@@ -29,6 +30,7 @@ class StoodAt:
             self._codes |= {id(frame.f_code): frame.f_code for frame in stack}
             self._lines |= {frame.f_code: frame.f_lineno for frame in stack}
         self._holding = self._containers_in(stack)
+        self.frames = list(stack)
 
     def __contains__(self, code: CodeType) -> bool:
         """Whether an env was stepped out of it."""
