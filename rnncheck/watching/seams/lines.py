@@ -131,7 +131,7 @@ def _tail_again(
     if inner.f_globals is not frame.f_globals or inner.f_code is frame.f_code:
         return []
     tail = tail_of(tree, inner.f_code.co_firstlineno, at, call)
-    shared = _named(tail) & _named(body)
+    shared = (_named(tail) & _named(body)) - stored_by([call])
     theirs = ((inner.f_locals.get(name), frame.f_locals.get(name)) for name in shared)
     if read_first(tail) & stored_by(tail) or any(one is not other for one, other in theirs):
         return []
