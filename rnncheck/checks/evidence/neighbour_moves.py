@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -50,13 +50,23 @@ def moved_alike(
     sample: Sample, keys: list[Key], elements: Callable[..., dict[str, Tensor]], names: set[str]
 ) -> set[str]:
     """Those of ``names`` that a change in either neighbour of a segment moves in the very ways in
-    which changes elsewhere do: a statistic, even of a loss for which the order of its batch matters
-    besides, such as one that cuts its gradients every few steps."""
-    watched = [*_watched(sample), *_watched(sample, ahead=True)]
+    which changes in every other row do: a statistic, even of a loss for which the order of its
+    batch matters besides, such as one that cuts its gradients every few steps. All numbers are
+    drawn first: where rewards are alike, a sum of them moves in the ways of a statistic."""
+    drawn = changed_batch(sample, sample.valid, keys)
+    sample = replace(sample, td=drawn, rows=drawn.reshape(sample.rows.shape))
+    watched = [
+        one for ahead in (False, True) for one in _watched(sample, ahead=ahead, other_rows=True)
+    ]
     told: dict[str, list[bool]] = {}
     for name, own, ways in _looks(sample, keys, elements, names, watched):
         told.setdefault(name, []).append(_in_their_ways(own, ways))
     return {name for name, each in told.items() if len(each) == len(watched) and all(each)}
+
+
+def _other_rows(units: Tensor, row: int) -> Tensor:
+    """Those without the row, as nothing of a row reaches another but by a statistic."""
+    return torch.cat([units[:row], units[row + 1 :]])
 
 
 def _looks(
@@ -81,15 +91,20 @@ def _looks(
             yield name, [each[name] for each in near if name in each], ways
 
 
-def _watched(sample: Sample, *, ahead: bool = False) -> Iterator[WatchedSegment]:
-    """A few segments with another one behind them in their row; or ``ahead`` of them."""
+def _watched(
+    sample: Sample, *, ahead: bool = False, other_rows: bool = False
+) -> Iterator[WatchedSegment]:
+    """A few segments with another one behind them in their row, or ``ahead`` of them, and others
+    anywhere or in ``other_rows``."""
     rows, units = segments_of(sample), through_rows(segments_of(sample))
     count = 0
     for row in range(len(rows)):
         here = units[row][sample.valid[row]].unique().tolist()
         for first, second in itertools.pairwise(here):
             near = {first, second, second + 1 if ahead else first - 1}
-            others = [unit for unit in units[sample.valid].unique().tolist() if unit not in near]
+            far = _other_rows(units, row)[_other_rows(sample.valid, row)] if other_rows else None
+            numbers = (units[sample.valid] if far is None else far).unique().tolist()
+            others = [unit for unit in numbers if unit not in near]
             chosen = others[:: max(1, len(others) // _OTHERS)][:_OTHERS]
             if chosen and count < _PAIRS:
                 count += 1
@@ -117,10 +132,10 @@ def _in_no_way(own: Sequence[Tensor], ways: Sequence[Tensor]) -> bool:
 
 def _in_their_ways(own: Sequence[Tensor], ways: Sequence[Tensor]) -> bool:
     """Whether all of ``own`` lie in what the ``ways`` span, as each of these does in the others'
-    span."""
+    span, and none of these is no move at all."""
     largest = max((float(one.norm()) for one in (*own, *ways)), default=0.0)
     seen = [one for one in ways if float(one.norm()) > _SMALL * largest]
-    if len(seen) < _LEAST or not own:
+    if len(seen) < max(_LEAST, len(ways)) or not own:
         return False
     apart = (_outside(one, [*seen[:n], *seen[n + 1 :]]) for n, one in enumerate(seen))
     moved = [one for one in own if float(one.norm()) > _SMALL * largest]

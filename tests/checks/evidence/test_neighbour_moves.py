@@ -64,3 +64,8 @@ def test_few_or_many_ways_tell_of_no_statistic() -> None:
     many, _ = moves(1, 8, 12)
     assert not _in_their_ways(few[:2], few[2:])
     assert not _in_their_ways(many[:2], many[2:])
+
+
+def test_what_some_of_the_others_do_not_move_is_no_statistic() -> None:
+    found, _ = moves(0, 12, 2)
+    assert not _in_their_ways(found[:2], [*found[2:], torch.zeros(12, dtype=torch.float64)])
