@@ -40,7 +40,7 @@ from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.containers import HeldBy
-from rnncheck.watching.seams.lines import lines_behind, lines_inside
+from rnncheck.watching.seams.lines import around_of, lines_behind, lines_inside
 from rnncheck.watching.seams.sampling import sampled_lines
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
@@ -133,7 +133,9 @@ class PlainRun:
             return
         held = lines.function.__kwdefaults__ or {}
         names = {name: held.get(name, frame.f_globals.get(name)) for name in sorted(lines.reads)}
-        codes = [frame.f_code] if inner is None else [inner.f_code, frame.f_code]
+        around, codes = around_of(lines.function), [frame.f_code]
+        if inner is not None and around is not None and around.inside is not None:
+            codes = [inner.f_code, *codes]
         before = {n: v for code in codes for n, v in stood.containers.get(code, {}).items()}
         names |= {
             n: v.again(names[n]) if isinstance(v, HeldBy) else v
