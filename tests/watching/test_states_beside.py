@@ -71,3 +71,15 @@ def test_the_state_is_that_of_the_batch_where_it_was_at_every_call() -> None:
 def test_another_state_stays_what_it_was(size: float) -> None:
     made, _ = called(torch.full((3, 2), size), torch.full((3, 2), size))
     assert with_states(made, []) is made
+
+
+@pytest.mark.parametrize("where", ["next", "rolled"])
+def test_the_state_of_the_step_beside_is_another(where: str) -> None:
+    """However slowly it changes."""
+    made, batches = called(torch.zeros(3, 2), torch.zeros(3, 2))
+    for one in batches:
+        one["next", "h"] = 1.05 * one["h"]
+    moved = [one["h"][:, 0].roll(1, 0) for one in batches]
+    beside = [one["next", "h"][:, 0] for one in batches] if where == "next" else moved
+    made.beside = [{"state": (one, 2.0)} for one in beside]
+    assert with_states(made, []) is made

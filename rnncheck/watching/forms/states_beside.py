@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
@@ -19,9 +20,9 @@ from rnncheck.watching.forms.structures import Path, filled, leaves_in, records
 from rnncheck.watching.forms.time_axis import time_axis
 from rnncheck.watching.seen import Called
 
-# Of the state's size, row by row: weights are updated from chunk to chunk, and another row's state
-# is off by as much as it is large. Chosen.
-_CLOSE = 0.2
+# Row by row, of the state's size and of what the first step changes of it: weights are updated from
+# chunk to chunk; another row's state, or that of the step beside, is farther off. Chosen.
+_CLOSE, _OF_A_STEP, _ROUNDED = 0.2, 0.5, 1e-4
 Given = tuple[str, Path, Key]  # an argument, the way to a tensor in it, the entry that it is of
 
 
@@ -66,7 +67,7 @@ def _stored_as(loss: Called, name: str, path: Path, axis: int) -> Key | None:
         return None
     for key in _handed_on(loss.inputs[0]):
         pairs = zip(states, loss.inputs, strict=True)
-        if all(_alike(one, _first(td, key, axis), _begins(td, axis)) for one, td in pairs):
+        if all(_is_of(one, td, key, axis) for one, td in pairs):
             return key
     return None
 
@@ -91,8 +92,13 @@ def _begins(batch: TensorDictBase, axis: int) -> Tensor | bool:
     return _first(batch, flags[0], axis).flatten(1).any(1).cpu() if flags else False
 
 
-def _alike(one: Tensor, other: Tensor, begins: Tensor | bool) -> bool:
-    if one.shape != other.shape or one.ndim < 2:
+def _is_of(state: Tensor, batch: TensorDictBase, key: Key, axis: int) -> bool:
+    """Whether it is the entry's at the first step of each row, and not that of a step beside it."""
+    stored, after = _first(batch, key, axis), _first(batch, ("next", *key), axis)
+    if state.shape != stored.shape or state.ndim < 2:
         return False
-    apart, size = (on_cpu(value).flatten(1).norm(dim=1) for value in (one - other, other))
-    return bool(((apart <= _CLOSE * size) | begins).all())
+    apart, size, step = (
+        on_cpu(value).flatten(1).norm(dim=1) for value in (state - stored, stored, after - stored)
+    )
+    limit = torch.maximum(_ROUNDED * size, torch.minimum(_CLOSE * size, _OF_A_STEP * step))
+    return bool(((apart <= limit) | _begins(batch, axis)).all())
