@@ -348,6 +348,7 @@ class Group:
                         self._keep(by_key[sample.key], sample, self._round + rounds[sample.key])
                     case RoundEnded(cpu):
                         self._own_cpu += cpu
+                        self._timed += sum(current.pace[-1:])  # that before the first sample
                         return
                     case WorkerFailed(status, reason):
                         current.end = (status, reason)

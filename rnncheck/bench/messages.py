@@ -26,6 +26,7 @@ from rnncheck.results.plain import fields_of
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
+LAST = "\n"  # the line in place of a command behind which there is none
 _SHOWN = (
     80  # characters of a line that cannot be read; chosen so that a sentence about it stays one
 )

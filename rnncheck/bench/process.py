@@ -7,13 +7,14 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Protocol, TypeVar
 
+from rnncheck.bench.early import EarlyProcess
 from rnncheck.bench.messages import (
+    LAST,
     Command,
     UnreadableMessage,
     WorkerAnswer,
@@ -21,6 +22,7 @@ from rnncheck.bench.messages import (
     decode_answer,
     encode_command,
 )
+from rnncheck.bench.start import AHEAD, begin_process
 
 _STDERR_KEPT = 2000  # characters of the worker's standard error; chosen: its last line is told
 # The next two are seconds and were chosen, not measured: too short, a slow machine is called
@@ -28,9 +30,6 @@ _STDERR_KEPT = 2000  # characters of the worker's standard error; chosen: its la
 # cores.
 START_UP = 120.0  # that it may take to import and to build the pipeline, at least
 PATIENCE = 5.0  # that it gets to end by itself
-# Inductor's pool of compilers would load the machine while the first cells are timed.
-QUIET = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
-AHEAD = "ahead"  # an argument: it imports before it is asked for anything
 
 Wanted = TypeVar("Wanted")
 
@@ -119,19 +118,21 @@ class WorkerProcess:
         folder: Path | None = None,
         *,
         ahead: bool = False,
+        begun: EarlyProcess | None = None,
     ) -> None:
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
-        self._process = subprocess.Popen(
-            [python, "-m", "rnncheck.bench.worker", *([AHEAD] if ahead else [])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env={**QUIET, **os.environ, "PYTHONPATH": _path(), **(environment or {})},
-            cwd=folder,
-            start_new_session=True,
-            text=True,
-            encoding="utf-8",
-        )
+        """``ahead``: it imports before it is asked for anything; ``begun`` is one that does so
+        already, as it is."""
+        self._process: subprocess.Popen[str] | EarlyProcess
+        if begun is not None:
+            self._process, self._log = begun, begun.log
+        else:
+            self._process, self._log = begin_process(
+                "rnncheck.bench.worker",
+                [AHEAD] if ahead else [],
+                python=python,
+                environment=environment,
+                folder=folder,
+            )
         self._replies: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
 
@@ -182,6 +183,7 @@ class WorkerProcess:
         """Let it end, and see to it that it does."""
         with suppress(OSError):
             assert self._process.stdin is not None
+            self._process.stdin.write(LAST)  # others may hold the pipe open
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(PATIENCE)
@@ -193,9 +195,3 @@ class WorkerProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(PATIENCE)
-
-
-def _path() -> str:
-    """The worker imports this very package, wherever it lies, and what its parent could import."""
-    own = str(Path(__file__).resolve().parents[2])
-    return os.pathsep.join(filter(None, [own, os.environ.get("PYTHONPATH", "")]))

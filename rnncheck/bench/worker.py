@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import IO, Any
 
 from rnncheck.bench.messages import (
+    LAST,
     CellDropped,
     CellPrepared,
     Command,
@@ -35,7 +36,7 @@ from rnncheck.bench.messages import (
     decode_command,
     encode_answer,
 )
-from rnncheck.bench.process import AHEAD
+from rnncheck.bench.start import AHEAD
 from rnncheck.errors import RnncheckError
 from rnncheck.importing import import_ahead
 from rnncheck.numerics.kernels import reason_of
@@ -63,9 +64,11 @@ class CellWorker:
         return Pace()
 
     def serve(self, lines: IO[str]) -> None:
-        """Answer until the input ends."""
+        """Answer until there is no further command."""
         with self._scope:
-            for line in lines:
+            for line in iter(lines.readline, ""):
+                if line == LAST:
+                    return
                 try:
                     self._obey(decode_command(line))
                 except Exception as error:

@@ -80,7 +80,12 @@ class Catalogue:
 def builtin() -> Catalogue:
     """The checks of rnncheck itself."""
     files = HERE.glob("*/[a-z][a-z][0-9]*_*.py")
-    found = [read(f, f"{__package__}.{f.parent.name}.{f.stem}", f.parent.name) for f in files]
+    found = [
+        _entry(
+            _head(f.read_text("utf-8")), f, f"{__package__}.{f.parent.name}.{f.stem}", f.parent.name
+        )
+        for f in files
+    ]
     return Catalogue(tuple(sorted(found, key=lambda entry: (entry.code[2:], entry.code))))
 
 
@@ -95,7 +100,11 @@ def read(file: Path, module: str, family: str) -> Entry:
     Raises LookupError where it defines no RULE that can be read without running it, SyntaxError
     where it is no Python.
     """
-    tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    return _entry(file.read_text(encoding="utf-8"), file, module, family)
+
+
+def _entry(text: str, file: Path, module: str, family: str) -> Entry:
+    tree = ast.parse(text, filename=str(file))
     rule = _rule_call(tree, file)
     summary, sections = parse_docstring(ast.get_docstring(tree, clean=False) or "")
     return Entry(
@@ -144,6 +153,16 @@ def prose(text: str) -> str:
 
 def _laid_out(paragraph: str) -> bool:
     return any(re.match(r"\s|[-*] |\d+[.)] ", line) for line in paragraph.splitlines())
+
+
+def _head(text: str) -> str:
+    """The docstring and the RULE of a file, where they stand as a formatter writes them; else all
+    of it. Parsing the rest would take most of the time of ``rnncheck rule``."""
+    about, rule = re.match(r'r?""".*?"""', text, re.DOTALL), _RULE.search(text)
+    return f"{about[0]}\n{rule[0]}" if about and rule else text
+
+
+_RULE = re.compile(r"^RULE = Rule\($.*?^\)$", re.DOTALL | re.MULTILINE)
 
 
 def _rule_call(tree: ast.Module, file: Path) -> dict[str, ast.expr]:

@@ -202,11 +202,12 @@ def _ray(name: EngineName, address: str | None, spec: Spec) -> Engine | None:
 def _begun(spec: Spec, cells: Sequence[Cell]) -> WorkerProcess | None:
     """A worker that imports torch while this process imports what it needs; None where there is no
     work for it."""
+    from rnncheck.bench.early import early_process
     from rnncheck.bench.process import WorkerProcess
     from rnncheck.bench.schedule import PREPARE, START
 
     enough = spec.bench.budget > START + PREPARE
-    return WorkerProcess(ahead=True) if cells and enough else None
+    return WorkerProcess(ahead=True, begun=early_process()) if cells and enough else None
 
 
 def _claimed(cells: Sequence[Cell]) -> list[Cell]:

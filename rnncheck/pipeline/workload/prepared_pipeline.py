@@ -273,18 +273,19 @@ class _Preparation:
 
     def _batch(self) -> TensorDictBase:
         cell = self.cell
+        if not self._whole:
+            return cast(self._module_batch(), self.dtype)
         _, batch = self.prepared.inputs(cell.batch, cell.steps, cell.resets)
-        return cast(batch if self._whole else self._module_batch(batch), self.dtype)
+        return cast(batch, self.dtype)
 
-    def _module_batch(self, batch: TensorDictBase) -> TensorDictBase:
-        """What the bare module reads: random features beside the flags and states of the whole
-        batch."""
-        module = self._original()
-        facts = rnn_facts_of(module)
+    def _module_batch(self) -> TensorDictBase:
+        """What the bare module reads, for which nothing is played: random features beside start
+        flags and fresh states."""
+        starts, module = self._starts(), self._original()
+        batch = whole_batch(self.prepared.subject(), TensorDict(batch_size=starts.shape), starts)
         generator = torch.Generator().manual_seed(self.prepared.spec.seed)
-        features = torch.randn(*batch.shape, facts.input_size, generator=generator)
-        keys = declared(module, "in_keys")
-        return batch.clone(recurse=False).set(keys[0], features.to(batch.device))
+        features = torch.randn(*starts.shape, rnn_facts_of(module).input_size, generator=generator)
+        return batch.set(declared(module, "in_keys")[0], features.to(batch.device))
 
     def _readable(self, batch: TensorDictBase) -> TensorDictBase:
         """Without what the module will write: a compiled call sees the same keys every time."""
