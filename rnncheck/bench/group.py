@@ -174,6 +174,7 @@ class Group:
         """What is being done, in words."""
         for one in self._cells:
             if self._in_time(one):
+                self._secure(one)
                 yield f"{one.cell.label}: preparing"
                 self._prepare(one)
         yield from self._measure()
@@ -205,12 +206,25 @@ class Group:
     def _patience_with(self, one: CellInProgress) -> float:
         """Seconds that a cell may take to be prepared: so many that the others can be brought into
         a fresh process and measured if it does not end, at least twice those that are expected."""
-        turn = self._turn
+        return min(self._patience, max(self._spare, 2 * self._turn.costs.of(one.cell)))
+
+    @property
+    def _spare(self) -> float:
+        """Seconds that are left if the others are brought into a fresh process and measured."""
+        left = self._turn.left(self._turn.ready)
         others = [other for other in self._cells if other.alive and other.told]
-        again = START + sum(turn.costs.of(other.cell) for other in others)
-        rounds = SLACK * self._fewest_rounds
-        spare = turn.left(turn.ready) - (SLACK * again + rounds if others else 0.0)
-        return min(self._patience, max(spare, 2 * turn.costs.of(one.cell)))
+        if not others:
+            return left
+        again = START + sum(self._turn.costs.of(other.cell) for other in others)
+        return left - SLACK * (again + self._fewest_rounds)
+
+    def _secure(self, one: CellInProgress) -> None:
+        """The fewest rounds of what is ready, before ``one`` may end the worker with no time to
+        bring that into another."""
+        ready = [other for other in self._cells if other.alive and other.told]
+        unsure = self._turn.whole and self._spare < 2 * self._turn.costs.of(one.cell)
+        if ready and unsure and self._round < FEWEST_ROUNDS:
+            self._some_rounds(ready)
 
     def _in_time(self, one: CellInProgress) -> bool:
         """Whether a cell can be prepared, and all those that are measured a few times; notes where
@@ -263,7 +277,7 @@ class Group:
     def _measure(self) -> Iterator[str]:
         """Rounds until every interval is narrow, or the choice is clear; a cell of which that can
         be said leaves the rounds, the reference stays to the last."""
-        self._before, self._cpu_before = self._load(), time.process_time()
+        self._before, self._cpu_before, self._own_cpu = self._load(), time.process_time(), 0.0
         self._turn.begin_rounds(SLACK * self._fewest_rounds)
         self._allotted = self._turn.left(self._turn.until)
         self._drop_the_dearest()

@@ -99,6 +99,16 @@ def test_a_cell_that_does_not_end_within_the_budget_is_no_time_out() -> None:
     assert own[0].status is Status.OK
 
 
+def test_what_is_ready_is_measured_before_a_cell_may_end_its_worker_too_late_for_another() -> None:
+    endless = SECONDS | {"scan": 1e6}
+    worker = SimulatedWorker(Clock(), endless, CALLS)
+    found = swept(START + 5, [cells(2, ["pad", "scan", "pad-compiled"])], worker, choosing=True)
+    assert [one.status for one in found] == [Status.OK, Status.SKIPPED, Status.SKIPPED]
+    assert found[0].timing is not None and found[0].timing.samples == 4
+    (said,) = recommendations(found, BenchSpec())
+    assert (said.variant, said.alone) == ("pad", True)
+
+
 def test_a_call_too_long_for_four_rounds_leaves_the_others_theirs() -> None:
     call = CALLS | {"scan": 4.0}
     found = swept(16, [cells(2, ["pad", "scan"])], SimulatedWorker(Clock(), SECONDS, call))
