@@ -140,12 +140,17 @@ def _weights(evidence: Evidence, sample: Sample) -> list[Key]:
     advantages."""
     present = set(tensor_keys(sample.rows))
     actions = [key for key in evidence.env.actions if key in present]
+    return [*actions, *made_of_steps(evidence, sample)]
+
+
+def made_of_steps(evidence: Evidence, sample: Sample) -> list[Key]:
+    """Rewards, and numbers of each step that were made behind collecting."""
     read = observed(evidence, sample) if evidence.policy.reads else []  # or it may read anything
     seen = {*read, *evidence.policy.carry, *sample.steps.columns}
     shape = sample.rows.shape.numel()
     made = float_inputs(sample.rows, root=True, following=False)
     weights = [k for k in made if k not in seen and sample.rows.get(k).numel() == shape]
-    return [*actions, *rewards(sample), *weights]
+    return [*rewards(sample), *weights]
 
 
 def rewards(sample: Sample) -> list[Key]:

@@ -110,14 +110,14 @@ def _behind_memory(moved: Tensor, at: Tensor) -> bool:
     return bool(moved[row, step]) and bool(moved[row, step + 1 :].any()) and not bool(others.any())
 
 
-def _run(evidence: Evidence, sample: Sample, td: TensorDictBase) -> tuple[_Outputs, Tensor]:
-    with _Outputs() as noted:
+def _run(evidence: Evidence, sample: Sample, td: TensorDictBase) -> tuple[LayerOutputs, Tensor]:
+    with LayerOutputs() as noted:
         loss = copied(loss_of(evidence))
         total = run_loss(evidence, sample, td, loss=loss, per_element=False).total
     return noted, total
 
 
-class _Outputs:
+class LayerOutputs:
     """Notes what layers with weights of their own give while the context is open; not cells, whose
     outputs are handed on as states."""
 
@@ -127,7 +127,7 @@ class _Outputs:
         self.untouched = list[bool]()  # no step of an optimiser came before it
         self._versions = dict[int, int]()
 
-    def __enter__(self) -> _Outputs:
+    def __enter__(self) -> LayerOutputs:
         self._handle = register_module_forward_hook(self._gave)
         return self
 

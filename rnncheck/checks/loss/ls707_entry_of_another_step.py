@@ -8,7 +8,9 @@ Checks
     more with the flags as they are. It must be the same steps. The same is asked of rewards, and of
     numbers that were made of each step before the loss, such as advantages. Where rewards are
     summed up inside the loss, that of a single step is changed: the last step that it weighs must
-    be its own.
+    be its own. At last, what a layer gives for a row (it changes with what is observed there) must
+    be weighed with rewards of that row where it is with those of all rows, under several seeds
+    where minibatches are drawn.
 
 Why it matters
     A shift by one between the slices of two arrays, or rows and steps exchanged in one of them,
@@ -16,8 +18,8 @@ Why it matters
 
 Says nothing when
     a network reads the action of the step before, as the policy does, a change moves the step
-    itself too (normalised advantages move all steps), or the loss has no gradient at what is
-    observed.
+    itself too (normalised advantages move all steps), the loss has no gradient at what is observed,
+    or the rewards and the ends of two rows are the same (agents of one team).
 
 Fix
     Cut and lay out all entries of a step together, ahead of the loss: ``batch[:, :-1]``, not one
@@ -43,6 +45,7 @@ from rnncheck.checks.evidence.last_credited import BEHIND, LastCredited, last_cr
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
 from rnncheck.checks.evidence.previous_actions import shows_previous
 from rnncheck.checks.evidence.recorded_entries import moved_from, recorded_entry
+from rnncheck.checks.evidence.row_credit import RowCredit, row_credit
 from rnncheck.checks.evidence.training_batches import samples
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.rule import Deferred, Judgement, NotApplicable, Observation, Rule
@@ -69,6 +72,9 @@ def run(evidence: Evidence) -> Judgement:
     for last in summed:
         if last.offset and not opposite(_words(last.offset), _stands(evidence, last.key)):
             return Judgement((_summed(last),), last.count)
+    other = row_credit(evidence)
+    if other is not None:
+        return Judgement((_of_another_row(other),), other.count)
     if not found and not summed:
         raise NotApplicable("no action, no reward and no number made of a step weighs its terms")
     count = sum(int(one.changed.sum()) for entries in found.values() for _, one in entries)
@@ -108,6 +114,22 @@ def _observed(number: int, one: Credited, words: str) -> Observation:
         where=Where((number, row), step, first_step=step),
         cause="one of the arrays in the loss is shifted, stacked or laid out otherwise",
         fix=f"cut and lay out {name} as what the network gives, together with the whole batch",
+    )
+
+
+def _of_another_row(other: RowCredit) -> Observation:
+    name = dotted(other.key)
+    return Observation(
+        message=f"the loss weighs the steps of a row with the {name} of other rows, not its own",
+        key=name,
+        quantity=f"places of row {other.row} that the {name} of other rows moves, and its own not",
+        measured=float(other.count),
+        on=f"training batch {other.batch}, with other values of {name} in row {other.row}",
+        bound=0.0,
+        bound_formula="an entry of a row weighs that row",
+        where=Where((other.batch, other.row), 0, first_step=0),
+        cause="one of the arrays in the loss has its rows (envs, minibatches) in another order",
+        fix=f"pick {name}, and what is made of it, with the very indices that pick the rest",
     )
 
 

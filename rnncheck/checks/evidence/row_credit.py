@@ -1,0 +1,191 @@
+"""Whose rewards weigh the steps of a row: its own, or those of another row alone.
+
+Told by layer, since one of them may be trained with its own and another not; and without knowing
+how a layer lays out the batch, or which rows are in the minibatch that the loss takes. Where what
+is observed in one row is another, the places at which a layer gives something else are that row's.
+Where the rewards of all rows move the gradient at these places, its own must do so, be it by a mean
+over the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.evidence.batch_isolation import observed
+from rnncheck.checks.evidence.credited_steps import made_of_steps, rewards
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.layer_gradients import LayerOutputs
+from rnncheck.checks.evidence.loss_calls import (
+    changed_batch,
+    copied,
+    each_sample,
+    loss_of,
+    run_loss,
+)
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.numerics.difference import bits_differ
+from rnncheck.pipeline.keys import Key
+
+SEEDS = 6  # under each of them other rows may be drawn; one will do where nothing is
+ASKED = 3  # rows under each: chosen, with half of the rows drawn one of them is nearly always
+TELLING = 8  # places of a layer that must tell it: chosen, no saturated one does
+SMALLEST = 1e-6  # share of the largest gradient below which it is rounding
+
+
+@dataclass(frozen=True)
+class RowCredit:
+    """``key`` of ``row`` moves nothing at ``count`` places of that row that those of other rows
+    move."""
+
+    key: Key
+    batch: int
+    row: int
+    count: int
+
+
+def row_credit(evidence: Evidence) -> RowCredit | None:
+    """The first entry of which a row is weighed with others' alone."""
+    for number, sample in each_sample(evidence)[:1]:
+        keys, rows = made_of_steps(evidence, sample), _told_apart(sample)
+        if not keys or not rows:
+            continue
+        for seeded in _seeds(evidence, sample):
+            for row in seeded.drawn(rows):
+                for key in keys:
+                    count = seeded.wrong(key, row)
+                    if count >= TELLING:
+                        return RowCredit(key, number, row, count)
+    return None
+
+
+def _told_apart(sample: Sample) -> list[int]:
+    """The rows that no other one is like in ends and in rewards but for their signs, as those of a
+    team and of opponents are."""
+    columns = [sample.rows.get(key).flatten(2).abs() for key in rewards(sample)]
+    columns += [] if sample.flag is None else [sample.flag.unsqueeze(-1)]
+    shown = torch.cat([one.double() for one in columns], -1) if columns else torch.zeros(0)
+    return [
+        row
+        for row in sample.valid.any(1).nonzero()[:, 0].tolist()
+        if len(shown) > 1 and int((shown == shown[row]).flatten(1).all(1).sum()) == 1
+    ]
+
+
+def _seeds(evidence: Evidence, sample: Sample) -> Iterator[_Seeded]:
+    """As many as it takes: one where nothing that is drawn shows."""
+    first = _Seeded(evidence, sample, 0)
+    yield first
+    for seed in range(1, SEEDS):
+        other = _Seeded(evidence, sample, seed)
+        if seed == 1 and other.gives_as(first):
+            return
+        yield other
+
+
+@dataclass(frozen=True)
+class _Seeded:
+    """Runs of the loss under one seed."""
+
+    evidence: Evidence
+    sample: Sample
+    seed: int
+
+    def drawn(self, rows: list[int]) -> Iterator[int]:
+        """Some of ``rows``, those that show at a layer."""
+        generator = torch.Generator().manual_seed(29 + self.seed)
+        for at in torch.randperm(len(rows), generator=generator)[:ASKED].tolist():
+            if any(one is not None and bool(one.any()) for one in self._places(rows[at])):
+                yield rows[at]
+
+    def wrong(self, key: Key, row: int) -> int:
+        """At how many places of ``row`` a layer is trained with the entry of others, and not with
+        its own; 0 where it cannot be told."""
+        given, before = self._base
+        own, every = self._gradients(self._other(row, [key])), self._every(key)
+        if not (_all_same(given, own[0]) and _all_same(given, every[0])):  # a network reads it
+            return 0
+        found = 0
+        layers = zip(self._places(row), before, own[1], every[1], strict=True)
+        for at, old, mine, all_of_them in layers:
+            if at is not None and old is not None and mine is not None and all_of_them is not None:
+                own_moves = bool((at & _moved(old, mine)).any())  # by a rank or a mean perhaps
+                found += 0 if own_moves else int((at & _moved(old, all_of_them)).sum())
+        return found
+
+    def gives_as(self, other: _Seeded) -> bool:
+        """Whether nothing that is drawn shows."""
+        return _all_same(self._base[0], other._base[0])
+
+    def _every(self, key: Key) -> tuple[list[Tensor], list[Tensor | None]]:
+        if key not in self._moved_by:
+            self._moved_by[key] = self._gradients(self._other(None, [key]))
+        return self._moved_by[key]
+
+    @cached_property
+    def _moved_by(self) -> dict[Key, tuple[list[Tensor], list[Tensor | None]]]:
+        return {}
+
+    @cached_property
+    def _base(self) -> tuple[list[Tensor], list[Tensor | None]]:
+        return self._gradients(self.sample.td)
+
+    def _places(self, row: int) -> list[Tensor | None]:
+        """By layer where it gives something else if the row shows something else."""
+        if row not in self._shown_at:
+            keys = [key for key in observed(self.evidence, self.sample) if key[0] != "next"]
+            shown = self._outputs(self._other(row, keys))[0]
+            base = self._base[0]
+            alike = len(shown) == len(base)
+            self._shown_at[row] = [
+                bits_differ(old, new).any(-1) if old.shape == new.shape else None
+                for old, new in zip(base, shown if alike else base, strict=True)
+            ]
+        return self._shown_at[row]
+
+    @cached_property
+    def _shown_at(self) -> dict[int, list[Tensor | None]]:
+        return {}
+
+    def _outputs(self, td: TensorDictBase) -> tuple[list[Tensor], Tensor]:
+        """What layers gave, and the total."""
+        with LayerOutputs() as noted:
+            loss = copied(loss_of(self.evidence))
+            run = run_loss(
+                self.evidence, self.sample, td, loss=loss, per_element=False, seed=self.seed
+            )
+        return noted.given, run.total
+
+    def _gradients(self, td: TensorDictBase) -> tuple[list[Tensor], list[Tensor | None]]:
+        """What layers gave, and the gradients there."""
+        given, total = self._outputs(td)
+        asked = [one for one in given if one.requires_grad and total.requires_grad]
+        grads = iter(torch.autograd.grad(total, asked, allow_unused=True) if asked else ())
+        found = [next(grads) if one.requires_grad and asked else None for one in given]
+        detached = [one.detach() for one in given]
+        return detached, [None if one is None else one.detach() for one in found]
+
+    def _other(self, row: int | None, keys: list[Key]) -> TensorDictBase:
+        """The batch with other values in this row, or in all of them."""
+        mask = self.sample.valid.clone()
+        if row is not None:
+            mask[:row], mask[row + 1 :] = False, False
+        return changed_batch(self.sample, mask, keys)
+
+
+def _all_same(given: list[Tensor], other: list[Tensor]) -> bool:
+    return len(given) == len(other) and all(
+        one.shape == two.shape and torch.equal(one, two)
+        for one, two in zip(given, other, strict=True)
+    )
+
+
+def _moved(before: Tensor, after: Tensor) -> Tensor:
+    """Where the gradient is another one."""
+    largest = torch.maximum(after.abs(), before.abs()).nan_to_num().max()
+    return ((after - before).abs().nan_to_num() > SMALLEST * largest).any(-1)
