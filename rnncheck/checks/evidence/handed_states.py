@@ -47,18 +47,25 @@ def layer_without_state(evidence: Evidence, sample: Sample) -> str | None:
 
 def layer_outputs(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
     """What layers that are called once for each step of the rows give there, ``[rows, steps,
-    hidden]``, by name; with several passes each by itself."""
+    hidden]``, by name; with several passes each by itself. A pass may go on to the observation
+    behind the last step, which is left out."""
     rows, steps = sample.valid.shape
     found = dict[str, Tensor]()
     for one in _noted(evidence, sample, td):
-        alone = (
-            not one.whole and len(one.given) % steps == 0 and one.given[0].shape[-2:-1] == (rows,)
-        )
-        for begin in range(0, len(one.given) if alone else 0, steps):
+        alone = not one.whole and one.given[0].shape[-2:-1] == (rows,)
+        length = _calls_of_a_pass(len(one.given), steps) if alone else 0
+        for begin in range(0, len(one.given) if length else 0, length or 1):
             given = [value.reshape(rows, -1) for value in one.given[begin : begin + steps]]
-            again = f" (pass {begin // steps + 1})" if begin else ""
+            again = f" (pass {begin // length + 1})" if begin else ""
             found[f"{OUTPUT}{one.name or 'a layer'}{again}"] = torch.stack(given, 1)
     return found
+
+
+def _calls_of_a_pass(count: int, steps: int) -> int:
+    """Over the steps, or over one more; 0 for neither."""
+    if count % steps == 0:
+        return steps
+    return 0 if count % (steps + 1) else steps + 1
 
 
 def _trained(evidence: Evidence, sample: Sample) -> list[LayerStates]:
