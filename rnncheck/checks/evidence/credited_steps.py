@@ -14,7 +14,13 @@ from torch.nn.modules.module import register_module_forward_hook
 from rnncheck.checks.evidence.batch_isolation import observed, without_memory
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.layer_gradients import layer_gradients
-from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, float_inputs
+from rnncheck.checks.evidence.loss_calls import (
+    UNREAD,
+    changed_batch,
+    each_sample,
+    float_inputs,
+    run_loss,
+)
 from rnncheck.checks.evidence.loss_isolation import loss_gradients
 from rnncheck.checks.evidence.recorded_entries import orders
 from rnncheck.checks.evidence.training_batches import Sample
@@ -140,17 +146,44 @@ def _weights(evidence: Evidence, sample: Sample) -> list[Key]:
     advantages."""
     present = set(tensor_keys(sample.rows))
     actions = [key for key in evidence.env.actions if key in present]
-    return [*actions, *made_of_steps(evidence, sample)]
+    return [*actions, *made_of_steps(evidence, sample), *labels_of(evidence, sample)]
+
+
+def labels_of(evidence: Evidence, sample: Sample) -> list[Key]:
+    """What else was made of each step behind collecting, and the loss reads: what a teacher would
+    do, and whatever has more than one number."""
+    skip = {*_seen(evidence, sample), *evidence.env.actions, *made_of_steps(evidence, sample)}
+    labels = [
+        key
+        for key in tensor_keys(sample.rows)
+        if key[0] not in (*UNREAD, "next")
+        and key not in skip
+        and sample.rows.get(key).dtype != torch.bool
+    ]
+    if not labels:
+        return []
+    other = sample.rows.clone()
+    for key in labels:
+        other.update(_other(sample, key, 0)[1].select(key))
+    totals = [
+        run_loss(evidence, sample, td.reshape(sample.td.shape), per_element=False).total
+        for td in (sample.rows, other)
+    ]
+    return [] if torch.equal(*totals) else labels
 
 
 def made_of_steps(evidence: Evidence, sample: Sample) -> list[Key]:
     """Rewards, and numbers of each step that were made behind collecting."""
-    read = observed(evidence, sample) if evidence.policy.reads else []  # or it may read anything
-    seen = {*read, *evidence.policy.carry, *sample.steps.columns}
-    shape = sample.rows.shape.numel()
+    seen, shape = _seen(evidence, sample), sample.rows.shape.numel()
     made = float_inputs(sample.rows, root=True, following=False)
     weights = [k for k in made if k not in seen and sample.rows.get(k).numel() == shape]
     return [*rewards(sample), *weights]
+
+
+def _seen(evidence: Evidence, sample: Sample) -> set[Key]:
+    """What was collected, and what the policy reads and carries."""
+    read = observed(evidence, sample) if evidence.policy.reads else []  # or it may read anything
+    return {*read, *evidence.policy.carry, *sample.steps.columns}
 
 
 def rewards(sample: Sample) -> list[Key]:

@@ -6,11 +6,11 @@ Checks
     what is observed tells which steps the loss has used these actions for; where no flag cuts the
     memory of torch's own layers, the gradient at what the layers behind it give. That is asked once
     more with the flags as they are. It must be the same steps. The same is asked of rewards, and of
-    numbers that were made of each step before the loss, such as advantages. Where rewards are
-    summed up inside the loss, that of a single step is changed: the last step that it weighs must
-    be its own. At last, what a layer gives for a row (it changes with what is observed there) must
-    be weighed with rewards of that row where it is with those of all rows, under several seeds
-    where minibatches are drawn.
+    what was made of each step before the loss, such as advantages and a teacher's labels; labels of
+    later steps are taken for predictions. Where rewards are summed up inside the loss, that of a
+    single step is changed: the last step that it weighs must be its own. At last, what a layer
+    gives for a row (it changes with what is observed there) must be weighed with rewards of that
+    row where it is with those of all rows, under several seeds where minibatches are drawn.
 
 Why it matters
     A shift by one between the slices of two arrays, or rows and steps exchanged in one of them,
@@ -37,6 +37,7 @@ from rnncheck.checks.evidence.credited_steps import (
     Credited,
     credited,
     credited_as_marked,
+    labels_of,
     opposite,
     other_step,
 )
@@ -64,9 +65,7 @@ def run(evidence: Evidence) -> Judgement:
     for told in (found, credited_as_marked(evidence)):
         for key, entries in told.items():
             words = other_step([one for _, one in entries])
-            if words and not (
-                opposite(words, _stands(evidence, key)) or _previous(evidence, words, entries)
-            ):
+            if words and not _is_meant(evidence, key, words, entries):
                 return Judgement((_observed(*entries[0], words),), int(entries[0][1].valid.sum()))
     summed = last_credited(evidence)
     for last in summed:
@@ -80,6 +79,18 @@ def run(evidence: Evidence) -> Judgement:
     count = sum(int(one.changed.sum()) for entries in found.values() for _, one in entries)
     count += sum(last.count for last in summed)
     return Judgement((), count, counted(count, "changed step", "weigh nothing but themselves"))
+
+
+def _is_meant(
+    evidence: Evidence, key: Key, words: str, entries: Sequence[tuple[int, Credited]]
+) -> bool:
+    """Whether another step's entry is right: it stands there shifted back, it is the action that a
+    network is shown, or what comes later is what is predicted."""
+    if opposite(words, _stands(evidence, key)) or _previous(evidence, words, entries):
+        return True
+    return words.endswith(" later") and any(
+        key in labels_of(evidence, sample) for _, sample in each_sample(evidence)
+    )
 
 
 def _previous(evidence: Evidence, words: str, entries: Sequence[tuple[int, Credited]]) -> bool:

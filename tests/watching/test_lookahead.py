@@ -1,0 +1,31 @@
+"""``rnncheck run``: a pass over one observation more than there are steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching.lookahead_script import KEPT, OWN_VALUE, SCRIPT
+from tests.watching.scripts import failed, run, written
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
+        pytest.param((KEPT,), (ExitCode.FAILED, ["LS701"]), id="a state that is kept"),
+        pytest.param((OWN_VALUE,), (ExitCode.FAILED, ["VL604"]), id="the step's own value"),
+    ],
+)
+def test_a_pass_goes_on_behind_the_last_step(
+    rnncheck: Any,
+    tmp_path: Path,
+    changes: tuple[tuple[str, str], ...],
+    expected: tuple[int, list[str]],
+) -> None:
+    path = written(tmp_path, SCRIPT, *changes)
+    code, told, _ = run(rnncheck, "--select", "LS701,VL604", path)
+    assert (code, failed(told)) == expected
