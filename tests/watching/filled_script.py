@@ -65,9 +65,16 @@ for _ in range(6):
 """
 )
 
-HEALTHY = {"filled": FILLED, "repeated": REPEATED}
+# What is filled in is no zero where the memory reads it.
+EMBEDDED = FILLED.replace(
+    'gru = GRUModule(4, 24, in_key="observation", out_key="feat")',
+    'gru = GRUModule(8, 24, in_key="embed", out_key="feat")\n'
+    'embed = TensorDictModule(nn.Linear(4, 8), ["observation"], ["embed"])',
+).replace("TensorDictSequential(gru,", "TensorDictSequential(embed, gru,")
+HEALTHY = {"filled": FILLED, "embedded": EMBEDDED, "repeated": REPEATED}
 FAULTS = {  # by the check that names it
     ("filled", "RP505"): ("(each * mask).sum() / mask.sum()", "each.mean()"),
+    ("embedded", "RP505"): ("(each * mask).sum() / mask.sum()", "each.mean()"),
     ("repeated", "RP505"): ("each[live].mean()", "each.mean()"),
     ("repeated", "RP507"): (
         "    loss = loss_of(data)",

@@ -37,9 +37,13 @@ def weight_of_padding(evidence: Evidence, sample: Sample) -> tuple[int, float]:
 
 
 def _blank(one: ModuleCall, sample: Sample) -> Tensor | None:
-    """``[rows, steps]`` of the pass: what was filled in; None where the rest is not the data."""
+    """``[rows, steps]`` of the pass: what was filled in; None where the rest is not the data.
+    Layers ahead of the module make one and the same vector of what is filled in."""
     if len(one.shape) != 2 or one.shape.numel() <= sample.valid.numel():
         return None
-    zero = (one.x.reshape(*one.shape, -1) == 0).all(-1)
-    blank = zero.flip(1).long().cumprod(1).flip(1).bool()
-    return blank if int((~blank).sum()) == int(sample.valid.sum()) else None
+    x = one.x.reshape(*one.shape, -1)
+    for filling in x[:, -1].unique(dim=0):
+        blank = (x == filling).all(-1).flip(1).long().cumprod(1).flip(1).bool()
+        if int((~blank).sum()) == int(sample.valid.sum()):
+            return blank
+    return None
