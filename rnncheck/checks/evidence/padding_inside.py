@@ -43,7 +43,7 @@ def _blank(one: ModuleCall, sample: Sample) -> Tensor | None:
         return None
     x = one.x.reshape(*one.shape, -1)
     for filling in x[:, -1].unique(dim=0):
-        blank = (x == filling).all(-1).flip(1).long().cumprod(1).flip(1).bool()
+        blank: Tensor = (x == filling).all(-1).flip(1).long().cumprod(1).flip(1).bool()
         if int((~blank).sum()) == int(sample.valid.sum()):
             return blank
     return None

@@ -26,8 +26,6 @@ Example
 
 from __future__ import annotations
 
-import itertools
-
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
@@ -85,16 +83,15 @@ def run(evidence: Evidence) -> Judgement:
 
 
 def _second_halves(sample: Sample, skip: int = 0, further: int = 0) -> Tensor:
-    """Steps in the second half of their segment, behind its first ``skip`` steps; without the first
-    ``further`` of them."""
+    """Steps in the second half of what their segment has of data, behind its first ``skip`` steps;
+    without the first ``further`` of them."""
     segments, mask = segments_of(sample), torch.zeros_like(sample.valid)
     for row in range(mask.shape[0]):
-        changes = (segments[row, 1:] != segments[row, :-1]).nonzero().flatten() + 1
-        begins = [0, *changes.tolist(), mask.shape[1]]
-        for begin, end in itertools.pairwise(begins):
-            first = min(begin + skip, end)
-            mask[row, first + (end - first + 1) // 2 + further : end] = True
-    return mask & sample.valid
+        for number in segments[row].unique().tolist():
+            own = ((segments[row] == number) & sample.valid[row]).nonzero()[:, 0]
+            first = min(skip, len(own))
+            mask[row, own[first + (len(own) - first + 1) // 2 + further :]] = True
+    return mask
 
 
 def reaches_later(
