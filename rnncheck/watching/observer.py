@@ -23,7 +23,13 @@ from torchrl.envs.utils import exploration_type
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
 from rnncheck.watching.seen import Acting, CalledOn, Modes, Sightings
-from rnncheck.watching.weights import have_changed, is_stepped, parameters_taken, taken
+from rnncheck.watching.weights import (
+    buffers_taken,
+    have_changed,
+    is_stepped,
+    parameters_taken,
+    taken,
+)
 
 _MOST_LAGGED, _LONGEST_LAG = 64, 10.0  # updates and seconds that weights are waited for; chosen
 _LATEST = 16  # calls that are remembered: chosen, between two steps a policy has few
@@ -111,6 +117,7 @@ class Watching:
         known = {id(one) for one, _ in seen.weights.values()}
         policies = [one.policy for one in seen.acting if isinstance(one.policy, nn.Module)]
         acting = {id(one) for policy in policies for one in policy.parameters()}
+        seen.buffers = seen.buffers if seen.frozen else buffers_taken(policies)
         if have_changed(seen.weights):
             for one in seen.acting:
                 one.batches.clear()

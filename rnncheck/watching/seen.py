@@ -165,6 +165,8 @@ class Sightings:
     frozen: bool = False  # the first update was reached: later data belongs to other weights
     moved_on: bool = False  # and something was collected after it
     weights: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    # Buffers of who acts as they were at the last batch ahead of the first update.
+    buffers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def actor(self) -> Acting | None:
         """Who collected most with a policy; None where nobody was to."""

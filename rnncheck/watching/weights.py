@@ -28,6 +28,12 @@ def parameters_taken(modules: Iterable[nn.Module]) -> Weights:
     return {id(one): (one, one.detach().clone()) for one in held}
 
 
+def buffers_taken(modules: Iterable[nn.Module]) -> Weights:
+    """Copies of the buffers alone, such as running means."""
+    held = (one for module in modules for one in module.buffers() if not is_lazy(one))
+    return {id(one): (one, one.detach().clone()) for one in held}
+
+
 def have_changed(weights: Weights) -> bool:
     """Whether any of them holds something else by now."""
     return any(not is_equal(one, before) for one, before in weights.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from tensordict import TensorDictBase
 from torchrl.modules import set_recurrent_mode
@@ -19,7 +20,7 @@ class OwnEstimates:
 
     It leaves no trace, so that it stands for its own copy: what the lines can reach may be a whole
     trainer, with files and processes. ``axis`` is the dimension that is time in the lines' own
-    batches; batches have it last here.
+    batches; batches have it last here. The lines run ``within`` such a context.
     """
 
     def __init__(
@@ -29,9 +30,10 @@ class OwnEstimates:
         *,
         recurrent: bool | None,
         axis: int | None = None,
+        within: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.function, self.keys, self.recurrent = function, list(keys), recurrent
-        self.axis = axis
+        self.axis, self.within = axis, within
 
     def __deepcopy__(self, _memo: object) -> OwnEstimates:
         return self
@@ -39,7 +41,8 @@ class OwnEstimates:
     def __call__(self, td: TensorDictBase) -> TensorDictBase:
         """The batch with the entries. Raises StageError where they are not there afterwards."""
         given = _moved(td, td.batch_dims - 1, self.axis).clone()
-        with Restored(self.function), TrainStep(), set_recurrent_mode(self.recurrent):
+        mode = set_recurrent_mode(self.recurrent)
+        with Restored(self.function), self.within(), TrainStep(), mode:
             made = self.function(given)
         if not isinstance(made, TensorDictBase) or made.batch_size != given.batch_size:
             raise StageError("advantage", "the lines ahead of the loss gave another batch back")

@@ -4,8 +4,10 @@ returns, targets."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -27,10 +29,14 @@ from rnncheck.watching.forms.time_axis import time_axis
 from rnncheck.watching.seams.ahead import made_of
 from rnncheck.watching.seams.ahead_lines import shorter_ways_to, ways_to
 from rnncheck.watching.seen import KEPT, Acting, Called, MadeAhead, Sightings
+from rnncheck.watching.weights import have_changed, instead
 
 KIND = "your lines ahead of the loss"
 _DRAW = 7  # any fixed number
 _DISTINCT = 8  # numbers that tell an entry, whatever it is called
+
+
+Within = Callable[[], AbstractContextManager[None]]
 
 
 class Unmade:
@@ -112,11 +118,18 @@ def own_estimates(seen: Sightings, acting: Acting, wanted: set[Key]) -> Called |
     for site in seen.ahead:
         for name, batch in site.batches[0].items():
             keys = [key for key in made_of(batch, known) if key in wanted]
-            found = _proved(site, name, keys, collected) if keys else None
+            found = _proved(site, name, keys, collected, _contexts(seen)) if keys else None
             if found is not None:
                 collected = plain_batches(acting)
                 return _on_more(_time_last(found, collected), collected)
     return None
+
+
+def _contexts(seen: Sightings) -> list[Within]:
+    """As things are, and with what who acts counted up to the batch: running means that the lines
+    update themselves."""
+    counted = seen.buffers if have_changed(seen.buffers) else {}
+    return [nullcontext, *([partial(instead, counted)] if counted else [])]
 
 
 def _on_more(found: Called, collected: list[TensorDictBase]) -> Called:
@@ -137,24 +150,31 @@ def _time_last(found: Called, collected: list[TensorDictBase]) -> Called:
     axis = time_axis(found.inputs[0], collected)
     if axis == found.inputs[0].batch_dims - 1:
         return found
+    own = found.module
     module = OwnEstimates(
-        found.module.function, found.module.keys, recurrent=found.module.recurrent, axis=axis
+        own.function, own.keys, recurrent=own.recurrent, axis=axis, within=own.within
     )
     return replace(found, module=module, inputs=[time_last(one, axis) for one in found.inputs])
 
 
 def _proved(
-    site: MadeAhead, name: str, keys: list[Key], collected: list[TensorDictBase]
+    site: MadeAhead,
+    name: str,
+    keys: list[Key],
+    collected: list[TensorDictBase],
+    contexts: list[Within],
 ) -> Called | None:
     """Of the ways that give the same again the one that reads most of its batch: what it does not
     read was made before, and stays what it was whatever the batch is. Where none does, since a part
     of the lines keeps count of something, what is behind that."""
     most, best = 0, None
-    for found in _ways(site, name, keys, collected, ways_to(site.scene, name, set(site.names))):
+    functions = ways_to(site.scene, name, set(site.names))
+    for found in _ways(site, name, keys, collected, functions, contexts):
         reads = _reads(found.module, found.inputs[0], keys)
         if reads > most:
             most, best = reads, found
-    behind = _ways(site, name, keys, collected, shorter_ways_to(site.scene, name))
+    shorter = shorter_ways_to(site.scene, name)
+    behind = _ways(site, name, keys, collected, shorter, contexts[:1])
     reading = (one for one in behind if _reads(one.module, one.inputs[0], keys))
     return best or next(reading, None)
 
@@ -165,15 +185,18 @@ def _ways(
     keys: list[Key],
     collected: list[TensorDictBase],
     functions: Iterator[FunctionType],
+    contexts: list[Within],
 ) -> Iterator[Called]:
-    """The ways that give the same again, each on the first batches and in the first mode in which
-    it does: what runs now may have set another mode than its caller had."""
+    """The ways that give the same again, each on the first batches and in the first mode and
+    context in which it does: what runs now may have set another mode than its caller had."""
     made = [one[name] for one in site.batches if name in one]
     given = [[one.exclude(*keys) for one in made], _alike(collected, made[0])]
     for function in functions:
-        code, tried = function.__code__, itertools.product(filter(None, given), (None, True))
-        for inputs, recurrent in tried:
-            module = OwnEstimates(function, keys, recurrent=recurrent)
+        code = function.__code__
+        for within, inputs, recurrent in itertools.product(
+            contexts, filter(None, given), (None, True)
+        ):
+            module = OwnEstimates(function, keys, recurrent=recurrent, within=within)
             if _gives(module, inputs[0], made, keys):
                 place = Place(site.place.path, code.co_firstlineno)
                 yield Called(module, place, site.modes, inputs, own=code, kind=KIND)
