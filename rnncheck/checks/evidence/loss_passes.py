@@ -101,7 +101,7 @@ def _kinds(evidence: Evidence, sample: Sample) -> dict[int, Shown]:
         by_next, by_root = (
             bool(bits_differ(one.x, moved[kind][number].x).any()) for kind in (True, False)
         )
-        own = plain(one, sample)
+        own = plain(evidence, sample, number, one)
         if own is not None and by_next != by_root:
             found[number] = replace(own, following=(by_next,))
         elif (by_next or by_root) and number in (told := traced(evidence, sample)):

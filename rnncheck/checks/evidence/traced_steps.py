@@ -70,12 +70,41 @@ class Shown:
         return value.flatten(0, 1)[self.place.clamp_min(0)]
 
 
-def plain(one: ModuleCall, sample: Sample) -> Shown | None:
-    """The steps of a pass that ran on a batch of the training batch's own shape."""
+def plain(evidence: Evidence, sample: Sample, number: int, one: ModuleCall) -> Shown | None:
+    """The steps of a pass that ran on a batch of the training batch's own shape; its rows may stand
+    in another order."""
     if one.shape != sample.td.shape:
         return None
     place = torch.arange(one.shape.numel())
+    order = evidence.once("order of rows", lambda: _orders(evidence, sample), sample).get(number)
+    if order is not None:
+        place = place.reshape(sample.valid.shape)[order].flatten()
     return Shown(sample.rows.shape, place, torch.zeros_like(place), (None,))
+
+
+def _orders(evidence: Evidence, sample: Sample) -> dict[int, Tensor]:
+    """By number of pass, which row of the batch each of its rows shows, of those that a loss of the
+    user's own has mixed: told by the runs in which what is observed in a row is another."""
+    rows, steps = sample.valid.shape
+    if rows == 1 or type(loss_of(evidence)).__module__.startswith("torchrl."):
+        return {}
+    base = passes_of(evidence, sample, sample.td)
+    asked = [number for number, one in enumerate(base) if one.shape == sample.td.shape]
+    own = torch.arange(1, rows + 1)
+    spelt = {number: torch.zeros_like(own) for number in asked}
+    for bit in range(rows.bit_length() if asked else 0):
+        touched = ((own >> bit) % 2 == 1).unsqueeze(1).expand(rows, steps) & sample.valid
+        moved = passes_of(evidence, sample, _changed(evidence, sample, touched.repeat(2, 1)))
+        if [one.x.shape for one in moved] != [one.x.shape for one in base]:
+            return {}
+        for number in asked:
+            differ = bits_differ(base[number].x, moved[number].x).reshape(rows, -1).any(1)
+            spelt[number] += differ.long().cpu() << bit
+        seen = (1 << (bit + 1)) - 1
+        if bit and all(torch.equal(code, own & seen) for code in spelt.values()):
+            return {}  # two runs leave hardly an order but the batch's
+    found = {number: code - 1 for number, code in spelt.items()}
+    return {n: one for n, one in found.items() if torch.equal(one.sort().values, own - 1)}
 
 
 def steps_of_passes(
@@ -83,7 +112,7 @@ def steps_of_passes(
 ) -> list[Shown | None]:
     """The steps of each pass of one run of the loss on the sample; None where they cannot be
     told."""
-    found = [plain(one, sample) for one in passes]
+    found = [plain(evidence, sample, number, one) for number, one in enumerate(passes)]
     if all(one is not None for one in found):
         return found
     told = traced(evidence, sample)

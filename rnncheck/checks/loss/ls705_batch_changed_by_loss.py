@@ -10,9 +10,9 @@ Why it matters
 
 Says nothing when
     the loss only adds entries of its own (``td_error``), or writes a priority anew. Where a second
-    call gives the same, what networks and estimators write (features, values, advantages), next
-    states and next start flags may be written anew; observations, rewards, ends, actions and the
-    states that steps start from may not.
+    call gives the same, what networks and estimators write (features, values, advantages), what
+    else no env gives, next states and next start flags may be written anew; observations, rewards,
+    ends, actions and the states that steps start from may not.
 
 Fix
     Pass a shallow copy: ``loss(batch.clone(False))``.
@@ -74,13 +74,16 @@ def changed(before: TensorDictBase, after: TensorDictBase) -> list[Key]:
 
 def to_leave(evidence: Evidence, sample: Sample) -> set[Key]:
     """The entries of the batch that no network or estimator of the pipeline writes anew: what was
-    observed, paid, done and remembered."""
+    observed, paid, done and remembered. What no env gives, a network gave, or the loss itself."""
     subjects = [one for one in (evidence.policy, evidence.critic) if one is not None]
     made: set[Key] = {(name,) for name in _ESTIMATES} | {("next", name) for name in _ESTIMATES}
     for subject in subjects:
         outputs = {*subject.writes, *map(next_key, (*subject.carry, *subject.flags))}
         made |= outputs | {next_key(key) for key in outputs if key[0] != "next"}
     log_prob = log_prob_key(evidence.pipeline.policy, evidence.pipeline.loss, sample.rows)
+    states = {*evidence.policy.carry, *evidence.policy.flags}
+    root = {key for key in tensor_keys(sample.td) if key[0] != "next"}
+    made |= root - evidence.env.own - states
     acted = {*evidence.env.actions, *([log_prob] if log_prob is not None else [])}
     return (set(tensor_keys(sample.td)) - made) | acted
 

@@ -302,7 +302,7 @@ class OwnTraining:
         that none of them is all of it."""
         found = list[_Given]()
         for held in sorted(self._held.values(), key=lambda one: one.depth):
-            if self._acts(held):
+            if self._acts(held) and not any(one is held.frame for one in stack):
                 continue
             name = next((one for one in held.arguments if one in held.batches), None)
             if name is not None and (function := self._function_of(held)) is not None:
@@ -317,7 +317,8 @@ class OwnTraining:
         return None, False
 
     def _acts(self, held: HeldBatches) -> bool:
-        """Whether it is a part of who acts: no loss, though it is given a batch."""
+        """Whether it is a part of who acts: no loss, though it is given a batch, unless `backward`
+        is called inside of it."""
         owner = owner_of(held.code, held.arguments)
         policies = [one.policy for one in self._watching.seen.acting]
         parts = (part for one in policies if isinstance(one, nn.Module) for part in one.modules())

@@ -1,0 +1,31 @@
+"""``rnncheck run``: lines ahead of a loss that change the running means that they read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching.norms_script import GOES_ON, NO_MODE, SCRIPT
+from tests.watching.scripts import failed, run, written
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
+        pytest.param((GOES_ON,), (ExitCode.FAILED, ["LS701"]), id="over truncated ends"),
+        pytest.param((NO_MODE,), (ExitCode.FAILED, ["LS703"]), id="step by step"),
+    ],
+)
+def test_values_are_normalised_by_what_came_before(
+    rnncheck: Any,
+    tmp_path: Path,
+    changes: tuple[tuple[str, str], ...],
+    expected: tuple[int, list[str]],
+) -> None:
+    path = written(tmp_path, SCRIPT, *changes)
+    code, told, _ = run(rnncheck, "--select", "LS701,VL604,LS703,LS705", path)
+    assert (code, failed(told)) == expected
