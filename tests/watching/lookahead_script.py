@@ -73,3 +73,21 @@ for update in range(8):
 """
 KEPT = ("(h * keep, c * keep)", "(h, c)")
 OWN_VALUE = ("* v[:, 1:]", "* v[:, :-1]")
+
+# The next step of each step is taken by turns with the step itself.
+BY_TURNS = (
+    """        v = target(obs, start).max(-1).values
+""",
+    """        h = c = obs.new_zeros(len(obs), 16)
+        found = []
+        for t in range(24):
+            keep = (~start[:, t]).float()
+            before = (h * keep, c * keep)
+            h, c = target.cell(obs[:, t], before)
+            after, _ = target.cell(batch["next", "observation"][:, t], (h, c))
+            found.append(target.value(after).max(-1).values)
+        v = torch.stack(found, 1)
+""",
+)
+OF_NEXT = ("* v[:, 1:]", "* v")
+FROM_BEFORE = (", (h, c))\n            found", ", before)\n            found")

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.lookahead_script import KEPT, OWN_VALUE, SCRIPT
+from tests.watching.lookahead_script import (
+    BY_TURNS,
+    FROM_BEFORE,
+    KEPT,
+    OF_NEXT,
+    OWN_VALUE,
+    SCRIPT,
+)
 from tests.watching.scripts import failed, run, written
 
 
@@ -18,6 +25,12 @@ from tests.watching.scripts import failed, run, written
         pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
         pytest.param((KEPT,), (ExitCode.FAILED, ["LS701"]), id="a state that is kept"),
         pytest.param((OWN_VALUE,), (ExitCode.FAILED, ["VL604"]), id="the step's own value"),
+        pytest.param((BY_TURNS, OF_NEXT), (ExitCode.VERIFIED, []), id="by turns"),
+        pytest.param(
+            (BY_TURNS, OF_NEXT, FROM_BEFORE),
+            (ExitCode.FAILED, ["VL604"]),
+            id="by turns, from the state before",
+        ),
     ],
 )
 def test_a_pass_goes_on_behind_the_last_step(

@@ -21,6 +21,7 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.instruments.vmap import is_batched
 
 OUTPUT = "output of "
@@ -59,6 +60,26 @@ def layer_outputs(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dic
             again = f" (pass {begin // length + 1})" if begin else ""
             found[f"{OUTPUT}{one.name or 'a layer'}{again}"] = torch.stack(given, 1)
     return found
+
+
+def in_order(evidence: Evidence, sample: Sample) -> set[str]:
+    """The names in ``layer_outputs`` of what stands as the batch does: an observation moves its own
+    step, and nothing but later ones of its row. Rows that the loss cuts and mixes do not."""
+    rows, steps = sample.valid.shape
+    root = [key for key in observed(evidence, sample) if key[0] != "next"]
+    base = layer_outputs(evidence, sample, sample.td)
+    left = set(base)
+    for row, step in ((rows // 2, steps // 2), (rows - 1, 1 % steps)):
+        at = torch.zeros_like(sample.valid)
+        at[row, step] = True
+        after = layer_outputs(evidence, sample, changed_batch(sample, at, root)) if left else {}
+        for name in left & after.keys():
+            moved = bits_differ(base[name], after[name]).any(-1)
+            own = bool(moved[row, step])
+            moved[row, step:] = False
+            left -= set() if own and not bool(moved.any()) else {name}
+        left &= after.keys()
+    return left
 
 
 def _calls_of_a_pass(count: int, steps: int) -> int:

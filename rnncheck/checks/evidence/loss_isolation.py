@@ -21,7 +21,7 @@ from rnncheck.checks.evidence.batch_isolation import (
 )
 from rnncheck.checks.evidence.coupling import SEGMENTS, SUM_ROUNDING, Coupled, real_leaks
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.handed_states import layer_outputs
+from rnncheck.checks.evidence.handed_states import in_order, layer_outputs
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
 from rnncheck.checks.evidence.recurrent_pass import row_states
 from rnncheck.checks.evidence.traced_steps import inner_gradients, inner_outputs
@@ -94,10 +94,13 @@ def _leaks_of_layers(evidence: Evidence, sample: Sample) -> list[Leak]:
     """What layers give that the loss calls step by step: no statistic of the batch moves that, and
     no twin without memory is needed to tell."""
 
-    def given(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
-        return layer_outputs(evidence, sample, td)
+    names = in_order(evidence, sample)
 
-    if not given(sample, sample.td):
+    def given(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
+        found = layer_outputs(evidence, sample, td)
+        return {name: value for name, value in found.items() if name in names}
+
+    if not names:
         return []
     root = [key for key in observed(evidence, sample) if key[0] != "next"]
     found, _ = leaks(sample, root, given)

@@ -3,6 +3,7 @@ pass over the steps: with the same weights and the right states one is the other
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import tensor_keys
 
 Place = tuple[int, int]  # row and step
+_TURNS = 4  # passes that are called by turns, step by step: chosen, twice a pass and its next one
 
 
 @dataclass(frozen=True)
@@ -153,15 +155,40 @@ def _passes(evidence: Evidence, sample: Sample, td: TensorDictBase) -> list[_Cal
         run_loss(evidence, sample, td, loss=copied(loss_of(evidence)), per_element=False)
     rows, steps = sample.valid.shape
     found = [one for one in noted.calls if one.x.shape[1] > 1 or len(one.x) == rows * steps]
-    single = [one for one in noted.calls if one.x.shape[1] == 1 and len(one.x) == rows]
+    single = [one for one in noted.calls if one.x.shape[1] == 1 and len(one.x) % rows == 0]
     for layer in dict.fromkeys(one.layer for one in single if rows * steps != rows):
-        mine = [one for one in single if one.layer is layer]
-        if len(mine) % steps == 0:
-            for begin in range(0, len(mine), steps):
-                row = mine[begin : begin + steps]
-                x, y = (torch.cat([getattr(one, name) for one in row], 1) for name in "xy")
-                found.append(_Call(layer, x, y, row[0].state))
+        alike = [one for one in single if one.layer is layer and len(one.x) != rows * steps]
+        for mine in _grouped(alike, steps):
+            x, y = (
+                torch.cat([getattr(one, name).reshape(rows, 1, -1) for one in mine], 1)
+                for name in "xy"
+            )
+            found.append(_Call(layer, x, y, _begun_with(mine)))
     return found
+
+
+def _begun_with(calls: list[_Call]) -> Tensor:
+    """The state of the first of them; where none hands its own on to the next, all are begun with
+    others, and the first that is not zero is what they begin with."""
+    chained = any(
+        len(one.state) and bool((one.state[: before.y.numel()] == before.y.flatten()).any())
+        for before, one in itertools.pairwise(calls)
+    )
+    states = (one.state for one in calls if len(one.state))
+    return calls[0].state if chained else next(states, calls[0].state)
+
+
+def _grouped(calls: list[_Call], steps: int) -> Iterator[list[_Call]]:
+    """Those that may be a pass: one step after the other, to the observation behind the last one
+    too, or by turns with other passes."""
+    for length in (steps, steps + 1):
+        passes, rest = divmod(len(calls), length)
+        if rest or not passes or any(one.x.shape != calls[0].x.shape for one in calls):
+            continue
+        for begin in range(0, len(calls), length):
+            yield calls[begin : begin + length]
+        for first in range(passes if 1 < passes <= _TURNS else 0):
+            yield calls[first::passes]
 
 
 class _Calls:

@@ -8,9 +8,9 @@ Checks
     more with the flags as they are. It must be the same steps. The same is asked of rewards, and of
     what was made of each step before the loss, such as advantages and a teacher's labels; labels of
     later steps are taken for predictions. Where rewards are summed up inside the loss, that of a
-    single step is changed: the last step that it weighs must be its own. At last, what a layer
-    gives for a row (it changes with what is observed there) must be weighed with rewards of that
-    row where it is with those of all rows, under several seeds where minibatches are drawn.
+    single step is changed: the last step that it weighs must be its own. At last, what layers give
+    for a row is told by what is observed there. Where rewards of all rows weigh it, those of its
+    own row must. That is asked under several seeds where minibatches are drawn.
 
 Why it matters
     A shift by one between the slices of two arrays, or rows and steps exchanged in one of them,

@@ -275,7 +275,20 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
             if worst > _INSIDE * one.scale and worst > LASTING * float(one.gaps.max()):
                 found = _observed(Stage.LOSS, sample, number, one.name, seen, one.scale)
                 return _from_zero(found) if one.from_zero else found, compared
-    return (None, compared) if compared else _of_layers(evidence)
+    if not compared:
+        return _of_layers(evidence)
+    finding, count = _beside(evidence)
+    return finding, compared + count
+
+
+def _beside(evidence: Evidence) -> tuple[Observation | None, int]:
+    """Torch's own layers in a loss of the user's, beside modules whose passes tell."""
+    if type(evidence.pipeline.loss).__module__.startswith("torchrl."):
+        return None, 0
+    try:
+        return _of_layers(evidence)
+    except Unanswered:
+        return None, 0
 
 
 def _of_layers(evidence: Evidence) -> tuple[Observation | None, int]:

@@ -302,7 +302,7 @@ class OwnTraining:
         that none of them is all of it."""
         found = list[_Given]()
         for held in sorted(self._held.values(), key=lambda one: one.depth):
-            if self._acts(held) and not any(one is held.frame for one in stack):
+            if self._acts(held) and not self._trains_in(held, stack):
                 continue
             name = next((one for one in held.arguments if one in held.batches), None)
             if name is not None and (function := self._function_of(held)) is not None:
@@ -317,12 +317,19 @@ class OwnTraining:
         return None, False
 
     def _acts(self, held: HeldBatches) -> bool:
-        """Whether it is a part of who acts: no loss, though it is given a batch, unless `backward`
-        is called inside of it."""
+        """Whether it is a part of who acts: no loss, though it is given a batch."""
         owner = owner_of(held.code, held.arguments)
         policies = [one.policy for one in self._watching.seen.acting]
         parts = (part for one in policies if isinstance(one, nn.Module) for part in one.modules())
         return isinstance(owner, nn.Module) and any(part is owner for part in parts)
+
+    def _trains_in(self, held: HeldBatches, stack: list[FrameType]) -> bool:
+        """Whether nothing further inside leads to ``backward``, and it does so with the whole batch
+        that it is given: a trainer may be what acts."""
+        innermost = next((frame for frame in stack if frame in self._held), None)
+        given = [held.batches[name].numel() for name in held.arguments if name in held.batches]
+        least = min(one.numel() for one in held.batches.values())
+        return innermost is held.frame and given[:1] == [least]
 
     def _lines(self, stack: list[FrameType], inner: Any = None) -> Iterator[FoundLoss]:
         """The lines of a loop that ``backward`` is reached in, from where one of its batches is
