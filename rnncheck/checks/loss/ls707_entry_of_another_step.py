@@ -6,7 +6,7 @@ Checks
     what is observed tells which steps the loss has used these actions for; where no flag cuts the
     memory of torch's own layers, the gradient at what the layers behind it give. That is asked once
     more with the flags as they are. It must be the same steps. The same is asked of rewards, and of
-    what was made of each step before the loss, such as advantages and a teacher's labels; labels of
+    what was made of each step before the loss, such as advantages and a teacher's labels. Labels of
     later steps are taken for predictions. Where rewards are summed up inside the loss, that of a
     single step is changed: the last step that it weighs must be its own. At last, what layers give
     for a row is told by what is observed there. Where rewards of all rows weigh it, those of its
@@ -18,8 +18,8 @@ Why it matters
 
 Says nothing when
     a network reads the action of the step before, as the policy does, a change moves the step
-    itself too (normalised advantages move all steps), the loss has no gradient at what is observed,
-    or the rewards and the ends of two rows are the same (agents of one team).
+    itself too (normalised advantages move all steps), or the loss has no gradient at what is
+    observed. Nor are rows asked whose rewards and ends another row shares (agents of one team).
 
 Fix
     Cut and lay out all entries of a step together, ahead of the loss: ``batch[:, :-1]``, not one
