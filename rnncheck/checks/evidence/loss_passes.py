@@ -14,7 +14,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, run_loss
 from rnncheck.checks.evidence.shown_next import shown_next
 from rnncheck.checks.evidence.succession import succession, true_flags
-from rnncheck.checks.evidence.traced_steps import Shown, passes_of, plain, traced
+from rnncheck.checks.evidence.traced_steps import Shown, passes_of, plain, row_orders, traced
 from rnncheck.checks.evidence.training_batches import Sample, truth
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.instruments.module_calls import CarryState, ModuleCall, state_keys
@@ -22,6 +22,7 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
 
 _DONE: Key = ("next", "done")
+_OTHER = 1e-3  # of the largest output: far above rounding
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,20 @@ def from_true_states(
 ) -> list[Started]:
     """Every pass over the steps, or over the next steps, whose true states are known.
 
-    Those of the steps are the batch's, or with ``recorded`` the collected ones.
+    Those of the steps are the batch's, or with ``recorded`` the collected ones. Where a pass gives
+    something else, it is asked whether its rows stand in another order than the batch's.
     """
-    kinds = _kinds(evidence, sample)
+    found = _from_true_states(evidence, sample, recorded, {})
+    if any(float(one.gaps.max()) > _OTHER * one.scale for one in found):
+        orders = row_orders(evidence, sample)
+        found = _from_true_states(evidence, sample, recorded, orders) if orders else found
+    return found
+
+
+def _from_true_states(
+    evidence: Evidence, sample: Sample, recorded: bool, orders: dict[int, Tensor]
+) -> list[Started]:
+    kinds = _kinds(evidence, sample, orders)
     own = _recorded(evidence, sample) if recorded else _stored(evidence, sample)
     states = {True: _true(evidence, sample), False: own}
     known = sample.known if recorded else torch.ones_like(sample.valid)
@@ -82,7 +94,7 @@ def from_true_states(
     ]
 
 
-def _kinds(evidence: Evidence, sample: Sample) -> dict[int, Shown]:
+def _kinds(evidence: Evidence, sample: Sample, orders: dict[int, Tensor]) -> dict[int, Shown]:
     """By number of pass the steps that it shows, and whether as the next ones.
 
     On a batch of the training batch's own shape that is told by which entries move it; it is traced
@@ -101,7 +113,7 @@ def _kinds(evidence: Evidence, sample: Sample) -> dict[int, Shown]:
         by_next, by_root = (
             bool(bits_differ(one.x, moved[kind][number].x).any()) for kind in (True, False)
         )
-        own = plain(evidence, sample, number, one)
+        own = plain(one, sample, orders.get(number))
         if own is not None and by_next != by_root:
             found[number] = replace(own, following=(by_next,))
         elif (by_next or by_root) and number in (told := traced(evidence, sample)):

@@ -57,6 +57,8 @@ def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
         return []
     at = (rows // 2, steps // 2)
     base = _passes(evidence, sample, sample.td)
+    if not base:
+        return []
     by_root, by_next = (_moved(evidence, sample, base, at, after=after) for after in (False, True))
     own = [(one, laid) for one, moved in by_root if (laid := _laid(one, moved, sample, at))]
     following = [(one, laid) for one, moved in by_next if (laid := _laid(one, moved, sample, at))]

@@ -55,8 +55,8 @@ def row_credit(evidence: Evidence) -> RowCredit | None:
         keys, rows = made_of_steps(evidence, sample), _told_apart(sample)
         if not keys or not rows:
             continue
-        for seeded in _seeds(evidence, sample):
-            for row in seeded.drawn(rows):
+        for seeded, asked in _seeds(evidence, sample):
+            for row in seeded.drawn(rows, asked):
                 for key in keys:
                     count = seeded.wrong(key, row)
                     if count >= TELLING:
@@ -77,15 +77,16 @@ def _told_apart(sample: Sample) -> list[int]:
     ]
 
 
-def _seeds(evidence: Evidence, sample: Sample) -> Iterator[_Seeded]:
-    """As many as it takes: one where nothing that is drawn shows."""
-    first = _Seeded(evidence, sample, 0)
-    yield first
-    for seed in range(1, SEEDS):
-        other = _Seeded(evidence, sample, seed)
-        if seed == 1 and other.gives_as(first):
-            return
-        yield other
+def _seeds(evidence: Evidence, sample: Sample) -> Iterator[tuple[_Seeded, int]]:
+    """As many as it takes, each with how many rows are asked: one where nothing that is drawn
+    shows."""
+    first, second = (_Seeded(evidence, sample, seed) for seed in (0, 1))
+    if second.gives_as(first):
+        yield first, 1
+        return
+    yield first, ASKED
+    yield second, ASKED
+    yield from ((_Seeded(evidence, sample, seed), ASKED) for seed in range(2, SEEDS))
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,10 @@ class _Seeded:
     sample: Sample
     seed: int
 
-    def drawn(self, rows: list[int]) -> Iterator[int]:
-        """Some of ``rows``, those that show at a layer."""
+    def drawn(self, rows: list[int], asked: int) -> Iterator[int]:
+        """Of so many of ``rows`` those that show at a layer."""
         generator = torch.Generator().manual_seed(29 + self.seed)
-        for at in torch.randperm(len(rows), generator=generator)[:ASKED].tolist():
+        for at in torch.randperm(len(rows), generator=generator)[:asked].tolist():
             if any(one is not None and bool(one.any()) for one in self._places(rows[at])):
                 yield rows[at]
 
@@ -107,15 +108,29 @@ class _Seeded:
         """At how many places of ``row`` a layer is trained with the entry of others, and not with
         its own; 0 where it cannot be told."""
         given, before = self._base
-        own, every = self._gradients(self._other(row, [key])), self._every(key)
-        if not (_all_same(given, own[0]) and _all_same(given, every[0])):  # a network reads it
+        own = self._gradients(self._other(row, [key]))
+        if not _all_same(given, own[0]):  # a network reads it
+            return 0
+        still = [
+            number
+            for number, (at, old, mine) in enumerate(
+                zip(self._places(row), before, own[1], strict=True)
+            )
+            if at is not None and old is not None and mine is not None and bool(at.any())
+            if not bool((at & _moved(old, mine)).any())  # by a rank or a mean perhaps
+        ]
+        return self._moved_by_others(key, row, still) if still else 0
+
+    def _moved_by_others(self, key: Key, row: int, layers: list[int]) -> int:
+        """At how many places of ``row`` the entries of all rows move these layers."""
+        (given, before), every = self._base, self._every(key)
+        if not _all_same(given, every[0]):
             return 0
         found = 0
-        layers = zip(self._places(row), before, own[1], every[1], strict=True)
-        for at, old, mine, all_of_them in layers:
-            if at is not None and old is not None and mine is not None and all_of_them is not None:
-                own_moves = bool((at & _moved(old, mine)).any())  # by a rank or a mean perhaps
-                found += 0 if own_moves else int((at & _moved(old, all_of_them)).sum())
+        for number in layers:
+            at, old, new = self._places(row)[number], before[number], every[1][number]
+            if at is not None and old is not None and new is not None:
+                found += int((at & _moved(old, new)).sum())
         return found
 
     def gives_as(self, other: _Seeded) -> bool:

@@ -70,21 +70,24 @@ class Shown:
         return value.flatten(0, 1)[self.place.clamp_min(0)]
 
 
-def plain(evidence: Evidence, sample: Sample, number: int, one: ModuleCall) -> Shown | None:
-    """The steps of a pass that ran on a batch of the training batch's own shape; its rows may stand
-    in another order."""
+def plain(one: ModuleCall, sample: Sample, order: Tensor | None = None) -> Shown | None:
+    """The steps of a pass that ran on a batch of the training batch's own shape, its rows in such
+    an ``order``."""
     if one.shape != sample.td.shape:
         return None
     place = torch.arange(one.shape.numel())
-    order = evidence.once("order of rows", lambda: _orders(evidence, sample), sample).get(number)
     if order is not None:
         place = place.reshape(sample.valid.shape)[order].flatten()
     return Shown(sample.rows.shape, place, torch.zeros_like(place), (None,))
 
 
-def _orders(evidence: Evidence, sample: Sample) -> dict[int, Tensor]:
+def row_orders(evidence: Evidence, sample: Sample) -> dict[int, Tensor]:
     """By number of pass, which row of the batch each of its rows shows, of those that a loss of the
     user's own has mixed: told by the runs in which what is observed in a row is another."""
+    return evidence.once("order of rows", lambda: _orders(evidence, sample), sample)
+
+
+def _orders(evidence: Evidence, sample: Sample) -> dict[int, Tensor]:
     rows, steps = sample.valid.shape
     if rows == 1 or type(loss_of(evidence)).__module__.startswith("torchrl."):
         return {}
@@ -112,7 +115,7 @@ def steps_of_passes(
 ) -> list[Shown | None]:
     """The steps of each pass of one run of the loss on the sample; None where they cannot be
     told."""
-    found = [plain(evidence, sample, number, one) for number, one in enumerate(passes)]
+    found = [plain(one, sample) for one in passes]
     if all(one is not None for one in found):
         return found
     told = traced(evidence, sample)
