@@ -62,3 +62,12 @@ NUMBERS = (
         "-mine.gather(-1, told.unsqueeze(-1)).mean()",
     ),
 )
+# A loss that raises for what is no distribution.
+PROBABILITIES = (
+    ('3 * teacher(batch["observation"])', '(3 * teacher(batch["observation"])).softmax(-1)'),
+    (
+        "-(told.softmax(-1) * mine).sum(-1).mean()",
+        "torch.distributions.kl_divergence(torch.distributions.Categorical(probs=told),"
+        " torch.distributions.Categorical(logits=mine)).mean()",
+    ),
+)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.labels_script import EARLIER, NUMBERS, PREDICTED, SCRIPT
+from tests.watching.labels_script import EARLIER, NUMBERS, PREDICTED, PROBABILITIES, SCRIPT
 from tests.watching.scripts import failed, run, written
 
 SLOW = pytest.mark.slow
@@ -19,6 +19,12 @@ SLOW = pytest.mark.slow
     [
         pytest.param((), (ExitCode.VERIFIED, []), id="their own"),
         pytest.param((PREDICTED,), (ExitCode.VERIFIED, []), id="predicted"),
+        pytest.param(PROBABILITIES, (ExitCode.VERIFIED, []), id="probabilities"),
+        pytest.param(
+            (*PROBABILITIES, EARLIER),
+            (ExitCode.FAILED, ["LS707"]),
+            id="probabilities of the step before",
+        ),
         pytest.param(NUMBERS, (ExitCode.VERIFIED, []), id="numbers", marks=SLOW),
         pytest.param((EARLIER,), (ExitCode.FAILED, ["LS707"]), id="of the step before"),
         pytest.param(

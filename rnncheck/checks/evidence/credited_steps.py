@@ -84,8 +84,10 @@ def _credited(evidence: Evidence, *, marked: bool) -> dict[Key, list[tuple[int, 
 def _in_batch(evidence: Evidence, sample: Sample, marked: bool) -> Iterator[Credited]:
     actions = set(evidence.env.actions)
     draws = _DRAWS if int(sample.valid.sum()) >= _FEW else 4 * _DRAWS
-    for key, seed in itertools.product(_weights(evidence, sample), range(draws)):
-        changed, rows = _other(sample, key, seed)
+    labels = labels_of(evidence, sample)
+    weights = [*_weights(evidence, sample), *labels]
+    for key, seed in itertools.product(weights, range(draws)):
+        changed, rows = _other(sample, key, seed, exchanged=key in labels)
         found = moves(evidence, sample, rows, marked=marked) if bool(changed.any()) else None
         if found is not None and bool(found.steps.any()) and (key in actions or not found.read):
             valid = sample.valid & found.weighed & (marked | _inside(sample))
@@ -146,7 +148,7 @@ def _weights(evidence: Evidence, sample: Sample) -> list[Key]:
     advantages."""
     present = set(tensor_keys(sample.rows))
     actions = [key for key in evidence.env.actions if key in present]
-    return [*actions, *made_of_steps(evidence, sample), *labels_of(evidence, sample)]
+    return [*actions, *made_of_steps(evidence, sample)]
 
 
 def labels_of(evidence: Evidence, sample: Sample) -> list[Key]:
@@ -164,11 +166,14 @@ def labels_of(evidence: Evidence, sample: Sample) -> list[Key]:
         return []
     other = sample.rows.clone()
     for key in labels:
-        other.update(_other(sample, key, 0)[1].select(key))
-    totals = [
-        run_loss(evidence, sample, td.reshape(sample.td.shape), per_element=False).total
-        for td in (sample.rows, other)
-    ]
+        other.update(_other(sample, key, 0, exchanged=True)[1].select(key))
+    try:
+        totals = [
+            run_loss(evidence, sample, td.reshape(sample.td.shape), per_element=False).total
+            for td in (sample.rows, other)
+        ]
+    except Unanswered:  # a loss that takes certain numbers alone, such as probabilities
+        return []
     return [] if torch.equal(*totals) else labels
 
 
@@ -192,11 +197,14 @@ def rewards(sample: Sample) -> list[Key]:
     return [key for key in following if key[-1] == "reward"]
 
 
-def _other(sample: Sample, key: Key, seed: int) -> tuple[Tensor, TensorDictBase]:
-    """Half of the steps with another value of the entry."""
+def _other(
+    sample: Sample, key: Key, seed: int, *, exchanged: bool = False
+) -> tuple[Tensor, TensorDictBase]:
+    """Half of the steps with another value of the entry, that of another step where ``exchanged``
+    (a distribution, say) or where it is no float."""
     made, value = torch.Generator().manual_seed(11 + seed), sample.rows.get(key)
     half = (torch.rand(sample.valid.shape, generator=made) < 0.5) & sample.valid
-    if value.is_floating_point():
+    if value.is_floating_point() and not exchanged:
         new = perturbed(value, half, made)
     else:
         new = _of_other_steps(value, half, made)

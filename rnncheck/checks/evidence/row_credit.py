@@ -29,6 +29,7 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.rule import Unanswered
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key
 
@@ -50,7 +51,15 @@ class RowCredit:
 
 
 def row_credit(evidence: Evidence) -> RowCredit | None:
-    """The first entry of which a row is weighed with others' alone."""
+    """The first entry of which a row is weighed with others' alone; None too where the loss takes
+    no other numbers."""
+    try:
+        return _row_credit(evidence)
+    except Unanswered:
+        return None
+
+
+def _row_credit(evidence: Evidence) -> RowCredit | None:
     for number, sample in each_sample(evidence)[:1]:
         keys, rows = made_of_steps(evidence, sample), _told_apart(sample)
         if not keys or not rows:
