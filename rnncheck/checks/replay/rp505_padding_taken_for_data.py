@@ -15,7 +15,8 @@ Why it matters
     batch.
 
 Says nothing when
-    no step is padded, or the spec has neither an estimator nor a loss to ask.
+    no step is padded, the spec has neither an estimator nor a loss to ask, or the loss leaves it
+    to its caller to reduce what it gives for each step.
 
 Fix
     Multiply per-step losses by ``batch["collector", "mask"]`` and divide by its sum, normalise over
@@ -37,6 +38,7 @@ from rnncheck.checks.evidence.coupling import counts_padding
 from rnncheck.checks.evidence.estimator_calls import batches, estimator_of, written
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import (
+    LossRun,
     changed_batch,
     copied,
     each_sample,
@@ -49,6 +51,7 @@ from rnncheck.checks.evidence.padding_inside import weight_of_padding
 from rnncheck.checks.evidence.traced_steps import inner_gradients
 from rnncheck.checks.evidence.training_batches import Mask, Sample, padded
 from rnncheck.checks.rule import (
+    CouldNotLook,
     Judgement,
     NotApplicable,
     Observation,
@@ -56,12 +59,16 @@ from rnncheck.checks.rule import (
     Unanswered,
     weightiest,
 )
-from rnncheck.numerics.difference import bits_differ, features
+from rnncheck.numerics.difference import bits_differ, features, gap
 from rnncheck.pipeline.keys import STEP_KEY, Key, dotted, tensor_keys
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
 _WEIGHT = 1e-6  # of the gradient at the data
+_UNREDUCED = (
+    "the loss gives one number for each step, and it was not seen which of them its caller leaves"
+    " out: reduce it inside the loss"
+)
 _MORE = 2  # steps of padding that are added
 _FILLED = "the loss trains on steps that it has filled rows up with itself"
 _FILLED_CAUSE = "the loss averages over all steps of the rows that it makes"
@@ -129,9 +136,14 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
             continue
         loss, mask = loss_of(evidence), sample.mask or _REPEATED
         keys = _contents(sample, mask)
-        base = run_loss(evidence, sample, loss=copied(loss), per_element=False).total
+        run = run_loss(evidence, sample, loss=copied(loss), per_element=False)
         other = without_data(sample, changed_batch(sample, ~sample.valid, keys))
-        after = run_loss(evidence, sample, other, loss=copied(loss), per_element=False).total
+        again = run_loss(evidence, sample, other, loss=copied(loss), per_element=False)
+        if _for_each_step(run, sample):
+            if _same_at_data(run, again, sample):
+                raise CouldNotLook(_UNREDUCED)
+            return _counted(Stage.LOSS, number, mask, "loss", 1.0), compared
+        base, after = run.total, again.total
         compared += int((~sample.valid).sum())
         size = abs(float(base.detach()) - float(after.detach()))
         limit = 1e-6 * max(abs(float(base.detach())), 1e-6)
@@ -143,6 +155,24 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         if (weight := _trained_on(evidence, sample)) > 0.0:
             return _weighed(number, mask, weight), compared
     return None, compared
+
+
+def _for_each_step(run: LossRun, sample: Sample) -> bool:
+    """Whether the loss leaves it to its caller to reduce its parts."""
+    steps = sample.valid.numel()
+    return steps > 1 and any(one.numel() == steps for one in run.parts.values())
+
+
+def _same_at_data(run: LossRun, again: LossRun, sample: Sample) -> bool:
+    """Whether all parts are the same at the steps that are data."""
+    for name, one in run.parts.items():
+        other, steps = again.parts[name], sample.valid.numel()
+        if one.numel() != steps or other.numel() != steps:
+            continue
+        gaps = gap(one.detach().reshape(steps), other.detach().reshape(steps))
+        if bool((gaps > _WEIGHT * one.abs().max())[sample.valid.reshape(steps)].any()):
+            return False
+    return True
 
 
 def _same_with_more(evidence: Evidence, sample: Sample, base: float, limit: float) -> bool:
