@@ -382,8 +382,7 @@ class Group:
         one.workers.append(self._started)
         self._timed += (sample.wall + sample.waited) * one.repetitions + sample.pace
 
-    # --- results
-    # -----------------------------------------------------------------------------------
+    # --- results ---------------------------------------------------------------------------------
 
     def results(self) -> list[CellResult]:
         """What came out, in the order of the cells."""

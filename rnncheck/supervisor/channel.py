@@ -14,6 +14,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import EnumType
 from typing import Any
 
 from rnncheck.errors import UserError
@@ -102,8 +103,18 @@ def _read(data: bytes) -> Message:
     return found
 
 
+def _member(kind: Any, name: str) -> Any:
+    """What ``getattr`` is in a message: Python 3.11.0 to 3.11.3 pickle the members of an enum as
+    that."""
+    if isinstance(kind, EnumType) and name in kind.__members__:
+        return kind[name]
+    raise pickle.UnpicklingError(f"{name} of {kind} is nothing that is told")
+
+
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         if module.partition(".")[0] not in _MODULES:
             raise pickle.UnpicklingError(f"{module}.{name} is nothing that is told")
         return super().find_class(module, name)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +17,7 @@ from hypothesis import strategies as st
 
 from rnncheck.errors import StageError
 from rnncheck.pipeline.guard.calling import raising_as
+from rnncheck.results.model import Outcome
 from rnncheck.supervisor.channel import Message, Receiver, Sender, Told
 from rnncheck.supervisor.supervise import COPIED, Broken, supervised
 
@@ -52,6 +57,38 @@ def test_two_processes_that_speak_at_once_are_both_understood() -> None:
     for who in said:
         os.wait()
         assert [one for one in found if isinstance(one, Told) and one.item[0] == who] == said[who]
+
+
+@dataclass(frozen=True)
+class Gotten:
+    """Pickled as ``getattr(of, name)``, as Python 3.11.0 to 3.11.3 do with members of enums."""
+
+    of: Any
+    name: str
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, str]]:
+        return getattr, (self.of, self.name)
+
+
+def sent(item: Any) -> list[Message]:
+    reading, writing = os.pipe()
+    Sender(writing).send(Told(item))
+    os.close(writing)
+    try:
+        return read(reading, random.Random(0))
+    finally:
+        os.close(reading)
+
+
+def test_members_of_enums_are_read_however_python_pickles_them() -> None:
+    assert sent(Gotten(Outcome, "PASSED")) == [Told(Outcome.PASSED)]
+    assert sent(Outcome.FAILED) == [Told(Outcome.FAILED)]
+
+
+@pytest.mark.parametrize("of", [Path, Outcome], ids=["of a class", "of an enum"])
+def test_nothing_else_is_gotten(of: Any) -> None:
+    with pytest.raises(pickle.UnpicklingError, match="nothing that is told"):
+        sent(Gotten(of, "__subclasses__"))
 
 
 def guarded(way: str) -> None:

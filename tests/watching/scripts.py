@@ -48,3 +48,12 @@ def run(rnncheck: Any, *args: str | Path, cwd: Path = SCRIPTS) -> tuple[int, dic
 def failed(run: dict[str, Any]) -> list[str]:
     """The codes that failed."""
     return [check["code"] for check in run["checks"] if check["outcome"] == "failed"]
+
+
+def judged(
+    rnncheck: Any, folder: Path, codes: str, text: str, *changes: tuple[str, str]
+) -> tuple[int, list[str]]:
+    """Exit code, and the codes that failed, of these checks on a script of the text."""
+    path = written(folder, text, *changes)
+    code, told, _ = run(rnncheck, "--select", codes, path)
+    return code, failed(told)

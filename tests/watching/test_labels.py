@@ -9,7 +9,7 @@ import pytest
 
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.labels_script import EARLIER, NUMBERS, PREDICTED, PROBABILITIES, SCRIPT
-from tests.watching.scripts import failed, run, written
+from tests.watching.scripts import judged
 
 SLOW = pytest.mark.slow
 
@@ -38,6 +38,4 @@ def test_labels_weigh_their_own_step(
     changes: tuple[tuple[str, str], ...],
     expected: tuple[int, list[str]],
 ) -> None:
-    path = written(tmp_path, SCRIPT, *changes)
-    code, told, _ = run(rnncheck, "--select", "LS707", path)
-    assert (code, failed(told)) == expected
+    assert judged(rnncheck, tmp_path, "LS707", SCRIPT, *changes) == expected

@@ -16,7 +16,7 @@ from tests.watching.lookahead_script import (
     OWN_VALUE,
     SCRIPT,
 )
-from tests.watching.scripts import failed, run, written
+from tests.watching.scripts import judged
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,4 @@ def test_a_pass_goes_on_behind_the_last_step(
     changes: tuple[tuple[str, str], ...],
     expected: tuple[int, list[str]],
 ) -> None:
-    path = written(tmp_path, SCRIPT, *changes)
-    code, told, _ = run(rnncheck, "--select", "LS701,VL604", path)
-    assert (code, failed(told)) == expected
+    assert judged(rnncheck, tmp_path, "LS701,VL604", SCRIPT, *changes) == expected

@@ -9,7 +9,7 @@ import pytest
 
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.norms_script import GOES_ON, NO_MODE, SCRIPT
-from tests.watching.scripts import failed, run, written
+from tests.watching.scripts import judged
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,4 @@ def test_values_are_normalised_by_what_came_before(
     changes: tuple[tuple[str, str], ...],
     expected: tuple[int, list[str]],
 ) -> None:
-    path = written(tmp_path, SCRIPT, *changes)
-    code, told, _ = run(rnncheck, "--select", "VL601,VL604,LS703,LS705", path)
-    assert (code, failed(told)) == expected
+    assert judged(rnncheck, tmp_path, "VL601,VL604,LS703,LS705", SCRIPT, *changes) == expected

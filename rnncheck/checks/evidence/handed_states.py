@@ -63,8 +63,8 @@ def layer_outputs(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dic
 
 
 def in_order(evidence: Evidence, sample: Sample) -> set[str]:
-    """The names in ``layer_outputs`` of what stands as the batch does: an observation moves its own
-    step, and nothing but later ones of its row. Rows that the loss cuts and mixes do not."""
+    """The names in ``layer_outputs`` of what stands as the batch does: an observation moves nothing
+    but its own step and later ones of its row. Rows that the loss cuts and mixes do not."""
     rows, steps = sample.valid.shape
     root = [key for key in observed(evidence, sample) if key[0] != "next"]
     base = layer_outputs(evidence, sample, sample.td)
@@ -75,9 +75,8 @@ def in_order(evidence: Evidence, sample: Sample) -> set[str]:
         after = layer_outputs(evidence, sample, changed_batch(sample, at, root)) if left else {}
         for name in left & after.keys():
             moved = bits_differ(base[name], after[name]).any(-1)
-            own = bool(moved[row, step])
             moved[row, step:] = False
-            left -= set() if own and not bool(moved.any()) else {name}
+            left -= {name} if bool(moved.any()) else set()
         left &= after.keys()
     return left
 

@@ -140,9 +140,10 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         other = without_data(sample, changed_batch(sample, ~sample.valid, keys))
         again = run_loss(evidence, sample, other, loss=copied(loss), per_element=False)
         if _for_each_step(run, sample):
-            if _same_at_data(run, again, sample):
+            moved = _moved_at_data(run, again, sample)
+            if moved == 0.0:
                 raise CouldNotLook(_UNREDUCED)
-            return _counted(Stage.LOSS, number, mask, "loss", 1.0), compared
+            return _counted(Stage.LOSS, number, mask, "loss", moved), compared
         base, after = run.total, again.total
         compared += int((~sample.valid).sum())
         size = abs(float(base.detach()) - float(after.detach()))
@@ -163,16 +164,17 @@ def _for_each_step(run: LossRun, sample: Sample) -> bool:
     return steps > 1 and any(one.numel() == steps for one in run.parts.values())
 
 
-def _same_at_data(run: LossRun, again: LossRun, sample: Sample) -> bool:
-    """Whether all parts are the same at the steps that are data."""
+def _moved_at_data(run: LossRun, again: LossRun, sample: Sample) -> float:
+    """By how much a part differs at the steps that are data, 0 for rounding."""
+    steps, largest = sample.valid.numel(), 0.0
     for name, one in run.parts.items():
-        other, steps = again.parts[name], sample.valid.numel()
+        other = again.parts[name]
         if one.numel() != steps or other.numel() != steps:
             continue
         gaps = gap(one.detach().reshape(steps), other.detach().reshape(steps))
-        if bool((gaps > _WEIGHT * one.abs().max())[sample.valid.reshape(steps)].any()):
-            return False
-    return True
+        moved = float(gaps[sample.valid.reshape(steps)].max())
+        largest = max(largest, moved if moved > _WEIGHT * float(one.abs().max()) else 0.0)
+    return largest
 
 
 def _same_with_more(evidence: Evidence, sample: Sample, base: float, limit: float) -> bool:

@@ -1,0 +1,47 @@
+"""TorchRL's loss over padded rows, one number for each step: the script leaves the padding out."""
+
+from __future__ import annotations
+
+from tests.watching.ahead_script import HEAD
+
+SCRIPT = (
+    HEAD.replace("LIMIT", "25").replace(
+        'default_interaction_type="random",',
+        'default_interaction_type="random",return_log_prob=True,',
+    )
+    + """
+from torchrl.collectors import Collector
+from torchrl.collectors.utils import split_trajectories
+from torchrl.objectives import ClipPPOLoss
+
+env.set_seed(0)
+critic = TensorDictSequential(gru, ValueOperator(nn.Linear(24, 1), in_keys=["feat"]))
+loss_module = ClipPPOLoss(policy, critic, normalize_advantage=False, reduction="none")
+optim = torch.optim.Adam(loss_module.parameters(), 1e-3)
+
+
+def prepared(rows):
+    mask = rows["collector", "mask"]
+    reward = rows["next", "reward"].squeeze(-1) * mask
+    togo = reward.flip(1).cumsum(1).flip(1)
+    with torch.no_grad(), set_recurrent_mode(True):
+        value = critic(rows.clone())["state_value"].squeeze(-1)
+    rows["value_target"] = togo.unsqueeze(-1)
+    rows["advantage"] = ((togo - value) * mask).unsqueeze(-1)
+    return rows
+
+
+for data in Collector(env, policy, frames_per_batch=120, total_frames=600):
+    rows = split_trajectories(data, trajectory_key=("collector", "traj_ids"))
+    rows = prepared(rows)
+    mask = rows["collector", "mask"]
+    found = loss_module(rows)
+    each = found["loss_objective"] + found["loss_critic"] + found["loss_entropy"]
+    loss = (each.reshape(mask.shape) * mask).sum() / mask.sum()
+    optim.zero_grad()
+    loss.backward()
+    optim.step()
+"""
+)
+# Means and deviations of advantages that count the padding.
+NORMALISED = ("normalize_advantage=False", "normalize_advantage=True")
