@@ -211,19 +211,28 @@ def input_gradients(
 ) -> dict[str, Tensor]:
     """Gradients of ``total`` at the observed float inputs, ``[rows, steps, ...]``; where there are
     none, at the rewards and other numbers of each step."""
-    batch = td.copy()
-    keys = [k for k in observed(evidence, sample) if batch.get(k).is_floating_point()]
-    keys = keys or _weighing(evidence, sample)
-    leaves = [batch.get(key).detach().clone().requires_grad_() for key in keys]
-    for key, leaf in zip(keys, leaves, strict=True):
-        batch.set(key, leaf)
+    batch, leaves = with_leaves(evidence, sample, td)
     value = total(batch)
     if not value.requires_grad or not leaves:
         return {}
-    grads = torch.autograd.grad(value, leaves, allow_unused=True)
+    grads = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
     shape = sample.rows.shape
     return {
         "gradient at " + ".".join(key): grad.reshape(*shape, *grad.shape[td.batch_dims :])
-        for key, grad in zip(keys, grads, strict=True)
+        for key, grad in zip(leaves, grads, strict=True)
         if grad is not None
     }
+
+
+def with_leaves(
+    evidence: Evidence, sample: Sample, td: TensorDictBase
+) -> tuple[TensorDictBase, dict[Key, Tensor]]:
+    """The batch with its observed float inputs as leaves of a graph, or rewards and other numbers
+    of each step where there are none. What is compiled for it serves every run on such a batch."""
+    batch = td.copy()
+    keys = [k for k in observed(evidence, sample) if batch.get(k).is_floating_point()]
+    keys = keys or _weighing(evidence, sample)
+    leaves = {key: batch.get(key).detach().clone().requires_grad_() for key in keys}
+    for key, leaf in leaves.items():
+        batch.set(key, leaf)
+    return batch, leaves

@@ -13,7 +13,13 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.batch_isolation import observed, paid, tokens, without_memory
+from rnncheck.checks.evidence.batch_isolation import (
+    observed,
+    paid,
+    tokens,
+    with_leaves,
+    without_memory,
+)
 from rnncheck.checks.evidence.estimator_calls import batches, made_by, value_key
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
@@ -249,7 +255,8 @@ def _answer(evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor) 
 
     def total(sample: Sample, batch: TensorDictBase) -> dict[str, Tensor]:
         with SquaredErrors():
-            run = run_loss(evidence, sample, batch, per_element=False)
+            given, _ = with_leaves(evidence, sample, batch)
+            run = run_loss(evidence, sample, given, per_element=False)
         return {"": run.total.detach().double()}
 
     alone = without_memory(total)
