@@ -4,7 +4,8 @@ Checks
     The observations in the first half of every slice of the training batch are changed. In the
     second half some per-step entry of the loss, or the gradient of the loss at the observations,
     must change; where none does, the same is asked one step further on, for a loss that parts its
-    slices in the middle. Of a loss that tells neither, such as one that reads arrays, the pass that
+    slices in the middle. A loss that reads next observations alone, as a world model's does, is
+    asked by these. Of a loss that tells neither, such as one that reads arrays, the pass that
     it makes is asked. Layers of torch that the loss trains and calls step by step must be given
     other states than zero.
 
@@ -48,7 +49,7 @@ from rnncheck.checks.evidence.trained_memory import needs_memory
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ
-from rnncheck.pipeline.keys import dotted, tensor_items
+from rnncheck.pipeline.keys import Key, dotted, tensor_items
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.training_pass import TwoPasses
 from rnncheck.printable import counted
@@ -71,6 +72,8 @@ def run(evidence: Evidence) -> Judgement:
         behind = _second_halves(sample, skip, 1)  # the loss may part slices in the middle
         if watched and not changed and bool(behind.any()):
             changed, _ = reaches_later(evidence, sample, loss, behind)
+        if not changed and _reads_next_alone(evidence, sample, loss):
+            changed, watched = reaches_later(evidence, sample, loss, later, following=True)
         if not watched:
             continue
         compared += int(later.sum())
@@ -94,15 +97,36 @@ def _second_halves(sample: Sample, skip: int = 0, further: int = 0) -> Tensor:
     return mask
 
 
+def _reads_next_alone(evidence: Evidence, sample: Sample, loss: Loss) -> bool:
+    """Whether the loss takes what is observed from the next steps alone, as a world model does."""
+    batches = [sample.td]
+    for following in (False, True):
+        keys = _observations(evidence, sample, following=following)
+        batches.append(changed_batch(sample, sample.valid, keys))
+    still, here, there = (
+        float(run_loss(evidence, sample, td, loss=copied(loss), per_element=False).total.detach())
+        for td in batches
+    )
+    return still == here != there
+
+
+def _observations(evidence: Evidence, sample: Sample, *, following: bool) -> list[Key]:
+    keys = [key for key in observed(evidence, sample) if (key[0] == "next") == following]
+    given = () if following else tokens(evidence, sample)
+    return [*keys, *(key for key in given if key not in keys)]
+
+
 def reaches_later(
-    evidence: Evidence, sample: Sample, loss: Loss, later: Tensor
+    evidence: Evidence, sample: Sample, loss: Loss, later: Tensor, *, following: bool = False
 ) -> tuple[bool, bool]:
-    """Whether anything later changes, and whether there was anything to look at."""
-    keys = [key for key in observed(evidence, sample) if key[0] != "next"]
-    keys += [key for key in tokens(evidence, sample) if key not in keys]
+    """Whether anything later changes, and whether there was anything to look at. ``following``: by
+    what is observed next, at steps whose next one is no later one."""
+    keys, earlier = _observations(evidence, sample, following=following), ~later
     if not keys:
         raise CouldNotLook("nothing of what the policy observes could be changed in the batch")
-    after_td = changed_batch(sample, ~later, keys)
+    if following:
+        earlier[:, :-1] &= ~later[:, 1:]
+    after_td = changed_batch(sample, earlier, keys)
     watched = False
     seen = map(sample.td.get, observed(evidence, sample))
     floats = any(value.is_floating_point() for value in seen)
@@ -111,6 +135,8 @@ def reaches_later(
             continue
         before, after = (measure(evidence, sample, loss, td) for td in (sample.td, after_td))
         for name, old in before.items():
+            if measure is _gradients and ("next." in name) != following:
+                continue
             if name not in after or after[name].shape != old.shape:
                 continue
             watched = watched or bool((old != 0).any())
@@ -128,11 +154,10 @@ def _elements(
 def _gradients(
     evidence: Evidence, sample: Sample, loss: Loss, td: TensorDictBase
 ) -> dict[str, Tensor]:
-    found = input_gradients(
+    return input_gradients(
         evidence, sample, td,
         lambda b: run_loss(evidence, sample, b, loss=copied(loss), per_element=False).total,
     )  # fmt: skip
-    return {name: grad for name, grad in found.items() if "next." not in name}
 
 
 def _inside(

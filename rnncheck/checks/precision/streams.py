@@ -40,6 +40,7 @@ from rnncheck.pipeline.subject.passes import (
 from rnncheck.pipeline.subject.subject import Carrier, Subject, next_key
 
 STREAM_STEPS = 64  # of the stream: heads of episodes end to end, without a reset between them
+_SEEDS = (1, 2)
 EARLY = 12  # steps from which the size of a single step's rounding is taken
 Written = dict[Key, Tensor]
 
@@ -119,9 +120,33 @@ def _of_subject(evidence: Evidence, subject: Subject) -> list[Stream]:
         own = steps[carrier.path]
         if len(own.read) == STREAM_STEPS:
             keys = tuple(k for k in own.wrote[0] if own.wrote[0][k].is_floating_point())
-            calm = tuple(key for key in keys if key not in noisy)
+            drawn = _drawn_inside(carrier, own.read, noisy.intersection(keys))
+            calm = tuple(key for key in keys if key not in drawn)
             found.append(Stream(subject, carrier, inputs, own, whole.get(carrier.path), calm))
     return found
+
+
+def _drawn_inside(
+    carrier: Carrier, reads: Sequence[TensorDictBase], noisy: frozenset[Key]
+) -> frozenset[Key]:
+    """Of what differs between two seeds, what does so by the module itself: it may be given what
+    others before it drew, and is given the same again."""
+    if not noisy:
+        return noisy
+    drawn, module = set[Key](), copy_of(carrier.module, "the module")
+    try:
+        for td in reads[:EARLY]:
+            one, two = (_seeded(module, td, seed) for seed in _SEEDS)
+            drawn |= {key for key in noisy if not torch.equal(one[key], two[key])}
+    except Exception:  # the user's module may raise anything alone
+        return noisy
+    return frozenset(drawn)
+
+
+def _seeded(module: nn.Module, td: TensorDictBase, seed: int) -> Written:
+    with measuring(recurrent=False, seed=seed):
+        out = call(module, td.clone())
+    return {key: out.get(key) for key in tensor_keys(out)}
 
 
 def _inputs(evidence: Evidence, subject: Subject) -> TensorDictBase:

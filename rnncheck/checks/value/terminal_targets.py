@@ -14,6 +14,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import (
     changed_batch,
     copied,
+    each_sample,
     loss_of,
     parameters_of,
     run_loss,
@@ -25,6 +26,7 @@ from rnncheck.checks.value.estimator_isolation import REWARD
 from rnncheck.pipeline.instruments.distances import SquaredErrors
 from rnncheck.pipeline.keys import Key, tensor_keys
 
+PREDICTED = "the loss predicts rewards out of what is observed next, and makes no target"
 _ROUNDING = 1e-5  # of the largest answer: vectorised sums of rewards round over the whole row
 _OVER = (("next", "terminated"), ("next", "done"))
 _TRAINED = 1e-3  # share of a gradient that other next observations move, so that rounding does not
@@ -57,6 +59,26 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
     if moves.size and _is_predicted(evidence, sample, batches, ends, factor):
         return Moves(0.0, told=False, predicted=True)
     return moves
+
+
+def predicts_rewards_alone(evidence: Evidence) -> bool:
+    """Whether the rewards are what the loss predicts, as a world model does, and an end takes
+    nothing away from its answer to them: it makes no target."""
+    found = False
+    try:
+        for _, sample in each_sample(evidence):
+            ends = some_steps(sample) if REWARD in tensor_keys(sample.td) else sample.valid & False
+            if not bool(ends.any()):
+                continue
+            if not target_moves(evidence, sample, ends).predicted:
+                return False
+            over = [sample.td, with_ends(sample, sample.td, ends)]
+            if _answered(evidence, sample, over, ends)[0].size:
+                return False
+            found = True
+    except Unanswered:  # a loss that raises is LS706's
+        return False
+    return found
 
 
 def next_episode_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:

@@ -69,6 +69,7 @@ from rnncheck.checks.value.last_observations import (
     last_observations,
 )
 from rnncheck.checks.value.terminal_targets import (
+    PREDICTED,
     asked_ends,
     next_episode_moves,
     some_steps,
@@ -219,8 +220,7 @@ def _terminal(evidence: Evidence, sample: Sample, number: int) -> _Look | None:
         return None
     moves = target_moves(evidence, sample, ends)
     if moves.predicted:
-        said = "the loss predicts rewards out of what is observed next, and makes no target"
-        return _Look(untold=(NotApplicable(said),))
+        return _Look(untold=(NotApplicable(PREDICTED),))
     if moves.size:
         if loss_leaks(evidence, sample)[0]:
             said = "the loss changes with other segments, whatever stands at an end"

@@ -22,7 +22,8 @@ Why it matters
 Says nothing when
     the loss or estimator leaks already (LS701, VL601), its target network has other weights, no
     trajectory was collected from its start, or the target hardly moves with what is observed at
-    all. Nor where the passes of torch's own layers over the steps and over the next steps both
+    all. Nor of a loss that predicts rewards out of what is observed next, as a world model does, and
+    makes no target. Nor where the passes of torch's own layers over the steps and over the next steps both
     begin with zeros.
 
 Fix
@@ -77,6 +78,7 @@ from rnncheck.checks.value.same_step import (
     loss_of_own_step,
     reads_nothing_next,
 )
+from rnncheck.checks.value.terminal_targets import PREDICTED, predicts_rewards_alone
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key, as_key, dotted
@@ -107,6 +109,8 @@ def run(evidence: Evidence) -> Judgement:
         return Judgement((finding,), compared)
     if not compared and reads_nothing_next(evidence):
         raise NotApplicable("the loss reads nothing of what is observed next")
+    if not compared and not evidence.written(Stage.ADVANTAGE) and predicts_rewards_alone(evidence):
+        raise NotApplicable(PREDICTED)
     if not compared:
         compared = last_values_from_states(evidence)
     if not compared:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tensordict import TensorDictBase
@@ -15,10 +15,18 @@ _LEAF = "AccumulateGrad"
 
 def nodes_of(result: Any) -> list[Any]:
     """The nodes of a graph that a loss module's result ends in."""
-    values = result.values(True, True) if isinstance(result, TensorDictBase) else result
-    listed = [values] if isinstance(values, Tensor) else list(values or ())
-    found = [one.grad_fn for one in listed if isinstance(one, Tensor)]
-    return [node for node in found if node is not None]
+    return [one.grad_fn for one in _tensors(result) if one.grad_fn is not None]
+
+
+def _tensors(result: Any) -> Iterator[Tensor]:
+    """Those in it: some losses give their batch as well."""
+    if isinstance(result, Tensor):
+        yield result
+    elif isinstance(result, TensorDictBase):
+        yield from result.values(True, True)
+    elif isinstance(result, Sequence):
+        for one in result:
+            yield from _tensors(one)
 
 
 def weights_in(loss: Any, behind: Collection[Any]) -> set[int] | None:
