@@ -95,7 +95,7 @@ def _steps_only(evidence: Evidence, subject: Subject) -> bool:
     together: TensorDictBase = torch.cat(alone)
     keys = set(tensor_keys(first)) & set(tensor_keys(together)) - random_outputs(evidence, subject)
     alone_too = all(_close(first.get(key), together.get(key)) for key in keys)
-    return alone_too and not _hands_on(evidence, subject, made)
+    return bool(keys) and alone_too and not _hands_on(evidence, subject, made)
 
 
 def _hands_on(evidence: Evidence, subject: Subject, made: Constructed) -> bool:

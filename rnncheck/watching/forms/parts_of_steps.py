@@ -21,6 +21,7 @@ from rnncheck.watching.forms.part_outputs import (
 )
 from rnncheck.watching.seen import Acting, Called
 
+_OTHER_SEED = 2
 _CLOSE = 1e-4  # relative and absolute: the same numbers, in other batches of a matrix product
 
 
@@ -56,7 +57,9 @@ def _with_parts(policy: nn.Module, batch: TensorDictBase) -> tuple[TensorDictBas
     kept = [key for key in tensor_keys(steps) if key[0] != "next" and key not in written]
     with measuring(recurrent=False), torch.no_grad(), PartOutputs(innermost_parts(asked)) as noted:
         out = asked(steps.select(*kept).clone())
-    if not _is_recorded(out, steps, written):
+    with measuring(recurrent=False, seed=_OTHER_SEED), torch.no_grad():
+        again = asked(steps.select(*kept).clone())
+    if not _is_recorded(out, again, steps, written):
         raise RuntimeError("the policy gives something else for single steps")
     given = of_one_step(noted.given, steps.batch_size)
     whole = batch.clone()
@@ -65,10 +68,15 @@ def _with_parts(policy: nn.Module, batch: TensorDictBase) -> tuple[TensorDictBas
     return whole, {path: part_key(path) for path in given}
 
 
-def _is_recorded(out: TensorDictBase, steps: TensorDictBase, written: set[Key]) -> bool:
-    """Whether a state that it writes is the one that was recorded."""
-    states = [key for key in written if key[0] == "next" and key in tensor_keys(steps)]
-    pairs = [(out.get(key), steps.get(key)) for key in states if key in tensor_keys(out)]
+def _is_recorded(
+    out: TensorDictBase, again: TensorDictBase, steps: TensorDictBase, written: set[Key]
+) -> bool:
+    """Whether a state that it writes is the one that was recorded; those that are drawn, such as
+    the action of the step, tell nothing."""
+    both = set(tensor_keys(steps)) & set(tensor_keys(out))
+    states = [key for key in written if key[0] == "next" and key in both]
+    drawn = {key for key in states if not torch.equal(out.get(key), again.get(key))}
+    pairs = [(out.get(key), steps.get(key)) for key in states if key not in drawn]
     return bool(pairs) and all(_alike(one, other) for one, other in pairs)
 
 
