@@ -81,6 +81,8 @@ class Watching:
         self.at_a_backward: list[Callable[[FrameType], None]] = []
         self.optimisers = WeakSet[Optimizer]()  # that the script made
         self.at_a_batch: list[Callable[[FrameType], None]] = []  # that weights which act are given
+        # A loss whose caller reduces what it gives is about to be called.
+        self.at_an_unreduced_loss: list[Callable[[FrameType, TensorDictBase], None]] = []
         self.at_the_first_update: list[Callable[[], None]] = []
         self.at_the_end: list[Callable[[], None]] = []  # done while the script is still alive
         self.at_a_rollout: list[Callable[[EnvBase], None]] = []  # by the script itself

@@ -82,6 +82,7 @@ class Called:
     last: int = 0  # of lines of a loop: the last of them
     fed: bool = False  # what it was called on has a graph: networks ran on the batch before it
     trains: bool = False  # what a loss gave has a graph
+    unreduced: bool = False  # it leaves it to its caller to reduce what it gives for each step
     # Lines of the user's around that function, each from a batch of theirs: the innermost first.
     around: list[Called] = field(default_factory=list)
     # The same of a loop that makes another batch under the same name: of what it was given first.
@@ -174,9 +175,8 @@ class Sightings:
         return max(found, key=lambda one: sum(b.numel() for b in one.batches), default=None)
 
     def loss(self) -> Called | None:
-        """The loss that was called on the most data; not one that networks ran ahead of, since the
-        script's own lines around it are the loss."""
-        found = [one for one in self.losses if one.inputs and not one.fed]
+        """The loss that was called on the most data."""
+        found = self._whole()
         size = [(one.trains, len(one.inputs), len(_entries(one))) for one in found]
         return found[size.index(max(size))] if found else None
 
@@ -193,8 +193,15 @@ class Sightings:
     def other_losses(self) -> list[Called]:
         """Those that are judged beside these, each by itself: what they gave can be trained on."""
         alike = self.losses_alike()
-        found = [one for one in self.losses if one.inputs and one.trains and not one.fed]
+        found = [one for one in self._whole() if one.trains]
         return [one for one in found if alike and not any(one is other for other in alike)]
+
+    def _whole(self) -> list[Called]:
+        """The losses, without modules that networks ran ahead of, or that leave more to be done
+        behind them than to add: the script's own lines around these are the loss."""
+        found = [one for one in self.losses if one.inputs and not one.fed]
+        own = any(one.own is not None for one in found)
+        return [one for one in found if not (own and one.unreduced)]
 
     def judged_losses(self) -> list[Called]:
         """All that are judged."""

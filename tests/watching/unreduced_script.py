@@ -21,7 +21,7 @@ optim = torch.optim.Adam(loss_module.parameters(), 1e-3)
 
 
 def prepared(rows):
-    mask = rows["collector", "mask"]
+    mask = rows["here"]
     reward = rows["next", "reward"].squeeze(-1) * mask
     togo = reward.flip(1).cumsum(1).flip(1)
     with torch.no_grad(), set_recurrent_mode(True):
@@ -33,8 +33,9 @@ def prepared(rows):
 
 for data in Collector(env, policy, frames_per_batch=120, total_frames=600):
     rows = split_trajectories(data, trajectory_key=("collector", "traj_ids"))
-    rows = prepared(rows)
-    mask = rows["collector", "mask"]
+    rows["here"] = rows["collector", "mask"]
+    rows = prepared(rows.exclude("collector"))
+    mask = rows["here"]
     found = loss_module(rows)
     each = found["loss_objective"] + found["loss_critic"] + found["loss_entropy"]
     loss = (each.reshape(mask.shape) * mask).sum() / mask.sum()
@@ -43,5 +44,26 @@ for data in Collector(env, policy, frames_per_batch=120, total_frames=600):
     optim.step()
 """
 )
+# The lines that reduce it are of a function, whatever that is given.
+IN_A_FUNCTION = (
+    """    mask = rows["here"]
+    found = loss_module(rows)
+    each = found["loss_objective"] + found["loss_critic"] + found["loss_entropy"]
+    loss = (each.reshape(mask.shape) * mask).sum() / mask.sum()
+""",
+    """    loss = reduced(loss_module(rows), rows["here"])
+""",
+)
+REDUCED = (
+    """for data in Collector(""",
+    """def reduced(found, mask):
+    each = found["loss_objective"] + found["loss_critic"] + found["loss_entropy"]
+    return (each.reshape(mask.shape) * mask).sum() / mask.sum()
+
+
+for data in Collector(""",
+)
+UNMASKED = ("* mask).sum() / mask.sum()\n    optim", ").mean()\n    optim")
+UNMASKED_THERE = ("* mask).sum() / mask.sum()\n\n", ").mean()\n\n")
 # Means and deviations of advantages that count the padding.
 NORMALISED = ("normalize_advantage=False", "normalize_advantage=True")

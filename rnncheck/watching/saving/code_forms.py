@@ -91,6 +91,8 @@ def _code(decoder: DecodesCode, node: Node, path: Path) -> CodeType | None:
 
 
 def _told(around: LinesAround) -> list[Any]:
+    if around.since is not None:
+        return [around.line, list(around.names), None, False, None, around.since]
     if around.anew:
         return [around.line, list(around.names), None, True]
     behind = [] if around.behind is None else [around.behind]

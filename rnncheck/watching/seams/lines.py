@@ -56,13 +56,15 @@ class LinesAround:
     """Where the lines of a function that was made of them are: the last of them, and the names
     that a batch may have there; with ``behind`` those behind that line, of no batch; ``anew`` are
     all of a loop that binds the batch's name anew. ``inside``: ahead of them those of the function
-    that begins in the one line, behind the other one."""
+    that begins in the one line, behind the other one. ``since``: behind the last that binds the
+    batch ahead of that line."""
 
     line: int
     names: tuple[str, ...]
     behind: int | None = None
     anew: bool = False
     inside: tuple[int, int] | None = None
+    since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,17 @@ class Block:
     made_by: ast.stmt | None = None  # what binds the batch ahead of it, in the same block
 
 
-def lines_between(frame: FrameType, names: set[str]) -> Lines | None:
-    """What the frame does with the batch of one of ``names`` up to its present line."""
+def lines_between(frame: FrameType, names: set[str], since: int | None = None) -> Lines | None:
+    """What the frame does with the batch of one of ``names`` up to its present line; with what the
+    name held in the line ``since``, if that is given."""
     tree = parsed(frame.f_code.co_filename)
-    found = None if tree is None else _block(tree.body, frame.f_lineno, names)
+    found = None if tree is None else _block(tree.body, frame.f_lineno, names, since)
     if found is None:
         return None
     function = _function(found, frame)
     if function is None:
         return None
-    setattr(function, _AROUND, LinesAround(frame.f_lineno, tuple(sorted(names))))
+    setattr(function, _AROUND, LinesAround(frame.f_lineno, tuple(sorted(names)), since=since))
     return Lines(function, found.batch)
 
 
@@ -295,7 +298,7 @@ def lines_again(path: str, around: LinesAround, held: list[str]) -> CodeType | N
     if around.anew:
         found = _round(tree.body, around.line, set(around.names))
     elif around.behind is None:
-        found = _block(tree.body, around.line, set(around.names))
+        found = _block(tree.body, around.line, set(around.names), around.since)
     else:
         ahead, *body = _between(tree.body, around.behind, around.line) or [ast.Pass()]
         if around.inside is not None:
@@ -305,16 +308,19 @@ def lines_again(path: str, around: LinesAround, held: list[str]) -> CodeType | N
     return None if found is None else compiled_lines(found, path, held)
 
 
-def _block(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
-    """The innermost block around the line in which one of ``names`` is bound; where it is made of
-    what the loop around it is given, all of that loop's lines."""
+def _block(
+    body: list[ast.stmt], line: int, names: set[str], since: int | None = None
+) -> Block | None:
+    """The innermost block around the line in which one of ``names`` is bound, for the last time
+    ahead of the line ``since``; where it is made of what the loop around it is given, all of that
+    loop's lines."""
     around = [n for n, one in enumerate(body) if holds_line(one, line)]  # several may share a line
     if not around:
         return None
     statement = body[around[-1]]
     bound = [name for name in _targets(statement) if name in names]
     for inner in bodies_of(statement):
-        if found := _block(inner, line, names):
+        if found := _block(inner, line, names, since):
             made = found.made_by if found.made_by in inner else None
             anew = not bound or bound[0] == found.batch  # under its own name: it is that one
             if made is None or anew or bound[0] not in loads_of(made):
@@ -323,7 +329,9 @@ def _block(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:
         return Block(bound[0], _up_to(statement.body, line))
     ahead = body[: around[-1]]
     for index, one in enumerate(ahead):
-        if bound := [name for name in bound_by(one) if name in names - _afresh(ahead[index + 1 :])]:
+        later = [other for other in ahead[index + 1 :] if since is None or other.lineno < since]
+        again = _afresh(later) if since is None else {n for other in later for n in bound_by(other)}
+        if bound := [name for name in bound_by(one) if name in names - again]:
             rest = _rest_of(one, bound[0])
             return Block(bound[0], [*rest, *body[index + 1 : around[-1] + 1]], made_by=one)
     return None

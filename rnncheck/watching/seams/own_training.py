@@ -65,6 +65,7 @@ class HeldBatches:
     depth: int  # of the frame, from the outermost on
     batches: dict[str, TensorDictBase] = field(default_factory=dict)  # copies, by name
     entered: tuple[EnteredMode, ...] = ()  # modes that were set around the call
+    since: int | None = None  # the line of a loss module's call, where its batch is that one
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def own_training_seams(watching: Watching, scope: ExitStack) -> None:
     hear_modules(watching, scope, noting.called)
     replace(scope, torch.Tensor, "backward", noting.backward)
     scope.callback(noting.forget)
+    watching.at_an_unreduced_loss.append(noting.unreduced)
     watching.at_a_step.append(noting.forget)  # what is stepped with was acted on, not trained on
 
 
@@ -114,30 +116,45 @@ class OwnTraining:
             return
         if not self._watching.looks or seen.moved_on:
             return
-        if seen.losses and not any(one.own or one.fed for one in seen.losses):
+        if seen.losses and not any(one.own or one.fed or one.unreduced for one in seen.losses):
             return
         if on_td and not self._itself:
             self._itself = bool({id(one) for one in module.parameters()} & self._acting())
         if self._is_trained(module):
-            held, copies = len(self._held), dict[int, TensorDictBase]()  # one may be in many frames
-            for frame in self._further_on(sys._getframe(1)):
-                if frame not in self._held and (found := _as_given(frame, batches_in(frame))):
-                    copies |= {
-                        id(td): copy_now(td) for td in found.values() if id(td) not in copies
-                    }
-                    self._held[frame] = HeldBatches(
-                        frame.f_code,
-                        frame,
-                        frame.f_lineno,
-                        modes_now(),
-                        frame_arguments(frame),
-                        self._switches(),
-                        depth_of(frame),
-                        {name: copies[id(td)] for name, td in found.items()},
-                        self._modes.now(),
-                    )
-            for look in self._watching.at_a_batch if len(self._held) > held else ():
-                look(sys._getframe(1))
+            self._hold(sys._getframe(1))
+
+    def unreduced(self, here: FrameType, given: TensorDictBase) -> None:
+        """A loss module is about to run whose caller, ``here``, reduces what it gives. What makes
+        the batch that it is ``given``, such as padded rows, is ahead of the loss."""
+        if not torch.is_grad_enabled() or self._watching.seen.moved_on:
+            return
+        self._itself = True  # its networks run on what it is given
+        named = any(given is one for f in their_frames(here) for one in batches_in(f).values())
+        self._hold(here, given if named else None)
+
+    def _hold(self, here: FrameType, only: TensorDictBase | None = None) -> None:
+        """Copies of the batches that the user's frames hold, as they are now; of ``only`` one."""
+        held, copies = len(self._held), dict[int, TensorDictBase]()  # one may be in many frames
+        for frame in self._further_on(here):
+            if frame in self._held:
+                continue
+            there = {n: td for n, td in batches_in(frame).items() if only is None or td is only}
+            if found := _as_given(frame, there):
+                copies |= {id(td): copy_now(td) for td in found.values() if id(td) not in copies}
+                self._held[frame] = HeldBatches(
+                    frame.f_code,
+                    frame,
+                    frame.f_lineno,
+                    modes_now(),
+                    frame_arguments(frame),
+                    self._switches(),
+                    depth_of(frame),
+                    {name: copies[id(td)] for name, td in found.items()},
+                    self._modes.now(),
+                    None if only is None else frame.f_lineno,
+                )
+        for look in self._watching.at_a_batch if len(self._held) > held else ():
+            look(here)
 
     def _further_on(self, innermost: FrameType) -> list[FrameType]:
         """The user's frames that are somewhere else than when they were last looked into, innermost
@@ -339,7 +356,7 @@ class OwnTraining:
             held = self._held.get(frame)
             names = frozenset() if held is None else frozenset(held.batches)
             while held is not None and names:
-                found = self._lines_of(frame, names, inner)
+                found = self._lines_of(frame, names, inner, held.since)
                 if found is None:
                     break
                 first = found.function.__code__.co_firstlineno
@@ -347,11 +364,14 @@ class OwnTraining:
                 yield FoundLoss(loss, held, found.batch, (held.code, first), last=frame.f_lineno)
                 names -= {found.batch}
 
-    def _lines_of(self, frame: FrameType, names: frozenset[str], inner: Any) -> Lines | None:
+    def _lines_of(
+        self, frame: FrameType, names: frozenset[str], inner: Any, since: int | None
+    ) -> Lines | None:
         """What was made of them at the first time: it is that which is called again."""
         key = (frame.f_code, frame.f_lineno, names, inner)
-        if key not in self._found and (found := lines_between(frame, set(names))) is not None:
-            self._found[key] = found
+        if key not in self._found:
+            found = lines_between(frame, set(names), since)
+            self._found |= {} if found is None else {key: found}
         return self._found.get(key)
 
     def _function_of(self, held: HeldBatches) -> Any:

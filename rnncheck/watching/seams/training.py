@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import FunctionType
@@ -31,7 +32,7 @@ from rnncheck.watching.seen import KEPT, Called, copy_now
 def training_seams(watching: Watching, scope: ExitStack) -> None:
     """Open the seams until ``scope`` ends."""
     seen = watching.seen
-    replace(scope, LossModule, "__call__", _Calls(watching, seen.losses))
+    replace(scope, LossModule, "__call__", _Losses(watching, seen.losses))
     for kind, name in _parts():
         replace(scope, kind, name, _Parts(watching, seen.losses))
     replace(scope, LossModule, "convert_to_functional", _Wired(watching))
@@ -67,16 +68,21 @@ class _Calls:
         with self._watching.inside():
             result = original(module, *args, **kwargs)
         if self._into is self._watching.seen.losses and self._watching.looks:
-            self._gave(module, nodes_of(result))
+            self._gave(module, result)
         return result
 
     def _look_back(self, module: Any, data: TensorDictBase) -> None:
         """What the script did with ``data`` before."""
 
-    def _gave(self, module: Any, nodes: list[Any]) -> None:
-        self._watching.seen.given[id(module)] = nodes
+    def _gave(self, module: Any, result: Any) -> None:
+        nodes = nodes_of(result)
+        self._watching.seen.given[self._called(module)] = nodes
         if (known := self._known(module)) is not None:
             known.trains = known.trains or bool(nodes)
+
+    def _called(self, module: Any) -> int:
+        """What tells its result from others."""
+        return id(module)
 
     def _known(self, module: Any) -> Called | None:
         return next((one for one in self._into if one.module is module), None)
@@ -102,14 +108,24 @@ class _Calls:
             known.inputs.append(copy_now(data))
 
 
+class _Losses(_Calls):
+    """Calls of a loss module, of which one may leave it to its caller to reduce what it gives."""
+
+    def _look_back(self, module: Any, data: TensorDictBase) -> None:
+        known = self._known(module)
+        if known is None:
+            return
+        known.unreduced = known.unreduced or getattr(module, "reduction", None) == "none"
+        for look in self._watching.at_an_unreduced_loss if known.unreduced else ():
+            look(sys._getframe(3), data)
+
+
 class _Parts(_Calls):
     """Calls of a part of a loss module, such as ``loss.actor_loss(batch)``: its batches are trained
     on as those of ``loss(batch)`` are, which all of its parts are in."""
 
-    def _gave(self, module: Any, nodes: list[Any]) -> None:
-        self._watching.seen.given[hash((id(self), id(module)))] = nodes
-        if (known := self._known(module)) is not None:
-            known.trains = known.trains or bool(nodes)
+    def _called(self, module: Any) -> int:
+        return hash((id(self), id(module)))
 
     def _fits(self, module: Any) -> bool:
         """The module's own call sets recurrent mode."""
