@@ -22,8 +22,8 @@ Why it matters
 Says nothing when
     the loss or estimator leaks already (LS701, VL601), its target network has other weights, no
     trajectory was collected from its start, or the target hardly moves with what is observed at
-    all. Nor of a loss that predicts rewards out of what is observed next, as a world model does, and
-    makes no target. Nor where the passes of torch's own layers over the steps and over the next steps both
+    all. Nor of a world model, which predicts rewards out of what is observed next and makes no
+    target. Nor where the passes of torch's own layers over the steps and over the next steps both
     begin with zeros.
 
 Fix

@@ -55,6 +55,7 @@ class Copier:
     def __init__(self, *, lasting: bool = False) -> None:
         """``lasting`` where several wholes are copied, one of which may hold a copy of another."""
         self.memo: dict[int, Any] = {}  # as copy.deepcopy has it: __deepcopy__ methods expect it
+        self._held = self.memo.setdefault(id(self.memo), [])  # where copy.deepcopy keeps them
         self._path: list[str] = []
         self._lasting = lasting
 
@@ -78,24 +79,26 @@ class Copier:
 
     def part(self, value: Any) -> Any:
         """The copy of one object inside a whole."""
+        if type(value) in _ATOMS:  # most of what there is
+            return value
         known = self.memo.get(id(value), _ABSENT)
         if known is not _ABSENT:
             return known
-        if type(value) in _ATOMS or isinstance(value, type):
+        if isinstance(value, type):
             return value
         made = self._made(value)
-        if made is not value:
+        if made is not value and id(value) not in self.memo:
             self.remember(value, made)
         return made
 
     def remember(self, value: Any, made: Any) -> None:
         """Note the copy of ``value``, which must live as long as its id is a key."""
         self.memo[id(value)] = made
-        self.hold(value)
+        self._held.append(value)
 
     def hold(self, value: Any) -> None:
         """Keep ``value`` alive as long as the memo."""
-        self.memo.setdefault(id(self.memo), []).append(value)
+        self._held.append(value)
 
     def part_at(self, name: object, value: Any) -> Any:
         """The same, telling where it stands should it fail."""
@@ -175,7 +178,7 @@ def _dict(copier: Copier, value: dict[Any, Any]) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
     copier.remember(value, made)
     for key, item in value.items():
-        made[copier.part(key)] = copier.part_at(key, item)
+        made[copier.part(key)] = item if type(item) in _ATOMS else copier.part_at(key, item)
     return made
 
 
