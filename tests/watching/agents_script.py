@@ -92,3 +92,48 @@ OTHER_AGENTS = (
     'data["agents", "h"][:, 0], [], []',
     'data["agents", "h"][:, 0].roll(1, 1), [], []',
 )
+
+# The sums are made ahead of the loss, for each agent.
+_SUMS = """    reward, done = data["next", "agents", "reward"], data["next", "done"].unsqueeze(-1)
+    togo, after = torch.zeros_like(reward), 0.0
+    for t in reversed(range(reward.shape[1])):
+        after = reward[:, t] + 0.9 * after * (~done[:, t])
+        togo[:, t] = after
+"""
+SUMS_AHEAD = (
+    AGENTS.replace(
+        _SUMS,
+        """    togo = data["agents", "togo"]
+""",
+    )
+    .replace(
+        "def loss_of(data):",
+        f"""def summed(data):
+{_SUMS}    data["agents", "togo"] = togo
+
+
+def loss_of(data):""",
+    )
+    .replace("    loss = loss_of(data)", "    summed(data)\n    loss = loss_of(data)")
+)
+SUMS_OF_OTHERS = ('data["agents", "togo"] = togo', 'data["agents", "togo"] = togo.flip(2)')
+# Every agent is paid what all of them were: no order of theirs tells.
+SUMS_OF_ALL = (
+    'data["agents", "togo"] = togo',
+    'data["agents", "togo"] = togo.mean(2, keepdim=True).expand_as(togo).clone()',
+)
+BOOTSTRAPPED = (
+    "    togo, after = torch.zeros_like(reward), 0.0\n",
+    """    last = data[:, -1]["next"]
+    with torch.no_grad():
+        begins = torch.zeros_like(data["is_init"][:, -1])
+        _, after, _ = core(last["agents", "observation"], last["agents", "h"], begins)
+    togo = torch.zeros_like(reward)
+""",
+)
+VALUED_BY_OTHERS = ("    gain = togo - values", "    gain = togo.flip(2) - values")
+CHOSEN_FOR_OTHERS = ("(chosen * gain.detach())", "(chosen * gain.roll(1, 2).detach())")
+PAID_TO_THE_FIRST = (
+    'reward, done = data["next", "agents", "reward"],',
+    'reward, done = data["next", "agents", "reward"][:, :, :1].expand(-1, -1, AGENTS, -1),',
+)

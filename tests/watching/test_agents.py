@@ -9,9 +9,18 @@ import pytest
 
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching import agents_script as scripts
-from tests.watching.agents_script import AGENTS
+from tests.watching.agents_script import (
+    AGENTS,
+    BOOTSTRAPPED,
+    CHOSEN_FOR_OTHERS,
+    PAID_TO_THE_FIRST,
+    SUMS_AHEAD,
+    SUMS_OF_ALL,
+    SUMS_OF_OTHERS,
+    VALUED_BY_OTHERS,
+)
 from tests.watching.next_values_script import changed
-from tests.watching.scripts import failed, run
+from tests.watching.scripts import failed, judged, run
 
 SLOW = pytest.mark.slow
 
@@ -39,3 +48,37 @@ def test_an_unroll_of_several_agents_with_a_fault(
     (tmp_path / "train.py").write_text(changed(AGENTS, change))
     ended, told, _ = run(rnncheck, "--select", code, tmp_path / "train.py")
     assert (ended, failed(told)) == (ExitCode.FAILED, [code])
+
+
+@pytest.mark.parametrize("changes", [(), (BOOTSTRAPPED,)], ids=["sums", "estimates"])
+def test_sums_of_other_agents_are_named(
+    rnncheck: Any, tmp_path: Path, changes: tuple[tuple[str, str], ...]
+) -> None:
+    """They stand beside the right steps, under the right name, in another order of the agents."""
+    found = judged(rnncheck, tmp_path, "RP509", SUMS_AHEAD, *changes, SUMS_OF_OTHERS)
+    assert found == (ExitCode.FAILED, ["RP509"])
+
+
+@pytest.mark.parametrize("change", [VALUED_BY_OTHERS, CHOSEN_FOR_OTHERS], ids=["all", "policy"])
+def test_a_loss_that_weighs_agents_with_others_is_named(
+    rnncheck: Any, tmp_path: Path, change: tuple[str, str]
+) -> None:
+    found = judged(rnncheck, tmp_path, "LS707", AGENTS, change)
+    assert found == (ExitCode.FAILED, ["LS707"])
+
+
+def test_what_one_agent_is_paid_may_train_all(rnncheck: Any, tmp_path: Path) -> None:
+    found = judged(rnncheck, tmp_path, "LS707", AGENTS, PAID_TO_THE_FIRST)
+    assert found == (ExitCode.VERIFIED, [])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [(), (SUMS_OF_ALL,), (BOOTSTRAPPED,)],
+    ids=["own", "of the team", "estimated"],
+)
+def test_sums_of_ones_own_and_of_the_team_are_not(
+    rnncheck: Any, tmp_path: Path, changes: tuple[tuple[str, str], ...]
+) -> None:
+    found = judged(rnncheck, tmp_path, "RP509,LS707", SUMS_AHEAD, *changes)
+    assert found == (ExitCode.VERIFIED, [])

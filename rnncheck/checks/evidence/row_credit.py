@@ -35,7 +35,7 @@ from rnncheck.pipeline.keys import Key
 
 SEEDS = 6  # under each of them other rows may be drawn; one will do where nothing is
 ASKED = 3  # rows under each: chosen, with half of the rows drawn one of them is nearly always
-TELLING = 8  # places of a layer that must tell it: chosen, no saturated one does
+LEAST_PLACES = 8  # places of a layer that must tell it: chosen, no saturated one does
 SMALLEST = 1e-6  # share of the largest gradient below which it is rounding
 
 
@@ -68,7 +68,7 @@ def _row_credit(evidence: Evidence) -> RowCredit | None:
             for row in seeded.drawn(rows, asked):
                 for key in keys:
                     count = seeded.wrong(key, row)
-                    if count >= TELLING:
+                    if count >= LEAST_PLACES:
                         return RowCredit(key, number, row, count)
     return None
 
@@ -86,21 +86,21 @@ def _told_apart(sample: Sample) -> list[int]:
     ]
 
 
-def _seeds(evidence: Evidence, sample: Sample) -> Iterator[tuple[_Seeded, int]]:
+def _seeds(evidence: Evidence, sample: Sample) -> Iterator[tuple[Seeded, int]]:
     """As many as it takes, each with how many rows are asked: one where nothing that is drawn
     shows."""
-    first, second = (_Seeded(evidence, sample, seed) for seed in (0, 1))
+    first, second = (Seeded(evidence, sample, seed) for seed in (0, 1))
     if second.gives_as(first):
         yield first, 1
         return
     yield first, ASKED
     yield second, ASKED
-    yield from ((_Seeded(evidence, sample, seed), ASKED) for seed in range(2, SEEDS))
+    yield from ((Seeded(evidence, sample, seed), ASKED) for seed in range(2, SEEDS))
 
 
 @dataclass(frozen=True)
-class _Seeded:
-    """Runs of the loss under one seed."""
+class Seeded:
+    """Runs of the loss under one seed; a row is the part of the batch that is asked."""
 
     evidence: Evidence
     sample: Sample
@@ -117,8 +117,8 @@ class _Seeded:
         """At how many places of ``row`` a layer is trained with the entry of others, and not with
         its own; 0 where it cannot be told."""
         given, before = self._base
-        own = self._gradients(self._other(row, [key]))
-        if not _all_same(given, own[0]):  # a network reads it
+        own = self._gradients(self.other(row, [key]))
+        if not all_same(given, own[0]):  # a network reads it
             return 0
         still = [
             number
@@ -126,29 +126,29 @@ class _Seeded:
                 zip(self._places(row), before, own[1], strict=True)
             )
             if at is not None and old is not None and mine is not None and bool(at.any())
-            if not bool((at & _moved(old, mine)).any())  # by a rank or a mean perhaps
+            if not bool((at & moved_at(old, mine)).any())  # by a rank or a mean perhaps
         ]
         return self._moved_by_others(key, row, still) if still else 0
 
     def _moved_by_others(self, key: Key, row: int, layers: list[int]) -> int:
         """At how many places of ``row`` the entries of all rows move these layers."""
         (given, before), every = self._base, self._every(key)
-        if not _all_same(given, every[0]):
+        if not all_same(given, every[0]):
             return 0
         found = 0
         for number in layers:
             at, old, new = self._places(row)[number], before[number], every[1][number]
             if at is not None and old is not None and new is not None:
-                found += int((at & _moved(old, new)).sum())
+                found += int((at & moved_at(old, new)).sum())
         return found
 
-    def gives_as(self, other: _Seeded) -> bool:
+    def gives_as(self, other: Seeded) -> bool:
         """Whether nothing that is drawn shows."""
-        return _all_same(self._base[0], other._base[0])
+        return all_same(self._base[0], other._base[0])
 
     def _every(self, key: Key) -> tuple[list[Tensor], list[Tensor | None]]:
         if key not in self._moved_by:
-            self._moved_by[key] = self._gradients(self._other(None, [key]))
+            self._moved_by[key] = self._gradients(self.other(None, [key]))
         return self._moved_by[key]
 
     @cached_property
@@ -163,7 +163,7 @@ class _Seeded:
         """By layer where it gives something else if the row shows something else."""
         if row not in self._shown_at:
             keys = [key for key in observed(self.evidence, self.sample) if key[0] != "next"]
-            shown = self._outputs(self._other(row, keys))[0]
+            shown = self._outputs(self.other(row, keys))[0]
             base = self._base[0]
             alike = len(shown) == len(base)
             self._shown_at[row] = [
@@ -194,7 +194,7 @@ class _Seeded:
         detached = [one.detach() for one in given]
         return detached, [None if one is None else one.detach() for one in found]
 
-    def _other(self, row: int | None, keys: list[Key]) -> TensorDictBase:
+    def other(self, row: int | None, keys: list[Key]) -> TensorDictBase:
         """The batch with other values in this row, or in all of them."""
         mask = self.sample.valid.clone()
         if row is not None:
@@ -202,14 +202,14 @@ class _Seeded:
         return changed_batch(self.sample, mask, keys)
 
 
-def _all_same(given: list[Tensor], other: list[Tensor]) -> bool:
+def all_same(given: list[Tensor], other: list[Tensor]) -> bool:
     return len(given) == len(other) and all(
         one.shape == two.shape and torch.equal(one, two)
         for one, two in zip(given, other, strict=True)
     )
 
 
-def _moved(before: Tensor, after: Tensor) -> Tensor:
+def moved_at(before: Tensor, after: Tensor) -> Tensor:
     """Where the gradient is another one."""
     largest = torch.maximum(after.abs(), before.abs()).nan_to_num().max()
     return ((after - before).abs().nan_to_num() > SMALLEST * largest).any(-1)

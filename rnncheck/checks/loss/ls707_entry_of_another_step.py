@@ -10,7 +10,8 @@ Checks
     later steps are taken for predictions. Where rewards are summed up inside the loss, that of a
     single step is changed: the last step that it weighs must be its own. At last, what layers give
     for a row is told by what is observed there. Where rewards of all rows weigh it, those of its
-    own row must. That is asked under several seeds where minibatches are drawn.
+    own row must. That is asked under several seeds where minibatches are drawn. The same is asked
+    of agents: each agent's entry must not weigh another one alone.
 
 Why it matters
     A shift by one between the slices of two arrays, or rows and steps exchanged in one of them,
@@ -33,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rnncheck.checks.evidence.agent_credit import OtherAgents, weighed_with_others
 from rnncheck.checks.evidence.credited_steps import (
     Credited,
     credited,
@@ -74,6 +76,8 @@ def run(evidence: Evidence) -> Judgement:
     other = row_credit(evidence)
     if other is not None:
         return Judgement((_of_another_row(other),), other.count)
+    if (agents := weighed_with_others(evidence)) is not None:
+        return Judgement((_of_another_agent(agents),), agents.steps)
     if not found and not summed:
         raise NotApplicable("no action, no reward and no number made of a step weighs its terms")
     count = sum(int(one.changed.sum()) for entries in found.values() for _, one in entries)
@@ -141,6 +145,22 @@ def _of_another_row(other: RowCredit) -> Observation:
         where=Where((other.batch, other.row), 0, first_step=0),
         cause="one of the arrays in the loss has its rows (envs, minibatches) in another order",
         fix=f"pick {name}, and what is made of it, with the very indices that pick the rest",
+    )
+
+
+def _of_another_agent(other: OtherAgents) -> Observation:
+    name = dotted(other.key)
+    return Observation(
+        message=f"the loss weighs each of {other.agents} agents with another agent's {name}",
+        key=name,
+        quantity=f"places of an agent that {name} of others moves, and its own not",
+        measured=float(other.steps),
+        on=f"training batch {other.batch}, with other values of {name} of one agent at a time",
+        bound=0.0,
+        bound_formula="an agent's entry weighs that agent",
+        where=Where((other.batch, 0), 0, first_step=0),
+        cause="one of the arrays in the loss has the agents in another order",
+        fix=f"keep the dimension of the agents in {name} as it is in what the network gives",
     )
 
 

@@ -9,6 +9,7 @@ Checks
     clipped, scaled or as it was. Neither must an advantage or a target be what the estimator gives
     for another one, nor the next observation what the step itself saw. What a ``batch`` factory
     makes of rewards is asked by other rewards at single steps: it must move in their own episodes.
+    What your own estimator makes for an agent must move with that agent's reward, if with any.
 
 Why it matters
     The reward and the next state answer the action that was taken. Credit given to another one
@@ -34,6 +35,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from rnncheck.checks.evidence.agent_credit import OtherAgents, of_other_agents
 from rnncheck.checks.evidence.credited_steps import is_put_right
 from rnncheck.checks.evidence.estimated_entries import estimated_entries
 from rnncheck.checks.evidence.evidence import Evidence
@@ -96,6 +98,8 @@ def run(evidence: Evidence) -> Judgement:
                 return Judgement((_moved(entry, words),), known)
     if (made := made_elsewhere(evidence)) is not None:
         return Judgement((_made(made),), known)
+    if (others := of_other_agents(evidence)) is not None:
+        return Judgement((_of_others(others),), known)
     if not any(actions):
         raise NotApplicable("no training batch holds an action as the env is given it")
     if not known:
@@ -311,6 +315,23 @@ def _made(found: MadeElsewhere) -> Observation:
             if found.own
             else f"write {name} into the batch before its rows are shuffled, or index it with them"
         ),
+    )
+
+
+def _of_others(found: OtherAgents) -> Observation:
+    name, reward = dotted(found.key), dotted(found.reward)
+    return Observation(
+        stage=Stage.ADVANTAGE,
+        message=f"{name} of each of {found.agents} agents is made of another agent's {reward}",
+        key=name,
+        quantity=f"steps whose {name} moves with {reward} of another agent alone",
+        measured=float(found.steps),
+        on=f"batch {found.batch}, with other rewards of one agent at a time",
+        bound=0.0,
+        bound_formula="an agent's own reward is in what is made for it",
+        where=Where((found.batch, 0), 0, first_step=0),
+        cause="the agents stand in another order there than in the batch",
+        fix=f"keep the dimension of the agents as it is in {reward} and in the values",
     )
 
 
