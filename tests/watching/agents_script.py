@@ -131,6 +131,12 @@ BOOTSTRAPPED = (
     togo = torch.zeros_like(reward)
 """,
 )
+# One number for each agent, without a last dimension of one.
+WITHOUT_LAST = (
+    ('data["agents", "togo"] = togo', 'data["agents", "togo"] = togo.squeeze(-1)'),
+    ('togo = data["agents", "togo"]\n', 'togo = data["agents", "togo"].unsqueeze(-1)\n'),
+)
+WITHOUT_LAST_OF_OTHERS = ("togo.squeeze(-1)", "togo.squeeze(-1).roll(1, -1)")
 VALUED_BY_OTHERS = ("    gain = togo - values", "    gain = togo.flip(2) - values")
 CHOSEN_FOR_OTHERS = ("(chosen * gain.detach())", "(chosen * gain.roll(1, 2).detach())")
 PAID_TO_THE_FIRST = (

@@ -63,7 +63,7 @@ def _rewards(sample: Sample) -> Iterator[tuple[Key, int]]:
     for key in tensor_keys(sample.rows):
         if key[0] == "next" and key[-1] == "reward":
             shape = sample.rows.get(key).shape[2:]
-            if len(shape) > 1 and 1 < shape[0] <= MOST:
+            if shape and 1 < shape[0] <= MOST:
                 yield key, int(shape[0])
 
 
@@ -80,9 +80,9 @@ def _moved(before: Tensor | None, after: Tensor | None, agents: int) -> Tensor |
     """At which agents ``[agents]`` how many steps move; None where it is not of each agent."""
     if before is None or after is None or before.shape != after.shape:
         return None
-    if before.ndim < 4 or before.shape[2] != agents:
+    if before.shape[2:3] != (agents,):
         return None
-    gaps = (after - before).abs().nan_to_num().flatten(3).amax(-1)
+    gaps = (after - before).abs().nan_to_num().reshape(*before.shape[:3], -1).amax(-1)
     moves: Tensor = (gaps > SMALLEST * max(float(gaps.max()), SMALLEST)).flatten(0, 1).sum(0)
     return moves
 
