@@ -32,6 +32,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -109,19 +110,19 @@ class Curve:
 def run(evidence: Evidence) -> Judgement:
     """Every recurrent module, in every way that it is computed or was asked for."""
     budget, horizon = evidence.pipeline.spec.verify.drift, longest(evidence)
-    found = [list(curves(stream)) for stream in streams(evidence)]
-    judged = [curve for group in found for curve in group if curve.judged]
+    found = [_Followed(stream) for stream in streams(evidence)]
+    judged = [curve for group in found for curve in group.judged]
     if not judged:
         raise CouldNotLook("no output has an error that could be followed")
     findings = []
     for group in found:
-        bad = [one for one in group if one.judged and one.reaches(budget, horizon)]
+        bad = [one for one in group.judged if one.reaches(budget, horizon)]
         if bad:
             worst = max(bad, key=lambda one: one.late)
-            findings.append(_observed(evidence, worst, group, horizon))
-    top = max(found, key=lambda group: max((one.late for one in group), default=0.0))
-    said = ", ".join(f"{one.name} {one.late:.0e}" for one in top)
-    note = f"error after {STREAM_STEPS} steps of {top[0].stream.name}: {said}"
+            findings.append(_observed(evidence, worst, group.every, horizon))
+    top = max(found, key=lambda group: max((one.late for one in group.judged), default=0.0))
+    said = ", ".join(f"{one.name} {one.late:.0e}" for one in top.every)
+    note = f"error after {STREAM_STEPS} steps of {top.stream.name}: {said}"
     return Judgement(tuple(findings), len(judged) * STREAM_STEPS, note)
 
 
@@ -133,19 +134,49 @@ def longest(evidence: Evidence) -> int:
         return _HORIZON
 
 
-def curves(stream: Stream) -> Iterator[Curve]:
+def curves(stream: Stream) -> list[Curve]:
     """The module as it runs, and its emulations."""
-    exact = rerun(stream, stream.steps.read, chained=True)
-    yield from _curve(stream, "as it acts", stream.steps.wrote, exact, judged=True)
-    if stream.whole is not None:
-        again = rerun(stream, stream.whole.read, chained=True)
-        yield from _curve(stream, "in recurrent mode", stream.whole.wrote, again, judged=True)
-    asked = asked_precision(stream.carrier.module, (), stream.device, recurrent=True).name
-    wanted = (*EMULATED, BFLOAT16) if asked == BFLOAT16.name else EMULATED
-    for precision in wanted:
-        rounded = rerun(stream, stream.steps.read, precision=precision, chained=True)
-        judged = precision.name == asked and asked in (*TENSOR_CORES, BFLOAT16.name)
-        yield from _curve(stream, f"emulated {precision.name}", rounded, exact, judged=judged)
+    return _Followed(stream).every
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """One module; emulations that nobody asked for are made where they are shown."""
+
+    stream: Stream
+
+    @cached_property
+    def judged(self) -> list[Curve]:
+        """As it acts and trains, and emulated as it was asked for."""
+        stream = self.stream
+        found = [*_curve(stream, "as it acts", stream.steps.wrote, self._exact, judged=True)]
+        if stream.whole is not None:
+            again = rerun(stream, stream.whole.read, chained=True)
+            found += _curve(stream, "in recurrent mode", stream.whole.wrote, again, judged=True)
+        return [*found, *(one for asked in self._asked for one in self._emulated(asked))]
+
+    @cached_property
+    def every(self) -> list[Curve]:
+        """These, and the other emulations."""
+        others = (one for one in EMULATED if one not in self._asked)
+        return [*self.judged, *(curve for one in others for curve in self._emulated(one))]
+
+    @cached_property
+    def _exact(self) -> list[Written]:
+        return rerun(self.stream, self.stream.steps.read, chained=True)
+
+    @cached_property
+    def _asked(self) -> list[ProductPrecision]:
+        """The narrower precision that the module was asked for."""
+        module, device = self.stream.carrier.module, self.stream.device
+        asked = asked_precision(module, (), device, recurrent=True).name
+        narrow = (*TENSOR_CORES, BFLOAT16.name)
+        return [one for one in (*EMULATED, BFLOAT16) if one.name == asked and asked in narrow]
+
+    def _emulated(self, precision: ProductPrecision) -> Iterator[Curve]:
+        rounded = rerun(self.stream, self.stream.steps.read, precision=precision, chained=True)
+        name, judged = f"emulated {precision.name}", precision in self._asked
+        return _curve(self.stream, name, rounded, self._exact, judged=judged)
 
 
 def _curve(
