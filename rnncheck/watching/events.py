@@ -229,7 +229,7 @@ def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
     """What was seen and is not judged, and what to do about it."""
     loss, judged = seen.loss(), seen.judged_losses()
     for one in [one for one in seen.losses if one not in judged]:
-        if not (one.fed or (one.unreduced and loss is not None)):
+        if not (one.fed or one.covered):
             yield f"{one.place}: {not_judged(one)}"
         elif loss is None:
             yield f"{one.place}: {fed_by_networks(one)}"

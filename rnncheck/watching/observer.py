@@ -22,7 +22,7 @@ from torchrl.envs import EnvBase
 from torchrl.envs.utils import exploration_type
 from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
-from rnncheck.watching.seen import Acting, CalledOn, Modes, Sightings
+from rnncheck.watching.seen import Acting, Called, CalledOn, Modes, Sightings
 from rnncheck.watching.weights import (
     buffers_taken,
     have_changed,
@@ -82,7 +82,7 @@ class Watching:
         self.optimisers = WeakSet[Optimizer]()  # that the script made
         self.at_a_batch: list[Callable[[FrameType], None]] = []  # that weights which act are given
         # A loss whose caller reduces what it gives is about to be called.
-        self.at_an_unreduced_loss: list[Callable[[FrameType, TensorDictBase], None]] = []
+        self.at_an_unreduced_loss: list[Callable[[FrameType, Called, TensorDictBase], None]] = []
         self.at_the_first_update: list[Callable[[], None]] = []
         self.at_the_end: list[Callable[[], None]] = []  # done while the script is still alive
         self.at_a_rollout: list[Callable[[EnvBase], None]] = []  # by the script itself

@@ -83,6 +83,7 @@ class Called:
     fed: bool = False  # what it was called on has a graph: networks ran on the batch before it
     trains: bool = False  # what a loss gave has a graph
     unreduced: bool = False  # it leaves it to its caller to reduce what it gives for each step
+    covered: bool = False  # the script's own lines around it are the loss
     # Lines of the user's around that function, each from a batch of theirs: the innermost first.
     around: list[Called] = field(default_factory=list)
     # The same of a loop that makes another batch under the same name: of what it was given first.
@@ -200,8 +201,7 @@ class Sightings:
         """The losses, without modules that networks ran ahead of, or that leave more to be done
         behind them than to add: the script's own lines around these are the loss."""
         found = [one for one in self.losses if one.inputs and not one.fed]
-        own = any(one.own is not None for one in found)
-        return [one for one in found if not (own and one.unreduced)]
+        return [one for one in found if not one.covered]
 
     def judged_losses(self) -> list[Called]:
         """All that are judged."""

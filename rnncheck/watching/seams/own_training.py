@@ -107,6 +107,7 @@ class OwnTraining:
         self._trained = dict[int, set[int]]()  # weights that act, by how many were seen to
         self._told = set[str]()  # places of losses that own code is judged for
         self._itself = False  # a module with weights that act ran on a tensordict
+        self._unreduced = list[Called]()  # loss modules since the last `backward`
 
     def called(self, module: nn.Module, inputs: Any) -> None:
         """A module is about to run."""
@@ -123,12 +124,13 @@ class OwnTraining:
         if self._is_trained(module):
             self._hold(sys._getframe(1))
 
-    def unreduced(self, here: FrameType, given: TensorDictBase) -> None:
+    def unreduced(self, here: FrameType, called: Called, given: TensorDictBase) -> None:
         """A loss module is about to run whose caller, ``here``, reduces what it gives. What makes
         the batch that it is ``given``, such as padded rows, is ahead of the loss."""
         if not torch.is_grad_enabled() or self._watching.seen.moved_on:
             return
         self._itself = True  # its networks run on what it is given
+        self._unreduced.append(called)
         named = any(given is one for f in their_frames(here) for one in batches_in(f).values())
         self._hold(here, given if named else None)
 
@@ -259,6 +261,7 @@ class OwnTraining:
         """The frames are let go: they hold all that was in them."""
         self._held.clear()
         self._looked.clear()
+        self._unreduced.clear()
         self._itself = False
 
     def _note(self, here: FrameType) -> None:
@@ -295,6 +298,8 @@ class OwnTraining:
     def _add(self, losses: list[Called], found: FoundLoss) -> Called:
         """One more batch of the loss that was found."""
         held = found.held
+        for one in self._unreduced:
+            one.covered = True
         known = next((one for one in losses if one.own == found.own), None)
         if known is None:
             place = Place(display_path(held.code.co_filename), held.line)

@@ -117,7 +117,7 @@ class _Losses(_Calls):
             return
         known.unreduced = known.unreduced or getattr(module, "reduction", None) == "none"
         for look in self._watching.at_an_unreduced_loss if known.unreduced else ():
-            look(sys._getframe(3), data)
+            look(sys._getframe(3), known, data)
 
 
 class _Parts(_Calls):
