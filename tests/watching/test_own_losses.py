@@ -10,7 +10,7 @@ import pytest
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching import steps_script as scripts
 from tests.watching.next_values_script import OWN, changed
-from tests.watching.scripts import failed, run
+from tests.watching.scripts import failed, planted, run
 from tests.watching.steps_script import GIVEN, JUDGED, OF_ACTIONS, Change
 
 SLOW = pytest.mark.slow
@@ -258,3 +258,19 @@ def test_a_state_that_is_the_last_action(rnncheck: Any, tmp_path: Path) -> None:
 def test_an_ensemble_under_vmap_is_let_through(rnncheck: Any, tmp_path: Path) -> None:
     text = changed(JUDGED, *scripts.ENSEMBLE)
     assert ran(rnncheck, tmp_path, text, "LS703,GR806") == (ExitCode.VERIFIED, [])
+
+
+MOVED = (
+    "        data = split_trajectories(",
+    "        data = data.to(next(memory.parameters()).device)\n        data = split_trajectories(",
+)
+
+
+def test_a_batch_that_is_bound_anew_twice(rnncheck: Any, tmp_path: Path) -> None:
+    """Its lines begin behind the second: what parts it into trajectories has done so."""
+    codes = ("--select", "LS,RP505")
+    path = planted(tmp_path, "padded_switch.py", MOVED)
+    assert run(rnncheck, *codes, path)[0] == ExitCode.VERIFIED
+    counted = ("advantage.square()[mask].mean()", "advantage.square().mean()")
+    code, told, _ = run(rnncheck, *codes, planted(tmp_path, "padded_switch.py", MOVED, counted))
+    assert (code, failed(told)) == (ExitCode.FAILED, ["RP505"])

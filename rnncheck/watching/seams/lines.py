@@ -329,8 +329,8 @@ def _block(
         return Block(bound[0], _up_to(statement.body, line))
     ahead = body[: around[-1]]
     for index, one in enumerate(ahead):
-        later = [other for other in ahead[index + 1 :] if since is None or other.lineno < since]
-        again = _afresh(later) if since is None else {n for other in later for n in bound_by(other)}
+        later = ahead[index + 1 :]
+        again = _afresh(later) if since is None else _bound_ahead(later, since)
         if bound := [name for name in bound_by(one) if name in names - again]:
             rest = _rest_of(one, bound[0])
             return Block(bound[0], [*rest, *body[index + 1 : around[-1] + 1]], made_by=one)
@@ -340,6 +340,17 @@ def _block(
 def _afresh(body: list[ast.stmt]) -> set[str]:
     """Names that are bound to what is not made of what they were bound to."""
     return {name for one in body for name in bound_by(one) if name not in loads_of(one)}
+
+
+def _bound_ahead(body: list[ast.stmt], line: int) -> set[str]:
+    """Names that are bound ahead of the line, in a ``with`` around it as well."""
+    found = set[str]()
+    for one in body:
+        if (one.end_lineno or one.lineno) < line:
+            found |= set(bound_by(one))
+        elif isinstance(one, (ast.With, ast.AsyncWith)) and one.lineno < line:
+            found |= _bound_ahead(one.body, line)
+    return found
 
 
 def _round(body: list[ast.stmt], line: int, names: set[str]) -> Block | None:

@@ -361,7 +361,7 @@ class OwnTraining:
             held = self._held.get(frame)
             names = frozenset() if held is None else frozenset(held.batches)
             while held is not None and names:
-                found = self._lines_of(frame, names, inner, held.since)
+                found = self._lines_of(frame, names, inner, held.since or held.line)
                 if found is None:
                     break
                 first = found.function.__code__.co_firstlineno
