@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rnncheck.numerics.difference import gap
 from rnncheck.numerics.tolerance import REFERENCE_FACTOR, SLACK
 from rnncheck.pipeline.keys import dotted, tensor_keys
-from rnncheck.pipeline.placing import precision_as_set
+from rnncheck.pipeline.placing import on_cpu, precision_as_set
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.passes import RunSettings, call, cast, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
@@ -103,7 +103,7 @@ def numbers_of(
     ]
     outputs = {dotted(key): out.get(key) for key in keys if names is None or dotted(key) in names}
     gradients = _gradients(module, outputs) if grad else {}
-    return Numbers({key: value.detach() for key, value in outputs.items()}, gradients)
+    return Numbers(*({k: on_cpu(v.detach()) for k, v in d.items()} for d in (outputs, gradients)))
 
 
 def _gradients(module: nn.Module, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -113,7 +113,7 @@ def _gradients(module: nn.Module, outputs: Mapping[str, Tensor]) -> dict[str, Te
         return {}
     total = torch.stack(parts).sum()
     found = torch.autograd.grad(total, [p for _, p in named], allow_unused=True)
-    return {name: g.detach() for (name, _), g in zip(named, found, strict=True) if g is not None}
+    return {name: g for (name, _), g in zip(named, found, strict=True) if g is not None}
 
 
 def _weighted(name: str, value: Tensor) -> Tensor:

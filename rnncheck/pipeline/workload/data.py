@@ -58,5 +58,6 @@ def resized_sample(
     taken: TensorDictBase = flat[torch.arange(rows * steps) % flat.shape[0]]
     present = {key: value for key, value in flags.items() if taken.get(key, None) is not None}
     for key, value in present.items():
-        taken.set(key, value.reshape(rows * steps, *value.shape[2:]).contiguous())
+        laid = value.reshape(rows * steps, *value.shape[2:]).contiguous()
+        taken.set(key, laid.to(taken.get(key).device))
     return taken if sample.batch_dims < 2 else taken.reshape(rows, steps)

@@ -26,6 +26,7 @@ from rnncheck.pipeline.backends.swap import (
 )
 from rnncheck.pipeline.copying.copies import CannotCopy
 from rnncheck.pipeline.keys import Key, declared
+from rnncheck.pipeline.placing import placed
 from rnncheck.pipeline.subject.env_facts import look_at
 from rnncheck.pipeline.subject.heads import take_heads
 from rnncheck.pipeline.subject.introspect import CannotStep, make_subject
@@ -229,7 +230,7 @@ class _Preparation:
         if self.cell.phase is Phase.TRAIN and self.prepared.spec.loss is not None and self._whole:
             return self._loss_call()
         run = self.module = self._ready(self._original())
-        batch = self._readable(self._batch())
+        batch = self._readable(self._there())
         if self.cell.phase is Phase.FORWARD:
             return forward_call(run, batch)
         if self.cell.phase is Phase.ACT:
@@ -272,11 +273,16 @@ class _Preparation:
         return drawn_starts(cell.batch, cell.steps, cell.resets, self.prepared.spec.seed)
 
     def _batch(self) -> TensorDictBase:
+        """On the CPU, in the cell's dtype."""
         cell = self.cell
         if not self._whole:
             return cast(self._module_batch(), self.dtype)
         _, batch = self.prepared.inputs(cell.batch, cell.steps, cell.resets)
         return cast(batch, self.dtype)
+
+    def _there(self) -> TensorDictBase:
+        """The same where the module lies."""
+        return placed(self._batch(), self.prepared.device)
 
     def _module_batch(self) -> TensorDictBase:
         """What the bare module reads, for which nothing is played: random features beside start
@@ -285,7 +291,7 @@ class _Preparation:
         batch = whole_batch(self.prepared.subject(), TensorDict(batch_size=starts.shape), starts)
         generator = torch.Generator().manual_seed(self.prepared.spec.seed)
         features = torch.randn(*starts.shape, rnn_facts_of(module).input_size, generator=generator)
-        return batch.set(declared(module, "in_keys")[0], features.to(batch.device))
+        return batch.set(declared(module, "in_keys")[0], features)
 
     def _readable(self, batch: TensorDictBase) -> TensorDictBase:
         """Without what the module will write: a compiled call sees the same keys every time."""
@@ -314,13 +320,14 @@ class _Preparation:
         grad = self.cell.phase is Phase.TRAIN
         batch = self._batch()
         inputs, starts = subject.inputs_of(batch), self._starts()
-        make = partial(judging.stepwise, subject, inputs, starts.to(batch.device), grad=grad)
+        make = partial(judging.stepwise, subject, inputs, starts, grad=grad)
         exact = self.prepared.oracle(self.cell, torch.float64, lambda: make(torch.float64))
         reference = self.prepared.oracle(self.cell, self.dtype, lambda: make(self.dtype))
         if self.cell.phase is Phase.ACT:
-            found = judging.one_step(self.module, batch[:, 0], self.dtype)
+            found = judging.one_step(self.module, self._there()[:, 0], self.dtype)
         else:
-            found = judging.at_once(self.module, batch, self.dtype, grad=grad, names=exact.outputs)
+            there, names = self._there(), exact.outputs
+            found = judging.at_once(self.module, there, self.dtype, grad=grad, names=names)
         return judging.judged_accuracy(found, reference, exact, self.variant)
 
 
