@@ -12,9 +12,10 @@ from rnncheck.checks.evidence.memo import Memo, T
 from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable, Unanswered
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.tolerance import TF32_SLACK
+from rnncheck.pipeline.guard.user_frames import describe_trouble
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.model import Pipeline
-from rnncheck.pipeline.placing import place_of, tf32_allowed
+from rnncheck.pipeline.placing import device_of, place_of, tf32_allowed
 from rnncheck.pipeline.recording.recording import Recording
 from rnncheck.pipeline.subject.env_facts import Env, EnvFacts, close_env, look_at
 from rnncheck.pipeline.subject.heads import Heads, take_heads
@@ -110,8 +111,17 @@ class Evidence(Memo):
 
     @property
     def env(self) -> EnvFacts:
-        """Two resets of the env that acts, and what its transforms declare."""
-        return self.once("env", lambda: look_at(self.probe_env))
+        """Two resets of the env that acts, and what its transforms declare. Unanswered where it
+        raises in none of the user's code: it was built, but not for the device that it is on."""
+        return self.once("env", self._env)
+
+    def _env(self) -> EnvFacts:
+        try:
+            return look_at(self.probe_env)
+        except Exception as error:
+            if describe_trouble(error).place is not None:
+                raise
+            raise CouldNotLook(f"the env cannot be reset ({reason_of(error)})") from error
 
     @property
     def policy(self) -> Subject:
@@ -214,6 +224,8 @@ class Evidence(Memo):
 def recorded_error(evidence: Evidence) -> float:
     """The relative error of what was collected, beside float32's own: tf32's where torch allows it
     on the CUDA device that acted."""
-    place = next(filter(None, map(place_of, evidence.pipeline.batches)), None)
-    allowed = tf32_allowed() if place is not None and place.type == "cuda" else None
+    where = [device_of(evidence.pipeline.pristine_policy)]  # what it gave may be stored elsewhere
+    where += map(place_of, evidence.pipeline.batches)
+    on_cuda = any(place is not None and place.type == "cuda" for place in where)
+    allowed = tf32_allowed() if on_cuda else None
     return TF32_SLACK if allowed is not None and any(allowed) else 0.0
