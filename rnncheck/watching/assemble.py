@@ -19,7 +19,7 @@ from rnncheck.pipeline.instruments.vmap import left_under_vmap
 from rnncheck.pipeline.recording.batch_makers import Maker
 from rnncheck.pipeline.recording.made_batches import MadeBatches, OtherTraining
 from rnncheck.pipeline.subject.modes import InMode
-from rnncheck.spec.model import AdvantageSpec, Component, Spec
+from rnncheck.spec.model import ACCELERATORS, AdvantageSpec, Component, Spec
 from rnncheck.watching.envs import env_maker, env_name
 from rnncheck.watching.forms.estimates import Unmade
 from rnncheck.watching.forms.in_form import InForm, beside, in_form, turned
@@ -249,4 +249,4 @@ def _maker(spec: Spec, called: Called) -> Maker:
 def _device(policy: Any) -> str:
     first = next(policy.parameters(), None) if isinstance(policy, nn.Module) else None
     device = torch.device("cpu") if first is None else first.device
-    return str(device) if device.type == "cuda" else "cpu"
+    return str(device) if device.type in ACCELERATORS else "cpu"

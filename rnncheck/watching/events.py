@@ -140,6 +140,9 @@ def judged_events(
         ends = [train, *(ends_without(lost, seen) if why else ())]
         yield from _unseen(rules, ends, why or why_nothing(train), strict=strict)
         return
+    if spec.device != asked.device:  # told again: where the script computes is known by now
+        there = asked.model_copy(update={"device": spec.device})
+        yield run_started(there, rules, command, strict=strict)
     yield from map(Notice, notices(seen, raised=raised or Stage.LOSS in lost))
     if train.outcome is Outcome.NOT_LOOKED:
         yield Notice(TO_DO)

@@ -23,6 +23,7 @@ from rnncheck.checks.evidence.loss_calls import (
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.instruments.vmap import is_batched
+from rnncheck.pipeline.placing import on_cpu
 
 OUTPUT = "output of "
 TELLING = 3  # states that are handed on: chosen, a bootstrap behind a pass hands on a single one
@@ -58,7 +59,7 @@ def layer_outputs(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dic
         for begin in range(0, len(one.given) if length else 0, length or 1):
             given = [value.reshape(rows, -1) for value in one.given[begin : begin + steps]]
             again = f" (pass {begin // length + 1})" if begin else ""
-            found[f"{OUTPUT}{one.name or 'a layer'}{again}"] = torch.stack(given, 1)
+            found[f"{OUTPUT}{one.name or 'a layer'}{again}"] = on_cpu(torch.stack(given, 1))
     return found
 
 

@@ -20,6 +20,7 @@ from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.numerics.difference import bits_differ, features, gap
 from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.placing import on_cpu
 
 Place = tuple[int, int]  # row and step
 _TURNS = 4  # passes that are called by turns, step by step: chosen, twice a pass and its next one
@@ -210,15 +211,16 @@ class _Calls:
         if not args or not isinstance(args[0], Tensor) or is_batched(args[0]):
             return
         state = args[1] if len(args) > 1 else None
-        parts = [one.detach().flatten() for one in _parts(state)]
+        parts = [on_cpu(one.detach()).flatten() for one in _parts(state)]
         held = torch.cat(parts) if parts else torch.empty(0)
         held = held if bool(held.any()) else held[:0]
         if isinstance(module, nn.RNNCellBase):
             given = result[0] if isinstance(result, tuple) else result
-            x, y = (one.detach().reshape(-1, 1, one.shape[-1]) for one in (args[0], given))
+            both = (on_cpu(one.detach()) for one in (args[0], given))
+            x, y = (one.reshape(-1, 1, one.shape[-1]) for one in both)
             self.calls.append(_Call(module, x, y, held))
         elif isinstance(module, nn.RNNBase) and not module.bidirectional:
-            x, y = (_rows_first(module, one.detach()) for one in (args[0], result[0]))
+            x, y = (_rows_first(module, on_cpu(one.detach())) for one in (args[0], result[0]))
             self.calls.append(_Call(module, x, y, held))
 
 

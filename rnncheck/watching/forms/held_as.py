@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.watching.forms.structures import Path, records
 
 Scale = tuple[float, float]
@@ -27,7 +28,7 @@ def gathered(value: Any) -> tuple[Tensor | None, str]:
     if not isinstance(value, (list, tuple, deque)) or not value:
         return None, TENSORS
     if all(isinstance(one, Tensor) and one.shape == value[0].shape for one in value):
-        return torch.stack(tuple(value)), TENSORS
+        return on_cpu(torch.stack(tuple(value))), TENSORS
     if all(isinstance(one, (bool, int, float)) for one in value):
         return torch.tensor(list(value)), NUMBERS
     if all(isinstance(one, (np.ndarray, np.generic)) for one in value):

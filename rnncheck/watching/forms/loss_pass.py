@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, tensor_items
+from rnncheck.pipeline.placing import place_of, placed
 from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_key
 
 
@@ -46,7 +47,7 @@ class LossPass:
         return self._at_once(batch)
 
     def _at_once(self, batch: TensorDictBase) -> dict[Key, Tensor]:
-        td = self._like_the_example(batch)
+        td = placed(self._like_the_example(batch), place_of(self._example))
         with torch.enable_grad(), PartOutputs(self._parts) as noted:
             OwnLoss(self._loss, {})(td)
         rows, steps = td.shape[:-1].numel(), td.shape[-1]
@@ -58,6 +59,7 @@ class LossPass:
             laid = over_steps(trained or values, rows, steps, time_first=self._time_first)
             if laid is not None:
                 whole = laid.reshape(*td.shape, *laid.shape[2:])
+                whole = placed(whole, place_of(batch))
                 found[part_key(path)] = whole if torch.is_grad_enabled() else whole.detach()
         if not found:
             raise RuntimeError("no part of the policy gave anything for each step of the batch")
@@ -75,6 +77,7 @@ class LossPass:
         whole: dict[Key, Tensor] = {}
         for key, value in tensor_items(flat):
             lent = value[index.to(value.device)].reshape(*batch.shape, *value.shape[1:])
+            lent = placed(lent, place_of(batch))
             whole[key] = given.get(key, _as_wide(lent, given.values()))
         return TensorDict(whole, batch_size=batch.batch_size)
 

@@ -168,9 +168,9 @@ def has_graph(value: Any) -> bool:
 
 
 def leaf_tensor(value: Any) -> Tensor | None:
-    """A tensor, an array or a number as a tensor."""
+    """A tensor, an array or a number as a tensor of the CPU, where such are compared."""
     if isinstance(value, Tensor):
-        return value
+        return value if value.is_cpu else value.cpu()
     if isinstance(value, (bool, int, float, np.ndarray, np.generic)):
         try:
             return torch.as_tensor(value)

@@ -12,6 +12,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.pipeline.keys import Key, tensor_items
+from rnncheck.pipeline.placing import on_cpu, place_of, placed
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.held_as import (
@@ -84,7 +85,8 @@ class GivenTensors:
     @classmethod
     def of(cls, arguments: Any) -> GivenTensors:
         """Every leaf that is a tensor or a list that one can be made of."""
-        tensors = {path: leaf for path, leaf in leaves_in(arguments) if isinstance(leaf, Tensor)}
+        leaves = leaves_in(arguments)
+        tensors = {path: on_cpu(leaf) for path, leaf in leaves if isinstance(leaf, Tensor)}
         lists = dict(lists_in(arguments))
         made = {path: gathered(value) for path, value in lists.items()}
         tensors |= {path: value for path, (value, _) in made.items() if value is not None}
@@ -361,7 +363,7 @@ class CallPass:
         for part, outputs in noted.given.items():
             laid = over_steps(outputs, rows, steps, time_first=seen.time_first)
             if laid is not None:
-                found[part_key(part)] = laid
+                found[part_key(part)] = placed(laid, place_of(batch))
         if not found:
             raise RuntimeError("no part of the policy gave anything for each step of the batch")
         return found

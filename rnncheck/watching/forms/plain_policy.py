@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from torchrl.envs import (
 from rnncheck.errors import first_line
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.placing import place_of, placed
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.held_as import NUMBERS
 from rnncheck.watching.forms.plain_calls import (
@@ -36,7 +37,7 @@ from rnncheck.watching.forms.plain_calls import (
     leaf_tensor,
     run_call,
 )
-from rnncheck.watching.forms.structures import Path
+from rnncheck.watching.forms.structures import Path, with_tensors
 from rnncheck.watching.seen import Sightings
 
 
@@ -52,6 +53,17 @@ class PlainPolicy(nn.Module):
         self.in_keys = [slot.key for slot in told.arguments.values()]
         written = [slot.key for slot in told.results.values()]
         self.out_keys = list(dict.fromkeys([*written, *([(ACTION,)] if told.action else ())]))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PlainPolicy:
+        """With the arguments that it was called with: new ones lie where these do."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        call = self.call
+        self.call = replace(
+            call,
+            arguments=with_tensors(call.arguments, fn),
+            before=with_tensors(call.before, fn),
+        )
+        return self
 
     @property
     def batched(self) -> bool:
@@ -84,7 +96,7 @@ class PlainPolicy(nn.Module):
         if told.action is not None:
             path, slot = told.action
             given[ACTION,] = slot.found(whole[path]).reshape(len(rows), *slot.rest)
-        return given
+        return {key: placed(value, place_of(rows)) for key, value in given.items()}
 
     def _nones(self, rows: TensorDictBase) -> Iterator[Path]:
         """The ways to states that are None where they are zero, and are."""
@@ -119,7 +131,8 @@ class PlainEnv:
 
 def _wrapped(make: Callable[[], Any], part: tuple[int, ...] | None) -> EnvBase:
     env = make() if part is None else PartShown(make(), part)
-    made: EnvBase = GymWrapper(env, categorical_action_encoding=True)
+    # With a device: TorchRL moves to an accelerator only what has one.
+    made: EnvBase = GymWrapper(env, categorical_action_encoding=True, device="cpu")
     return made
 
 

@@ -13,6 +13,7 @@ from tensordict import TensorDictBase
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.watching.seen import Called
 
@@ -40,11 +41,11 @@ def _shows(one: ModuleCall, batch: TensorDictBase) -> bool:
     what networks made of them in between has other weights by now."""
     shown = set(tensor_keys(batch))
     pairs = [
-        (one.given.get(key), batch.get(key))
+        (on_cpu(one.given.get(key)), batch.get(key))
         for key in tensor_keys(one.given)
         if key in shown and ("next", *key) in shown
     ]
-    same = [a.numel() == b.numel() and torch.equal(a.reshape(b.shape), b) for a, b in pairs]
+    same = [a.numel() == b.numel() and torch.equal(a.reshape(b.shape), on_cpu(b)) for a, b in pairs]
     return all(same) and any(a.is_floating_point() and bool(a.any()) for a, _ in pairs)
 
 

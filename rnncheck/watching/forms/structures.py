@@ -156,9 +156,9 @@ def leaves_in(
 
 
 def filled(template: Any, values: Mapping[Path, Any], parts_of: Members = records) -> Any:
-    """``template`` with other parts where ``values`` has some."""
+    """``template`` with other parts where ``values`` has some, which lie where it has its own."""
     if () in values:
-        return values[()]
+        return lying_like(values[()], template)
     inner = dict[str, dict[Path, Any]]()
     for path, value in values.items():
         inner.setdefault(path[0], {})[path[1:]] = value
@@ -167,6 +167,25 @@ def filled(template: Any, values: Mapping[Path, Any], parts_of: Members = record
     parts = parts_of(template)
     new = {name: filled(parts[name], own, parts_of) for name, own in inner.items() if name in parts}
     return rebuilt(template, new) if new else template
+
+
+def lying_like(value: Any, like: Any) -> Any:
+    """``value`` with its tensors on the accelerator that those of ``like`` are on, if they are."""
+    tensors = (one for _, one in leaves_in(like) if isinstance(one, Tensor))
+    first = next(tensors, None)
+    if first is None or first.is_cpu:
+        return value
+    device = first.device
+    return with_tensors(value, lambda one: one.to(device))
+
+
+def with_tensors(value: Any, made: Callable[[Tensor], Tensor]) -> Any:
+    """``value`` with what is ``made`` of its tensors in their place."""
+    if isinstance(value, Tensor):
+        return made(value)
+    parts = records(value)
+    new = {name: with_tensors(one, made) for name, one in parts.items()}
+    return rebuilt(value, new) if new else value
 
 
 def walked(value: Any, looks: Callable[[Path, Any], bool], path: Path = ()) -> None:
