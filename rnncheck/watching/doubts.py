@@ -13,6 +13,16 @@ from rnncheck.watching.forms.in_form import lines_ahead
 from rnncheck.watching.seen import Called, Sightings
 
 
+def settle_starts(seen: Sightings) -> None:
+    """Lines of a loop begin where its batch is bound first, and make it anew of what they made of
+    it. Where that cannot be done twice, they begin where it is bound last."""
+    for called in seen.losses:
+        again = called.later is not None and bool(called.inputs)
+        if again and _given(called.module, called) is None:
+            other = _given(called.later, called)
+            called.module = called.module if other is None else called.later
+
+
 def settle_doubts(seen: Sightings) -> None:
     """A loss of the script's lines in which something of every step stays what it is, whatever the
     batch, is none that can be judged."""

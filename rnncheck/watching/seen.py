@@ -98,6 +98,8 @@ class Called:
     beside: list[dict[str, Any]] = field(default_factory=list)  # arguments, with each input
     # What it may read and no batch changes: what is said of that, and the loss with other values.
     doubts: list[tuple[str, Any]] = field(default_factory=list)
+    # Of lines of a loop that bind the batch more than once: those behind the last of them.
+    later: Any = None
 
     @property
     def name(self) -> str:

@@ -274,3 +274,24 @@ def test_a_batch_that_is_bound_anew_twice(rnncheck: Any, tmp_path: Path) -> None
     counted = ("advantage.square()[mask].mean()", "advantage.square().mean()")
     code, told, _ = run(rnncheck, *codes, planted(tmp_path, "padded_switch.py", MOVED, counted))
     assert (code, failed(told)) == (ExitCode.FAILED, ["RP505"])
+
+
+def test_a_mask_that_is_bound_with_the_batch(rnncheck: Any, tmp_path: Path) -> None:
+    """The lines begin where the batch is bound first: what goes along with it is made again."""
+    path = planted(
+        tmp_path,
+        "padded_switch.py",
+        (
+            'def actor_critic_loss(out, data):\n    mask = data["collector", "mask"]\n',
+            "def actor_critic_loss(out, data, mask):\n",
+        ),
+        ("loss = actor_critic_loss(out, data)", "loss = actor_critic_loss(out, data, mask)"),
+        (
+            "        memory.unroll = True\n",
+            '        mask = data["collector", "mask"]\n'
+            '        ended = data["next", "done"].any(1).squeeze(-1)\n'
+            "        data, mask = data[ended], mask[ended]\n"
+            "        memory.unroll = True\n",
+        ),
+    )
+    assert run(rnncheck, "--select", "LS", path)[0] == ExitCode.VERIFIED

@@ -16,8 +16,8 @@ from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
 from rnncheck.numerics.difference import Difference, bits_differ, gap, locate
 from rnncheck.pipeline.instruments.memoryless import Memoryless
-from rnncheck.pipeline.keys import Key, tensor_keys
-from rnncheck.pipeline.subject.subject import next_key
+from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.pipeline.subject.subject import Subject, next_key
 
 GRADIENT = 1e-6  # of the largest gradient: rounding of a sum over the batch
 
@@ -54,7 +54,8 @@ def through_rows(segments: Tensor) -> Tensor:
 
 def observed(evidence: Evidence, sample: Sample) -> list[Key]:
     """What policy and critic observe, at the step and at the next one; of one that declares nothing
-    all that it may read."""
+    all that it may read. With the features that the memory is fed and that stand in the batch as
+    acting made them: a loss may train it on these."""
     subjects = [evidence.policy] + ([evidence.critic] if evidence.critic is not None else [])
     found: dict[Key, None] = {}
     for subject in subjects:
@@ -65,7 +66,15 @@ def observed(evidence: Evidence, sample: Sample) -> list[Key]:
                 found[key] = None
                 if next_key(key) in tensor_keys(sample.rows):
                     found[next_key(key)] = None
-    return list(found)
+    return list(dict.fromkeys([*found, *_stored_features(evidence.policy, sample)]))
+
+
+def _stored_features(policy: Subject, sample: Sample) -> list[Key]:
+    """What the policy writes and what carries its state reads, beside that state."""
+    fed = {key for one in policy.carriers for key in declared(one.module, "in_keys")}
+    made = fed & set(policy.writes) - {*policy.carry, *policy.flags}
+    there = [key for key in tensor_keys(sample.rows) if key in made]
+    return [key for key in there if sample.rows.get(key).is_floating_point()]
 
 
 def tokens(evidence: Evidence, sample: Sample) -> list[Key]:

@@ -77,10 +77,10 @@ def _has_end(batch: TensorDictBase) -> bool:
     return any(bool(flag.reshape(*batch.shape, -1)[..., :-1, :].any()) for flag in flags)
 
 
-def estimated(evidence: Evidence, td: TensorDictBase) -> dict[str, Tensor]:
+def estimated(evidence: Evidence, td: TensorDictBase, estimator: Any = None) -> dict[str, Tensor]:
     """What the estimator writes on ``td``: ``[*batch, ...]`` by key. Unanswered where it raises."""
     spec = evidence.pipeline.spec.advantage
-    estimator = _copied(estimator_of(evidence))
+    estimator = estimator_copy(evidence) if estimator is None else estimator
     if spec is None:
         raise NotApplicable("the spec has no advantage stage")
     with ambient(), torch.no_grad():
@@ -121,9 +121,10 @@ def _made_by(evidence: Evidence) -> list[Key]:
     ]
 
 
-def _copied(estimator: Any) -> Any:
+def estimator_copy(evidence: Evidence) -> Any:
+    """A copy of the estimator. Unanswered where none can be made."""
     try:
-        return copy_of(estimator, "the estimator")
+        return copy_of(estimator_of(evidence), "the estimator")
     except CannotCopy as error:
         raise CouldNotLook(str(error)) from error
 

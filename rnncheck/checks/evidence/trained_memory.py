@@ -110,7 +110,7 @@ def needs_memory(evidence: Evidence) -> None:
     where another loss of the script trains it."""
     if evidence.finds("WR101"):
         raise NotApplicable("no module of the policy or critic carries state")
-    if any(map(_trains_memory, evidence.others)) and not _trains_memory(evidence):
+    if any(map(trains_memory, evidence.others)) and not trains_memory(evidence):
         raise NotApplicable("this loss trains no module that carries state, and another one does")
 
 
@@ -121,7 +121,8 @@ def has_fixed_memory(*subjects: Subject | None) -> bool:
     return bool(carriers) and not any(True for one in carriers for _ in one.module.parameters())
 
 
-def _trains_memory(evidence: Evidence) -> bool:
+def trains_memory(evidence: Evidence) -> bool:
+    """Whether the loss has a gradient at a recurrent parameter."""
     try:
         return any(size > 0 for size in memory_gradients(evidence).recurrent.values())
     except Unanswered:
@@ -133,7 +134,7 @@ def trained_elsewhere(evidence: Evidence, name: str) -> bool:
     holds under ``name``."""
     mine = trained_parameters(evidence.pipeline.loss).get(name)
     for other in evidence.others:
-        if other.pipeline.loss is None or not _trains_memory(other):
+        if other.pipeline.loss is None or not trains_memory(other):
             continue
         held = trained_parameters(other.pipeline.loss)
         trained = (held.get(one) for one, size in memory_gradients(other).recurrent.items() if size)

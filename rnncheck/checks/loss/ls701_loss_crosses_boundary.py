@@ -40,6 +40,7 @@ from rnncheck.checks.evidence.batch_isolation import Leak, layout, neighbours
 from rnncheck.checks.evidence.coupling import ROWS
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.handed_states import OUTPUT
+from rnncheck.checks.evidence.left_out import loss_leaves_out, needs_sequence
 from rnncheck.checks.evidence.loss_calls import (
     each_sample,
     loss_of,
@@ -57,7 +58,8 @@ ORDER = ("forward", "next value", "target")  # the earliest part that leaks name
 def run(evidence: Evidence) -> Judgement:
     """Per-element quantities, then the gradient."""
     loss_of(evidence)
-    if crosses(evidence):
+    sequence = not loss_leaves_out(evidence)
+    if sequence and crosses(evidence):
         raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     compared, alive = 0, False
     for number, sample in each_sample(evidence):
@@ -67,7 +69,7 @@ def run(evidence: Evidence) -> Judgement:
             raise CouldNotLook(
                 "agents of one row begin one by one: no step begins an episode of all of them"
             )
-        if policy_leaks(evidence, sample):
+        if sequence and policy_leaks(evidence, sample):
             raise Deferred("the policy itself lets the batch's segments mix", "BD301", "BD305")
         found, lively = loss_leaks(evidence, sample)
         compared += int(sample.valid.sum())
@@ -77,6 +79,7 @@ def run(evidence: Evidence) -> Judgement:
     if not compared:
         raise NotApplicable("no training batch has two segments")
     if not alive:
+        needs_sequence(evidence)
         raise CouldNotLook(
             "no change of the observations or the rewards changes an entry or a gradient of the"
             " loss, and its total does not part into what each segment gives"

@@ -29,6 +29,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.left_out import needs_sequence
 from rnncheck.checks.evidence.loss_calls import each_sample
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
@@ -44,6 +45,7 @@ _LIMIT = 1e-3  # |log ratio|; float32 rounding of a log-probability stays below 
 
 def run(evidence: Evidence) -> Judgement:
     """Every training batch that holds log-probabilities."""
+    needs_sequence(evidence)
     compared = 0
     for number, sample in each_sample(evidence):
         key = log_prob_key(evidence.pipeline.policy, evidence.pipeline.loss, sample.rows)

@@ -39,6 +39,7 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import segments_of
 from rnncheck.checks.evidence.credited_steps import rewards
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.left_out import loss_leaves_out
 from rnncheck.checks.evidence.loss_calls import (
     changed_batch,
     copied,
@@ -75,7 +76,8 @@ NATURE = "the loss couples the samples of a batch by nature"
 def run(evidence: Evidence) -> Judgement:
     """Whole batches in another order, and against their segments."""
     loss_of(evidence)
-    if crosses(evidence):
+    sequence = not loss_leaves_out(evidence)
+    if sequence and crosses(evidence):
         raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     told = list[str]()
     for number, sample in each_sample(evidence)[:1]:
@@ -83,7 +85,8 @@ def run(evidence: Evidence) -> Judgement:
         several = int(segments_of(sample).max()) > 0 and not sample.masked
         if order is None and not several:
             continue
-        if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
+        leaks = (sequence and policy_leaks(evidence, sample)) or loss_leaks(evidence, sample)[0]
+        if leaks:
             raise Deferred("the segments leak already", "LS701")
         if not repeatable(evidence, sample):
             with nothing_shuffled():

@@ -45,6 +45,7 @@ from rnncheck.checks.evidence.credited_steps import (
 )
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.last_credited import BEHIND, LastCredited, last_credited
+from rnncheck.checks.evidence.left_out import loss_leaves_out
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
 from rnncheck.checks.evidence.previous_actions import shows_previous
 from rnncheck.checks.evidence.recorded_entries import moved_from, recorded_entry
@@ -61,7 +62,7 @@ def run(evidence: Evidence) -> Judgement:
     """Every entry, over the batches together."""
     if type(loss_of(evidence)).__module__.startswith("torchrl."):
         raise NotApplicable("the loss is TorchRL's, and takes its entries from the batch as it is")
-    if crosses(evidence):
+    if crosses(evidence) and not loss_leaves_out(evidence):
         raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     found = credited(evidence)
     for told in (found, credited_as_marked(evidence)):

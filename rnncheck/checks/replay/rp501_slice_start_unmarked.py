@@ -23,6 +23,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.left_out import needs_sequence
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.printable import counted
@@ -31,6 +32,7 @@ from rnncheck.results.model import Severity, Stage
 
 def run(evidence: Evidence) -> Judgement:
     """Joined stretches of all training batches."""
+    needs_sequence(evidence)
     found = joins(evidence)
     known = sum(int(item.sample.known.sum()) for item in found)
     if not known:

@@ -26,6 +26,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.left_out import needs_sequence
 from rnncheck.checks.evidence.order_of_passes import Disorder, disordered
 from rnncheck.checks.evidence.recurrent_pass import steps_only
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins
@@ -50,6 +51,7 @@ def run(evidence: Evidence) -> Judgement:
         raise NotApplicable("the spec has no replay stage")
     if evidence.policy.carry and steps_only(evidence, evidence.policy):
         raise NotApplicable("the policy has no recurrent mode")
+    needs_sequence(evidence)
     if not evidence.written(Stage.REPLAY):
         inside, asked = _inside(evidence)
         if not asked:

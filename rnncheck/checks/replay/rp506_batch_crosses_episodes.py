@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.left_out import needs_sequence
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import Joins, joins, stored_neighbours
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
@@ -41,6 +42,7 @@ from rnncheck.results.model import Severity, Stage
 
 def run(evidence: Evidence) -> Judgement:
     """Episode ends and write cursors inside slices."""
+    needs_sequence(evidence)
     found = joins(evidence)
     known = sum(int(item.sample.known.sum()) for item in found)
     if not known:

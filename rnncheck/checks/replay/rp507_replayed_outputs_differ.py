@@ -32,6 +32,7 @@ from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated
 from rnncheck.checks.evidence.comparison import Mismatch, mismatches
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.left_out import needs_sequence
 from rnncheck.checks.evidence.opening_states import (
     begins_with_trajectories,
     opens_alone,
@@ -53,6 +54,7 @@ from rnncheck.results.model import Severity, Stage, Where
 def run(evidence: Evidence) -> Judgement:
     """Every training batch."""
     needs_recurrence(evidence, evidence.policy)
+    needs_sequence(evidence)
     if crosses(evidence):
         raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     if opens_alone(evidence.policy) and not begins_with_trajectories(evidence):

@@ -54,6 +54,11 @@ from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions, warms_u
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated, working
 from rnncheck.checks.evidence.estimator_calls import VALUE, batches, made_by, value_key
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.left_out import (
+    OF_THE_ESTIMATOR,
+    estimator_leaves_out,
+    needs_sequence,
+)
 from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.loss_passes import from_true_states
@@ -201,6 +206,8 @@ def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
                 found = _observed(Stage.ADVANTAGE, sample, number, one.name, gaps, one.scale)
                 last = one.following and _behind_rows(sample, gaps > _INSIDE * one.scale)
                 return _without_hand_over(found) if last else found, compared
+    if not compared and made_by(evidence) and estimator_leaves_out(evidence):
+        raise NotApplicable(OF_THE_ESTIMATOR)
     if not compared:
         raise CouldNotLook("no recurrent pass over the steps could be seen inside the estimator")
     return None, compared
@@ -313,6 +320,7 @@ def _of_layers(evidence: Evidence) -> tuple[Observation | None, int]:
                 )
             compared += int(mask.sum())
     if not compared:
+        needs_sequence(evidence)
         raise CouldNotLook("no pass over the next steps could be seen inside the loss")
     return None, compared
 

@@ -23,6 +23,7 @@ from torchrl.envs import (
     TensorDictPrimer,
     TransformedEnv,
 )
+from torchrl.modules import recurrent_mode
 
 from rnncheck.errors import first_line
 from rnncheck.pipeline.copying.holdings import held_modules
@@ -73,7 +74,7 @@ class PlainPolicy(nn.Module):
 
     def forward(self, td: TensorDictBase) -> TensorDictBase:
         """One step of every env."""
-        if td.batch_dims > 1:
+        if td.batch_dims > 1 or recurrent_mode():  # steps of one env are no envs
             raise RuntimeError("the function that acts takes one step; none was seen for sequences")
         rows = td.reshape(-1) if td.batch_dims else td.unsqueeze(0)
         found = self.outputs(rows)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from functools import partial
 from types import CodeType, FrameType
 from typing import Any
@@ -79,6 +80,7 @@ class FoundLoss:
     own: Any
     argument: str = ""
     last: int = 0
+    later: Any = None  # the same from where the batch was bound last
 
 
 def own_training_seams(watching: Watching, scope: ExitStack) -> None:
@@ -101,7 +103,7 @@ class OwnTraining:
         self._looked: dict[FrameType, set[int]] = {}
         # To find one may take a walk over all objects.
         self._functions = dict[CodeType, Any]()
-        self._found: dict[tuple[CodeType, int, frozenset[str], Any], Lines] = {}
+        self._found: dict[tuple[CodeType, int, frozenset[str], Any, int | None], Lines] = {}
         self._learners = dict[int, tuple[Callable[[], Any], bool]]()  # by the modules' ids
         self._learned = set[int]()  # weights that those are copies of which act
         self._trained = dict[int, set[int]]()  # weights that act, by how many were seen to
@@ -304,11 +306,11 @@ class OwnTraining:
         if known is None:
             place = Place(display_path(held.code.co_filename), held.line)
             known = Called(found.loss, place, held.modes, switches=held.switches, own=found.own)
-            known.batch, known.trains = found.argument, True
+            known.batch, known.trains, known.later = found.argument, True, found.later
             losses.append(known)
         known.itself = known.itself or self._itself
         if found.last > known.last:  # of lines that go on to another `backward`: all of them
-            known.module, known.last = found.loss, found.last
+            known.module, known.last, known.later = found.loss, found.last, found.later
         if len(known.inputs) < KEPT:
             known.inputs.append(held.batches[found.batch])
             if found.argument:
@@ -361,19 +363,34 @@ class OwnTraining:
             held = self._held.get(frame)
             names = frozenset() if held is None else frozenset(held.batches)
             while held is not None and names:
-                found = self._lines_of(frame, names, inner, held.since or held.line)
+                found = self._lines_of(frame, names, inner, held.since)
                 if found is None:
                     break
                 first = found.function.__code__.co_firstlineno
-                loss = in_mode_of(mode_around(held.entered, held.depth, first), found.function)
-                yield FoundLoss(loss, held, found.batch, (held.code, first), last=frame.f_lineno)
+                told = FoundLoss(
+                    in_mode_of(mode_around(held.entered, held.depth, first), found.function),
+                    held,
+                    found.batch,
+                    (held.code, first),
+                    last=frame.f_lineno,
+                )
+                yield told if held.since else replaced(told, later=self._later(frame, found, held))
                 names -= {found.batch}
+
+    def _later(self, frame: FrameType, found: Lines, held: HeldBatches) -> Any:
+        """The lines behind the last that bound the batch ahead of the policy's call; None where
+        these are the same."""
+        other = self._lines_of(frame, frozenset({found.batch}), None, held.line)
+        first = 0 if other is None else other.function.__code__.co_firstlineno
+        if other is None or first == found.function.__code__.co_firstlineno:
+            return None
+        return in_mode_of(mode_around(held.entered, held.depth, first), other.function)
 
     def _lines_of(
         self, frame: FrameType, names: frozenset[str], inner: Any, since: int | None
     ) -> Lines | None:
         """What was made of them at the first time: it is that which is called again."""
-        key = (frame.f_code, frame.f_lineno, names, inner)
+        key = (frame.f_code, frame.f_lineno, names, inner, since)
         if key not in self._found:
             found = lines_between(frame, set(names), since)
             self._found |= {} if found is None else {key: found}

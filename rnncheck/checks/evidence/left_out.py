@@ -1,0 +1,114 @@
+"""Whether a loss or an estimator leaves the memory out: nothing that carries state runs in it, so
+that its batch may be single steps in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from rnncheck.checks.evidence.estimator_calls import batches, estimated, estimator_copy
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.trained_memory import trains_memory
+from rnncheck.checks.rule import NotApplicable, Unanswered
+from rnncheck.pipeline.copying.holdings import trained_parameters
+from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters
+
+OF_THE_LOSS = "nothing that carries state runs in this loss, and another loss trains what does"
+OF_THE_ESTIMATOR = "nothing that carries state runs in the estimator"
+_STRENGTH = 1.0  # of the noise, in mean sizes of what it is added to
+
+
+def needs_sequence(evidence: Evidence) -> None:
+    """Unanswered where the loss may train on single steps."""
+    if loss_leaves_out(evidence):
+        raise NotApplicable(OF_THE_LOSS)
+
+
+def loss_leaves_out(evidence: Evidence) -> bool:
+    """Whether no memory runs in this loss, and another one of the script trains it: a loss that is
+    alone should run it."""
+    return evidence.once("memory left out of the loss", lambda: _loss(evidence))
+
+
+def _loss(evidence: Evidence) -> bool:
+    if not any(map(trains_memory, evidence.others)):
+        return False
+    try:
+        sample = next((sample for _, sample in each_sample(evidence)), None)
+        if sample is None:
+            return False
+        loss = copied(loss_of(evidence))
+
+        def gives() -> dict[str, Tensor]:
+            return {"loss": run_loss(evidence, sample, loss=loss, per_element=False).total}
+
+        return _does_not_matter(evidence, loss, pipeline_holds=evidence.pipeline.loss, gives=gives)
+    except Unanswered:
+        return False
+
+
+def estimator_leaves_out(evidence: Evidence) -> bool:
+    """Whether no memory runs in the estimator."""
+    return evidence.once("memory left out of the estimator", lambda: _estimator(evidence))
+
+
+def _estimator(evidence: Evidence) -> bool:
+    try:
+        td = batches(evidence)[0].td
+        made = estimator_copy(evidence)
+        return _does_not_matter(
+            evidence,
+            made,
+            pipeline_holds=evidence.pipeline.estimator,
+            gives=lambda: estimated(evidence, td, made),
+        )
+    except Unanswered:
+        return False
+
+
+def _does_not_matter(
+    evidence: Evidence, holder: Any, *, pipeline_holds: Any, gives: Callable[[], dict[str, Tensor]]
+) -> bool:
+    """Whether no recurrent layer and no module with weights of the memory runs, and other weights
+    of it change nothing to the bit. ``holder`` is a copy: what it shares with the user's is left as
+    it is."""
+    with _Modules() as modules:
+        before = gives()
+    memory, _ = recurrent_parameters(holder, evidence.pipeline, evidence.subjects)
+    if modules.recurrent or any(id(one) in modules.weights for one in memory.values()):
+        return False
+    theirs = {id(one) for one in trained_parameters(pipeline_holds).values()}
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for one in memory.values():
+            if id(one) not in theirs:
+                noise = torch.randn(one.shape, generator=draw).to(one)
+                one += _STRENGTH * (float(one.abs().mean()) or 1.0) * noise
+    after = gives()
+    return before.keys() == after.keys() and all(
+        torch.equal(value.nan_to_num(), after[name].nan_to_num()) for name, value in before.items()
+    )
+
+
+class _Modules:
+    """Notes which modules run while the context is open."""
+
+    def __init__(self) -> None:
+        self.recurrent = False  # one of torch's recurrent layers
+        self.weights = set[int]()  # of all of them, by id
+
+    def __enter__(self) -> _Modules:
+        self._handle = register_module_forward_pre_hook(self._runs)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+    def _runs(self, module: nn.Module, _inputs: object) -> None:
+        self.recurrent = self.recurrent or isinstance(module, (nn.RNNBase, nn.RNNCellBase))
+        self.weights |= {id(one) for one in module._parameters.values() if one is not None}
