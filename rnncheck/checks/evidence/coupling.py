@@ -23,13 +23,18 @@ from rnncheck.checks.evidence.batch_isolation import (
 )
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch
-from rnncheck.checks.evidence.neighbour_moves import moved_alike, reached_from_behind
+from rnncheck.checks.evidence.neighbour_moves import (
+    ROUNDING,
+    moved_alike,
+    moves_none_but_it,
+    reached_from_behind,
+)
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import Difference, bits_differ, features, gap, locate
 from rnncheck.pipeline.keys import Key
 
-SUM_ROUNDING = 1e-5  # of the largest entry: sums over the batch round over the whole of it
+SUM_ROUNDING = ROUNDING
 SAME = 1e-4  # of the largest entry: a batch in another order is summed in another order
 MOVES = 8  # changes that are laid beside each other: a statistic has two numbers, rarely four
 # Over the largest move. Measured on PPO losses in float32: behind the numbers of a statistic there
@@ -107,7 +112,8 @@ def running_on(coupled: Coupled, names: Iterable[str]) -> dict[str, str]:
         left -= set(found)
     rounded = _rounded(coupled, silent) if silent else set[str]()
     if left - silent and any(way.name == SEGMENTS for way in ways):
-        behind = reached_from_behind(coupled.sample, coupled.keys, coupled.elements, left - silent)
+        asked = coupled.sample, coupled.keys, coupled.elements, left - silent
+        behind = reached_from_behind(*asked) or moves_none_but_it(*asked)
         found |= dict.fromkeys(behind, SEGMENTS)
     return {**found, **dict.fromkeys(silent - rounded, ways[-1].name)}
 

@@ -21,7 +21,9 @@ from rnncheck.pipeline.keys import Key
 
 _PAIRS = 3  # segments that are watched, each with the one behind it
 _OTHERS, _SEEDS = 6, 2  # segments elsewhere that are changed, and how often each
+_FEWEST = 2  # others, of which a statistic moves some
 _LEAST = 4  # ways that must be seen
+ROUNDING = 1e-5  # of the largest entry: sums over the batch round over the whole of it
 _SMALL = 1e-6  # of the largest move: rounding
 # Share of a move that is in none of the ways seen elsewhere. Measured on PPO losses in float32:
 # what a statistic does has up to 3e-2 of it, what runs over an end 0.85 and more.
@@ -47,6 +49,48 @@ def reached_from_behind(
     """Those of ``names`` that a change behind a segment moves in a way of its own."""
     looks = _looks(sample, keys, elements, names, _watched(sample))
     return {name for name, own, ways in looks if _in_no_way(own, ways)}
+
+
+def moves_none_but_it(
+    sample: Sample, keys: list[Key], elements: Callable[..., dict[str, Tensor]], names: set[str]
+) -> set[str]:
+    """Those of ``names`` that a change in a segment moves in the one ahead of it and in no other,
+    and not the other way round: a statistic of many segments moves most of them. Asked where no
+    episode ends between the two, as where rows were laid end to end."""
+    base, found = elements(sample, sample.td), set[str]()
+    for ahead, segment, rest in _open_joins(sample):
+        near, back = (
+            elements(sample, changed_batch(sample, touched, keys)) for touched in (segment, ahead)
+        )
+        for name in names & near.keys() & back.keys():
+            moved, returned = (_moved_steps(base[name], each[name]) for each in (near, back))
+            alone = bool((moved & ahead).any()) and not bool((moved & rest).any())
+            found |= {name} if alone and not bool((returned & segment).any()) else set()
+    return found
+
+
+def _moved_steps(old: Tensor, new: Tensor) -> Tensor:
+    """``[rows, steps]``."""
+    moved = (new.double() - old.double()).abs().nan_to_num(0.0, 0.0, 0.0)
+    scale = float(old.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+    return (moved > ROUNDING * scale).reshape(*moved.shape[:2], -1).any(-1)
+
+
+def _open_joins(sample: Sample) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """A few segments that none ends ahead of, as ``[rows, steps]``: the one ahead, the segment, and
+    all others, of which there are some."""
+    done = sample.rows.get(("next", "done"), None)
+    if done is None:
+        return
+    over = done.reshape(*sample.valid.shape, -1).any(-1)
+    units, count = through_rows(segments_of(sample)), 0
+    joined = (units[:, 1:] != units[:, :-1]) & ~over[:, :-1] & sample.valid[:, 1:]
+    for row, step in joined.nonzero().tolist():
+        pair = [(units == int(units[row, at])) & sample.valid for at in (step, step + 1)]
+        rest = sample.valid & ~pair[0] & ~pair[1]
+        if count < _PAIRS and units[rest].unique().numel() >= _FEWEST:
+            count += 1
+            yield pair[0], pair[1], rest
 
 
 def moved_alike(
