@@ -83,6 +83,7 @@ class Called:
     fed: bool = False  # what it was called on has a graph: networks ran on the batch before it
     trains: bool = False  # what a loss gave has a graph
     unreduced: bool = False  # it leaves it to its caller to reduce what it gives for each step
+    added_to: bool = False  # networks that run beside it add to what it gives
     covered: bool = False  # the script's own lines around it are the loss
     # Lines of the user's around that function, each from a batch of theirs: the innermost first.
     around: list[Called] = field(default_factory=list)

@@ -10,6 +10,8 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 _MOST = 20_000  # nodes that are walked: some thousand steps of a recurrent module's own loop
+# Of matrix products, convolutions and recurrent layers, in the names of their backward nodes.
+_PRODUCTS = ("mm", "Mm", "Convolution", "Rnn", "rnn", "Lstm", "lstm", "Gru", "gru", "Linear")
 _LEAF = "AccumulateGrad"
 
 
@@ -32,8 +34,21 @@ def _tensors(result: Any) -> Iterator[Tensor]:
 def weights_in(loss: Any, behind: Collection[Any]) -> set[int] | None:
     """The weights that ``loss`` is made of, by id, without those that enter it by the nodes
     ``behind``; None where its graph is too large to be walked."""
+    nodes = _nodes(loss, behind)
+    return None if nodes is None else {id(n.variable) for n in nodes if n.name().endswith(_LEAF)}
+
+
+def runs_networks(loss: Any, behind: Collection[Any]) -> bool:
+    """Whether weights are multiplied with something, or are in a recurrent layer, elsewhere in it:
+    a penalty on weights does nothing of that."""
+    names = [node.name() for node in _nodes(loss, behind) or ()]
+    return any(product in name for name in names for product in _PRODUCTS)
+
+
+def _nodes(loss: Any, behind: Collection[Any]) -> list[Any] | None:
+    """All that the ``loss`` is computed by, but for what leads to the nodes ``behind``."""
     first = getattr(loss, "grad_fn", None)
-    seen, queue, found = set(behind), deque([first] if first is not None else []), set[int]()
+    seen, queue, found = set(behind), deque([first] if first is not None else []), list[Any]()
     while queue:
         node = queue.popleft()
         if node in seen:
@@ -41,7 +56,6 @@ def weights_in(loss: Any, behind: Collection[Any]) -> set[int] | None:
         seen.add(node)
         if len(seen) > _MOST + len(behind):
             return None
-        if node.name().endswith(_LEAF):
-            found.add(id(node.variable))
+        found.append(node)
         queue.extend(following for following, _ in node.next_functions if following is not None)
     return found

@@ -42,7 +42,7 @@ from rnncheck.watching.seams.frames import (
     owner_of,
     their_frames,
 )
-from rnncheck.watching.seams.graphs import weights_in
+from rnncheck.watching.seams.graphs import runs_networks, weights_in
 from rnncheck.watching.seams.lines import Lines, lines_between, lines_of_a_round
 from rnncheck.watching.seams.owners import cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
@@ -127,13 +127,15 @@ class OwnTraining:
             self._hold(sys._getframe(1))
 
     def unreduced(self, here: FrameType, called: Called, given: TensorDictBase) -> None:
-        """A loss module is about to run whose caller, ``here``, reduces what it gives. What makes
-        the batch that it is ``given``, such as padded rows, is ahead of the loss."""
+        """A loss module is about to run whose caller, ``here``, reduces what it gives, or adds to
+        it. What makes the batch that it is ``given``, such as padded rows, is ahead of the loss."""
         if not torch.is_grad_enabled() or self._watching.seen.moved_on:
+            return
+        named = any(given is one for f in their_frames(here) for one in batches_in(f).values())
+        if not named and not called.unreduced:  # the lines would make targets as well
             return
         self._itself = True  # its networks run on what it is given
         self._unreduced.append(called)
-        named = any(given is one for f in their_frames(here) for one in batches_in(f).values())
         self._hold(here, given if named else None)
 
     def _hold(self, here: FrameType, only: TensorDictBase | None = None) -> None:
@@ -249,6 +251,8 @@ class OwnTraining:
         if not weights:
             return
         if not any(one.own for one in seen.losses):
+            for one in seen.losses if runs_networks(loss, given) else ():
+                one.added_to = True  # its next call is looked at
             seen.unjudged[place] = (
                 "`backward` is called on more than loss modules gave: the rest is not judged"
             )
@@ -302,6 +306,8 @@ class OwnTraining:
         held = found.held
         for one in self._unreduced:
             one.covered = True
+        if self._unreduced:
+            self._watching.seen.unjudged.pop(str(calling_place(5)), None)
         known = next((one for one in losses if one.own == found.own), None)
         if known is None:
             place = Place(display_path(held.code.co_filename), held.line)

@@ -116,7 +116,8 @@ class _Losses(_Calls):
         if known is None:
             return
         known.unreduced = known.unreduced or getattr(module, "reduction", None) == "none"
-        for look in self._watching.at_an_unreduced_loss if known.unreduced else ():
+        looks = known.unreduced or known.added_to
+        for look in self._watching.at_an_unreduced_loss if looks else ():
             look(sys._getframe(3), known, data)
 
 

@@ -1,0 +1,59 @@
+"""``rnncheck run``: what a script adds to the loss of a module of TorchRL's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching.scripts import failed, planted, run
+
+MADE = '        loss = loss_fn(sample)["loss"]\n'
+FORETELLS = (
+    "updater = SoftUpdate(",
+    "foresee = torch.nn.Linear(24, 4)\nupdater = SoftUpdate(",
+)
+OBSERVED = 'sample["next", "observation"]'
+ADDED = f"""\
+        with set_recurrent_mode(True):
+            told = foresee(lstm(sample.select("observation", "is_init"))["embed"])
+        loss = loss_fn(sample)["loss"] + 0.1 * (told - {OBSERVED}).square().mean()
+"""
+IMPORTS = (
+    "import MLP, EGreedyModule, LSTMModule, QValueModule",
+    "import MLP, EGreedyModule, LSTMModule, QValueModule, set_recurrent_mode",
+)
+PENALTY = (
+    MADE,
+    MADE + "        loss = loss + 1e-4 * sum(p.square().sum() for p in net.parameters())\n",
+)
+# The targets run over the seams of the slices.
+UNMARKED = ('        sample["next", "is_init"] = sample["is_init"]', "        # no marks")
+# What is foretold is the next step of the batch: behind the last step of a slice another one's.
+NEIGHBOUR = (f"(told - {OBSERVED})", '(told[:-1] - sample["observation"][1:])')
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        pytest.param((), [], id="a healthy one"),
+        pytest.param((NEIGHBOUR,), ["LS701"], id="a neighbour in the batch"),
+    ],
+)
+def test_a_prediction_beside_it_is_judged(
+    rnncheck: Any, tmp_path: Path, changes: tuple[tuple[str, str], ...], named: list[str]
+) -> None:
+    path = planted(tmp_path, "dqn_cartpole.py", IMPORTS, FORETELLS, (MADE, ADDED), *changes)
+    code, told, _ = run(rnncheck, "--select", "LS701", path)
+    assert (code, failed(told)) == (ExitCode.FAILED if named else ExitCode.VERIFIED, named)
+    assert not [one for one in told["notices"] if "not judged" in one]
+
+
+def test_a_penalty_on_weights_leaves_the_module_the_loss(rnncheck: Any, tmp_path: Path) -> None:
+    path = planted(tmp_path, "dqn_cartpole.py", PENALTY, UNMARKED)
+    code, told, _ = run(rnncheck, "--select", "LS701", path)
+    assert (code, failed(told)) == (ExitCode.FAILED, ["LS701"])
+    loss = next(one for one in told["stages"] if one["stage"] == "loss")
+    assert loss["detail"].startswith("DQNLoss")
