@@ -23,6 +23,25 @@ def settle_starts(seen: Sightings) -> None:
             called.module = called.module if other is None else called.later
 
 
+def settle_wholes(seen: Sightings) -> None:
+    """A function that is given the batch and gives no number, such as a network's unroll, is a part
+    of the loss: the lines around it are all of it, where these give one."""
+    for at, called in enumerate(seen.losses):
+        if called.own is not None and called.around and called.inputs:
+            whole = called.around[0]
+            part = _given(called.module, called)  # one that raises says why where it is judged
+            if (
+                part is not None
+                and not _is_number(part)
+                and _is_number(_given(whole.module, whole))
+            ):
+                seen.losses[at] = whole
+
+
+def _is_number(found: dict[str, Tensor] | None) -> bool:
+    return found is not None and any(one.numel() == 1 for one in found.values())
+
+
 def settle_doubts(seen: Sightings) -> None:
     """A loss of the script's lines in which something of every step stays what it is, whatever the
     batch, is none that can be judged."""

@@ -295,3 +295,34 @@ def test_a_mask_that_is_bound_with_the_batch(rnncheck: Any, tmp_path: Path) -> N
         ),
     )
     assert run(rnncheck, "--select", "LS", path)[0] == ExitCode.VERIFIED
+
+
+UNROLLED = (
+    (
+        "def main():",
+        "def unroll(network, batch):\n"
+        "    with set_recurrent_mode(True):\n"
+        '        out = network(batch.select("observation", "is_init", "recurrent_state"))\n'
+        '    return out["logits"], out["value"]\n\n\ndef main():',
+    ),
+    (
+        "        with set_recurrent_mode(True):\n"
+        '            out = network(batch.select("observation", "is_init", "recurrent_state"))\n'
+        '        dist = Categorical(logits=out["logits"])\n',
+        "        logits, value = unroll(network, batch)\n"
+        "        dist = Categorical(logits=logits)\n",
+    ),
+    ('out["value"]', "value"),
+)
+
+
+@pytest.mark.parametrize("healthy", [True, False], ids=["healthy", "over-ends"])
+def test_a_function_that_gives_no_number_is_a_part(
+    healthy: bool, rnncheck: Any, tmp_path: Path
+) -> None:
+    """The lines around it, which make a loss of what it gives, are all of it."""
+    over = ("GAMMA * after * (~done[..., step])", "GAMMA * after")
+    path = planted(tmp_path, "own_actor_critic.py", *UNROLLED, *(() if healthy else (over,)))
+    code, told, _ = run(rnncheck, "--select", "LS701", path)
+    expected = (ExitCode.VERIFIED, []) if healthy else (ExitCode.FAILED, ["LS701"])
+    assert (code, failed(told)) == expected

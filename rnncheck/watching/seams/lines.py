@@ -480,9 +480,10 @@ def compiled_function(
     """The code of a function of the file's statements; None where they only stand inside their own
     function or loop, such as ``yield`` and ``break``."""
     nodes = (node for one in body for node in ast.walk(one))
-    first = min(
-        node.lineno for node in nodes if isinstance(node, ast.stmt) and hasattr(node, "lineno")
-    )
+    placed = [n.lineno for n in nodes if isinstance(n, ast.stmt) and hasattr(n, "lineno")]
+    if not placed:  # nothing of theirs
+        return None
+    first = min(placed)
     made = ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[])
     module = ast.Module(body=[made], type_ignores=[])
     for node in ast.walk(module):
