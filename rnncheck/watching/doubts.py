@@ -29,12 +29,9 @@ def settle_wholes(seen: Sightings) -> None:
     for at, called in enumerate(seen.losses):
         if called.own is not None and called.around and called.inputs:
             whole = called.around[0]
-            part = _given(called.module, called)  # one that raises says why where it is judged
-            if (
-                part is not None
-                and not _is_number(part)
-                and _is_number(_given(whole.module, whole))
-            ):
+            found = _given(called.module, called)
+            part = found is not None and not _is_number(found)  # one that raises is told of
+            if part and _is_number(_given(whole.module, whole)):
                 seen.losses[at] = whole
 
 

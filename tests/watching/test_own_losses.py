@@ -298,6 +298,7 @@ def test_a_mask_that_is_bound_with_the_batch(rnncheck: Any, tmp_path: Path) -> N
 
 
 UNROLLED = (
+    ('out["value"]', "value"),
     (
         "def main():",
         "def unroll(network, batch):\n"
@@ -312,7 +313,6 @@ UNROLLED = (
         "        logits, value = unroll(network, batch)\n"
         "        dist = Categorical(logits=logits)\n",
     ),
-    ('out["value"]', "value"),
 )
 
 
