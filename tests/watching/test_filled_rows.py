@@ -9,7 +9,7 @@ import pytest
 
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.filled_script import FAULTS, HEALTHY
-from tests.watching.scripts import failed, run
+from tests.watching.scripts import failed, planted, run
 
 
 def ran(
@@ -37,3 +37,25 @@ def test_what_leaves_them_out_is_verified(rnncheck: Any, tmp_path: Path, name: s
     assert (ended, names) == (ExitCode.VERIFIED, [])
     assert "padded steps are left out" in said["RP505"]
     assert "replayed outputs are the trajectory's" in said["RP507"]
+
+
+INSIDE = (
+    ("        data = split_trajectories(", "        rows = split_trajectories("),
+    (
+        'out = network(data.select("observation", "h", "is_init"))',
+        'out = {"heads": memory(rows["observation"], rows["h"], rows["is_init"])[0]}',
+    ),
+    ("loss = actor_critic_loss(out, data)", "loss = actor_critic_loss(out, rows)"),
+)
+COUNTED = ("advantage.square()[mask].mean()", "advantage.square().mean()")
+
+
+def test_rows_of_a_layer_of_torch_alone(rnncheck: Any, tmp_path: Path) -> None:
+    """No module there says what it carries: what its cell is given at each step is looked at."""
+    code, told, _ = run(
+        rnncheck, "--select", "RP505", planted(tmp_path, "padded_switch.py", *INSIDE)
+    )
+    assert (code, failed(told)) == (ExitCode.VERIFIED, [])
+    path = planted(tmp_path, "padded_switch.py", *INSIDE, COUNTED)
+    code, told, _ = run(rnncheck, "--select", "RP505", path)
+    assert (code, failed(told)) == (ExitCode.FAILED, ["RP505"])
