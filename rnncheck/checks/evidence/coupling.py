@@ -24,7 +24,7 @@ from rnncheck.checks.evidence.batch_isolation import (
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch
 from rnncheck.checks.evidence.neighbour_moves import (
-    ROUNDING,
+    SUMMED,
     moved_alike,
     moves_none_but_it,
     reached_from_behind,
@@ -34,7 +34,7 @@ from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import Difference, bits_differ, features, gap, locate
 from rnncheck.pipeline.keys import Key
 
-SUM_ROUNDING = ROUNDING
+SUM_ROUNDING = SUMMED
 SAME = 1e-4  # of the largest entry: a batch in another order is summed in another order
 MOVES = 8  # changes that are laid beside each other: a statistic has two numbers, rarely four
 # Over the largest move. Measured on PPO losses in float32: behind the numbers of a statistic there

@@ -23,7 +23,7 @@ _PAIRS = 3  # segments that are watched, each with the one behind it
 _OTHERS, _SEEDS = 6, 2  # segments elsewhere that are changed, and how often each
 _FEWEST = 2  # others, of which a statistic moves some
 _LEAST = 4  # ways that must be seen
-ROUNDING = 1e-5  # of the largest entry: sums over the batch round over the whole of it
+SUMMED = 1e-5  # of the largest entry: sums over the batch round over the whole of it
 _SMALL = 1e-6  # of the largest move: rounding
 # Share of a move that is in none of the ways seen elsewhere. Measured on PPO losses in float32:
 # what a statistic does has up to 3e-2 of it, what runs over an end 0.85 and more.
@@ -73,7 +73,7 @@ def _moved_steps(old: Tensor, new: Tensor) -> Tensor:
     """``[rows, steps]``."""
     moved = (new.double() - old.double()).abs().nan_to_num(0.0, 0.0, 0.0)
     scale = float(old.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
-    return (moved > ROUNDING * scale).reshape(*moved.shape[:2], -1).any(-1)
+    return (moved > SUMMED * scale).reshape(*moved.shape[:2], -1).any(-1)
 
 
 def _open_joins(sample: Sample) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
