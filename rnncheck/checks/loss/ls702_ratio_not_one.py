@@ -12,7 +12,7 @@ Why it matters
 
 Says nothing when
     the policy has no distribution, no log-probability was recorded, or no step could be traced
-    back.
+    back. Nor where the loss leaves the memory out, as RP502 has it.
 
 Fix
     Replay whole slices with their states and marks, in the mode in which the policy is trained.

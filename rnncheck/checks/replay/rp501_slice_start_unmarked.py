@@ -10,7 +10,8 @@ Why it matters
     histories that never were.
 
 Says nothing when
-    the batch is made of single steps (RP502), or a slice runs over an episode's end (RP506).
+    the batch is made of single steps (RP502), or a slice runs over an episode's end (RP506). Nor
+    where the loss leaves the memory out, as RP502 has it.
 
 Fix
     Use TensorDictReplayBuffer with SliceSampler (a plain ReplayBuffer leaves the marks in

@@ -12,7 +12,8 @@ Why it matters
     made of noise; PPO's first ratio is then not 1.
 
 Says nothing when
-    the policy has no recurrent mode, or every step carries a start flag.
+    the policy has no recurrent mode, or every step carries a start flag. Nor of a loss in which
+    nothing that carries state runs, beside another one that trains what does.
 
 Fix
     Draw slices or whole rows: SliceSampler, or a storage with ``ndim=2`` whose rows are

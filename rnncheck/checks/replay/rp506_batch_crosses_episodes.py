@@ -13,7 +13,8 @@ Why it matters
 
 Says nothing when
     the start of the next episode is marked, so that recurrent mode resets there, and no slice
-    sampler says that it cuts at the ends.
+    sampler says that it cuts at the ends. Nor where the loss leaves the memory out, as RP502 has
+    it.
 
 Fix
     Give the sampler the key that tells trajectories apart: ``traj_key=("collector", "traj_ids")``

@@ -12,7 +12,7 @@ Why it matters
 Says nothing when
     another RP check names the reason already, the module has no recurrent mode, or the loss leaves
     the first steps out (they are left out here too). Nor of episodes that were given another goal
-    throughout, as in hindsight.
+    throughout, as in hindsight. Nor where the loss leaves the memory out, as RP502 has it.
 
 Fix
     Make replay hand out what was collected: same observations, same flags, the stored state at the

@@ -23,8 +23,8 @@ Says nothing when
     the loss or estimator leaks already (LS701, VL601), its target network has other weights, no
     trajectory was collected from its start, or the target hardly moves with what is observed at
     all. Nor of a world model, which predicts rewards out of what is observed next and makes no
-    target. Nor where the passes of torch's own layers over the steps and over the next steps both
-    begin with zeros.
+    target, or of an own estimator in which nothing carries state. Nor where the passes of torch's
+    own layers over the steps and over the next steps both begin with zeros.
 
 Fix
     A loss: give it a network that puts the collected ``("next", h)`` back after its pass, for
