@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
@@ -12,15 +13,18 @@ from rnncheck.watching.forms.given_beside import numbers_beside, spoilt_beside
 from rnncheck.watching.forms.in_form import lines_ahead
 from rnncheck.watching.seen import Called, Sightings
 
+_CLOSE = 1e-4  # relative
+
 
 def settle_starts(seen: Sightings) -> None:
     """Lines of a loop begin where its batch is bound first, and make it anew of what they made of
-    it. Where that cannot be done twice, they begin where it is bound last."""
-    for called in seen.losses:
-        again = called.later is not None and bool(called.inputs)
-        if again and _given(called.module, called) is None:
-            other = _given(called.later, called)
-            called.module = called.module if other is None else called.later
+    it. Where that cannot be done twice, or gives something else, they begin where it is bound
+    last."""
+    for called in [one for each in seen.losses for one in (each, *each.around)]:
+        last, called.later = called.later, None
+        again = None if last is None or not called.inputs else _given(last, called)
+        if again is not None and not _are_alike(_given(called.module, called), again):
+            called.module = last
 
 
 def settle_wholes(seen: Sightings) -> None:
@@ -32,6 +36,7 @@ def settle_wholes(seen: Sightings) -> None:
             found = _given(called.module, called)
             part = found is not None and not _is_number(found)  # one that raises is told of
             if part and _is_number(_given(whole.module, whole)):
+                whole.around, whole.rounds = called.around[1:], called.rounds
                 seen.losses[at] = whole
 
 
@@ -74,10 +79,18 @@ def _given(loss: Any, called: Called) -> dict[str, Tensor] | None:
     """The losses; None where it raises."""
     try:
         with measuring(recurrent=called.modes.recurrent, grad=True):
-            found = OwnLoss(loss, {})(called.inputs[0].clone())
+            found = OwnLoss(loss, {}, called.batch)(called.inputs[0].clone())
     except Exception:  # lines of the user's may raise anything
         return None
     return {name: one.detach() for name, one in found.items()}
+
+
+def _are_alike(one: dict[str, Tensor] | None, other: dict[str, Tensor]) -> bool:
+    """Whether they are the same numbers, but for rounding in what was made anew."""
+    if one is None or one.keys() != other.keys():
+        return False
+    pairs = [(value, other[name]) for name, value in one.items()]
+    return all(a.shape == b.shape and torch.allclose(a, b, rtol=_CLOSE) for a, b in pairs)
 
 
 def _alike(one: dict[str, Tensor], other: dict[str, Tensor] | None) -> bool:

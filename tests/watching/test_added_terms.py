@@ -57,3 +57,19 @@ def test_a_penalty_on_weights_leaves_the_module_the_loss(rnncheck: Any, tmp_path
     assert (code, failed(told)) == (ExitCode.FAILED, ["LS701"])
     loss = next(one for one in told["stages"] if one["stage"] == "loss")
     assert loss["detail"].startswith("DQNLoss")
+
+
+APART = """\
+        loss_fn(sample)["loss"].backward()
+        loss = (foresee(sample["observation"]) - sample["next", "observation"]).square().mean()
+"""
+ALONE = (FORETELLS[0], FORETELLS[1].replace("24, 4", "4, 4"))
+
+
+def test_a_loss_of_its_own_leaves_the_module_the_loss(rnncheck: Any, tmp_path: Path) -> None:
+    """Another network trains beside it, by a `backward` that the module's loss is no part of."""
+    path = planted(tmp_path, "dqn_cartpole.py", ALONE, (MADE, APART), UNMARKED)
+    code, told, _ = run(rnncheck, "--select", "LS701", path)
+    assert (code, failed(told)) == (ExitCode.FAILED, ["LS701"])
+    loss = next(one for one in told["stages"] if one["stage"] == "loss")
+    assert loss["detail"].startswith("DQNLoss")

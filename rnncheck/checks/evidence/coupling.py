@@ -113,7 +113,7 @@ def running_on(coupled: Coupled, names: Iterable[str]) -> dict[str, str]:
     rounded = _rounded(coupled, silent) if silent else set[str]()
     if left - silent and any(way.name == SEGMENTS for way in ways):
         asked = coupled.sample, coupled.keys, coupled.elements, left - silent
-        behind = reached_from_behind(*asked) or moves_none_but_it(*asked)
+        behind = reached_from_behind(*asked) | moves_none_but_it(*asked)
         found |= dict.fromkeys(behind, SEGMENTS)
     return {**found, **dict.fromkeys(silent - rounded, ways[-1].name)}
 

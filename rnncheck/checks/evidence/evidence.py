@@ -118,6 +118,8 @@ class Evidence(Memo):
     def _env(self) -> EnvFacts:
         try:
             return look_at(self.probe_env)
+        except Unanswered:
+            raise
         except Exception as error:
             if describe_trouble(error).place is not None:
                 raise

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from rnncheck.checks.evidence.coupling import SAME, reordered
 from rnncheck.checks.evidence.estimator_calls import batches, estimated, estimator_copy
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.trained_memory import trains_memory
+from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import NotApplicable, Unanswered
 from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters
@@ -47,9 +49,24 @@ def _loss(evidence: Evidence) -> bool:
         def gives() -> dict[str, Tensor]:
             return {"loss": run_loss(evidence, sample, loss=loss, per_element=False).total}
 
-        return _does_not_matter(evidence, loss, pipeline_holds=evidence.pipeline.loss, gives=gives)
+        left_out = _does_not_matter(
+            evidence, loss, pipeline_holds=evidence.pipeline.loss, gives=gives
+        )
+        return left_out and _in_any_order(evidence, sample)
     except Unanswered:
         return False
+
+
+def _in_any_order(evidence: Evidence, sample: Sample) -> bool:
+    """Whether the loss is the same whatever the order of its steps: no memory that nobody knows
+    runs over them either, and no sum of rewards."""
+    order = torch.randperm(sample.valid.numel(), generator=torch.Generator().manual_seed(0))
+    turned = reordered(sample, order)
+    totals = [
+        float(run_loss(evidence, one, loss=copied(loss_of(evidence)), per_element=False).total)
+        for one in (sample, turned)
+    ]
+    return abs(totals[0] - totals[1]) <= SAME * max(map(abs, totals))
 
 
 def estimator_leaves_out(evidence: Evidence) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.placing import on_cpu
 
 _DIMS = 3  # rows, steps, features
+_FEWEST = 2  # filled steps: any last step of one row is like itself
 
 
 def weight_of_padding(evidence: Evidence, sample: Sample) -> tuple[int, float]:
@@ -26,42 +28,65 @@ def weight_of_padding(evidence: Evidence, sample: Sample) -> tuple[int, float]:
     loss = copied(loss_of(evidence))
     with ModuleCalls(probing=True) as inside, _LayerProbes() as layers:
         run = run_loss(evidence, sample, loss=loss, per_element=False)
-    modules = [([p.probe], p.x.reshape(*p.shape, -1)) for p in inside.passes if p.probe is not None]
-    passes = [one for one in modules if one[1].ndim == _DIMS] or list(layers.passes())
-    asked = [(probes, blank) for probes, x in passes if (blank := _blank(x, sample)) is not None]
+    passes = list(_of_modules(inside)) if inside.passes else list(layers.passes())
+    asked = [(one, blank) for one in passes if (blank := _blank(one.x, sample)) is not None]
     if not asked or not run.total.requires_grad:
         return 0, 0.0
-    given = [probe for probes, _ in asked for probe in probes]
+    given = [probe for one, _ in asked for probe in one.probes]
     grads = iter(torch.autograd.grad(run.total, given, allow_unused=True))
-    largest = 0.0
-    for probes, blank in asked:
-        mine = [next(grads) for _ in probes]
-        if any(grad is None for grad in mine):
+    count, largest = 0, 0.0
+    for one, blank in asked:
+        mine: list[Tensor | None] = [next(grads) for _ in one.probes]
+        if all(grad is None for grad in mine):  # the loss makes nothing of this pass
             continue
-        size = _sizes([on_cpu(grad.detach()) for grad in mine], blank.shape)
+        size = one.sizes(mine)
         most = float(size[~blank].max())
         largest = max(largest, float(size[blank].max()) / most if most else 0.0)
-    return max(int(blank.sum()) for _, blank in asked), largest
+        count = max(count, int(blank.sum()))
+    return count, largest
 
 
-def _sizes(grads: list[Tensor], shape: torch.Size) -> Tensor:
-    """``[rows, steps]``: of one gradient for all steps, or of one for each."""
-    whole = grads[0].reshape(*shape, -1) if len(grads) == 1 else torch.stack(grads, 1)
-    return whole.abs().amax(-1)
+@dataclass(frozen=True)
+class _Pass:
+    """What a pass was given, ``[rows, steps, features]``, and the zeros that were added to it: at
+    once, or at each step. ``time_first`` as it got them."""
+
+    x: Tensor
+    probes: list[Tensor]
+    time_first: bool = False
+
+    def sizes(self, grads: list[Tensor | None]) -> Tensor:
+        """``[rows, steps]``: the largest gradient at each step; none is zero."""
+        pairs = zip(self.probes, grads, strict=True)
+        found = [torch.zeros_like(p) if g is None else g.detach() for p, g in pairs]
+        whole = on_cpu(found[0] if len(found) == 1 else torch.stack(found, 1))
+        whole = whole.transpose(0, 1) if self.time_first else whole
+        largest: Tensor = whole.reshape(*self.x.shape[:2], -1).abs().amax(-1)
+        return largest
+
+
+def _of_modules(inside: ModuleCalls) -> Iterator[_Pass]:
+    for one in inside.passes:
+        if one.probe is not None and len(one.shape) == _DIMS - 1:
+            yield _Pass(one.x.reshape(*one.shape, -1), [one.probe])
 
 
 def _blank(x: Tensor, sample: Sample) -> Tensor | None:
     """``[rows, steps]`` of the pass that is given ``x``: what was filled in; None where there is
     nothing beyond the batch's data, of which some may be left out. Layers ahead of the module make
-    one and the same vector of what is filled in."""
-    most = int(sample.valid.sum())
+    one and the same vector of what is filled in, and no data ends more rows, or longer ones."""
     if x.shape[:2].numel() <= sample.valid.numel():
         return None
-    for filling in x[:, -1].unique(dim=0):
-        blank: Tensor = (x == filling).all(-1).flip(1).long().cumprod(1).flip(1).bool()
-        if 0 < int((~blank).sum()) <= most:
-            return blank
-    return None
+    found: list[Tensor] = [
+        (x == filling).all(-1).flip(1).long().cumprod(1).flip(1).bool()
+        for filling in x[:, -1].unique(dim=0)
+    ]
+    counts = [int(blank.sum()) for blank in found]
+    most = max(counts)
+    data = x.shape[:2].numel() - most
+    if most < _FEWEST or counts.count(most) > 1 or data > int(sample.valid.sum()):
+        return None
+    return found[counts.index(most)]
 
 
 class _LayerProbes:
@@ -86,12 +111,13 @@ class _LayerProbes:
         self._calls.setdefault((module, args[0].shape), []).append((probe, args[0].detach()))
         return (args[0] + probe, *args[1:])
 
-    def passes(self) -> Iterator[tuple[list[Tensor], Tensor]]:
-        """The probes of each pass, and what it was given as ``[rows, steps, features]``: a layer
-        that is called on all steps, or as often as there are some."""
+    def passes(self) -> Iterator[_Pass]:
+        """Those of a layer that is called on all steps, or as often as there are some."""
         for (module, shape), calls in self._calls.items():
             probes, given = [probe for probe, _ in calls], [on_cpu(x) for _, x in calls]
             if isinstance(module, nn.RNNCellBase) and len(shape) == _DIMS - 1:
-                yield probes, torch.stack(given, 1)
-            elif getattr(module, "batch_first", False) and len(shape) == _DIMS:
-                yield from (([probe], x) for probe, x in zip(probes, given, strict=True))
+                yield _Pass(torch.stack(given, 1), probes)
+            elif isinstance(module, nn.RNNBase) and len(shape) == _DIMS:
+                first = not module.batch_first
+                for probe, x in zip(probes, given, strict=True):
+                    yield _Pass(x.transpose(0, 1) if first else x, [probe], first)

@@ -11,7 +11,11 @@ from torch import Tensor
 
 _MOST = 20_000  # nodes that are walked: some thousand steps of a recurrent module's own loop
 # Of matrix products, convolutions and recurrent layers, in the names of their backward nodes.
-_PRODUCTS = ("mm", "Mm", "Convolution", "Rnn", "rnn", "Lstm", "lstm", "Gru", "gru", "Linear")
+_PRODUCTS = (
+    *("AddmmBackward", "BmmBackward", "BaddbmmBackward", "LinearBackward", "MmBackward"),
+    *("AddmvBackward", "CompiledFunction", "Convolution", "MvBackward"),
+    *("Gru", "Lstm", "Rnn", "gru", "lstm", "rnn"),
+)
 _LEAF = "AccumulateGrad"
 
 
@@ -43,6 +47,11 @@ def runs_networks(loss: Any, behind: Collection[Any]) -> bool:
     a penalty on weights does nothing of that."""
     names = [node.name() for node in _nodes(loss, behind) or ()]
     return any(product in name for name in names for product in _PRODUCTS)
+
+
+def leads_to(loss: Any, nodes: Collection[Any]) -> bool:
+    """Whether the ``loss`` is computed by one of the ``nodes``."""
+    return not set(nodes).isdisjoint(_nodes(loss, ()) or ())
 
 
 def _nodes(loss: Any, behind: Collection[Any]) -> list[Any] | None:

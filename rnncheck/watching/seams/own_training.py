@@ -42,7 +42,7 @@ from rnncheck.watching.seams.frames import (
     owner_of,
     their_frames,
 )
-from rnncheck.watching.seams.graphs import runs_networks, weights_in
+from rnncheck.watching.seams.graphs import leads_to, runs_networks, weights_in
 from rnncheck.watching.seams.lines import Lines, lines_between, lines_of_a_round
 from rnncheck.watching.seams.owners import cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
@@ -252,7 +252,8 @@ class OwnTraining:
             return
         if not any(one.own for one in seen.losses):
             for one in seen.losses if runs_networks(loss, given) else ():
-                one.added_to = True  # its next call is looked at
+                if leads_to(loss, seen.given.get(id(one.module), ())):
+                    one.added_to = True  # its next call is looked at
             seen.unjudged[place] = (
                 "`backward` is called on more than loss modules gave: the rest is not judged"
             )
