@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import gpu
+import gpu_verdicts
 import pytest
 
 from rnncheck.bench.plan import plan_cells
@@ -38,14 +39,14 @@ def test_each_step_keeps_its_result_and_names_what_exists(tmp_path: Path) -> Non
     found = gpu.steps(tmp_path, "cuda", HOPPER)
     assert [step.name for step in found] == [
         "tests", "verify_cartpole_dqn", "verify_two_layer_lstm", "verify_gru_actor_critic",
-        "sweep", "claims", "peers",
+        "verdicts", "kernels", "sweep", "claims", "peers",
     ]  # fmt: skip
     for step in found[1:]:
         assert step.stores in " ".join(step.command)
         assert [word for word in step.command if word.endswith((".yaml", ".py"))]
     words = [word for step in found for word in step.command if word.endswith((".yaml", ".py"))]
     assert [word for word in words if not (ROOT / word).is_file()] == []
-    assert "device=cuda" in found[1].command and "--claims" in found[5].command
+    assert "device=cuda" in found[1].command and "--claims" in found[7].command
 
 
 @pytest.mark.parametrize(("card", "left_out"), [(TURING, True), (HOPPER, False), (None, False)])
@@ -98,6 +99,24 @@ def test_a_step_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == "error: there is no step swep\n"
     assert gpu.main(["--device", "cpu", "--list", "--only", "claims"]) == 0
     assert capsys.readouterr().out.startswith("claims: -m rnncheck bench")
+
+
+def test_verdicts_are_kept_with_where_they_were_found(tmp_path: Path) -> None:
+    specs = ["fixtures/specs/cartpole_dqn.yaml", "fixtures/broken/wr102_missing_init_tracker.yaml"]
+    kept = tmp_path / "runs.jsonl"
+    assert gpu_verdicts.main([*specs, "--device", "cpu", "--jobs", "2", "--out", str(kept)]) == 0
+    place, healthy, faulty = map(json.loads, kept.read_text(encoding="utf-8").splitlines())
+    assert place["environment"]["device"] == "cpu"
+    assert (healthy["spec"], healthy["failed"], healthy["not_looked"]) == (specs[0], {}, [])
+    assert faulty["spec"] == specs[1]
+    assert "WR102" in faulty["failed"]
+    assert set(specs) <= set(gpu_verdicts.all_specs())
+
+
+def test_a_spec_that_keeps_no_run_is_told_of(tmp_path: Path) -> None:
+    kept = tmp_path / "runs.jsonl"
+    assert gpu_verdicts.main(["no.yaml", "--device", "cpu", "--out", str(kept)]) == 1
+    assert "no.yaml" in json.loads(kept.read_text(encoding="utf-8").splitlines()[1])["said"]
 
 
 @pytest.mark.slow
