@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.adapted_script import ADAPTED, ANEW, SHUFFLED, Changes
+from tests.watching.adapted_script import (
+    ADAPTED,
+    ANEW,
+    SHUFFLED,
+    WITH_A_CELL,
+    WITHOUT_MEMORY,
+    Changes,
+)
 from tests.watching.scripts import judged, run, written
 
 ORDER = "RP501,RP502,RP506,RP507"
@@ -33,3 +40,11 @@ def test_what_runs_the_memory_may_not(
 ) -> None:
     code, names = judged(rnncheck, tmp_path, codes, ADAPTED, *changes)
     assert (code, named in names) == (ExitCode.FAILED, True), names
+
+
+def test_a_memory_that_nobody_knows_is_not_left_out(rnncheck: Any, tmp_path: Path) -> None:
+    """Of a cell that is written out in a critic of the estimator's: what it should give, nobody
+    can tell."""
+    found = judged(rnncheck, tmp_path, "VL604", ADAPTED, *WITHOUT_MEMORY)
+    assert found == (ExitCode.VERIFIED, [])
+    assert judged(rnncheck, tmp_path, "VL604", ADAPTED, *WITH_A_CELL) == (ExitCode.NOT_SHOWN, [])

@@ -10,13 +10,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.coupling import SAME, reordered
-from rnncheck.checks.evidence.estimator_calls import batches, estimated, estimator_copy
+from rnncheck.checks.evidence.estimator_calls import batches, estimated, estimator_copy, written
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import copied, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.loss_calls import (
+    changed_batch,
+    copied,
+    each_sample,
+    loss_of,
+    run_loss,
+)
 from rnncheck.checks.evidence.trained_memory import trains_memory
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import NotApplicable, Unanswered
+from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters
 
@@ -76,16 +84,33 @@ def estimator_leaves_out(evidence: Evidence) -> bool:
 
 def _estimator(evidence: Evidence) -> bool:
     try:
-        td = batches(evidence)[0].td
+        sample = batches(evidence)[0]
         made = estimator_copy(evidence)
-        return _does_not_matter(
+        left_out = _does_not_matter(
             evidence,
             made,
             pipeline_holds=evidence.pipeline.estimator,
-            gives=lambda: estimated(evidence, td, made),
+            gives=lambda: estimated(evidence, sample.td, made),
         )
+        return left_out and not _runs_forward(evidence, sample)
     except Unanswered:
         return False
+
+
+def _runs_forward(evidence: Evidence, sample: Sample) -> bool:
+    """Whether an estimate at later steps moves with what is observed at earlier ones, and not the
+    other way round: a memory that nobody knows. Returns run backwards, statistics both ways."""
+    steps = sample.valid.shape[1]
+    early = (torch.arange(steps) < steps // 2).expand_as(sample.valid)
+    keys = [key for key in observed(evidence, sample) if key[0] != "next"]
+    base = written(evidence, sample, sample.td)
+
+    def moved(touched: Tensor) -> set[str]:
+        after = written(evidence, sample, changed_batch(sample, touched & sample.valid, keys))
+        same = (name for name in base if name in after and after[name].shape == base[name].shape)
+        return {n for n in same if bool(bits_differ(base[n], after[n])[~touched].any())}
+
+    return bool(moved(early) - moved(~early))
 
 
 def _does_not_matter(

@@ -24,11 +24,12 @@ _FEWEST = 2  # filled steps: any last step of one row is like itself
 def weight_of_padding(evidence: Evidence, sample: Sample) -> tuple[int, float]:
     """How many steps recurrent modules inside the loss get that its batch has not, zeros up to the
     end of a row beside its data, and the largest gradient of the loss there, relative to the
-    largest at the data. Torch's own layers are asked where no module is one that is known."""
+    largest at the data. Torch's own layers are asked where they are in no module that is known."""
     loss = copied(loss_of(evidence))
     with ModuleCalls(probing=True) as inside, _LayerProbes() as layers:
         run = run_loss(evidence, sample, loss=loss, per_element=False)
-    passes = list(_of_modules(inside)) if inside.passes else list(layers.passes())
+    known = {id(part) for one in inside.passes for part in one.module.modules()}
+    passes = [*_of_modules(inside), *layers.passes(known)]
     asked = [(one, blank) for one in passes if (blank := _blank(one.x, sample)) is not None]
     if not asked or not run.total.requires_grad:
         return 0, 0.0
@@ -111,9 +112,11 @@ class _LayerProbes:
         self._calls.setdefault((module, args[0].shape), []).append((probe, args[0].detach()))
         return (args[0] + probe, *args[1:])
 
-    def passes(self) -> Iterator[_Pass]:
-        """Those of a layer that is called on all steps, or as often as there are some."""
-        for (module, shape), calls in self._calls.items():
+    def passes(self, known: set[int]) -> Iterator[_Pass]:
+        """Those of a layer that is called on all steps, or as often as there are some; without the
+        ``known``, by id, which lay their data out by themselves."""
+        asked = (one for one in self._calls.items() if id(one[0][0]) not in known)
+        for (module, shape), calls in asked:
             probes, given = [probe for probe, _ in calls], [on_cpu(x) for _, x in calls]
             if isinstance(module, nn.RNNCellBase) and len(shape) == _DIMS - 1:
                 yield _Pass(torch.stack(given, 1), probes)

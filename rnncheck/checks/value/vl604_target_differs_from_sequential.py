@@ -264,6 +264,7 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
 def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
     """Passes inside the loss: what their recurrent modules give, against what they give from the
     true states."""
+    needs_sequence(evidence)
     compared = 0
     for number, sample in each_sample(evidence):
         if policy_leaks(evidence, sample) or loss_leaks(evidence, sample)[0]:
@@ -320,7 +321,6 @@ def _of_layers(evidence: Evidence) -> tuple[Observation | None, int]:
                 )
             compared += int(mask.sum())
     if not compared:
-        needs_sequence(evidence)
         raise CouldNotLook("no pass over the next steps could be seen inside the loss")
     return None, compared
 
