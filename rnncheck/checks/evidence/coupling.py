@@ -35,7 +35,7 @@ from rnncheck.numerics.difference import Difference, bits_differ, features, gap,
 from rnncheck.pipeline.keys import Key
 
 SUM_ROUNDING = SUMMED
-SAME = 1e-4  # of the largest entry: a batch in another order is summed in another order
+REORDERED = 1e-4  # of the largest entry: a batch in another order is summed in another order
 MOVES = 8  # changes that are laid beside each other: a statistic has two numbers, rarely four
 # Over the largest move. Measured on PPO losses in float32: behind the numbers of a statistic there
 # is 3e-5 of it, what runs on has 0.3 to 0.5.
@@ -283,7 +283,7 @@ def _depends_on_order(coupled: Coupled, way: _Way, names: list[str]) -> set[str]
         new = after.get(name)
         if new is None or new.shape != old.shape:
             continue
-        beyond = _steps(gap(new, old)) > SAME * _scale(old)
+        beyond = _steps(gap(new, old)) > REORDERED * _scale(old)
         if bool((beyond & other.valid).any()):
             found.add(name)
     return found

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from rnncheck.checks.evidence.batch_isolation import observed
-from rnncheck.checks.evidence.coupling import SAME, reordered
+from rnncheck.checks.evidence.coupling import REORDERED, reordered
 from rnncheck.checks.evidence.estimator_calls import batches, estimated, estimator_copy, written
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import (
@@ -74,7 +74,7 @@ def _in_any_order(evidence: Evidence, sample: Sample) -> bool:
         float(run_loss(evidence, one, loss=copied(loss_of(evidence)), per_element=False).total)
         for one in (sample, turned)
     ]
-    return abs(totals[0] - totals[1]) <= SAME * max(map(abs, totals))
+    return abs(totals[0] - totals[1]) <= REORDERED * max(map(abs, totals))
 
 
 def estimator_leaves_out(evidence: Evidence) -> bool:
