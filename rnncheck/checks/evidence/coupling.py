@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import (
+    GRADIENT,
     Elements,
     Leak,
     leaks,
@@ -186,7 +187,7 @@ def _crossing(coupled: Coupled, way: _Way) -> set[str]:
     found = set[str]()
     for each in _crossed(coupled, way, coupled.elements):
         for name, (old, new, watch) in each.items():
-            if bool((_steps(gap(new, old)) > SUM_ROUNDING * _scale(old))[watch].any()):
+            if bool((_steps(gap(new, old)) > GRADIENT * _scale(old))[watch].any()):
                 found.add(name)
     return found
 
