@@ -18,13 +18,19 @@ _CLOSE = 1e-4  # relative
 
 def settle_starts(seen: Sightings) -> None:
     """Lines of a loop begin where its batch is bound first, and make it anew of what they made of
-    it. Where that cannot be done twice, or gives something else, they begin where it is bound
-    last."""
+    it. Where that cannot be done twice, or gives something else, they begin later, at the latest
+    where it is bound last."""
     for called in [one for each in seen.losses for one in (each, *each.around)]:
-        last, called.later = called.later, None
-        again = None if last is None or not called.inputs else _given(last, called)
-        if again is not None and not _are_alike(_given(called.module, called), again):
-            called.module = last
+        later, called.later = called.later, ()
+        if not later or not called.inputs:
+            continue
+        ways, last = (called.module, *later[:-1]), _given(later[-1], called)
+        given = ((one, _given(one, called)) for one in ways)
+        if last is None:  # it reads what lines ahead of it made of a later batch
+            called.module = next((one for one, found in given if found), called.module)
+        else:
+            alike = (one for one, found in given if _are_alike(found, last))
+            called.module = next(alike, later[-1])
 
 
 def settle_wholes(seen: Sightings) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -99,8 +99,8 @@ class Called:
     beside: list[dict[str, Any]] = field(default_factory=list)  # arguments, with each input
     # What it may read and no batch changes: what is said of that, and the loss with other values.
     doubts: list[tuple[str, Any]] = field(default_factory=list)
-    # Of lines of a loop that bind the batch more than once: those behind the last of them.
-    later: Any = None
+    # Of lines of a loop that bind the batch more than once: shorter ones, to those behind the last.
+    later: Sequence[Any] = ()
 
     @property
     def name(self) -> str:

@@ -9,12 +9,26 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.faults import EPOCHS, FIRST_KEPT, SET_TO_ZERO
+from tests.watching.faults import EPOCHS, FIRST_KEPT, ROWS, SET_TO_ZERO
 from tests.watching.halves_script import STEPPED
 from tests.watching.scripts import failed, planted, run
 
 PPO = "ppo_cartpole.py"
 COARSE = ("return observation[::2]", "return np.float32(observation[::2] > 0)")
+FLAT = (ROWS, "loss_module(data[rows].reshape(-1))")
+# Starts of rows are marked, and where they begin inside of an episode the flag takes their state.
+MARKED = (
+    "            for rows in torch.randperm",
+    """            data["is_init"][:, 0] = True
+            for rows in torch.randperm""",
+)
+DROPPED = (
+    EPOCHS,
+    """        data = data.exclude("recurrent_state_h", "recurrent_state_c")
+"""
+    + EPOCHS,
+)
+FEW = ("total_frames=args.total_frames", "total_frames=2 * args.frames_per_batch")
 ZEROED = 'batch.clone().set("recurrent_state", 0 * batch["recurrent_state"])'
 
 
@@ -65,3 +79,25 @@ def test_observations_that_come_again_tell_no_step(rnncheck: Any, tmp_path: Path
     path = planted(tmp_path, PPO, (EPOCHS, FIRST_KEPT + EPOCHS), COARSE)
     ended, names, _ = asked(rnncheck, path)
     assert (ended, names) == (ExitCode.VERIFIED, [])
+
+
+def test_rows_laid_end_to_end(rnncheck: Any, tmp_path: Path) -> None:
+    """All of the first begin with episodes, and are marked."""
+    ended, told, _ = run(rnncheck, "--select", "RP501", planted(tmp_path, PPO, FLAT))
+    assert (ended, failed(told)) == (ExitCode.FAILED, ["RP501"])
+    (finding,) = told["checks"][0]["findings"]
+    assert "behind other steps with no start flag" in finding["message"]
+
+
+def test_rows_laid_end_to_end_that_are_marked(rnncheck: Any, tmp_path: Path) -> None:
+    ended, told, _ = run(rnncheck, "--select", "RP501", planted(tmp_path, PPO, FLAT, MARKED))
+    assert (ended, failed(told)) == (ExitCode.VERIFIED, [])
+
+
+def test_states_that_are_dropped_where_nothing_more_can_be_collected(
+    rnncheck: Any, tmp_path: Path
+) -> None:
+    """The first rows need none; the second batch of two was seen to go on with episodes."""
+    path = planted(tmp_path, PPO, DROPPED, FEW)
+    ended, told, _ = run(rnncheck, "--updates", "12", "--select", "RP503", path)
+    assert (ended, failed(told)) == (ExitCode.FAILED, ["RP503"])

@@ -67,3 +67,21 @@ UNMASKED = ("* mask).sum() / mask.sum()\n    optim", ").mean()\n    optim")
 UNMASKED_THERE = ("* mask).sum() / mask.sum()\n\n", ").mean()\n\n")
 # Means and deviations of advantages that count the padding.
 NORMALISED = ("normalize_advantage=False", "normalize_advantage=True")
+# The mask is made ahead of the batch's last binding, and the loss leaves it out of the batch.
+MASK_AHEAD = (
+    """    rows = prepared(rows.exclude("collector"))
+    mask = rows["here"]
+""",
+    """    mask = rows["here"]
+    rows = prepared(rows.exclude("collector"))
+""",
+)
+# Weights that the lines take out of the batch ahead of the loss.
+TAKEN = (
+    """    mask = rows["here"]
+    found = loss_module(rows)
+""",
+    """    mask = rows.pop("here")
+    found = loss_module(rows)
+""",
+)

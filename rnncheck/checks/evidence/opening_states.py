@@ -44,7 +44,9 @@ def _unread(
 
 def begins_with_trajectories(evidence: Evidence) -> bool:
     """Whether every row begins with its trajectory, where it was collected and where it is trained
-    on: no state is needed there."""
+    on: no state is needed there. Where a later batch was seen to go on with one, they do not."""
+    if evidence.pipeline.joins:
+        return False
     begins = torch.tensor([int(Joint.AFTER_DONE), int(Joint.BEGINS)])
     rows = (one.joints[:, 0][one.valid[:, 0]] for one in evidence.recording.batches)
     if not all(bool(torch.isin(one, begins).all()) for one in rows):

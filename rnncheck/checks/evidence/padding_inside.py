@@ -14,7 +14,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import copied, loss_of, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.pipeline.instruments.module_calls import ModuleCalls
-from rnncheck.pipeline.instruments.vmap import is_batched
+from rnncheck.pipeline.instruments.vmap import has_no_graph_of_its_own
 from rnncheck.pipeline.placing import on_cpu
 
 _DIMS = 3  # rows, steps, features
@@ -106,7 +106,7 @@ class _LayerProbes:
 
     def _runs(self, module: nn.Module, args: tuple[Any, ...]) -> Any:
         layer = isinstance(module, (nn.RNNBase, nn.RNNCellBase)) and torch.is_grad_enabled()
-        if not layer or not args or not isinstance(args[0], Tensor) or is_batched(args[0]):
+        if not layer or not args or not isinstance(args[0], Tensor) or has_no_graph_of_its_own():
             return None
         probe = torch.zeros_like(args[0], requires_grad=True)
         self._calls.setdefault((module, args[0].shape), []).append((probe, args[0].detach()))

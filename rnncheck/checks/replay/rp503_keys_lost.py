@@ -43,9 +43,7 @@ def run(evidence: Evidence) -> Judgement:
                 continue
             compared += 1
             if key not in tensor_keys(sample.rows):
-                if key in subject.carry and (
-                    warms_up(evidence, sample) or begins_with_trajectories(evidence)
-                ):
+                if key in subject.carry and _is_not_needed(evidence, sample):
                     continue
                 return Judgement((_lost(key, number),), compared)
         where = lost_start(sample, number)

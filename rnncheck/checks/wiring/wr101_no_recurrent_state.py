@@ -9,7 +9,8 @@ Why it matters
 
 Says nothing when
     the policy does carry state in another way that is judged elsewhere: under its root key (WR107)
-    or in an attribute (EQ206).
+    or in an attribute (EQ206). Could not look where who acts has no weights at all and the loss
+    trains some: data of a fixed policy, from which another one learns that never acts.
 
 Fix
     Use LSTMModule or GRUModule, or declare the carry in your module's ``in_keys`` and ``out_keys``.
@@ -23,11 +24,24 @@ from __future__ import annotations
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.hidden_state import hidden_state
-from rnncheck.checks.rule import Deferred, Judgement, Observation, Rule, Unanswered
+from rnncheck.checks.evidence.loss_calls import loss_of, parameters_of
+from rnncheck.checks.rule import (
+    CouldNotLook,
+    Deferred,
+    Judgement,
+    Observation,
+    Rule,
+    Unanswered,
+)
 from rnncheck.checks.wiring.root_states import root_states
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
+
+NEVER_ACTS = (
+    "who acts has no weights, and the policy that the loss trains was not seen to act: name it as"
+    " the policy in a spec for `rnncheck verify`"
+)
 
 
 def run(evidence: Evidence) -> Judgement:
@@ -40,7 +54,21 @@ def run(evidence: Evidence) -> Judgement:
         raise Deferred("the state is written to the root", "WR107")
     if any(hidden_state(evidence, s, constructed(evidence, s)) for s in subjects):
         raise Deferred("the state lives outside the tensordict", "EQ206")
+    if _learner_never_acts(evidence):
+        raise CouldNotLook(NEVER_ACTS)
     return Judgement((_observed(),), len(subjects))
+
+
+def _learner_never_acts(evidence: Evidence) -> bool:
+    """Who acts has no weights, while the loss has some: data recorded by a script of fixed rules,
+    which another policy is trained on."""
+    if any(True for _ in evidence.policy.module.parameters()):
+        return False
+    try:
+        weights = parameters_of(loss_of(evidence))
+    except Unanswered:
+        return False
+    return any(one.requires_grad for _, one in weights)
 
 
 def _critic_of(evidence: Evidence) -> Subject | None:

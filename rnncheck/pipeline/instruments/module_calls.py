@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 from torch.utils.weak import WeakIdKeyDictionary
 
-from rnncheck.pipeline.instruments.vmap import is_batched
+from rnncheck.pipeline.instruments.vmap import has_no_graph_of_its_own, is_batched
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.placing import (
     forked_rng,
@@ -116,7 +116,7 @@ class ModuleCalls:
         if not self._probing or td is None or fed is None or not torch.is_grad_enabled():
             return None
         key, x = fed
-        if is_batched(x) or td.is_locked:
+        if has_no_graph_of_its_own() or td.is_locked:
             return None
         probe = torch.zeros_like(x).requires_grad_()
         td.set(key, x + probe)

@@ -12,6 +12,12 @@ def is_batched(value: Tensor) -> bool:
     return bool(torch._C._functorch.is_batchedtensor(value))
 
 
+def has_no_graph_of_its_own() -> bool:
+    """Whether what runs now is inside of ``torch.vmap`` or the like, where no tensor can be told to
+    require a gradient, whether it stands for several or not."""
+    return torch._C._functorch.maybe_current_level() is not None
+
+
 def left_under_vmap(owner: object) -> bool:
     """Whether a call under vmap that raised left its own weights in a network of ``owner``."""
     roots = [owner, *(vars(owner).values() if hasattr(owner, "__dict__") else ())]

@@ -91,8 +91,9 @@ def _code(decoder: DecodesCode, node: Node, path: Path) -> CodeType | None:
 
 
 def _told(around: LinesAround) -> list[Any]:
-    if around.since is not None:
-        return [around.line, list(around.names), None, False, None, around.since]
+    if around.since is not None or around.without:
+        ahead = [around.since, around.without]
+        return [around.line, list(around.names), None, False, None, *ahead]
     if around.anew:
         return [around.line, list(around.names), None, True]
     behind = [] if around.behind is None else [around.behind]

@@ -6,14 +6,15 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from gymnasium.vector import AsyncVectorEnv
 
 from rnncheck.watching.seams.arguments import parsed
+from rnncheck.watching.seams.layouts import lays_data_out
 from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
 from rnncheck.watching.seams.reads import read_first, stored_by
 
@@ -21,23 +22,15 @@ _NAME = "training_step"
 _NO_BATCH = "_batch"  # what is given in the place of a batch by those who have none
 _DEFINED = (ModuleType, FunctionType, type)
 _AROUND = "__rnncheck_lines__"
-_BUILTINS = frozenset({"dict", "enumerate", "len", "list", "range", "tuple", "zip"})
-_LAYOUTS = frozenset(
-    {
-        *("array", "as_tensor", "asarray", "cat", "clone", "concatenate", "contiguous", "cpu"),
-        *("expand", "flatten", "float", "from_numpy", "items", "keys", "long", "movedim", "numpy"),
-        *("permute", "reshape", "squeeze", "stack", "swapaxes", "tensor", "to", "transpose"),
-        *("unsqueeze", "values", "view", "vstack"),
-    }
-)
 
 
 @dataclass(frozen=True)
 class Lines:
-    """The function, and the name that the batch has in it."""
+    """The function, the name that the batch has in it, and its statements."""
 
     function: Callable[..., Any]
     batch: str
+    body: Sequence[ast.stmt] = ()
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,7 @@ class LinesAround:
     that a batch may have there; with ``behind`` those behind that line, of no batch; ``anew`` are
     all of a loop that binds the batch's name anew. ``inside``: ahead of them those of the function
     that begins in the one line, behind the other one. ``since``: behind the last that binds the
-    batch ahead of that line."""
+    batch ahead of that line. ``without``: so many of the first statements."""
 
     line: int
     names: tuple[str, ...]
@@ -65,6 +58,7 @@ class LinesAround:
     anew: bool = False
     inside: tuple[int, int] | None = None
     since: int | None = None
+    without: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,18 +71,22 @@ class Block:
     made_by: ast.stmt | None = None  # what binds the batch ahead of it, in the same block
 
 
-def lines_between(frame: FrameType, names: set[str], since: int | None = None) -> Lines | None:
+def lines_between(
+    frame: FrameType, names: set[str], since: int | None = None, without: int = 0
+) -> Lines | None:
     """What the frame does with the batch of one of ``names`` up to its present line; with what the
-    name held in the line ``since``, if that is given."""
+    name held in the line ``since``, if that is given, or ``without`` so many statements."""
     tree = parsed(frame.f_code.co_filename)
     found = None if tree is None else _block(tree.body, frame.f_lineno, names, since)
     if found is None:
         return None
-    function = _function(found, frame)
+    found = replace(found, body=found.body[without:])
+    function = _function(found, frame) if found.body else None
     if function is None:
         return None
-    setattr(function, _AROUND, LinesAround(frame.f_lineno, tuple(sorted(names)), since=since))
-    return Lines(function, found.batch)
+    around = LinesAround(frame.f_lineno, tuple(sorted(names)), since=since, without=without)
+    setattr(function, _AROUND, around)
+    return Lines(function, found.batch, found.body)
 
 
 def lines_of_a_round(frame: FrameType, names: set[str]) -> Lines | None:
@@ -211,26 +209,12 @@ def _behind_inside(statement: ast.stmt, line: int) -> list[ast.stmt]:
         return []
     rest = statement.body[around[-1] + 1 :]
     inner = [*_behind_inside(statement.body[around[-1]], line), *rest]
-    groups = itertools.groupby(inner, key=_lays_data_out)
+    groups = itertools.groupby(inner, key=lays_data_out)
     return [
         one
         for alone, body in groups
         for one in (body if alone else [_with_body(statement, list(body))])
     ]
-
-
-def _lays_data_out(statement: ast.stmt) -> bool:
-    """Whether it calls nothing but what lays data out, so that it gives the same without a graph:
-    one at what was collected goes on through it."""
-    calls = [node.func for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    simple = isinstance(statement, (ast.Assign, ast.AnnAssign))
-    return simple and all(map(_is_layout, calls))
-
-
-def _is_layout(function: ast.expr) -> bool:
-    if isinstance(function, ast.Name):
-        return function.id in _BUILTINS
-    return isinstance(function, ast.Attribute) and function.attr in _LAYOUTS
 
 
 def _with_body(statement: ast.With | ast.AsyncWith, body: list[ast.stmt]) -> ast.stmt:
@@ -299,6 +283,7 @@ def lines_again(path: str, around: LinesAround, held: list[str]) -> CodeType | N
         found = _round(tree.body, around.line, set(around.names))
     elif around.behind is None:
         found = _block(tree.body, around.line, set(around.names), around.since)
+        found = found and replace(found, body=found.body[around.without :])
     else:
         ahead, *body = _between(tree.body, around.behind, around.line) or [ast.Pass()]
         if around.inside is not None:

@@ -8,11 +8,11 @@ function is the loss; else the lines of their loop between the batch and ``backw
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from dataclasses import replace as replaced
 from functools import partial
 from types import CodeType, FrameType
 from typing import Any
@@ -44,12 +44,14 @@ from rnncheck.watching.seams.frames import (
 )
 from rnncheck.watching.seams.graphs import leads_to, runs_networks, weights_in
 from rnncheck.watching.seams.lines import Lines, lines_between, lines_of_a_round
+from rnncheck.watching.seams.lines_read import begins_at, reads_of_steps, taken_out, with_taken
 from rnncheck.watching.seams.owners import cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seen import KEPT, Called, Modes, copy_now
 from rnncheck.watching.weights import is_equal
 
 _NOBODY: tuple[Callable[[], Any], bool] = (lambda: None), False
+_MOST_LEFT_OUT = 8  # statements behind a batch's first binding that are left out; chosen
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # by anyone
 
 
@@ -80,7 +82,8 @@ class FoundLoss:
     own: Any
     argument: str = ""
     last: int = 0
-    later: Any = None  # the same from where the batch was bound last
+    later: Sequence[Any] = ()  # the same from later on, to where the batch was bound last
+    taken: Mapping[str, torch.Tensor] = field(default_factory=dict)  # out of the batch, by key
 
 
 def own_training_seams(watching: Watching, scope: ExitStack) -> None:
@@ -103,7 +106,7 @@ class OwnTraining:
         self._looked: dict[FrameType, set[int]] = {}
         # To find one may take a walk over all objects.
         self._functions = dict[CodeType, Any]()
-        self._found: dict[tuple[CodeType, int, frozenset[str], Any, int | None], Lines] = {}
+        self._found: dict[tuple[Any, ...], Lines] = {}
         self._learners = dict[int, tuple[Callable[[], Any], bool]]()  # by the modules' ids
         self._learned = set[int]()  # weights that those are copies of which act
         self._trained = dict[int, set[int]]()  # weights that act, by how many were seen to
@@ -319,7 +322,7 @@ class OwnTraining:
         if found.last > known.last:  # of lines that go on to another `backward`: all of them
             known.module, known.last, known.later = found.loss, found.last, found.later
         if len(known.inputs) < KEPT:
-            known.inputs.append(held.batches[found.batch])
+            known.inputs.append(with_taken(held.batches[found.batch], found.taken))
             if found.argument:
                 given = held.arguments.items()
                 known.beside.append(
@@ -373,33 +376,54 @@ class OwnTraining:
                 found = self._lines_of(frame, names, inner, held.since)
                 if found is None:
                     break
-                first = found.function.__code__.co_firstlineno
-                told = FoundLoss(
-                    in_mode_of(mode_around(held.entered, held.depth, first), found.function),
+                whole, *later = self._from_each_start(frame, found, held)
+                first = begins_at(whole)
+                yield FoundLoss(
+                    _in_its_mode(held, whole),
                     held,
                     found.batch,
                     (held.code, first),
                     last=frame.f_lineno,
+                    later=[_in_its_mode(held, one) for one in later],
+                    taken=taken_out(frame, whole),
                 )
-                yield told if held.since else replaced(told, later=self._later(frame, found, held))
                 names -= {found.batch}
 
-    def _later(self, frame: FrameType, found: Lines, held: HeldBatches) -> Any:
-        """The lines behind the last that bound the batch ahead of the policy's call; None where
-        these are the same."""
-        other = self._lines_of(frame, frozenset({found.batch}), None, held.line)
-        first = 0 if other is None else other.function.__code__.co_firstlineno
-        if other is None or first == found.function.__code__.co_firstlineno:
-            return None
-        return in_mode_of(mode_around(held.entered, held.depth, first), other.function)
+    def _from_each_start(
+        self, frame: FrameType, found: Lines, held: HeldBatches
+    ) -> Iterator[Lines]:
+        """The lines from where the batch was bound first, the longest first, to those behind the
+        last that bound it ahead of the policy's call. Ahead of a loss module's call they begin
+        there, but where they read what lines ahead have made of the batch, such as a mask."""
+        name = frozenset({found.batch})
+        whole = found if held.since is None else self._lines_of(frame, name, None, None)
+        last = found if held.since else self._lines_of(frame, name, None, held.line)
+        if whole is None or last is None or begins_at(whole) == begins_at(last):
+            yield found
+            return
+        shape = held.batches[found.batch].shape
+        reads = reads_of_steps(last, shape) - reads_of_steps(whole, shape)
+        if reads or held.since is None:
+            yield whole
+        if reads:
+            shorter = (self._lines_of(frame, name, None, None, n) for n in range(1, _MOST_LEFT_OUT))
+            for one in itertools.takewhile(lambda one: _is_ahead_of(one, last), shorter):
+                if one is not None and reads_of_steps(one, shape) <= reads_of_steps(whole, shape):
+                    yield one
+        yield last
 
     def _lines_of(
-        self, frame: FrameType, names: frozenset[str], inner: Any, since: int | None
+        self,
+        frame: FrameType,
+        names: frozenset[str],
+        inner: Any,
+        since: int | None,
+        without: int = 0,
     ) -> Lines | None:
         """What was made of them at the first time: it is that which is called again."""
-        key = (frame.f_code, frame.f_lineno, names, inner, since)
+        key = (frame.f_code, frame.f_lineno, names, inner, since, without)
         if key not in self._found:
-            found = lines_between(frame, set(names), since)
+            found = lines_between(frame, set(names), since, without)
             self._found |= {} if found is None else {key: found}
         return self._found.get(key)
 
@@ -411,6 +435,14 @@ class OwnTraining:
         if held.code not in self._functions:
             self._functions[held.code] = decorated_with(held.code, held.frame.f_globals)
         return self._functions[held.code]
+
+
+def _in_its_mode(held: HeldBatches, lines: Lines) -> Any:
+    return in_mode_of(mode_around(held.entered, held.depth, begins_at(lines)), lines.function)
+
+
+def _is_ahead_of(one: Lines | None, last: Lines) -> bool:
+    return one is not None and begins_at(one) < begins_at(last)
 
 
 _Given = tuple[Any, HeldBatches, str]  # a function, and the batch by name

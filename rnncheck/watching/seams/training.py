@@ -34,7 +34,7 @@ def training_seams(watching: Watching, scope: ExitStack) -> None:
     seen = watching.seen
     replace(scope, LossModule, "__call__", _Losses(watching, seen.losses))
     for kind, name in _parts():
-        replace(scope, kind, name, _Parts(watching, seen.losses))
+        replace(scope, kind, name, _Parts(watching, seen.losses, vars(kind)[name]))
     replace(scope, LossModule, "convert_to_functional", _Wired(watching))
     replace(scope, ValueEstimatorBase, "__call__", _Estimates(watching, seen.estimators))
     replace(scope, BurnInTransform, "forward", _Calls(watching, seen.transforms))
@@ -125,11 +125,18 @@ class _Parts(_Calls):
     """Calls of a part of a loss module, such as ``loss.actor_loss(batch)``: its batches are trained
     on as those of ``loss(batch)`` are, which all of its parts are in."""
 
+    def __init__(self, watching: Watching, into: list[Called], part: FunctionType) -> None:
+        super().__init__(watching, into)
+        # Those named `…_loss` run in the mode of the module's own call, others in whichever is set.
+        self._sets_its_mode = part.__code__ is LossModule.forward.__code__
+
     def _called(self, module: Any) -> int:
         return hash((id(self), id(module)))
 
     def _fits(self, module: Any) -> bool:
         """The module's own call sets recurrent mode."""
+        if self._sets_its_mode:
+            return True
         networks = self._watching.seen.networks_of(module).values()
         parts = (part for one in networks for part in one.modules())
         if modes_now().recurrent or not any(isinstance(p, LSTMModule | GRUModule) for p in parts):

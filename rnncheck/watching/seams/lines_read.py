@@ -1,0 +1,67 @@
+"""What lines of a user's loop read and take out of their batch, so that they can be run again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor, nn
+
+from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.watching.seams.lines import Lines, bound_by
+from rnncheck.watching.seams.reads import read_first
+
+
+def begins_at(lines: Lines) -> int:
+    """Of the lines in their file."""
+    code = lines.function.__code__
+    return int(code.co_firstlineno)
+
+
+def reads_of_steps(lines: Lines, shape: torch.Size) -> set[str]:
+    """Names of what the lines read as it was that has something for each step of a batch of this
+    shape."""
+    held: Mapping[str, Any] = getattr(lines.function, "__kwdefaults__", None) or {}
+    names = getattr(lines.function, "__globals__", {})  # a script's own lines read these
+    read = {name: held.get(name, names.get(name)) for name in read_first(list(lines.body))}
+    return {name for name, one in read.items() if name != lines.batch and _is_of(one, shape)}
+
+
+def _is_of(value: Any, shape: torch.Size) -> bool:
+    if isinstance(value, nn.Parameter) or not isinstance(value, (Tensor, TensorDictBase)):
+        return False
+    return len(shape) > 0 and value.shape[: len(shape)] == shape
+
+
+def taken_out(frame: FrameType, lines: Lines) -> dict[str, Tensor]:
+    """What the lines have taken out of the batch by its key, and hold under a name."""
+    pairs = ((key, frame.f_locals.get(name)) for key, name in _taken(lines))
+    return {key: one.detach() for key, one in pairs if isinstance(one, Tensor)}
+
+
+def _taken(lines: Lines) -> Iterator[tuple[str, str]]:
+    """``name = batch.pop("key")``, without names that are bound again."""
+    bound = [name for one in lines.body for name in bound_by(one)]
+    for one in lines.body:
+        call = one.value if isinstance(one, ast.Assign) else None
+        name = next(bound_by(one), "")
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        owner, key = call.func.value, call.args[0] if len(call.args) == 1 else None
+        pops = call.func.attr == "pop" and not call.keywords and bound.count(name) == 1
+        mine = isinstance(owner, ast.Name) and owner.id == lines.batch
+        if pops and mine and isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value, name
+
+
+def with_taken(td: TensorDictBase, taken: Mapping[str, Tensor]) -> TensorDictBase:
+    """The batch with what was taken out of it, where that has its shape."""
+    have = {key for key in tensor_keys(td) if len(key) == 1}
+    for key, value in taken.items():
+        if (key,) not in have and value.shape[: td.ndim] == td.shape:
+            td = td.copy().set(key, value.clone())
+    return td
