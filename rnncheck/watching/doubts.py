@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
-from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.pipeline.subject.modes import called_in_mode, in_mode_of, measuring
 from rnncheck.watching.forms.given_beside import numbers_beside, spoilt_beside
 from rnncheck.watching.forms.in_form import lines_ahead
+from rnncheck.watching.seams.graphs import weights_in
 from rnncheck.watching.seen import Called, Sightings
 
 _CLOSE = 1e-4  # relative
@@ -31,6 +34,37 @@ def settle_starts(seen: Sightings) -> None:
         else:
             alike = (one for one, found in given if _are_alike(found, last))
             called.module = next(alike, later[-1])
+
+
+def settle_numbers(seen: Sightings) -> None:
+    """Lines that train more at some updates than at others, such as an actor at every second one,
+    are judged with the numbers with which they trained most."""
+    for called in [one for each in seen.losses for one in (each, *each.around)]:
+        told, called.numbers = called.numbers, ()
+        if called.inputs and any(one != told[0] for one in told):
+            ways = [called.module, *(_with_numbers(called.module, one) for one in told)]
+            called.module = max(ways, key=lambda one: _trained_by(one, called))
+
+
+def _with_numbers(loss: Any, numbers: Mapping[str, Any]) -> Any:
+    """The lines with these in the place of those that they read."""
+    mode, lines = called_in_mode(loss)
+    code, names = lines.__code__, lines.__globals__
+    made = FunctionType(code, names, lines.__name__, lines.__defaults__, lines.__closure__)
+    made.__kwdefaults__ = {**(lines.__kwdefaults__ or {}), **numbers}
+    vars(made).update(vars(lines))
+    return in_mode_of(mode, made)
+
+
+def _trained_by(loss: Any, called: Called) -> int:
+    """How many weights it has a graph to."""
+    try:
+        with measuring(recurrent=called.modes.recurrent, grad=True):
+            found = OwnLoss(loss, {}, called.batch)(called.inputs[0].clone())
+    except Exception:  # lines of the user's may raise anything
+        return 0
+    reached = [weights_in(one, ()) or set() for one in found.values()]
+    return len(set[int]().union(*reached))
 
 
 def settle_wholes(seen: Sightings) -> None:

@@ -29,7 +29,7 @@ from rnncheck.spec.model import Spec
 from rnncheck.spec.scaffold import MODELINE
 from rnncheck.watching import weights
 from rnncheck.watching.assemble import NothingSeen, spec_from
-from rnncheck.watching.doubts import settle_doubts, settle_starts, settle_wholes
+from rnncheck.watching.doubts import settle_doubts, settle_numbers, settle_starts, settle_wholes
 from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
 from rnncheck.watching.forms.estimates import settle_estimates
 from rnncheck.watching.forms.late_weights import settle_late
@@ -167,6 +167,7 @@ def _settle(seen: Sightings) -> None:
         settle_late(seen)
         settle_envs(seen)
         settle_starts(seen)
+        settle_numbers(seen)
         settle_wholes(seen)
         settle_doubts(seen)
         settle_rounds(seen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -101,6 +101,7 @@ class Called:
     doubts: list[tuple[str, Any]] = field(default_factory=list)
     # Of lines of a loop that bind the batch more than once: shorter ones, to those behind the last.
     later: Sequence[Any] = ()
+    numbers: Sequence[Mapping[str, Any]] = ()  # that lines read, by update
 
     @property
     def name(self) -> str:

@@ -73,3 +73,41 @@ def test_a_loss_of_its_own_leaves_the_module_the_loss(rnncheck: Any, tmp_path: P
     assert (code, failed(told)) == (ExitCode.FAILED, ["LS701"])
     loss = next(one for one in told["stages"] if one["stage"] == "loss")
     assert loss["detail"].startswith("DQNLoss")
+
+
+STEPS = """\
+        sample = buffer.sample()
+        sample["next", "is_init"] = sample["is_init"]
+        losses = loss_module(sample)
+        loss = losses["loss_actor"] + losses["loss_qvalue"] + losses["loss_alpha"]
+        optim.zero_grad()
+        loss.backward()
+        optim.step()
+"""
+BY_TURNS = """\
+        for turn in range(4):
+            sample = buffer.sample()
+            sample["next", "is_init"] = sample["is_init"]
+            losses = loss_module(sample)
+            loss = losses["loss_qvalue"]
+            if turn % 2 == 0:
+                with set_recurrent_mode(True):
+                    drawn = actor.get_dist(sample.copy())
+                loss = loss + losses["loss_actor"] + 1e-3 * drawn.loc.square().mean()
+            optim.zero_grad()
+            loss.backward()
+            optim.step()
+"""
+MODE = (
+    "\nfrom torchrl.objectives",
+    "\nfrom torchrl.modules import set_recurrent_mode\nfrom torchrl.objectives",
+)
+
+
+def test_an_actor_that_waits_for_every_second_update(rnncheck: Any, tmp_path: Path) -> None:
+    """The lines are seen at an update without it first."""
+    path = planted(tmp_path, "sac_rollouts.py", MODE, (STEPS, BY_TURNS))
+    code, told, _ = run(rnncheck, "--select", "GR801,GR803,LS701", path)
+    assert (code, failed(told)) == (ExitCode.VERIFIED, [])
+    loss = next(one for one in told["stages"] if one["stage"] == "loss")
+    assert loss["detail"].startswith("training_step")

@@ -51,7 +51,7 @@ def run(evidence: Evidence) -> Judgement:
         )
     bad = [item for item in found if bool(item.stretches.any())]
     later = sum(int(one.get("unmarked").sum()) for one in evidence.pipeline.openings if _tells(one))
-    if later and not bad:
+    if later and not any(item.any for item in found):
         return Judgement((_observed_later(later),), known)
     return Judgement((_observed(bad[0]),) if bad else (), known, f"{known} steps traced")
 

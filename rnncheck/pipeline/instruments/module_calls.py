@@ -13,7 +13,11 @@ from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 from torch.utils.weak import WeakIdKeyDictionary
 
-from rnncheck.pipeline.instruments.vmap import has_no_graph_of_its_own, is_batched
+from rnncheck.pipeline.instruments.vmap import (
+    has_no_graph_of_its_own,
+    is_batched,
+    under_vmap,
+)
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.placing import (
     forked_rng,
@@ -103,11 +107,8 @@ class ModuleCalls:
         if self._again or not self._carries(module):
             return
         td = _tensordict(args)
-        given = (
-            td.select(*declared(module, "in_keys"), strict=False).clone()
-            if td is not None
-            else None
-        )
+        read = None if td is None else td.select(*declared(module, "in_keys"), strict=False)
+        given = None if read is None or under_vmap(read) else read.clone()  # vmap cannot clone it
         fed = None if td is None else main_input(module, td)
         probe = self._probe(td, fed)
         self._open.append(_Open(module, td, given, random_states(), fed, probe))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from types import FrameType
+from collections.abc import Iterable, Iterator, Mapping
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.watching.seams.lines import Lines, bound_by
 from rnncheck.watching.seams.reads import read_first
+
+_NUMBERS = (bool, int, float)
+_MOST_UPDATES = 4  # that are told apart by their numbers; chosen: actors wait for every second one
 
 
 def begins_at(lines: Lines) -> int:
@@ -35,6 +38,28 @@ def _is_of(value: Any, shape: torch.Size) -> bool:
     if isinstance(value, nn.Parameter) or not isinstance(value, (Tensor, TensorDictBase)):
         return False
     return len(shape) > 0 and value.shape[: len(shape)] == shape
+
+
+class NumbersByUpdate:
+    """The plain numbers that frames hold where they call ``backward``, such as a count of
+    updates."""
+
+    def __init__(self) -> None:
+        self._noted = dict[tuple[CodeType, int], list[dict[str, Any]]]()
+
+    def note(self, stack: Iterable[FrameType]) -> None:
+        """Each of these is about to."""
+        for frame in stack:
+            noted = self._noted.setdefault((frame.f_code, frame.f_lineno), [])
+            if len(noted) < _MOST_UPDATES:
+                held = frame.f_locals.items()
+                noted.append({name: one for name, one in held if type(one) in _NUMBERS})
+
+    def read_by(self, lines: Lines, frame: FrameType) -> list[dict[str, Any]]:
+        """Those that the lines of the frame read as they were, by update."""
+        held: Mapping[str, Any] = getattr(lines.function, "__kwdefaults__", None) or {}
+        noted = self._noted.get((frame.f_code, frame.f_lineno), ())
+        return [{name: one for name, one in each.items() if name in held} for each in noted]
 
 
 def taken_out(frame: FrameType, lines: Lines) -> dict[str, Tensor]:

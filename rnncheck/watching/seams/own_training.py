@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 from weakref import ref
@@ -30,8 +29,7 @@ from rnncheck.pipeline.subject.modes import in_mode_of
 from rnncheck.roles import role_of
 from rnncheck.watching.forms.switches import Switches, switched_on, switches_of
 from rnncheck.watching.observer import Watching, modes_now
-from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
-from rnncheck.watching.seams.entered import EnteredMode, EnteredModes, mode_around
+from rnncheck.watching.seams.entered import EnteredModes, mode_around
 from rnncheck.watching.seams.frames import (
     batches_in,
     decorated_with,
@@ -43,32 +41,30 @@ from rnncheck.watching.seams.frames import (
     their_frames,
 )
 from rnncheck.watching.seams.graphs import leads_to, runs_networks, weights_in
+from rnncheck.watching.seams.held_batches import (
+    GivenTo,
+    HeldBatches,
+    batches_given,
+    holds_tensors,
+    of_a_part,
+    with_the_rest,
+)
 from rnncheck.watching.seams.lines import Lines, lines_between, lines_of_a_round
-from rnncheck.watching.seams.lines_read import begins_at, reads_of_steps, taken_out, with_taken
+from rnncheck.watching.seams.lines_read import (
+    NumbersByUpdate,
+    begins_at,
+    reads_of_steps,
+    taken_out,
+    with_taken,
+)
 from rnncheck.watching.seams.owners import cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
-from rnncheck.watching.seen import KEPT, Called, Modes, copy_now
+from rnncheck.watching.seen import KEPT, Called, copy_now
 from rnncheck.watching.weights import is_equal
 
 _NOBODY: tuple[Callable[[], Any], bool] = (lambda: None), False
 _MOST_LEFT_OUT = 8  # statements behind a batch's first binding that are left out; chosen
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # by anyone
-
-
-@dataclass
-class HeldBatches:
-    """The batches that a frame of the user's held when the policy was called in it."""
-
-    code: CodeType
-    frame: FrameType
-    line: int
-    modes: Modes
-    arguments: dict[str, Any]
-    switches: Switches
-    depth: int  # of the frame, from the outermost on
-    batches: dict[str, TensorDictBase] = field(default_factory=dict)  # copies, by name
-    entered: tuple[EnteredMode, ...] = ()  # modes that were set around the call
-    since: int | None = None  # the line of a loss module's call, where its batch is that one
 
 
 @dataclass(frozen=True)
@@ -84,6 +80,7 @@ class FoundLoss:
     last: int = 0
     later: Sequence[Any] = ()  # the same from later on, to where the batch was bound last
     taken: Mapping[str, torch.Tensor] = field(default_factory=dict)  # out of the batch, by key
+    numbers: Sequence[Mapping[str, Any]] = ()  # that it reads, by update
 
 
 def own_training_seams(watching: Watching, scope: ExitStack) -> None:
@@ -110,6 +107,7 @@ class OwnTraining:
         self._learners = dict[int, tuple[Callable[[], Any], bool]]()  # by the modules' ids
         self._learned = set[int]()  # weights that those are copies of which act
         self._trained = dict[int, set[int]]()  # weights that act, by how many were seen to
+        self._numbers = NumbersByUpdate()
         self._told = set[str]()  # places of losses that own code is judged for
         self._itself = False  # a module with weights that act ran on a tensordict
         self._unreduced = list[Called]()  # loss modules since the last `backward`
@@ -148,7 +146,7 @@ class OwnTraining:
             if frame in self._held:
                 continue
             there = {n: td for n, td in batches_in(frame).items() if only is None or td is only}
-            if found := _as_given(frame, there):
+            if found := batches_given(frame, there):
                 copies |= {id(td): copy_now(td) for td in found.values() if id(td) not in copies}
                 self._held[frame] = HeldBatches(
                     frame.f_code,
@@ -233,6 +231,7 @@ class OwnTraining:
         """``loss.backward()``: whose it is, then the call itself."""
         if self._watching.looks:
             self._watching.seen.backwards += 1
+            self._numbers.note(their_frames(sys._getframe(1)))
             for note in self._watching.at_a_backward:
                 note(sys._getframe(1))
             if self._held:
@@ -319,6 +318,7 @@ class OwnTraining:
             known.batch, known.trains, known.later = found.argument, True, found.later
             losses.append(known)
         known.itself = known.itself or self._itself
+        known.numbers = found.numbers or known.numbers
         if found.last > known.last:  # of lines that go on to another `backward`: all of them
             known.module, known.last, known.later = found.loss, found.last, found.later
         if len(known.inputs) < KEPT:
@@ -326,7 +326,7 @@ class OwnTraining:
             if found.argument:
                 given = held.arguments.items()
                 known.beside.append(
-                    {name: cloned(one) for name, one in given if _holds_tensors(one)}
+                    {name: cloned(one) for name, one in given if holds_tensors(one)}
                 )
         return known
 
@@ -334,7 +334,7 @@ class OwnTraining:
         """The function that is marked as the loss, else the outermost that was given a batch, or
         one inside it that trains on a part of that; and whether there are several, side by side, so
         that none of them is all of it."""
-        found = list[_Given]()
+        found = list[GivenTo]()
         for held in sorted(self._held.values(), key=lambda one: one.depth):
             if self._acts(held) and not self._trains_in(held, stack):
                 continue
@@ -342,9 +342,9 @@ class OwnTraining:
             if name is not None and (function := self._function_of(held)) is not None:
                 found.append((function, held, name))
         marked = [one for one in found if role_of(one[0]) == "loss"]
-        for function, held, name in marked[:1] or _of_a_part(found, stack)[:1]:
+        for function, held, name in marked[:1] or of_a_part(found, stack)[:1]:
             beside = [one for _, one, _ in found if one.depth == held.depth]
-            loss = _with_the_rest(function, held, name)
+            loss = with_the_rest(function, held, name)
             loss = in_mode_of(mode_around(held.entered, held.depth), loss)
             told = FoundLoss(loss, held, name, held.code, argument=name)
             return told, not marked and len(beside) > 1
@@ -386,6 +386,7 @@ class OwnTraining:
                     last=frame.f_lineno,
                     later=[_in_its_mode(held, one) for one in later],
                     taken=taken_out(frame, whole),
+                    numbers=self._numbers.read_by(whole, frame),
                 )
                 names -= {found.batch}
 
@@ -445,55 +446,5 @@ def _is_ahead_of(one: Lines | None, last: Lines) -> bool:
     return one is not None and begins_at(one) < begins_at(last)
 
 
-_Given = tuple[Any, HeldBatches, str]  # a function, and the batch by name
-
-
-def _of_a_part(found: list[_Given], stack: list[FrameType]) -> list[_Given]:
-    """The functions, outermost first, from the one on that ``backward`` is called inside of with
-    the smallest part of the batch: what the others do is one update after the other."""
-    at, least = 0, found[0][1].batches[found[0][2]].numel() if found else 0
-    for number, (_, held, name) in enumerate(found):
-        part = held.batches[name].numel()
-        if part < least and any(one is held.frame for one in stack):
-            at, least = number, part
-    return found[at:]
-
-
-def _holds_tensors(value: Any) -> bool:
-    """Whether it may be a state: a tensor that is no weight, or a container."""
-    is_weight = isinstance(value, nn.Parameter)
-    return isinstance(value, (torch.Tensor, tuple, list, dict)) and not is_weight
-
-
 def _varies(one: torch.Tensor) -> bool:
     return not is_lazy(one) and bool((one != one.flatten()[:1]).any())
-
-
-def _as_given(frame: FrameType, found: dict[str, TensorDictBase]) -> dict[str, TensorDictBase]:
-    """The batches, those that are parameters as the caller handed them over; without those of which
-    that cannot be told."""
-    if not found:
-        return found
-    arguments = frame_arguments(frame)
-    anew = bound_anew(frame, [name for name in found if name in arguments])
-    if not anew:
-        return found
-    bound = owner_of(frame.f_code, arguments) is not None
-    first = {name: given_by_caller(frame, name, bound=bound) for name in anew}
-    kept = {name: td for name, td in found.items() if name not in first}
-    return kept | {name: td for name, td in first.items() if isinstance(td, TensorDictBase)}
-
-
-def _with_the_rest(function: Any, held: HeldBatches, batch: str) -> Any:
-    """The function with the arguments that it was given beside the batch."""
-    owner = getattr(function, "__self__", function if isinstance(function, nn.Module) else None)
-    others = {k: v for k, v in held.arguments.items() if k != batch}
-    rest = {k: v for k, v in others.items() if owner is None or v is not owner}
-    names = list(held.arguments)
-    if not rest or isinstance(function, nn.Module):
-        return function
-    first = [name for name in names[: names.index(batch)] if name in rest]
-    if len(first) == names.index(batch) - (owner is not None):  # those before it are positional
-        given = [rest.pop(name) for name in first]
-        return partial(function, *given, **rest)
-    return partial(function, **rest)

@@ -1,0 +1,84 @@
+"""The batches that frames of the user's held when a network was called in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from torch import nn
+
+from rnncheck.watching.forms.switches import Switches
+from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
+from rnncheck.watching.seams.entered import EnteredMode
+from rnncheck.watching.seams.frames import frame_arguments, owner_of
+from rnncheck.watching.seen import Modes
+
+
+@dataclass
+class HeldBatches:
+    """The batches that a frame of the user's held when the policy was called in it."""
+
+    code: CodeType
+    frame: FrameType
+    line: int
+    modes: Modes
+    arguments: dict[str, Any]
+    switches: Switches
+    depth: int  # of the frame, from the outermost on
+    batches: dict[str, TensorDictBase] = field(default_factory=dict)  # copies, by name
+    entered: tuple[EnteredMode, ...] = ()  # modes that were set around the call
+    since: int | None = None  # the line of a loss module's call, where its batch is that one
+
+
+GivenTo = tuple[Any, HeldBatches, str]  # a function, and the batch by name
+
+
+def of_a_part(found: list[GivenTo], stack: list[FrameType]) -> list[GivenTo]:
+    """The functions, outermost first, from the one on that ``backward`` is called inside of with
+    the smallest part of the batch: what the others do is one update after the other."""
+    at, least = 0, found[0][1].batches[found[0][2]].numel() if found else 0
+    for number, (_, held, name) in enumerate(found):
+        part = held.batches[name].numel()
+        if part < least and any(one is held.frame for one in stack):
+            at, least = number, part
+    return found[at:]
+
+
+def holds_tensors(value: Any) -> bool:
+    """Whether it may be a state: a tensor that is no weight, or a container."""
+    is_weight = isinstance(value, nn.Parameter)
+    return isinstance(value, (torch.Tensor, tuple, list, dict)) and not is_weight
+
+
+def batches_given(frame: FrameType, found: dict[str, TensorDictBase]) -> dict[str, TensorDictBase]:
+    """The batches, those that are parameters as the caller handed them over; without those of which
+    that cannot be told."""
+    if not found:
+        return found
+    arguments = frame_arguments(frame)
+    anew = bound_anew(frame, [name for name in found if name in arguments])
+    if not anew:
+        return found
+    bound = owner_of(frame.f_code, arguments) is not None
+    first = {name: given_by_caller(frame, name, bound=bound) for name in anew}
+    kept = {name: td for name, td in found.items() if name not in first}
+    return kept | {name: td for name, td in first.items() if isinstance(td, TensorDictBase)}
+
+
+def with_the_rest(function: Any, held: HeldBatches, batch: str) -> Any:
+    """The function with the arguments that it was given beside the batch."""
+    owner = getattr(function, "__self__", function if isinstance(function, nn.Module) else None)
+    others = {k: v for k, v in held.arguments.items() if k != batch}
+    rest = {k: v for k, v in others.items() if owner is None or v is not owner}
+    names = list(held.arguments)
+    if not rest or isinstance(function, nn.Module):
+        return function
+    first = [name for name in names[: names.index(batch)] if name in rest]
+    if len(first) == names.index(batch) - (owner is not None):  # those before it are positional
+        given = [rest.pop(name) for name in first]
+        return partial(function, *given, **rest)
+    return partial(function, **rest)
