@@ -70,6 +70,8 @@ _UNREDUCED = (
     " out: reduce it inside the loss"
 )
 _MORE = 2  # steps of padding that are added
+_LONGER = 1e-5  # of the loss: rounding of longer sums; padding that counts moves it by its share
+_ORDERS = 4  # times the rounding of one other order of the same sums; chosen
 _FILLED = "the loss trains on steps that it has filled rows up with itself"
 _FILLED_CAUSE = "the loss averages over all steps of the rows that it makes"
 _FILLED_FIX = 'weigh per-step losses with the mask of split_trajectories, ("collector", "mask")'
@@ -189,11 +191,17 @@ def _same_with_more(evidence: Evidence, sample: Sample, base: float, limit: floa
         return False
     more = torch.cat([rows, torch.zeros_like(rows[:, :_MORE])], 1)
     longer = replace(sample, valid=torch.cat([sample.valid, torch.zeros_like(blank[:, :_MORE])], 1))
+    turned = replace(sample, valid=sample.valid.flip(0))
     try:
-        run = run_loss(evidence, longer, more, per_element=False)
+        run, other = (
+            run_loss(evidence, one, td, per_element=False)
+            for one, td in ((longer, more), (turned, rows.flip(0)))
+        )
     except Unanswered:  # a loss of rows of one length
         return False
-    return abs(float(run.total.detach()) - base) <= limit
+    rounding = abs(float(other.total.detach()) - base)  # of sums in another order
+    allowed = max(limit, _LONGER * abs(base), _ORDERS * rounding)
+    return abs(float(run.total.detach()) - base) <= allowed
 
 
 def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
