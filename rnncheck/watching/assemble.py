@@ -62,7 +62,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     pair = in_form(acting, loss, estimator)
     batches = pair.batches
     parts: dict[str, Any] = {
-        "env": env_maker(acting.make_env),
+        "env": env_maker(acting.make_env, acting.made),
         "policy": pair.policy,
         "critic": critic_of(seen, acting, estimator, loss),
         "collect": Recorded(batches, acting.collector) if batches else False,

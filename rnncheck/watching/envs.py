@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -59,12 +60,30 @@ def _parts_of(env: EnvBase) -> Iterator[nn.Module]:
             yield from _parts_of(inner)
 
 
-def env_maker(make: Any) -> Callable[..., EnvBase]:
-    """A function that gives a fresh env; the script's own where it has one."""
+def env_maker(make: Any, made: Any = None) -> Callable[..., EnvBase]:
+    """A function that gives a fresh env; the script's own where it has one. What that has ``made``
+    is copied where it cannot be called twice, as one that appends the same transform again."""
     if isinstance(make, EnvBase):
         return Given(lambda: env_like(make))
     function: Callable[..., EnvBase] = make
-    return function
+    return _Again(function, made) if isinstance(made, EnvBase) else function
+
+
+class _Again:
+    """The script's function, or copies of what it gave."""
+
+    def __init__(self, function: Callable[..., EnvBase], made: EnvBase) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._made = function, made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> EnvBase:
+        try:
+            return self._function(*args, **kwargs)
+        except Exception as error:
+            try:
+                return env_like(self._made)
+            except Exception:  # an env of the user's may refuse to be copied
+                raise error from None
 
 
 def env_name(make: Any) -> str:

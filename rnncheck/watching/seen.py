@@ -49,6 +49,7 @@ class Acting:
     make_env: Any  # a function, or an env
     place: Place
     collector: Any = None
+    made: Any = None  # its env, as ``make_env`` made it
     env: Any = None  # whose ``rollout`` or ``step`` was called
     sent: list[Tensor] | None = None  # weights, where its workers make their policy by themselves
     modes: Modes | None = None

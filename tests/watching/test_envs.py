@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
+from typing import Any
 
 import torch
 from torchrl.envs import (
@@ -16,7 +18,9 @@ from torchrl.envs import (
     TransformedEnv,
 )
 
+from rnncheck.results.exit_codes import ExitCode
 from rnncheck.watching.envs import env_like
+from tests.watching.scripts import failed, planted, run
 
 
 class _Keeping(RewardSum):
@@ -63,3 +67,25 @@ def test_copied_transforms_see_the_env_ahead_of_them() -> None:
     assert type(like.parent) is TransformedEnv
     assert len(like.parent.transform) == 2
     assert type(like.kept) is TransformedEnv
+
+
+# A function that appends the same transform to each env that it makes: TorchRL refuses the second.
+ONCE = (
+    "collector = Collector(env, policy",
+    """def make_env():
+    made = TransformedEnv(GymEnv("CartPole-v1"), Compose(InitTracker(), StepCounter(200)))
+    made.append_transform(primer)
+    return made
+
+
+primer = lstm.make_tensordict_primer()
+collector = Collector(make_env, policy""",
+)
+
+
+def test_a_function_that_makes_one_env_only(rnncheck: Any, tmp_path: Path) -> None:
+    """What it has made is copied."""
+    path = planted(tmp_path, "dqn_cartpole.py", ONCE)
+    code, told, _ = run(rnncheck, "--select", "WR102,WR103,CL402,BD302", path)
+    assert (code, failed(told)) == (ExitCode.VERIFIED, [])
+    assert {check["outcome"] for check in told["checks"]} == {"passed"}

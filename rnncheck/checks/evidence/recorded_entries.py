@@ -43,7 +43,7 @@ class RecordedEntry:
     def codes(self) -> tuple[Tensor, Tensor]:
         """Both without a one-hot dimension."""
         pair = self.given, self.recorded
-        one, other = (value.argmax(-1) if _one_hot(value) else value for value in pair)
+        one, other = (value.long().argmax(-1) if _one_hot(value) else value for value in pair)
         return (one, other) if one.shape == other.shape else pair
 
 

@@ -45,6 +45,7 @@ def acting_seams(watching: Watching, scope: ExitStack) -> None:
 def _keep(watching: Watching) -> None:
     for one in watching.seen.acting:
         one.make_env = kept(one.make_env)
+        one.made = vars(one.collector).get("env") if one.collector is not None else None
         read_back(one)
 
 

@@ -43,6 +43,14 @@ def test_entries_that_stand_early_or_late(far: int, values: Tensor) -> None:
     assert words == f"{steps} {'earlier' if far > 0 else 'later'}"
 
 
+def test_one_hot_entries_that_are_numbers_or_flags() -> None:
+    chosen = choices()
+    hot = torch.nn.functional.one_hot(chosen, 3)
+    for values in (hot, hot.bool()):
+        assert moved_from([entry(values.roll(1, 1), values)]) == "1 step earlier"
+        assert all(map(torch.equal, entry(values, values).codes, (chosen, chosen)))
+
+
 def test_entries_of_another_row_or_order() -> None:
     values = numbers()
     assert moved_from([entry(values.roll(1, 0), values)]) == "in another row"
