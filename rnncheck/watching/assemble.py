@@ -159,6 +159,9 @@ def _places(acting: Acting, loss: Called | None, estimator: Called | None) -> di
         found["loss",] = found["batch",] = loss.place
     if estimator is not None:
         found["advantage",] = estimator.place
+    judged_in = estimator or loss  # what runs the critic
+    if judged_in is not None:
+        found["critic",] = judged_in.place
     return found
 
 
