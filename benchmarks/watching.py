@@ -6,8 +6,9 @@ that has imported torch, TorchRL and the watch. Measured is what lies between th
 line and its last optimiser step: CPU seconds of the process, user and system, all threads, and
 beside them seconds of the wall, which a loaded machine stretches. The start-up is measured apart:
 the CPU seconds that go before the script's first line. A digest of all parameters behind every
-step, to the bit, says whether a number changed. `script.py:STEPS=512` is the script with another
-number there: a longer rollout tells what watching costs a step, a short one what it costs once.
+step, to the bit, says whether a number changed. `script.py:STEPS=512,ENVS=8@48` is the script with
+other numbers there, up to its 48th update: a longer rollout tells what watching costs a step, a
+short one what it costs once.
 """
 
 from __future__ import annotations
@@ -44,8 +45,13 @@ SCRIPTS = HERE.parent / "fixtures" / "scripts"
 MOST = 1.2  # times the CPU that the script takes alone: what watching may cost
 IMPORTS = "import torchrl.collectors, torchrl.data, torchrl.envs, torchrl.objectives.value"
 FIRST_LINE = "import time; print(time.process_time())"
-# Each with 2048 steps of envs or more before the first update.
-LONG = ("plain_single.py:STEPS=2048", "plain_vector.py:STEPS=512")
+# The first two with 2048 steps of envs before the first update; the last with the sizes and the 16
+# updates a rollout that published PPO with an LSTM has, over three rollouts.
+LONG = (
+    "plain_single.py:STEPS=2048",
+    "plain_vector.py:STEPS=512",
+    "plain_vector.py:ENVS=8,STEPS=128,EPOCHS=4,MINIBATCHES=4,HIDDEN=128@48",
+)
 # A fork would copy the pages that the watch touches first, and its time with them.
 FRESH = multiprocessing.get_context("spawn")
 
@@ -121,14 +127,14 @@ def timed(script: Path, updates: int, *, watched: bool) -> Timed:
     return found
 
 
-def changed(script: Path, setting: str, folder: Path) -> Path:
-    """The script with ``NAME=number`` in the place of what it sets the name to."""
-    name, number = setting.split("=")
+def changed(script: Path, settings: str, folder: Path) -> Path:
+    """The script with each ``NAME=number`` in the place of what it sets the name to."""
     tree = ast.parse(script.read_text())
     known = dict(numbers_set(tree))
-    if name not in known:
-        raise SystemExit(f"{script.name} sets no {name}")
-    known[name].value = int(number)
+    for name, number in (one.split("=") for one in settings.split(",")):
+        if name not in known:
+            raise SystemExit(f"{script.name} sets no {name}")
+        known[name].value = int(number)
     made = folder / script.name
     made.write_text(ast.unparse(tree))
     return made
@@ -165,12 +171,14 @@ def same(found: list[tuple[Timed, Timed]]) -> str:
 
 def row(name: str, rounds: int, updates: int) -> bool:
     """Measure a script and print its row; False where a number changed or it costs too much."""
-    file, _, setting = name.partition(":")
+    whole, _, last = name.partition("@")
+    file, _, settings = whole.partition(":")
+    updates = int(last or updates)
     script = SCRIPTS / file
     if not script.is_file():
         raise SystemExit(f"{file} is no file: name a script of {SCRIPTS.name}, or a path")
     with tempfile.TemporaryDirectory() as folder:
-        script = changed(script, setting, Path(folder)) if setting else script
+        script = changed(script, settings, Path(folder)) if settings else script
         found = pairs(script, rounds, updates)
     cpu, wall = ratios(found, "cpu"), ratios(found, "wall")
     took, told = statistics.median(one.cpu for one, _ in found), same(found)
