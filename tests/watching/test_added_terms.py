@@ -35,20 +35,45 @@ UNMARKED = ('        sample["next", "is_init"] = sample["is_init"]', "        # 
 NEIGHBOUR = (f"(told - {OBSERVED})", '(told[:-1] - sample["observation"][1:])')
 
 
+# Each step of the prediction from the state that is stored beside it, or that and no gradient.
+BY_STEP = (
+    """\
+        with set_recurrent_mode(True):
+            told = foresee(lstm(sample.select("observation", "is_init"))["embed"])
+""",
+    """\
+        told = foresee(lstm(sample.copy())["embed"])
+""",
+)
+ALONE_BUT_CUT = (
+    BY_STEP[1].strip(),
+    'told = foresee(lstm(sample.copy())["embed"].detach())',
+)
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
         pytest.param((), [], id="a healthy one"),
         pytest.param((NEIGHBOUR,), ["LS701"], id="a neighbour in the batch"),
+        pytest.param((BY_STEP,), ["LS703"], id="each step alone"),
     ],
 )
 def test_a_prediction_beside_it_is_judged(
     rnncheck: Any, tmp_path: Path, changes: tuple[tuple[str, str], ...], named: list[str]
 ) -> None:
     path = planted(tmp_path, "dqn_cartpole.py", IMPORTS, FORETELLS, (MADE, ADDED), *changes)
-    code, told, _ = run(rnncheck, "--select", "LS701", path)
+    code, told, _ = run(rnncheck, "--select", "LS701,LS703", path)
     assert (code, failed(told)) == (ExitCode.FAILED if named else ExitCode.VERIFIED, named)
     assert not [one for one in told["notices"] if "not judged" in one]
+
+
+def test_a_prediction_of_what_the_memory_gave_alone(rnncheck: Any, tmp_path: Path) -> None:
+    """It trains no memory: each step may be taken by itself."""
+    changes = (IMPORTS, FORETELLS, (MADE, ADDED), BY_STEP, ALONE_BUT_CUT)
+    path = planted(tmp_path, "dqn_cartpole.py", *changes)
+    code, told, _ = run(rnncheck, "--select", "LS703", path)
+    assert (code, failed(told)) == (ExitCode.VERIFIED, [])
 
 
 def test_a_penalty_on_weights_leaves_the_module_the_loss(rnncheck: Any, tmp_path: Path) -> None:

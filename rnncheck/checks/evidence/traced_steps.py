@@ -27,6 +27,8 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.subject import next_key
 
+GRADIENT_AT = "gradient at "
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -190,9 +192,13 @@ def inner_outputs(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dic
         if steps is None or one.shape.numel() != len(steps.place):
             continue
         for block, value in enumerate(steps.laid_out(one.y.detach())):
-            part = f", part {block + 1}" if steps.count > 1 else ""
-            found[f"{'.'.join(one.output)} (pass {number + 1}{part})"] = value
+            found[_named(one, number, block, steps)] = value
     return found
+
+
+def _named(one: ModuleCall, number: int, block: int, steps: Shown) -> str:
+    part = f", part {block + 1}" if steps.count > 1 else ""
+    return f"{'.'.join(one.output)} (pass {number + 1}{part})"
 
 
 def inner_gradients(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
@@ -214,7 +220,7 @@ def inner_gradients(evidence: Evidence, sample: Sample, td: TensorDictBase) -> d
         if grad is None or steps is None or one.shape.numel() != len(steps.place):
             continue
         for block, value in enumerate(steps.laid_out(grad)):
-            found[f"gradient at {'.'.join(one.output)} ({number + 1}.{block + 1})"] = value
+            found[f"{GRADIENT_AT}{_named(one, number, block, steps)}"] = value
     return found
 
 

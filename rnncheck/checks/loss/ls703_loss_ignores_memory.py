@@ -7,7 +7,8 @@ Checks
     slices in the middle. A loss that reads next observations alone, as a world model's does, is
     asked by these. Of a loss that tells neither, such as one that reads arrays, the pass that
     it makes is asked. Layers of torch that the loss trains and calls step by step must be given
-    other states than zero.
+    other states than zero. Beside a pass that remembers, a loss of your own must train none of a
+    recurrent module that takes each step alone.
 
 Why it matters
     A loss that runs the policy in sequential mode takes every step alone, from the state stored
@@ -44,11 +45,11 @@ from rnncheck.checks.evidence.loss_calls import (
     needs_memory_inside,
     run_loss,
 )
-from rnncheck.checks.evidence.traced_steps import inner_outputs
+from rnncheck.checks.evidence.traced_steps import GRADIENT_AT, inner_gradients, inner_outputs
 from rnncheck.checks.evidence.trained_memory import needs_memory
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
-from rnncheck.numerics.difference import bits_differ
+from rnncheck.numerics.difference import bits_differ, features
 from rnncheck.pipeline.keys import Key, dotted, tensor_items
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.training_pass import TwoPasses
@@ -80,9 +81,56 @@ def run(evidence: Evidence) -> Judgement:
         if not changed:
             needs_memory_inside(evidence, sample)
             return Judgement((_observed(number, sample),), compared)
+        forgets = _forgetful_pass(evidence, sample, later)
+        if forgets is not None:
+            return Judgement((_beside(number, sample, forgets),), compared)
     if not compared:
         raise CouldNotLook("the loss gives nothing per step, or every slice has a single step")
     return Judgement((), compared, counted(compared, "later step", "depend on earlier ones"))
+
+
+def _forgetful_pass(evidence: Evidence, sample: Sample, later: Tensor) -> str | None:
+    """What a recurrent module gives in a pass that is trained and takes each step alone, beside
+    one that remembers, in a loss of the user's own."""
+    if type(loss_of(evidence)).__module__.startswith("torchrl."):
+        return None
+    keys = _observations(evidence, sample, following=False)
+    base, after = (
+        inner_outputs(evidence, sample, td)
+        for td in (sample.td, changed_batch(sample, ~later, keys))
+    )
+    if base.keys() != after.keys():
+        return None
+    moved = {name: features(bits_differ(one, after[name])).any(-1) for name, one in base.items()}
+    reads = {
+        name: bool((steps & later).any()) for name, steps in moved.items() if bool(steps.any())
+    }
+    alone = [name for name, remembers in reads.items() if not remembers]
+    if len(alone) in (0, len(reads)):
+        return None
+    grads = inner_gradients(evidence, sample, sample.td)
+    return next((name for name in alone if _is_any(grads.get(GRADIENT_AT + name))), None)
+
+
+def _is_any(value: Tensor | None) -> bool:
+    return value is not None and bool(value.any())
+
+
+def _beside(number: int, sample: Sample, name: str) -> Observation:
+    return Observation(
+        message=(
+            f"one pass inside the loss, that of {name}, takes each step alone, beside one that"
+            " remembers"
+        ),
+        key=name,
+        quantity="later steps of it that depend on earlier ones",
+        measured=0.0,
+        on=f"training batch {number}, {tuple(sample.td.shape)}",
+        bound=1.0,
+        bound_formula="at least one",
+        cause="it runs in sequential mode: each step alone, from the state stored beside it",
+        fix="run it under set_recurrent_mode(True) as well",
+    )
 
 
 def _second_halves(sample: Sample, skip: int = 0, further: int = 0) -> Tensor:
