@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from weakref import WeakSet
 
@@ -90,6 +90,7 @@ class Watching:
         self.at_a_later_batch: list[Callable[[Acting, TensorDictBase], None]] = []
         self.at_moving_on: list[Callable[[], None]] = []  # no call of a module is of use any more
         self.waits: list[Callable[[], bool]] = [self._lags]  # for more than these updates
+        self.draws = False  # a batch, out of a buffer, that is of use
         self._lags_since: float | None = None
         self.when_settled: Callable[[], None] = lambda: None  # closes what it watches through
         self._updates, self._ends = updates, ends
@@ -110,6 +111,16 @@ class Watching:
     def inside(self) -> AbstractContextManager[None]:
         """What is called here is called by a library, not by the script."""
         return self._inside
+
+    @contextmanager
+    def drawing(self, looks: bool) -> Iterator[None]:
+        """A buffer of the script's draws a batch here, with the transforms that it has; where it
+        ``looks``, these are of use."""
+        before, self.draws = self.draws, self.draws or looks  # a buffer may call that of its class
+        try:
+            yield
+        finally:
+            self.draws = before
 
     def collected(self) -> None:
         """A batch was collected that is about to be noted. Where its weights are no longer those of

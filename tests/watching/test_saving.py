@@ -48,6 +48,8 @@ def standings(found: dict[str, Any]) -> dict[str, str]:
     return {one["name"]: one["standing"] for one in found["guarantees"]}
 
 
+# Lines ahead of the loss make its advantages: they are not kept, and cannot be asked again.
+MADE_AHEAD = ("time_first.py",)
 SAVED = sorted(path.name for path in SCRIPTS.glob("*.py"))
 
 
@@ -57,6 +59,11 @@ def test_a_saved_run_is_judged_as_the_script_was(rnncheck: Any, tmp_path: Path, 
     file = tmp_path / "seen.rnncheck"
     before, told, _ = run(rnncheck, "--save", file, SCRIPTS / name)
     after, found, _ = again(rnncheck, file)
+    if name in MADE_AHEAD:
+        assert after == ExitCode.NOT_SHOWN
+        others = {code: (outcomes(told)[code], one) for code, one in outcomes(found).items()}
+        assert {one for before, one in others.values() if before != one} == {"could-not-look"}
+        return
     assert (after, outcomes(found)) == (before, outcomes(told))
     assert standings(found) == standings(told)
 

@@ -223,6 +223,8 @@ def _openings(given: Sample, made: Sample) -> list[Opening]:
     """Stretches of time of which only the end is left, in the order of what was made."""
     before, found = _stretches(given), list[Opening]()
     for row, begin, ids in _stretches(made):
+        if begin and not bool(made.known[row, begin - 1]):  # it may begin with that step
+            continue
         for number, (old_row, old_begin, old_ids) in enumerate(before):
             offset = _offset(old_ids, ids)
             if offset is None:

@@ -101,7 +101,7 @@ class RunKeeping:
     def _loss(self, loss: Called, *, estimated: bool) -> SavedPart | None:
         acting = self._seen.actor()
         around = None if acting is None or estimated else lines_ahead(acting, loss)
-        told = {} if estimated else {"unstepped": unstepped_names(self._seen, loss)}
+        told = {"unstepped": unstepped_names(self._seen, loss)}
         return self._part(Stage.LOSS, loss, lambda one: _called(one, around) | told)
 
     def _part(

@@ -62,7 +62,7 @@ class _Ahead:
     def sampled(self, original: Callable[..., Any], buffer: Any, *args: Any, **kwargs: Any) -> Any:
         """``buffer.sample()``."""
         looks = self._watching.looks
-        with self._watching.inside():
+        with self._watching.inside(), self._watching.drawing(looks):
             drawn = original(buffer, *args, **kwargs)
         if looks and self._stored and isinstance(drawn, TensorDictBase):
             self._watching.seen.by_buffer |= set(tensor_keys(drawn)) - self._stored

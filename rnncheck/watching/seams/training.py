@@ -37,7 +37,7 @@ def training_seams(watching: Watching, scope: ExitStack) -> None:
         replace(scope, kind, name, _Parts(watching, seen.losses, vars(kind)[name]))
     replace(scope, LossModule, "convert_to_functional", _Wired(watching))
     replace(scope, ValueEstimatorBase, "__call__", _Estimates(watching, seen.estimators))
-    replace(scope, BurnInTransform, "forward", _Calls(watching, seen.transforms))
+    replace(scope, BurnInTransform, "forward", _Transforms(watching, seen.transforms))
     replace(scope, ValueEstimatorBase, "__init__", _Made(watching))
     replace(scope, Optimizer, "__init__", _Optimiser(watching))
     for kind in (LSTMModule, GRUModule):
@@ -60,7 +60,7 @@ class _Calls:
         self._watching, self._into = watching, into
 
     def __call__(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._watching.looks:
+        if self._is_of_use():
             self._count(type(module).__name__)
             if args and isinstance(args[0], TensorDictBase):
                 self._note(module, args[0])
@@ -70,6 +70,9 @@ class _Calls:
         if self._into is self._watching.seen.losses and self._watching.looks:
             self._gave(module, result)
         return result
+
+    def _is_of_use(self) -> bool:
+        return self._watching.looks
 
     def _look_back(self, module: Any, data: TensorDictBase) -> None:
         """What the script did with ``data`` before."""
@@ -106,6 +109,13 @@ class _Calls:
         known.fed = known.fed or _has_a_graph(data)
         if len(known.inputs) < KEPT:
             known.inputs.append(copy_now(data))
+
+
+class _Transforms(_Calls):
+    """Calls of a transform of batches, by the script or as one that its buffer has."""
+
+    def _is_of_use(self) -> bool:
+        return self._watching.looks or self._watching.draws
 
 
 class _Losses(_Calls):
