@@ -144,10 +144,13 @@ class LaterOpenings:
         flags = [key for key in tensor_keys(td) if key[-1] == _FLAG and key[0] != "next"]
         marked = [not_zero(td, key) for key in flags] or [torch.zeros(td.numel())]
         starts = torch.stack(marked).any(0).tolist()
+        behind = [one for one in joined(td, self._told_by) if one[2] in self._open]
+        if behind:  # whether marked or not, they tell: no more are waited for
+            self._acting = None
         return [
             TensorDict({"collected": self._open[at], "unmarked": torch.tensor(True)})
-            for number, _, at in joined(td, self._told_by)
-            if at in self._open and not starts[number]
+            for number, _, at in behind
+            if not starts[number]
         ]
 
     def _waits(self) -> bool:
