@@ -1,7 +1,7 @@
 """Compiles Triton's kernels of an LSTM on all cores, each process one configuration: the sweep then
 finds them in Triton's cache, which one process fills in minutes.
 
-    python benchmarks/gpu_kernels.py [--hidden 128] [--jobs 14]
+    python benchmarks/gpu_kernels.py [--hidden 128] [--jobs 14] [--precisions tf32 ieee tf32x3]
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     asked = parser.parse_args(arguments)
     count = len(fitting(import_module(KERNELS)._lstm_fwd_kernel, asked.hidden))
-    tasks = [(p, n, asked.hidden) for n, p in itertools.product(range(count), PRECISIONS)]
+    tasks = [(p, n, asked.hidden) for n, p in itertools.product(range(count), asked.precisions)]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(asked.jobs, mp_context=context, max_tasks_per_child=1) as pool:
         for name, seconds, said in pool.map(compiled, tasks):

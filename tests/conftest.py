@@ -43,7 +43,8 @@ def rnncheck() -> Runner:
     """Runs ``rnncheck ARGS...`` as a process of its own and returns what it printed."""
 
     def run(*args: str, cwd: Path = ROOT, width: int = 120) -> subprocess.CompletedProcess[str]:
-        env = os.environ | {"COLUMNS": str(width), "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+        paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        env = os.environ | {"COLUMNS": str(width), "NO_COLOR": "1", "PYTHONPATH": paths}
         return warm.run(START, *args, cwd=cwd, env=env)
 
     return run

@@ -74,7 +74,8 @@ class Keeper:
     """The process that forks, and the environment that it was started in."""
 
     def __init__(self) -> None:
-        self.env = os.environ | {"PYTHONPATH": str(ROOT)}
+        paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        self.env = os.environ | {"PYTHONPATH": paths}
         self._owner = os.getpid()
         self.process = subprocess.Popen(
             [sys.executable, "-c", KEEPER], env=self.env, start_new_session=True, text=True,

@@ -14,6 +14,7 @@ from rnncheck.checks.engine.run import unasked_rules
 from rnncheck.checks.engine.session import Illustrator, run_started, verify_events
 from rnncheck.checks.engine.session import Seen as Heard
 from rnncheck.checks.rule import Rule
+from rnncheck.pipeline.guard.default_device import own_tensors_on_cpu
 from rnncheck.results.events import (
     Event,
     GuaranteeJudged,
@@ -85,7 +86,7 @@ def watched_events(
     watching = Watching(
         limits.updates, ends=not limits.keep_going, describes=limits.spec is not None
     )
-    with main_kept():
+    with main_kept(), own_tensors_on_cpu():
         yield StageStarted(Stage.TRAIN)
         ended = run_script(script, watching, limits.seconds)
         watching.compare_weights()

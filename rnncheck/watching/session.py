@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rnncheck.pipeline.guard.default_device import own_tensors_on_cpu
 from rnncheck.spec.settings import VerifySpec
 from rnncheck.spec.watched import unseen
 from rnncheck.watching import weights
@@ -64,7 +65,7 @@ class Watched:
         rules = select_rules(asked, select, ignore)
         train = trained(seen, ScriptEnd())
         listener = RunCollector(run_started(asked, rules, "run", strict=strict))
-        with weights.instead(seen.weights):
+        with own_tensors_on_cpu(), weights.instead(seen.weights):
             events = judged_events(
                 seen,
                 asked,
@@ -93,6 +94,7 @@ def watch(*, updates: int = 3) -> Iterator[Watched]:
         watched.verify().raise_for_findings()
     """
     watching = Watching(updates, ends=False)
-    with opened(watching):
-        yield Watched(watching, sys._getframe(2).f_code.co_filename)
-    watching.settle()
+    with own_tensors_on_cpu():
+        with opened(watching):
+            yield Watched(watching, sys._getframe(2).f_code.co_filename)
+        watching.settle()

@@ -84,8 +84,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("device"))
 
 
-def moved(folder: Path, library: Path, name: str, *faults: tuple[str, str]) -> Path:
-    """The script on the pretended device."""
+def moved(folder: Path, library: Path, name: str, *faults: tuple[str, str], more: str = "") -> Path:
+    """The script on the pretended device; ``more`` are lines ahead of its own."""
     text = (SCRIPTS / f"{name}.py").read_text()
     for old, new in (*THERE[name].items(), *faults):
         assert old in text, f"{name} has no {old!r} any more"
@@ -93,7 +93,7 @@ def moved(folder: Path, library: Path, name: str, *faults: tuple[str, str]) -> P
     docstring, quotes, rest = text[3:].partition('"""')
     head = HEAD.format(root=str(ROOT), library=str(library), name=NAME)
     path = folder / f"{name}.py"
-    path.write_text(f'"""{docstring}{quotes}\n{head}{rest}')
+    path.write_text(f'"""{docstring}{quotes}\n{head}{more}{rest}')
     return path
 
 
@@ -107,6 +107,19 @@ def test_a_script_on_an_accelerator_is_verified(
     assert told["environment"]["device"] == f"{NAME}:0"
     shown = {one["name"] for one in told["guarantees"] if one["standing"] == "shown"}
     assert {"memory", "agreement", "isolation", "targets", "learning", "precision"} <= shown
+
+
+DEFAULT = "import torch\n\ntorch.set_default_device(DEV)\n"
+
+
+@pytest.mark.parametrize("name", [*CHEAP, *DEAR])
+def test_one_that_makes_it_the_default_device_is_verified(
+    name: str, rnncheck: Any, tmp_path: Path, library: Path
+) -> None:
+    code, told, done = run(rnncheck, moved(tmp_path, library, name, more=DEFAULT))
+    looked = {one["code"]: one["reason"] for one in told["checks"] if "could" in one["outcome"]}
+    assert (code, failed(told), looked) == (0, [], {}), done.stderr
+    assert told["environment"]["device"] == f"{NAME}:0"
 
 
 KEPT = "h = torch.where(start.view(-1, 1), torch.zeros_like(h), h)"

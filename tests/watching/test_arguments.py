@@ -47,3 +47,12 @@ def test_a_method_was_given_what_its_caller_holds(by_keyword: bool) -> None:
     else:
         learner.update(batch, 2)
     assert found == [batch]
+
+
+def test_what_only_a_keyword_gives_is_known_as_well() -> None:
+    def given(*, rows: Any) -> Any:
+        rows = [rows]
+        return given_by_caller(sys._getframe(), "rows", bound=False)
+
+    batch = [1, 2]
+    assert given(rows=batch) == batch

@@ -22,6 +22,7 @@ from rnncheck.pipeline.assembly.builder import Builder
 from rnncheck.pipeline.backends.asked import check_asked
 from rnncheck.pipeline.backends.precision import settings_kept
 from rnncheck.pipeline.backends.scan_traces import scan_traces_kept
+from rnncheck.pipeline.guard.default_device import own_tensors_on_cpu
 from rnncheck.pipeline.guard.process import absence_known, calm, keeping_randomness
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.pipeline.plant.hooks import Plant
@@ -62,6 +63,7 @@ class Verification:
     def __enter__(self) -> Verification:
         with ExitStack() as scope:  # what is open already is closed where the next raises
             scope.enter_context(keeping_randomness())
+            scope.enter_context(own_tensors_on_cpu())
             scope.enter_context(settings_kept())
             scope.enter_context(scan_traces_kept())
             with calm():

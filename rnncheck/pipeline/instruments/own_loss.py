@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from torch.optim.optimizer import (
 
 from rnncheck.errors import StageError
 from rnncheck.pipeline.copying.restoring import Restored
+from rnncheck.pipeline.guard.indices import RangesKept
+from rnncheck.pipeline.placing import accelerator
 
 LossCall = Callable[..., Any]
 
@@ -37,7 +39,8 @@ class OwnLoss:
 
     def __call__(self, td: TensorDictBase) -> dict[str, Tensor]:
         """The losses of the batch ``td``."""
-        with Restored(self.function, self.given), TrainStep() as step:
+        ranges = nullcontext() if accelerator() is None else RangesKept()
+        with Restored(self.function, self.given), TrainStep() as step, ranges:
             result = self._called(td)
         if step.losses:
             return {"loss": torch.stack(step.losses).sum()}

@@ -122,7 +122,9 @@ class PlainEnv:
         base = SerialEnv(len(wrapped), wrapped) if self.batched else wrapped[0]()
         specs = {
             key[0]: Unbounded(
-                shape=shape, dtype=torch.get_default_dtype() if kind == torch.float32 else kind
+                shape=shape,
+                dtype=torch.get_default_dtype() if kind == torch.float32 else kind,
+                device=torch.get_default_device(),
             )
             for key, (shape, kind) in self.states.items()
         }
@@ -132,8 +134,10 @@ class PlainEnv:
 
 def _wrapped(make: Callable[[], Any], part: tuple[int, ...] | None) -> EnvBase:
     env = make() if part is None else PartShown(make(), part)
-    # With a device: TorchRL moves to an accelerator only what has one.
-    made: EnvBase = GymWrapper(env, categorical_action_encoding=True, device="cpu")
+    # With a device: TorchRL moves to an accelerator only what has one. With the default one: it
+    # reads specs with tensors that it makes there.
+    place = torch.get_default_device()
+    made: EnvBase = GymWrapper(env, categorical_action_encoding=True, device=place)
     return made
 
 

@@ -47,7 +47,8 @@ def given_by_caller(frame: FrameType, name: str, *, bound: bool) -> Any:
     call = None if caller is None else call_at(caller)
     if caller is None or call is None:
         return UNTOLD
-    index = code.co_varnames[: code.co_argcount].index(name) - bound
+    places = {one: at for at, one in enumerate(code.co_varnames[: code.co_argcount])}
+    index = places.get(name, -1) - bound  # one that only a keyword gives has none
     keywords = {one.arg: one.value for one in call.keywords}
     plain = not any(isinstance(one, ast.Starred) for one in call.args)
     value = call.args[index] if plain and 0 <= index < len(call.args) else keywords.get(name)
