@@ -212,6 +212,11 @@ def with_policy_transforms(env: Any, policy: nn.Module) -> Any:
     return _maybe_append_env_transforms_from_module(env, policy)
 
 
+def adds_policy_transforms(collector: object) -> bool:
+    """Whether a collector does that."""
+    return getattr(collector, "_auto_register_policy_transforms", None) is True
+
+
 def unbatched_action_spec(env: Any) -> Any:
     """The composite action spec without the env's own batch dimensions."""
     return env.full_action_spec_unbatched

@@ -11,7 +11,12 @@ from torch import nn
 from torchrl.envs import EnvBase
 
 from rnncheck.errors import StageError
-from rnncheck.pipeline.compat import runs_workers, takes_turns, with_policy_transforms
+from rnncheck.pipeline.compat import (
+    adds_policy_transforms,
+    runs_workers,
+    takes_turns,
+    with_policy_transforms,
+)
 from rnncheck.pipeline.recording.batch_changes import changed_between
 from rnncheck.pipeline.recording.batch_makers import Maker
 from rnncheck.pipeline.recording.overfilled import Overfilled
@@ -87,7 +92,7 @@ class Pipeline:
         """A fresh env as the collector steps it: with the transforms that the collector itself
         adds."""
         env = self.make_env()
-        if getattr(self.collector, "_auto_register_policy_transforms", None) is True:
+        if adds_policy_transforms(self.collector):
             env = with_policy_transforms(env, self.policy)
         return env
 

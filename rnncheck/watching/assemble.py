@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tensordict import TensorDictBase
 from torch import nn
+from torchrl.envs import EnvBase
 from torchrl.objectives import LossModule
 
 from rnncheck.errors import Place, UnrepeatableError, UserError
 from rnncheck.pipeline.assembly.factories import Given
 from rnncheck.pipeline.assembly.live import loss_section, spec_of
+from rnncheck.pipeline.compat import adds_policy_transforms, with_policy_transforms
 from rnncheck.pipeline.instruments.own_loss import OwnLoss, OwnLosses
 from rnncheck.pipeline.instruments.vmap import left_under_vmap
 from rnncheck.pipeline.recording.batch_makers import Maker
@@ -62,7 +65,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
     pair = in_form(acting, loss, estimator)
     batches = pair.batches
     parts: dict[str, Any] = {
-        "env": env_maker(acting.make_env, acting.made),
+        "env": _env(acting, collected=bool(batches)),
         "policy": pair.policy,
         "critic": critic_of(seen, acting, estimator, loss),
         "collect": Recorded(batches, acting.collector) if batches else False,
@@ -103,6 +106,20 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         others = [_other(seen, acting, whole, batches, *one) for one in pairs]
         whole._made = replace(first, first=loss.name, others=others)
     return whole
+
+
+def _env(acting: Acting, *, collected: bool) -> Callable[..., EnvBase]:
+    """As the script makes it; where its collector gave no batch, so that there is no stage of it,
+    with the transforms that this adds."""
+    make = env_maker(acting.make_env, acting.made)
+    if collected or not adds_policy_transforms(acting.collector):
+        return make
+
+    @functools.wraps(make)
+    def made(*args: Any, **kwargs: Any) -> EnvBase:
+        return cast(EnvBase, with_policy_transforms(make(*args, **kwargs), acting.policy))
+
+    return made
 
 
 def pairs_beside(seen: Sightings) -> list[tuple[Called | None, Called | None]]:

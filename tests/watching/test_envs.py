@@ -89,3 +89,26 @@ def test_a_function_that_makes_one_env_only(rnncheck: Any, tmp_path: Path) -> No
     code, told, _ = run(rnncheck, "--select", "WR102,WR103,CL402,BD302", path)
     assert (code, failed(told)) == (ExitCode.VERIFIED, [])
     assert {check["outcome"] for check in told["checks"]} == {"passed"}
+
+
+# Its first step raises; the collector would have added what the policy needs of the env.
+BREAKS = (
+    "collector = Collector(env, policy,",
+    """class Broken(GymEnv):
+    def _step(self, td):
+        raise RuntimeError("the arm is stuck")
+
+
+collector = Collector(
+    lambda: Broken("CartPole-v1"), policy, auto_register_policy_transforms=True,""",
+)
+
+
+def test_an_env_that_breaks_under_a_collector_that_adds_to_it(
+    rnncheck: Any, tmp_path: Path
+) -> None:
+    """It is judged with what the collector adds, though that gave no batch."""
+    path = planted(tmp_path, "dqn_cartpole.py", BREAKS)
+    code, told, _ = run(rnncheck, "--select", "WR102,WR103,WR108", path)
+    assert (code, failed(told)) == (ExitCode.FAILED, ["WR108"])
+    assert "the arm is stuck" in told["checks"][2]["reason"] + str(told["checks"][2]["findings"])
