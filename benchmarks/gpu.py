@@ -1,8 +1,8 @@
 """All that waits for a machine with CUDA, in one command: `make gpu`.
 
 It runs the tests that are marked ``gpu``, verifies with every backend and all specs of the
-fixtures, compiles Triton's kernels on all cores, sweeps backends, precisions and shapes, asks the
-documentation's claims and the peers, keeps each result with its environment in
+fixtures, runs scripts under the watch, compiles Triton's kernels on all cores, sweeps backends,
+precisions and shapes, asks the documentation's claims and the peers, keeps each result in
 ``fixtures/runs/gpu_*.json``, and writes the tables of docs/measurements.md between its marks. A
 step that fails leaves the others their turn; the exit code is then 1, and 2 without CUDA.
 
@@ -72,6 +72,9 @@ def steps(out: Path, device: str, card: Properties | None, more: Sequence[str] =
     verdicts = ("benchmarks/gpu_verdicts.py", "--device", device)
     kept = out / "gpu_verify_specs.jsonl"
     found.append(Step("verdicts", (*verdicts, "--out", str(kept)), kept.name))
+    scripts = ("benchmarks/gpu_scripts.py", "--device", device)
+    kept = out / "gpu_scripts.jsonl"
+    found.append(Step("scripts", (*scripts, "--out", str(kept)), kept.name))
     if device == "cuda":
         found.append(Step("kernels", ("benchmarks/gpu_kernels.py",)))
     narrowed = (*more, "--set", f"device={device}", *narrowed_to(card))

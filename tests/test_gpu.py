@@ -39,14 +39,14 @@ def test_each_step_keeps_its_result_and_names_what_exists(tmp_path: Path) -> Non
     found = gpu.steps(tmp_path, "cuda", HOPPER)
     assert [step.name for step in found] == [
         "tests", "verify_cartpole_dqn", "verify_two_layer_lstm", "verify_gru_actor_critic",
-        "verdicts", "kernels", "sweep", "claims", "peers",
+        "verdicts", "scripts", "kernels", "sweep", "claims", "peers",
     ]  # fmt: skip
     for step in found[1:]:
         assert step.stores in " ".join(step.command)
         assert [word for word in step.command if word.endswith((".yaml", ".py"))]
     words = [word for step in found for word in step.command if word.endswith((".yaml", ".py"))]
     assert [word for word in words if not (ROOT / word).is_file()] == []
-    assert "device=cuda" in found[1].command and "--claims" in found[7].command
+    assert "device=cuda" in found[1].command and "--claims" in found[8].command
 
 
 @pytest.mark.parametrize(("card", "left_out"), [(TURING, True), (HOPPER, False), (None, False)])
