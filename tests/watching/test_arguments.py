@@ -56,3 +56,15 @@ def test_what_only_a_keyword_gives_is_known_as_well() -> None:
 
     batch = [1, 2]
     assert given(rows=batch) == batch
+
+
+def test_names_that_are_bound_together_are_bound() -> None:
+    """Python 3.13 has one instruction for two of them."""
+
+    def swapped(rows: Any, scale: Any) -> list[str]:
+        rows, scale = scale, rows
+        both = bound_anew(sys._getframe(), ["rows", "scale"])
+        rows = [scale]
+        return both if rows else []
+
+    assert swapped(1, 2) == ["rows", "scale"]

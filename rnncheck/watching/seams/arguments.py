@@ -17,6 +17,12 @@ from torch import nn
 _HANDING_ON = {nn.modules.module.__file__, torch.utils._contextlib.__file__}
 UNTOLD = object()
 _BINDS = frozenset(dis.opmap[name] for name in ("STORE_FAST", "STORE_DEREF"))
+# Python 3.13 joins two in one, four bits for each variable: whether the second is stored too.
+_JOINED = {
+    dis.opmap[name]: name.count("STORE") > 1
+    for name in ("STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST")
+    if name in dis.opmap
+}
 
 
 def bound_anew(frame: FrameType, names: Iterable[str]) -> list[str]:
@@ -35,8 +41,11 @@ def _first_stores(code: CodeType) -> dict[str, int]:
     for at in range(0, len(text), 2):
         operation, number = text[at], high | text[at + 1]
         high = number << 8 if operation == dis.EXTENDED_ARG else 0
-        if operation in _BINDS:
-            found.setdefault(names[number], at)
+        bound: tuple[int, ...] = (number,) if operation in _BINDS else ()
+        if (both := _JOINED.get(operation)) is not None:
+            bound = (number >> 4, number & 15)[: 1 + both]
+        for one in bound:
+            found.setdefault(names[one], at)
     return found
 
 
