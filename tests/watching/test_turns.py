@@ -22,7 +22,7 @@ def ran(rnncheck: Any, folder: Path, text: str, *codes: str) -> tuple[int, list[
 
 @pytest.mark.parametrize("name", TURNS)
 def test_envs_by_turns_are_judged(rnncheck: Any, tmp_path: Path, name: str) -> None:
-    assert ran(rnncheck, tmp_path, TURNS[name], "CL403", "LS701", "RP504") == (
+    assert ran(rnncheck, tmp_path, TURNS[name], "CL402", "CL403", "LS701", "RP504") == (
         ExitCode.VERIFIED,
         [],
     )

@@ -71,6 +71,13 @@ TURNS = {
         ("a, guess, h = net.act(x, h, start)", _ACTS),
     ),
 }
+# What the script resets of an env stands between that one's step and the next one's.
+_BEGINS = "                seen[n] = env.reset()[0]\n"
+TURNS["lines that reset between the steps"] = (
+    TURNS["lines of the loop"]
+    .replace(_BEGINS, _BEGINS + " " * 16 + "h = h.clone()\n" + " " * 16 + "h[n] = 0\n")
+    .replace("        h = h * (1 - start).unsqueeze(-1)\n", "")
+)
 FAULTS = {
     "CL403": (("h * (1 - start).unsqueeze(-1)", "h"),),  # kept, where an episode ended
     "LS701": ((" * (1 - end)", ""),),  # returns run on

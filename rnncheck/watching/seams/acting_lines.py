@@ -107,6 +107,8 @@ class LinesThatAct:
         if running is None:
             return None
         call, block = running
+        if again and call.result is not None:  # since then an env may have begun anew
+            return call
         where = block.of, block.lines[1]
         within = next((one for one in stack if (one.f_code, one.f_lineno) == where), None)
         if within is None:
