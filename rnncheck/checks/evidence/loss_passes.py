@@ -67,16 +67,19 @@ def _from_true_states(
     states = {True: _true(evidence, sample), False: own}
     known = sample.known if recorded else torch.ones_like(sample.valid)
     has = {True: _replayed(evidence, sample), False: known}
+    over_next = any(any(one.following) for one in kinds.values())
+    apart = alone(evidence, sample) if over_next else set()
 
     def others(number: int, module: nn.Module, given: TensorDictBase) -> CarryState | None:
         steps = kinds.get(number)
         found = None if steps is None else _fitting(states, has, steps, given, module)
         if found is None or steps is None:
             return found
-        if getattr(module, "recurrent_mode", None) is False:  # every step from its own state
-            return found | _unflagged(steps, given, evidence.policy.flags, mask[True])
-        if given.batch_size == sample.td.batch_size:
+        own = getattr(module, "recurrent_mode", None) is False  # every step from its own state
+        if not own and given.batch_size == sample.td.batch_size:
             return found
+        if own or number in apart:
+            return found | _unflagged(steps, given, evidence.policy.flags, mask[True])
         lie = succession(steps, given.batch_size, sample)
         if not bool(lie.goes_on.any()) and not _known_weights(evidence, module):
             return None  # one step of an unroll by another network, from its own states
@@ -92,6 +95,16 @@ def _from_true_states(
         for block, following in enumerate(kinds[number].following)
         if following is not None and (joins[number] or (following and any(joins)))
     ]
+
+
+def alone(evidence: Evidence, sample: Sample) -> set[int]:
+    """By number the passes that take every position by itself: a batch of single steps."""
+    return evidence.once("passes without memory", lambda: _alone(evidence, sample), sample)
+
+
+def _alone(evidence: Evidence, sample: Sample) -> set[int]:
+    timed = passes_of(evidence, sample, sample.td, timing=True)
+    return {number for number, one in enumerate(timed) if not one.along}
 
 
 def _kinds(evidence: Evidence, sample: Sample, orders: dict[int, Tensor]) -> dict[int, Shown]:

@@ -175,10 +175,15 @@ def contained(codes: Tensor, spelt: Tensor, words: Tensor) -> bool:
 
 
 def passes_of(
-    evidence: Evidence, sample: Sample, td: TensorDictBase, others: OtherStates | None = None
+    evidence: Evidence,
+    sample: Sample,
+    td: TensorDictBase,
+    others: OtherStates | None = None,
+    *,
+    timing: bool = False,
 ) -> list[ModuleCall]:
     """The recurrent passes of one run of the loss."""
-    with ModuleCalls(others) as inside:
+    with ModuleCalls(others, timing=timing) as inside:
         run_loss(evidence, sample, td, loss=copied(loss_of(evidence)), per_element=False)
     return inside.passes
 
