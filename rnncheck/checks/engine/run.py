@@ -143,6 +143,8 @@ class Inquiry:
         except Unanswered:
             raise
         except BaseException as error:
+            if isinstance(error, RuntimeError) and _WRITTEN_OVER in str(error):
+                raise CouldNotLook(WRITTEN_OVER) from error
             return {"outcome": Outcome.ERROR, "reason": _raised(rule, error)}
         return self._concluded(rule, judgement, evidence)
 

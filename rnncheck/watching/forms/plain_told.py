@@ -12,6 +12,7 @@ from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import NUMBERS, Scale, scale_of
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
+    ENDS,
     FLAG,
     MOSTLY,
     OBSERVATION,
@@ -21,6 +22,8 @@ from rnncheck.watching.forms.plain_calls import (
 )
 from rnncheck.watching.forms.plain_columns import Column, Columns
 from rnncheck.watching.forms.structures import Path
+
+_TAKEN = {OBSERVATION, FLAG, ACTION, "next", "reward", "done", *ENDS}
 
 
 def told_call(steps: Columns) -> ToldCall:
@@ -90,11 +93,17 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
         if source is None or (path[0] == OWNER) != (source[:1] == (OWNER,)):
             return None, None
         own = path[1:] if path[0] == OWNER else path
-        slot = _slot(("_".join(own),), values, steps.rows)
+        slot = _slot((_free("_".join(own)),), values, steps.rows)
     else:
         slot = _slot(key, values, steps.rows, 1 if key == (FLAG,) else steps.width)
     slot = replace(slot, of_what=column.of_what, none=column.none, scale=scale)
     return slot, source
+
+
+def _free(name: str) -> str:
+    """A state's key, beside the entries that every batch has: a loop may call the action that it
+    gives back ``action``, and the env's another one."""
+    return f"{name}_carried" if name in _TAKEN else name
 
 
 def _needless(path: Path, column: Column) -> bool:
