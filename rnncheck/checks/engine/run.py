@@ -35,6 +35,12 @@ from rnncheck.results.model import CheckResult, Finding, Outcome, Source, Stage
 from rnncheck.supervisor.copies import end_if_copied
 from rnncheck.supervisor.interrupts import pass_on
 
+_WRITTEN_OVER = "modified by an inplace operation"  # in what autograd raises
+WRITTEN_OVER = (
+    "the loss writes over what it was computed with, such as weights that one update changes in"
+    " place and the next one reads, so that its gradient cannot be asked for afterwards"
+)
+
 
 class Inquiry:
     """The questions to one pipeline; what a check concluded is remembered, for another may defer
