@@ -62,11 +62,10 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         return InForm(acting.policy, plain, loss.inputs, in_its_mode(loss), own_pass(plain, loss))
     if loss.over is not None or isinstance(acting.policy, PlainPolicy):
         policy = WithParts(acting.policy, acting.parts, (), acting.writes)
-        begins = loss.alone and not loss.holds_states
-        trained = loss.inputs if begins else loss.passed or loss.inputs
+        from_starts = loss.alone and not loss.holds_states and not _is_given_a_state(loss)
+        trained = loss.inputs if from_starts else loss.passed or loss.inputs
         over = innermost_pass(loss.over) or _inside(acting, loss)
         if loss.alone:
-            from_starts = begins and not _is_given_a_state(loss)
             over = EpisodesAlone(over, from_starts=from_starts)
             noted = _whole(noted) if from_starts else noted
         else:

@@ -70,6 +70,8 @@ class PlainRun:
         self.waits = False  # for a loss in which the policy runs
         self.ran = set[int]()  # parts of networks, by id, with gradients and since the last steps
         self._split = False  # its training pass gets one trajectory after the other
+        self._inside = False  # an episode ended inside a rollout
+        self._to_an_end = False  # a rollout went on to the end of an episode, and no further
 
     def acted(self) -> bool:
         """Tell who acted; False where that cannot be told."""
@@ -195,11 +197,16 @@ class PlainRun:
     def beside(self, steps: Sequence[PlainStep]) -> None:
         """What another rollout tells of this one: how long they are is the script's choice, or the
         episodes'. That the last one is over may show with the next reset alone."""
+        rollouts = (self.steps, steps)
+        self._inside |= any(is_over(one) for rollout in rollouts for one in rollout[:-1])
+        self._to_an_end |= any(map(is_one_episode, rollouts))
         if self._called is not None:
-            rollouts = (self.steps, steps)
-            inside = any(is_over(one) for rollout in rollouts for one in rollout[:-1])
-            whole = not inside and any(map(is_one_episode, rollouts))
-            self._called.alone = whole or self._split
+            self._called.alone = (self._to_an_end and not self._inside) or self._split
+
+    def knows_what(self, other: PlainRun) -> None:
+        """The rollouts that told of the other tell of this one."""
+        self._inside |= other._inside
+        self._to_an_end |= other._to_an_end
 
     def instead_of(self, other: PlainRun, seen: Sightings) -> bool:
         """Tell ``seen`` of this one and no longer of the other, if it was told whole."""
@@ -245,12 +252,18 @@ class PlainRun:
         anew = self.from_memory and self._split and not called.holds_states
         called.passed.append(begun_anew(found.batch, self._told) if anew else found.batch)
         if called.over is None:
-            paths = _parts(self._call, policy)
-            parts = {path: policy.get_submodule(path) for path in paths}
-            called.over = CallPass(found, parts)
+            called.over = self._pass(found, policy)
             self._split = self._split or self._of_one_trajectory(found)
             called.alone = called.alone or self._split
+        elif isinstance(called.over, CallPass):
+            before = called.over.seen.call
+            if len(self._ran_in(call)) > len(self._ran_in(before)):  # that was a critic's alone
+                called.over = self._pass(found, policy)
         return True
+
+    def _pass(self, found: SeenPass, policy: PlainPolicy) -> CallPass:
+        paths = _parts(self._call, policy)
+        return CallPass(found, {path: policy.get_submodule(path) for path in paths})
 
     def _acted(self) -> set[int]:
         """The parts of networks that acted, by id: the policy's object may hold others as well."""
@@ -260,8 +273,11 @@ class PlainRun:
 
     def _is_of_the_policy(self, call: PlainCall) -> bool:
         """Whether a part that acted ran in it, and not those of a copy, a target, alone."""
-        acted = self._acted()
-        return not call.parts or any(id(part) in acted for part, _ in call.parts)
+        return not call.parts or bool(self._ran_in(call))
+
+    def _ran_in(self, call: PlainCall) -> set[int]:
+        """The parts that acted and ran in it, by id."""
+        return self._acted() & {id(part) for part, _ in call.parts}
 
     def passed_inside(self, call: PlainCall) -> None:
         """Tell of a call inside one that ``passed``."""

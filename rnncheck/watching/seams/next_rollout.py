@@ -105,6 +105,7 @@ class NextRollout:
             return first
         seen = self._watching.seen
         run = PlainRun(steps, first.place, Sightings(), before)
+        run.knows_what(first)
         if run.acted():
             run.trained(stack, stood)
             run.beside(first.steps)
