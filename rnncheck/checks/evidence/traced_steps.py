@@ -206,6 +206,11 @@ def _named(one: ModuleCall, number: int, block: int, steps: Shown) -> str:
     return f"{'.'.join(one.output)} (pass {number + 1}{part})"
 
 
+def of_pass(name: str) -> str:
+    """The name without its part, of what a pass gives or gets."""
+    return name.partition(", part ")[0]
+
+
 def inner_gradients(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
     """Gradients of the total at what the recurrent modules read inside the loss, as per-step
     entries ``[rows, steps, ...]``."""

@@ -45,7 +45,12 @@ from rnncheck.checks.evidence.loss_calls import (
     needs_memory_inside,
     run_loss,
 )
-from rnncheck.checks.evidence.traced_steps import GRADIENT_AT, inner_gradients, inner_outputs
+from rnncheck.checks.evidence.traced_steps import (
+    GRADIENT_AT,
+    inner_gradients,
+    inner_outputs,
+    of_pass,
+)
 from rnncheck.checks.evidence.trained_memory import needs_memory
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
@@ -102,18 +107,16 @@ def _forgetful_pass(evidence: Evidence, sample: Sample, later: Tensor) -> str | 
     if base.keys() != after.keys():
         return None
     moved = {name: features(bits_differ(one, after[name])).any(-1) for name, one in base.items()}
-    reads = {
-        name: bool((steps & later).any()) for name, steps in moved.items() if bool(steps.any())
-    }
+    reads = dict[str, bool]()  # of a pass that shows steps several times, whether a part remembers
+    for name, steps in moved.items():
+        if bool(steps.any()):
+            reads[of_pass(name)] = reads.get(of_pass(name), False) | bool((steps & later).any())
     alone = [name for name, remembers in reads.items() if not remembers]
     if len(alone) in (0, len(reads)):
         return None
     grads = inner_gradients(evidence, sample, sample.td)
-    return next((name for name in alone if _is_any(grads.get(GRADIENT_AT + name))), None)
-
-
-def _is_any(value: Tensor | None) -> bool:
-    return value is not None and bool(value.any())
+    reached = {of_pass(name) for name, value in grads.items() if bool(value.any())}
+    return next((name for name in alone if GRADIENT_AT + name in reached), None)
 
 
 def _beside(number: int, sample: Sample, name: str) -> Observation:
