@@ -103,3 +103,22 @@ def test_each_goes_on_from_its_own_state(
 ) -> None:
     ended, found = judged(rnncheck, tmp_path, "VL604", SCRIPT, *changes)
     assert (ended, found) == (ExitCode.FAILED if codes else ExitCode.VERIFIED, codes)
+
+
+# The steps of a row as its first observation and the next ones.
+OF_NEXT = (
+    'seq = data.select("observation", "s", "is_init")',
+    """seq = data.select("s", "is_init")
+    seen, after = data["observation"], data["next", "observation"]
+    seq["observation"] = torch.cat([seen[:, :1], after[:, :-1]], 1)""",
+)
+SHORT = ("env.rollout(20,", "env.rollout(8,")  # no episode ends in the first
+FORGETFUL = ("now = kept * now * start[:, t] + x[:, t]", "now = kept * s[:, t] + x[:, t]")
+
+
+@pytest.mark.parametrize(("fault", "codes"), [((), []), ((FORGETFUL,), ["LS703"])])
+def test_a_pass_over_the_first_observation_and_the_next_ones(
+    rnncheck: Any, tmp_path: Path, fault: tuple[tuple[str, str], ...], codes: list[str]
+) -> None:
+    ended, found = judged(rnncheck, tmp_path, "LS703", SCRIPT, OF_NEXT, SHORT, *fault)
+    assert (ended, found) == (ExitCode.FAILED if codes else ExitCode.VERIFIED, codes)

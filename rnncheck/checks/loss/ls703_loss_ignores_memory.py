@@ -149,11 +149,13 @@ def _second_halves(sample: Sample, skip: int = 0, further: int = 0) -> Tensor:
 
 
 def _reads_next_alone(evidence: Evidence, sample: Sample, loss: Loss) -> bool:
-    """Whether the loss takes what is observed from the next steps alone, as a world model does."""
-    batches = [sample.td]
-    for following in (False, True):
+    """Whether the loss takes what is observed behind the first step of a row from the next steps
+    alone, as a world model does, and one that makes T+1 steps of them."""
+    batches, behind = [sample.td], sample.valid.clone()
+    behind[:, 0] = False
+    for following, steps in ((False, behind), (True, sample.valid)):
         keys = _observations(evidence, sample, following=following)
-        batches.append(changed_batch(sample, sample.valid, keys))
+        batches.append(changed_batch(sample, steps, keys))
     still, here, there = (
         float(run_loss(evidence, sample, td, loss=copied(loss), per_element=False).total.detach())
         for td in batches

@@ -26,7 +26,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.opening_states import begins_with_trajectories
 from rnncheck.checks.evidence.training_batches import Sample, samples
 from rnncheck.checks.replay.start_flags import lost_start
-from rnncheck.checks.rule import Judgement, Observation, Rule
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
@@ -45,11 +45,19 @@ def run(evidence: Evidence) -> Judgement:
             if key not in tensor_keys(sample.rows):
                 if key in subject.carry and _is_not_needed(evidence, sample):
                     continue
+                if not bool(sample.known.any()):
+                    raise CouldNotLook(UNTRACED)
                 return Judgement((_lost(key, number),), compared)
         where = lost_start(sample, number)
         if where is not None:
             return Judgement((_overwritten(where, number),), compared)
     return Judgement((), compared, counted(compared, "key", "are still there"))
+
+
+UNTRACED = (
+    "no step of the training batches could be traced back to the collected data: whether its rows"
+    " begin with their trajectories, and need no state, is not known"
+)
 
 
 def _is_not_needed(evidence: Evidence, sample: Sample) -> bool:
