@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 from dataclasses import dataclass, field
 from functools import partial
 from types import CodeType, FrameType
@@ -12,9 +14,10 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.watching.forms.switches import Switches
-from rnncheck.watching.seams.arguments import bound_anew, given_by_caller
+from rnncheck.watching.seams.arguments import bound_anew, given_by_caller, parsed
 from rnncheck.watching.seams.entered import EnteredMode
 from rnncheck.watching.seams.frames import frame_arguments, owner_of
+from rnncheck.watching.seams.lines import bound_by, holds_line, loads_of
 from rnncheck.watching.seen import Modes
 
 
@@ -52,6 +55,16 @@ def holds_tensors(value: Any) -> bool:
     """Whether it may be a state: a tensor that is no weight, or a container."""
     is_weight = isinstance(value, nn.Parameter)
     return isinstance(value, (torch.Tensor, tuple, list, dict)) and not is_weight
+
+
+@functools.cache
+def about_to_be_bound(path: str, line: int) -> frozenset[str]:
+    """The names that the statement under way gives a value, and does not read: what they hold until
+    then is left from the round before."""
+    tree = parsed(path)
+    walked = () if tree is None else ast.walk(tree)
+    around = [one for one in walked if isinstance(one, ast.Assign) and holds_line(one, line)]
+    return frozenset(name for one in around for name in bound_by(one) if name not in loads_of(one))
 
 
 def batches_given(frame: FrameType, found: dict[str, TensorDictBase]) -> dict[str, TensorDictBase]:

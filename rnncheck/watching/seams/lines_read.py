@@ -40,6 +40,19 @@ def _is_of(value: Any, shape: torch.Size) -> bool:
     return len(shape) > 0 and value.shape[: len(shape)] == shape
 
 
+def keys_read(lines: Lines, batch: TensorDictBase) -> list[tuple[str, str]]:
+    """The variables of lines that are keys of the batch, such as a group of agents: with another
+    one they are another loss."""
+    return keys_among(getattr(lines.function, "__kwdefaults__", None) or {}, batch)
+
+
+def keys_among(held: Mapping[str, Any], batch: TensorDictBase) -> list[tuple[str, str]]:
+    """By name those that are one."""
+    texts = {name: one for name, one in held.items() if type(one) is str}
+    keys = {part for key in tensor_keys(batch) for part in key} if texts else set()
+    return sorted((name, one) for name, one in texts.items() if one in keys)
+
+
 class NumbersByUpdate:
     """The plain numbers that frames hold where they call ``backward``, such as a count of
     updates."""

@@ -44,6 +44,7 @@ from rnncheck.watching.seams.graphs import leads_to, runs_networks, weights_in
 from rnncheck.watching.seams.held_batches import (
     GivenTo,
     HeldBatches,
+    about_to_be_bound,
     batches_given,
     holds_tensors,
     of_a_part,
@@ -53,6 +54,8 @@ from rnncheck.watching.seams.lines import Lines, lines_between, lines_of_a_round
 from rnncheck.watching.seams.lines_read import (
     NumbersByUpdate,
     begins_at,
+    keys_among,
+    keys_read,
     reads_of_steps,
     taken_out,
     with_taken,
@@ -145,7 +148,12 @@ class OwnTraining:
         for frame in self._further_on(here):
             if frame in self._held:
                 continue
-            there = {n: td for n, td in batches_in(frame).items() if only is None or td is only}
+            left = about_to_be_bound(frame.f_code.co_filename, frame.f_lineno)
+            there = {
+                name: td
+                for name, td in batches_in(frame).items()
+                if name not in left and (only is None or td is only)
+            }
             if found := batches_given(frame, there):
                 copies |= {id(td): copy_now(td) for td in found.values() if id(td) not in copies}
                 self._held[frame] = HeldBatches(
@@ -346,7 +354,8 @@ class OwnTraining:
             beside = [one for _, one, _ in found if one.depth == held.depth]
             loss = with_the_rest(function, held, name)
             loss = in_mode_of(mode_around(held.entered, held.depth), loss)
-            told = FoundLoss(loss, held, name, held.code, argument=name)
+            own = (held.code, *keys_among(held.arguments, held.batches[name]))
+            told = FoundLoss(loss, held, name, own, argument=name)
             return told, not marked and len(beside) > 1
         return None, False
 
@@ -382,7 +391,7 @@ class OwnTraining:
                     _in_its_mode(held, whole),
                     held,
                     found.batch,
-                    (held.code, first),
+                    (held.code, first, *keys_read(whole, held.batches[found.batch])),
                     last=frame.f_lineno,
                     later=[_in_its_mode(held, one) for one in later],
                     taken=taken_out(frame, whole),
