@@ -360,12 +360,13 @@ def _refuse(stack: ExitStack) -> None:
         (EnvBase, "reset", "resets an env"),
         (ReplayBuffer, "extend", "writes into a replay buffer"),
         (ReplayBuffer, "add", "writes into a replay buffer"),
-        (torch, "save", "saves a file"),
     ):
-        _replace(stack, owner, name, _refusing(what))
+        for one in _with_own(owner, name):
+            _replace(stack, one, name, _refusing(what))
+    _replace(stack, torch, "save", _refusing("saves a file"))
     for name in ("update_priority", "update_tensordict_priority"):
-        if hasattr(ReplayBuffer, name):
-            _replace(stack, ReplayBuffer, name, _held_back)
+        for one in _with_own(ReplayBuffer, name):
+            _replace(stack, one, name, _held_back)
     original = builtins.open
 
     def reading(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
@@ -374,6 +375,15 @@ def _refuse(stack: ExitStack) -> None:
         return original(file, mode, *args, **kwargs)
 
     _replace(stack, builtins, "open", reading)
+
+
+def _with_own(kind: type, name: str) -> Iterator[type]:
+    """The class and those made from it that have such a method of their own."""
+    if name in vars(kind):
+        yield kind
+    made: list[type] = type.__subclasses__(kind)
+    for one in made:
+        yield from _with_own(one, name)
 
 
 def _replace(stack: ExitStack, owner: Any, name: str, instead: Any) -> None:

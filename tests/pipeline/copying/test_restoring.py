@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tensordict import TensorDict
+from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictParams
 from torch import Tensor, nn
-from torchrl.data import LazyTensorStorage, ReplayBuffer
+from torchrl.data import LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
 from torchrl.envs import GymEnv
 
 from rnncheck.pipeline.copying.restoring import CannotUndo, Restored
@@ -198,6 +198,24 @@ def test_the_graph_survives_a_step_by_hand() -> None:
         loss = step()
     (grad,) = torch.autograd.grad(loss, weight)
     assert grad.tolist() == [4.0]
+
+
+class _Counting(TensorDictReplayBuffer):
+    """A buffer of the user's with an ``extend`` of its own."""
+
+    def extend(self, tensordicts: TensorDictBase, **kwargs: Any) -> Any:
+        return super().extend(tensordicts, **kwargs)
+
+
+@pytest.mark.parametrize("kind", [TensorDictReplayBuffer, _Counting])
+def test_no_kind_of_buffer_is_written_into(kind: type[TensorDictReplayBuffer]) -> None:
+    buffer, steps = kind(storage=LazyTensorStorage(8), batch_size=2), TensorDict({"a": [1, 2]}, [2])
+    for function in (lambda: buffer.extend(steps), lambda: buffer.add(steps[0])):
+        with pytest.raises(CannotUndo, match="writes into a replay buffer"), Restored(function):
+            function()
+    assert not len(buffer)
+    buffer.extend(steps)
+    assert len(buffer) == 2
 
 
 def test_what_cannot_be_undone_is_refused(tmp_path: Path) -> None:
