@@ -21,6 +21,7 @@ from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
 from rnncheck.watching.forms.own_generators import drawn_from_the_global_one
 from rnncheck.watching.forms.structures import LEAVES, Path, filled, leaves_in, rebuilt, records
 
+LINES = "lines_that_act"  # what a function is called that is made of lines of the user's
 OWNER = "self"  # the way to what the owner of a method holds
 OBSERVATION, FLAG, ACTION = "observation", "is_init", "action"
 _NUMBERS = (bool, int, float)

@@ -14,6 +14,7 @@ from rnncheck.watching.forms.plain_calls import (
     ACTION,
     ENDS,
     FLAG,
+    LINES,
     MOSTLY,
     OBSERVATION,
     OWNER,
@@ -23,6 +24,10 @@ from rnncheck.watching.forms.plain_calls import (
 from rnncheck.watching.forms.plain_columns import Column, Columns
 from rnncheck.watching.forms.structures import Path
 
+_CHANGED = (
+    " (what is shown may be changed by a wrapper of gymnasium's or inside of what acts; the reward"
+    " of the step before is not known as an input)"
+)
 _TAKEN = {OBSERVATION, FLAG, ACTION, "next", "reward", "done", *ENDS}
 
 
@@ -38,8 +43,8 @@ def told_call(steps: Columns) -> ToldCall:
                 results[source] = replace(slot, key=("next", *slot.key), none=None)
         elif not _needless(path, column):
             return ToldCall(
-                why=f"the argument `{'.'.join(path)}` of `{steps.name}` is neither what the env"
-                " showed, nor what the call before returned, nor always the same"
+                why=f"{_given(steps, path)} is neither what the env"
+                f" showed, nor what the call before returned, nor always the same{_CHANGED}"
             )
     action: tuple[Path, Slot] | None = None
     for path, column in steps.gave.items():
@@ -55,7 +60,7 @@ def told_call(steps: Columns) -> ToldCall:
             results[path] = _slot(("_".join((steps.name, *path)),), values, steps.rows)
     if action is not None and (way := _drawn_at_starts(steps, arguments, results.get(action[0]))):
         return ToldCall(
-            why=f"the argument `{'.'.join(way)}` of `{steps.name}` is the action before, and begins"
+            why=f"{_given(steps, way)} is the action before, and begins"
             " episodes with another value than zero, such as a random action"
         )
     return replace(_whole(steps, arguments, results), action=action)
@@ -100,6 +105,18 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
     return slot, source
 
 
+def _are_lines(steps: Columns) -> bool:
+    """Whether lines of the loop act, and no function."""
+    return steps.name == LINES
+
+
+def _given(steps: Columns, path: Path) -> str:
+    name = ".".join(path)
+    if _are_lines(steps):
+        return f"`{name}`, which the lines ahead of `env.step` read,"
+    return f"the argument `{name}` of `{steps.name}`"
+
+
 def _free(name: str) -> str:
     """A state's key, beside the entries that every batch has: a loop may call the action that it
     gives back ``action``, and the env's another one."""
@@ -115,8 +132,13 @@ def _needless(path: Path, column: Column) -> bool:
 
 def _whole(steps: Columns, arguments: dict[Path, Slot], results: dict[Path, Slot]) -> ToldCall:
     if (OBSERVATION,) not in {slot.key for slot in arguments.values()}:
-        return ToldCall(why=f"no argument of `{steps.name}` is what the env showed")
+        what = f"no argument of `{steps.name}`"
+        if _are_lines(steps):
+            what = "nothing that the lines ahead of `env.step` read"
+        return ToldCall(why=f"{what} is what the env showed{_CHANGED}")
     if not any(slot.key[0] == "next" for slot in results.values()):
+        if _are_lines(steps):
+            return ToldCall(why="the lines ahead of `env.step` read no state that they gave before")
         return ToldCall(why=f"`{steps.name}` is not given a state that its call before returned")
     return ToldCall(arguments, results, steps.rows)
 

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from rnncheck.pipeline.copying.closures import is_own_instance
 from rnncheck.pipeline.copying.holdings import held_modules
+from rnncheck.watching.forms.plain_calls import LINES
 from rnncheck.watching.seams.arguments import call_at, parsed
 from rnncheck.watching.seams.lines import compiled_function
 from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
 from rnncheck.watching.seams.reads import read_first, stored_by
 
 TAKEN = "action taken"  # by which name the function gives what ``env.step`` got
-_NAME = "lines_that_act"
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _STORAGES = (Tensor, np.ndarray, list, dict, deque)
 _LISTS = (list, dict, deque, set)
@@ -257,13 +257,13 @@ def _compiled(
         kw_defaults=[ast.Constant(value=None) for _ in names],
         defaults=[],
     )
-    return compiled_function(_NAME, arguments, [*body, ast.Return(value=given)], path)
+    return compiled_function(LINES, arguments, [*body, ast.Return(value=given)], path)
 
 
 def acting_function(block: ActingBlock, frame: FrameType) -> FunctionType:
     """Its other names are what they are in the frame now."""
     held = block.values(frame.f_locals, block.names)
-    function = FunctionType(block.code, frame.f_globals, _NAME)
+    function = FunctionType(block.code, frame.f_globals, LINES)
     function.__kwdefaults__ = {name: _harmless(one) for name, one in held.items()}
     return function
 
