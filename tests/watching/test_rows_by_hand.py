@@ -36,6 +36,16 @@ def test_padding_that_a_mean_counts(rnncheck: Any, tmp_path: Path) -> None:
     assert ran(rnncheck, tmp_path, text, "RP505") == (ExitCode.FAILED, ["RP505"])
 
 
+def test_whether_rows_of_unknown_steps_need_a_state_is_not_known(
+    rnncheck: Any, tmp_path: Path
+) -> None:
+    """What is observed was changed on the way, so that no step can be told from another."""
+    text = changed(EPISODES, *NO_STATES)
+    kept = 'rewards = [one["next", "reward"]'
+    text = changed(text, kept, f"rows['observation'] = rows['observation'].cos() * 3\n    {kept}")
+    assert ran(rnncheck, tmp_path, text, "RP503") == (ExitCode.NOT_SHOWN, [])
+
+
 def test_whole_episodes_need_no_state(rnncheck: Any, tmp_path: Path) -> None:
     text = changed(EPISODES, *NO_STATES)
     assert ran(rnncheck, tmp_path, text, "RP503", "RP504", "RP507")[1] == []

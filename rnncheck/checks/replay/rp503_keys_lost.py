@@ -10,7 +10,8 @@ Why it matters
 
 Says nothing when
     the loss leaves the first steps of each slice out (burn-in): then a missing state is a choice.
-    Nor where every collected row and every row that is trained on begins with its trajectory.
+    Nor where every collected row and every row that is trained on begins with its trajectory;
+    where no step that is trained on was traced, it cannot look.
 
 Fix
     Keep the keys in every select, exclude and transform between collection and loss.

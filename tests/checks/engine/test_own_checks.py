@@ -178,6 +178,18 @@ def test_one_that_crashes_is_an_error_of_its_own(rnncheck: Runner, folder: Path,
     assert "Traceback" not in done.stderr
 
 
+def test_one_whose_gradient_autograd_refuses_could_not_look(rnncheck: Runner, folder: Path) -> None:
+    line = """    import torch
+    weight = torch.ones(2, requires_grad=True)
+    out = (held := weight * 1).square().sum()
+    held.add_(1)
+    out.backward()"""
+    variant(folder, "my001_hidden_too_small", (LAST, line))
+    done = rnncheck("verify", "--select", "MY", "--select", "WR102", cwd=folder)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "its gradient cannot be asked for afterwards" in " ".join(done.stdout.split())
+
+
 def test_a_wrong_key_is_told_with_its_line(rnncheck: Runner, tmp_path: Path) -> None:
     write(tmp_path, "'not a module'")
     done = verify(rnncheck, tmp_path)
