@@ -24,14 +24,14 @@ from rnncheck.checks.evidence.estimator_calls import batches, made_by, value_key
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import CouldNotLook, Unanswered
+from rnncheck.checks.rule import CouldNotLook, Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step, valuing
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.instruments.distances import SquaredErrors
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.subject import next_key
-from rnncheck.results.model import Stage
+from rnncheck.results.model import Stage, Where
 
 _ROUNDING = 1e-5  # of the largest target or loss: vectorised sums of rewards round over the row
 _ROUNDS = 4  # steps of each segment that are tried, one at a time
@@ -54,6 +54,34 @@ class OwnStep:
     step: int
     steps: int
     moved: float
+
+
+def own_step(evidence: Evidence) -> Observation | None:
+    """A target that follows the value of its own step: no pass over next steps is there to see."""
+    found, stage = estimates_of_own_step(evidence), Stage.ADVANTAGE
+    if found is None:
+        found, stage = loss_of_own_step(evidence), Stage.LOSS
+    if found is None:
+        return None
+    return Observation(
+        stage=stage,
+        message=(
+            f"the target of {found.steps} steps is made of the value of the same step: what is"
+            " observed next does not enter it"
+        ),
+        key="value_target",
+        quantity=(
+            "change of the target with the observation of its own step, without memory"
+            if stage is Stage.ADVANTAGE
+            else "change of the loss's answer to rewards, where an end takes the next value away"
+        ),
+        measured=found.moved,
+        on=f"batch {found.number}",
+        bound_formula="none beyond 1e-5 of the largest target or loss",
+        where=Where((found.number, found.row), found.step, first_step=found.step),
+        cause="the value network is run on the step's own observation, where the next one belongs",
+        fix="evaluate ('next', observation), from the state behind the step",
+    )
 
 
 def estimates_of_own_step(evidence: Evidence) -> OwnStep | None:

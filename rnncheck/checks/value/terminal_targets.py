@@ -112,6 +112,13 @@ def _behind(at: Tensor) -> Tensor:
     return moved
 
 
+def answer_moves(
+    evidence: Evidence, sample: Sample, batches: list[TensorDictBase], at: Tensor
+) -> Moves:
+    """How the answers to other rewards ``at`` some steps differ from one batch to the other."""
+    return _answered(evidence, sample, batches, at)[0]
+
+
 def _answered(
     evidence: Evidence, sample: Sample, batches: list[TensorDictBase], ends: Tensor
 ) -> tuple[Moves, float]:

@@ -11,6 +11,8 @@ Checks
     order it has its steps in; a pass of torch's own layers over the next steps is held against the
     one over the steps. Behind a loss's own burn-in the pass over the next steps must not be
     further from the sequential run than twice what the burn-in leaves of the steps themselves.
+    Where a sampler has cut a row inside an episode and marks its last step as done, a loss whose
+    targets use what is observed next must use it there as well.
     Where a loss, or an estimator of the user's own, values what is observed next by calls that
     cannot be seen, at every step or behind a row's last one alone, it must move with every state
     that was left there.
@@ -74,15 +76,12 @@ from rnncheck.checks.rule import (
     Unanswered,
     weightiest,
 )
+from rnncheck.checks.value.cut_ends import cut_short
 from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, true_values, valuing
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
 from rnncheck.checks.value.last_values import last_values_from_states
-from rnncheck.checks.value.same_step import (
-    estimates_of_own_step,
-    loss_of_own_step,
-    reads_nothing_next,
-)
+from rnncheck.checks.value.same_step import own_step, reads_nothing_next
 from rnncheck.checks.value.terminal_targets import PREDICTED, predicts_rewards_alone
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.value_targets import same_targets
@@ -110,7 +109,7 @@ def run(evidence: Evidence) -> Judgement:
         compared += count
         if finding is not None:
             return Judgement((finding,), compared)
-    if (finding := _own_step(evidence)) is not None:
+    if (finding := own_step(evidence) or cut_short(evidence)) is not None:
         return Judgement((finding,), compared)
     if not compared and reads_nothing_next(evidence):
         raise NotApplicable("the loss reads nothing of what is observed next")
@@ -365,34 +364,6 @@ def _from_zero(found: Observation) -> Observation:
             "let the pass start from the states that were collected, ('next', state) for a pass"
             " over the next steps; or leave the first steps out of the loss (burn-in)"
         ),
-    )
-
-
-def _own_step(evidence: Evidence) -> Observation | None:
-    """A target that follows the value of its own step: no pass over next steps is there to see."""
-    found, stage = estimates_of_own_step(evidence), Stage.ADVANTAGE
-    if found is None:
-        found, stage = loss_of_own_step(evidence), Stage.LOSS
-    if found is None:
-        return None
-    return Observation(
-        stage=stage,
-        message=(
-            f"the target of {found.steps} steps is made of the value of the same step: what is"
-            " observed next does not enter it"
-        ),
-        key="value_target",
-        quantity=(
-            "change of the target with the observation of its own step, without memory"
-            if stage is Stage.ADVANTAGE
-            else "change of the loss's answer to rewards, where an end takes the next value away"
-        ),
-        measured=found.moved,
-        on=f"batch {found.number}",
-        bound_formula="none beyond 1e-5 of the largest target or loss",
-        where=Where((found.number, found.row), found.step, first_step=found.step),
-        cause="the value network is run on the step's own observation, where the next one belongs",
-        fix="evaluate ('next', observation), from the state behind the step",
     )
 
 
