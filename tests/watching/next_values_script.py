@@ -178,3 +178,22 @@ CELL_FROM_ZERO = (
     _LAID,
     'batch["next"].select("observation", "is_init").set("mem", 0 * batch["mem"])',
 )
+# The value behind the last step alone; all others were made while acting.
+CELL_LAST = (
+    """    behind = critic(core(after))["value"].reshape(batch.shape)
+    value, reward""",
+    """    behind = critic(core(after.reshape(batch.shape)[:, -1]))["value"]
+    behind = torch.cat([batch["value"].squeeze(-1)[:, 1:], behind], 1)
+    value, reward""",
+)
+CELL_LAST_EARLY = (
+    'reshape(batch.shape)[:, -1]))["value"]',
+    'reshape(batch.shape)[:, -1].set("mem", batch["mem"][:, -1])))["value"]',
+)
+# The same by one pass more over the last step and the one behind it.
+CELL_LAST_TWO = (
+    'critic(core(after.reshape(batch.shape)[:, -1]))["value"]',
+    """critic(core(after.reshape(batch.shape)[:, -1].set(
+        "mem", core(batch[:, -1].select("observation", "mem", "is_init"))["next", "mem"]
+    )))["value"]""",
+)

@@ -87,6 +87,23 @@ def test_their_memory_is_another(rnncheck: Any, tmp_path: Path, change: tuple[st
     assert ran(rnncheck, tmp_path, text, "VL604") == (ExitCode.FAILED, ["VL604"])
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param((), id="from the state that was left"),
+        pytest.param((scripts.CELL_LAST_TWO,), id="by the last step once more"),
+    ],
+)
+def test_the_value_behind_the_last_step(rnncheck: Any, tmp_path: Path, changes: Changes) -> None:
+    text = changed(CELL, scripts.CELL_LAST, *changes)
+    assert ran(rnncheck, tmp_path, text, "VL604") == (ExitCode.VERIFIED, [])
+
+
+def test_the_value_behind_the_last_step_is_one_step_old(rnncheck: Any, tmp_path: Path) -> None:
+    text = changed(CELL, scripts.CELL_LAST, scripts.CELL_LAST_EARLY)
+    assert ran(rnncheck, tmp_path, text, "VL604") == (ExitCode.FAILED, ["VL604"])
+
+
 def test_the_steps_own_value_in_an_actor_critic_loss(rnncheck: Any, tmp_path: Path) -> None:
     """It all but cancels with the value that is learned, but where an episode ends."""
     text = changed(OWN, ("0.97 * behind * (~over)", "0.97 * guess.detach() * (~over)"))

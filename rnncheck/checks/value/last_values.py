@@ -1,24 +1,28 @@
 """Targets that value what is observed next themselves, by calls that cannot be seen: at every step,
 or behind a row's last one alone, where all others take recorded values. Whether they start from the
-state that was left there shows when that is changed."""
+state that was left there, or from the one before it, shows when these are changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from tensordict import TensorDictBase
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.estimator_calls import batches, made_by
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.rule import Unanswered
+from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step
+from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
+from rnncheck.results.model import Stage, Where
 
 _TRIED = 3  # steps of the rows beside the first whose states are changed
 Made = Callable[[TensorDictBase], Tensor]
@@ -30,12 +34,117 @@ def last_values_from_states(evidence: Evidence) -> int:
     where no other next observation moves it. Asked of the user's own estimates, else of the loss; 0
     where that is not so."""
     try:
-        own = made_by(evidence) and evidence.pipeline.estimator is not None
-        samples = batches(evidence) if own else [one for _, one in each_sample(evidence)]
-        of = _estimates if own else _loss
-        return sum(_rows(evidence, sample, of(evidence, sample)) for sample in samples)
+        return sum(_rows(evidence, sample, made) for _, sample, made in _asked(evidence))
     except Unanswered:
         return 0
+
+
+def last_values_one_early(evidence: Evidence) -> Observation | None:
+    """Values behind the rows' last steps that start from the state which these steps were begun
+    with: what is made moves with it, as with no other inside the rows, and not with the one that
+    was left."""
+    try:
+        for number, sample, made in _asked(evidence):
+            early = _early(evidence, sample, made)
+            if bool(early.any()):
+                row, step = early.nonzero()[0].tolist()
+                where = Where((number, row), step, first_step=step)
+                return _observed(where, int(early.sum()), estimates=_is_own(evidence))
+    except Unanswered:
+        return None
+    return None
+
+
+def _is_own(evidence: Evidence) -> bool:
+    return bool(made_by(evidence)) and evidence.pipeline.estimator is not None
+
+
+def _asked(evidence: Evidence) -> Iterator[tuple[int, Sample, Made]]:
+    """The user's own estimates, else the loss, of every batch with its number."""
+    own = _is_own(evidence)
+    of = _estimates if own else _loss
+    for number, sample in enumerate(batches(evidence)) if own else each_sample(evidence):
+        yield number, sample, of(evidence, sample)
+
+
+def _early(evidence: Evidence, sample: Sample, made: Made) -> Tensor:
+    """The last steps of rows ``[rows, steps]`` of which that is so."""
+    last, here, seen = _behind_rows(evidence, sample)
+    carry = list(evidence.policy.carry)
+    keys = tensor_keys(sample.rows)
+    inside = ~last & sample.valid & ~sample.trajectory_start() & ~sample.marked
+    inside[:, 0] = False
+    known = seen and carry and {*carry, *map(next_key, carry)} <= set(keys)
+    if not known or not bool(here.any()) or not bool(inside.any()):
+        return here & False
+
+    def moves(at: Tensor, changed: list[Key]) -> bool:
+        return not torch.equal(made(sample.td), made(changed_batch(sample, at, changed)))
+
+    early = moves(here, carry) and moves(here, seen) and not moves(inside, carry)
+    if not early or moves(here, list(map(next_key, carry))):
+        return here & False
+    own = [key for key in observed(evidence, sample) if key[0] != "next"]
+    behind, ahead = (_meet(sample, made, here, carry, keys) for keys in (seen, own))
+    return here if behind and ahead is False else here & False
+
+
+def _meet(sample: Sample, made: Made, at: Tensor, one: list[Key], other: list[Key]) -> bool | None:
+    """Whether some module that has weights gives what moves with both, there: the state of a step
+    and what it observes meet where a pass runs over that step. None where their calls differ."""
+    with _Outputs() as base:
+        made(sample.td)
+    told = list[list[bool]]()
+    for keys in (one, other):
+        with _Outputs() as changed:
+            made(changed_batch(sample, at, keys))
+        if len(changed.seen) != len(base.seen):
+            return None
+        pairs = zip(base.seen, changed.seen, strict=True)
+        told.append([not torch.equal(before, after) for before, after in pairs])
+    return any(all(both) for both in zip(*told, strict=True))
+
+
+class _Outputs:
+    """What modules with weights of their own give while it is open, one call after the other."""
+
+    def __enter__(self) -> _Outputs:
+        self.seen = list[Tensor]()
+        self._handle = register_module_forward_hook(self._gave)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+    def _gave(self, module: nn.Module, _inputs: object, result: Any) -> None:
+        if module._parameters and isinstance(result, Tensor) and not is_batched(result):
+            self.seen.append(result.detach().clone())
+
+
+def _behind_rows(evidence: Evidence, sample: Sample) -> tuple[Tensor, Tensor, list[Key]]:
+    """The last steps of the rows ``[rows, steps]``, those of them that end no episode, and what is
+    observed next."""
+    last = torch.zeros_like(sample.valid)
+    last[:, -1] = True
+    seen = [key for key in observed(evidence, sample) if key[0] == "next"]
+    return last, last & ~ended(sample, "done") & sample.valid, seen
+
+
+def _observed(where: Where, count: int, *, estimates: bool) -> Observation:
+    return Observation(
+        stage=Stage.ADVANTAGE if estimates else Stage.LOSS,
+        message=(
+            f"the value behind the last step of {count} rows starts from the state that the step"
+            " itself was begun with: it is one step old"
+        ),
+        key="next value",
+        quantity="rows whose last value moves with the state before their last step alone",
+        measured=float(count),
+        bound_formula="none",
+        where=where,
+        cause="the state entry of the last step is the one ahead of it; what it left is under next",
+        fix='start the last value from batch["next", state][:, -1]',
+    )
 
 
 def _estimates(evidence: Evidence, sample: Sample) -> Made:
@@ -53,11 +162,8 @@ def _loss(evidence: Evidence, sample: Sample) -> Made:
 
 
 def _rows(evidence: Evidence, sample: Sample, made: Made) -> int:
-    last = torch.zeros_like(sample.valid)
-    last[:, -1] = True
-    seen = [key for key in observed(evidence, sample) if key[0] == "next"]
+    last, here, seen = _behind_rows(evidence, sample)
     states = [next_key(key) for key in evidence.policy.carry]
-    here = last & ~ended(sample, "done") & sample.valid
     if not states or not seen or not set(states) <= set(tensor_keys(sample.rows)):
         return 0
 

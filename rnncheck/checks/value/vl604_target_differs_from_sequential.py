@@ -15,7 +15,8 @@ Checks
     targets use what is observed next must use it there as well.
     Where a loss, or an estimator of the user's own, values what is observed next by calls that
     cannot be seen, at every step or behind a row's last one alone, it must move with every state
-    that was left there.
+    that was left there; behind the last one, it must not move with the state ahead of that step in
+    its place.
 
 Why it matters
     A target that starts from a zero state in the middle of a trajectory is another function than
@@ -80,7 +81,7 @@ from rnncheck.checks.value.cut_ends import cut_short
 from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, true_values, valuing
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
-from rnncheck.checks.value.last_values import last_values_from_states
+from rnncheck.checks.value.last_values import last_values_from_states, last_values_one_early
 from rnncheck.checks.value.same_step import own_step, reads_nothing_next
 from rnncheck.checks.value.terminal_targets import PREDICTED, predicts_rewards_alone
 from rnncheck.numerics.difference import gap
@@ -109,8 +110,9 @@ def run(evidence: Evidence) -> Judgement:
         compared += count
         if finding is not None:
             return Judgement((finding,), compared)
-    if (finding := own_step(evidence) or cut_short(evidence)) is not None:
-        return Judgement((finding,), compared)
+    for told in (own_step, last_values_one_early, cut_short):
+        if (found := told(evidence)) is not None:
+            return Judgement((found,), compared)
     if not compared and reads_nothing_next(evidence):
         raise NotApplicable("the loss reads nothing of what is observed next")
     if not compared and not evidence.written(Stage.ADVANTAGE) and predicts_rewards_alone(evidence):
