@@ -54,6 +54,15 @@ def test_what_cannot_be_made_again_is_not_taken_for_judged(rnncheck: Any, tmp_pa
     assert "the loss reads 'returns'" in by_code["VL601"]["reason"]
 
 
+def test_what_is_made_otherwise_each_time_is_told(rnncheck: Any, tmp_path: Path) -> None:
+    mixed = "returns[torch.randperm(len(returns))]"
+    text = HEALTHY["rollout"].replace('data["returns"] = returns', f'data["returns"] = {mixed}')
+    ended, told = ran(rnncheck, tmp_path, text, "--select", "VL601")
+    (check,) = told["checks"]
+    assert ended == ExitCode.NOT_SHOWN
+    assert "make other numbers of the same batch" in check["reason"]
+
+
 def test_what_no_loss_reads_is_not_asked_for(rnncheck: Any, tmp_path: Path) -> None:
     ended, told = ran(rnncheck, tmp_path, UNREAD, "--select", "VL601", "--select", "GR801")
     assert (ended, failed(told)) == (ExitCode.VERIFIED, [])

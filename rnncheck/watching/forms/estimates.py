@@ -36,6 +36,14 @@ _DRAW = 7  # any fixed number
 _DISTINCT = 8  # numbers that tell an entry, whatever it is called
 
 
+_NOT_AGAIN = (
+    "no lines of one function that make it of a batch could be run again: make it inside the"
+    " function that returns the loss, or in a function of the collected batch"
+)
+_OTHERWISE_MADE = (
+    "these lines make other numbers of the same batch when they are run again: it cannot be told"
+    " what they draw at random, or keep count of"
+)
 Within = Callable[[], AbstractContextManager[None]]
 
 
@@ -74,9 +82,8 @@ def settle_estimates(seen: Sightings) -> None:
     key = unmade(loss, sorted(wanted - seen.by_buffer))
     if key is not None:
         module = Unmade(
-            f"the loss reads {dotted(key)!r}, which your lines made ahead of it, and no lines of"
-            " one function that make it of a batch could be run again: make it inside the function"
-            " that returns the loss, or in a function of the collected batch"
+            f"the loss reads {dotted(key)!r}, which your lines made ahead of it, and "
+            + (_OTHERWISE_MADE if _made_otherwise(seen, acting, key) else _NOT_AGAIN)
         )
         seen.estimators.append(
             Called(module, loss.place, loss.modes, [one.exclude(key) for one in loss.inputs])
@@ -123,6 +130,24 @@ def own_estimates(seen: Sightings, acting: Acting, wanted: set[Key]) -> Called |
                 collected = plain_batches(acting)
                 return _on_more(_time_last(found, collected), collected)
     return None
+
+
+def _made_otherwise(seen: Sightings, acting: Acting, key: Key) -> bool:
+    """Whether lines that can be run again make the entry, with other numbers than it had."""
+    collected = [*acting.batches, *acting.further]
+    for site in seen.ahead:
+        for name, batch in site.batches[0].items():
+            value = batch.get(key, None)
+            functions = () if value is None else ways_to(site.scene, name, set(site.names))
+            given = [batch.exclude(key), *_alike(collected, batch)[:1]]
+            for function, one in itertools.product(functions, given):
+                again = _made(
+                    OwnEstimates(function, [key], recurrent=None, within=nullcontext), one
+                )
+                made = None if again is None else again.get(key, None)
+                if made is not None and value is not None and made.shape == value.shape:
+                    return True
+    return False
 
 
 def _contexts(seen: Sightings) -> list[Within]:
