@@ -87,7 +87,7 @@ def _in_batch(evidence: Evidence, sample: Sample, marked: bool) -> Iterator[Cred
     labels = labels_of(evidence, sample)
     weights = [*_weights(evidence, sample), *labels]
     for key, seed in itertools.product(weights, range(draws)):
-        changed, rows = _other(sample, key, seed, exchanged=key in labels)
+        changed, rows = _other(evidence, sample, key, seed, exchanged=key in labels)
         found = moves(evidence, sample, rows, marked=marked) if bool(changed.any()) else None
         if found is not None and bool(found.steps.any()) and (key in actions or not found.read):
             valid = sample.valid & found.weighed & (marked | _inside(sample))
@@ -166,7 +166,7 @@ def labels_of(evidence: Evidence, sample: Sample) -> list[Key]:
         return []
     other = sample.rows.clone()
     for key in labels:
-        other.update(_other(sample, key, 0, exchanged=True)[1].select(key))
+        other.update(_other(evidence, sample, key, 0, exchanged=True)[1].select(key))
     try:
         totals = [
             run_loss(evidence, sample, td.reshape(sample.td.shape), per_element=False).total
@@ -197,19 +197,39 @@ def rewards(sample: Sample) -> list[Key]:
     return [key for key in following if key[-1] == "reward"]
 
 
+def other_values(evidence: Evidence, sample: Sample, key: Key) -> tuple[Tensor, TensorDictBase]:
+    """Half of the steps ``[rows, steps]``, and the rows with the entry of another step there."""
+    return _other(evidence, sample, key, 0, exchanged=True)
+
+
 def _other(
-    sample: Sample, key: Key, seed: int, *, exchanged: bool = False
+    evidence: Evidence, sample: Sample, key: Key, seed: int, *, exchanged: bool = False
 ) -> tuple[Tensor, TensorDictBase]:
     """Half of the steps with another value of the entry, that of another step where ``exchanged``
-    (a distribution, say) or where it is no float."""
+    (a distribution, say) or where it is no float. Where all actions are the same one, another that
+    the env has."""
     made, value = torch.Generator().manual_seed(11 + seed), sample.rows.get(key)
     half = (torch.rand(sample.valid.shape, generator=made) < 0.5) & sample.valid
     if value.is_floating_point() and not exchanged:
         new = perturbed(value, half, made)
     else:
         new = _of_other_steps(value, half, made)
+    if key in evidence.env.actions and torch.equal(new, value):
+        new = _of_the_spec(evidence, key, value, half, made)
     changed = (new != value).reshape(*half.shape, -1).any(-1)
     return changed, sample.rows.clone().set(key, new)
+
+
+def _of_the_spec(
+    evidence: Evidence, key: Key, value: Tensor, half: Tensor, made: torch.Generator
+) -> Tensor:
+    """Integers between the spec's limits, one-hot vectors turned; others as they are."""
+    limits = evidence.env.action_limits.get(key)
+    if limits is not None and limits[1] > limits[0]:
+        return perturbed(value, half, made, limits)
+    one_hot = value.ndim > half.ndim and bool((value.sum(-1) == 1).all())
+    wide = half.reshape(*half.shape, *[1] * (value.ndim - half.ndim)).to(value.device)
+    return torch.where(wide, value.roll(1, -1), value) if one_hot else value
 
 
 def _of_other_steps(value: Tensor, half: Tensor, made: torch.Generator) -> Tensor:

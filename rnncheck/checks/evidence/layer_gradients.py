@@ -25,10 +25,11 @@ _FEWEST = 4  # steps: one is changed that has some on either side
 @dataclass(frozen=True)
 class _Layer:
     """Calls of one layer, by number, that give something of each step: one of all of them, or one
-    for each; ``first`` is what comes first in what they give."""
+    for each; ``first`` is what comes first in what they give, ``owner`` whose calls they are."""
 
     calls: tuple[int, ...]
     first: str
+    owner: nn.Module
 
     def laid(self, given: list[Tensor], rows: int, steps: int) -> Tensor:
         """What they gave, ``[rows, steps, features]``."""
@@ -57,7 +58,26 @@ def layer_gradients(evidence: Evidence, sample: Sample, td: TensorDictBase) -> d
     for number, grad in zip(numbers, grads, strict=True):
         given[number] = given[number] if grad is None else grad.detach().cpu()
     rows, steps = sample.valid.shape
-    return {f"layer {number}": one.laid(given, rows, steps) for number, one in enumerate(layers)}
+    return {_name(number): one.laid(given, rows, steps) for number, one in enumerate(layers)}
+
+
+def layers_that_act(evidence: Evidence, sample: Sample) -> set[str]:
+    """The names in ``layer_gradients`` of those with weights that act."""
+    layers = evidence.once("layers behind a memory", lambda: _layers(evidence, sample), sample)
+    acting = [weight.detach().cpu() for weight in evidence.policy.module.parameters()]
+    return {
+        _name(number)
+        for number, one in enumerate(layers)
+        if any(_is_one_of(weight.detach().cpu(), acting) for weight in one.owner.parameters())
+    }
+
+
+def _is_one_of(weight: Tensor, weights: list[Tensor]) -> bool:
+    return any(one.shape == weight.shape and torch.equal(one, weight) for one in weights)
+
+
+def _name(number: int) -> str:
+    return f"layer {number}"
 
 
 def _layers(evidence: Evidence, sample: Sample) -> list[_Layer]:
@@ -91,15 +111,16 @@ def _candidates(
     for number, value in enumerate(given):
         lead = tuple(size for size in value.shape[:-1] if size != 1)
         if lead in ((rows, steps), (steps,), (rows * steps,)):
-            yield _Layer((number,), "rows")
+            yield _Layer((number,), "rows", owners[number])
         if lead in ((steps, rows), (rows * steps,)) and rows > 1:
-            yield _Layer((number,), "steps")
+            yield _Layer((number,), "steps", owners[number])
         if value.shape[:-1].numel() == rows:
             single.setdefault(id(owners[number]), []).append(number)
     for numbers in single.values():
         if len(numbers) % steps == 0:
             for begin in range(0, len(numbers), steps):
-                yield _Layer(tuple(numbers[begin : begin + steps]), "rows")
+                calls = tuple(numbers[begin : begin + steps])
+                yield _Layer(calls, "rows", owners[numbers[0]])
 
 
 def _behind_memory(moved: Tensor, at: Tensor) -> bool:

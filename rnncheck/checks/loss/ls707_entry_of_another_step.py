@@ -5,7 +5,8 @@ Checks
     elsewhere, every step standing alone (every start flag set). The gradient of the total loss at
     what is observed tells which steps the loss has used these actions for; where no flag cuts the
     memory of torch's own layers, the gradient at what the layers behind it give. That is asked once
-    more with the flags as they are. It must be the same steps. The same is asked of rewards, and of
+    more with the flags as they are, and of each layer that acts by itself, which other terms of the
+    loss do not reach. It must be the same steps. The same is asked of rewards, and of
     what was made of each step before the loss, such as advantages and a teacher's labels. Labels of
     later steps are taken for predictions. Where rewards are summed up inside the loss, that of a
     single step is changed: the last step that it weighs must be its own. At last, what layers give
@@ -32,7 +33,7 @@ Example
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from rnncheck.checks.evidence.agent_credit import OtherAgents, weighed_with_others
 from rnncheck.checks.evidence.credited_steps import (
@@ -45,6 +46,7 @@ from rnncheck.checks.evidence.credited_steps import (
 )
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.last_credited import BEHIND, LastCredited, last_credited
+from rnncheck.checks.evidence.layer_credit import credited_by_layer
 from rnncheck.checks.evidence.left_out import loss_leaves_out
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
 from rnncheck.checks.evidence.previous_actions import shows_previous
@@ -65,8 +67,8 @@ def run(evidence: Evidence) -> Judgement:
     if crosses(evidence) and not loss_leaves_out(evidence):
         raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     found = credited(evidence)
-    for told in (found, credited_as_marked(evidence)):
-        for key, entries in told.items():
+    for told in (found.items(), credited_as_marked(evidence).items(), _by_layer(evidence, found)):
+        for key, entries in told:
             words = other_step([one for _, one in entries])
             if words and not _is_meant(evidence, key, words, entries):
                 return Judgement((_observed(*entries[0], words),), int(entries[0][1].valid.sum()))
@@ -84,6 +86,14 @@ def run(evidence: Evidence) -> Judgement:
     count = sum(int(one.changed.sum()) for entries in found.values() for _, one in entries)
     count += sum(last.count for last in summed)
     return Judgement((), count, counted(count, "changed step", "weigh nothing but themselves"))
+
+
+def _by_layer(
+    evidence: Evidence, found: Collection[Key]
+) -> Iterator[tuple[Key, list[tuple[int, Credited]]]]:
+    """Of actions that some step is weighed with."""
+    if found:
+        yield from credited_by_layer(evidence)
 
 
 def _is_meant(

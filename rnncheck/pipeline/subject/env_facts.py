@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
-from torchrl.data import Bounded, Categorical, OneHot
+from torchrl.data import Bounded, Categorical, OneHot, TensorSpec
 from torchrl.envs import EnvBase, InitTracker, TensorDictPrimer, TransformedEnv
 from torchrl.envs.batched_envs import BatchedEnvBase
 
@@ -46,6 +46,9 @@ class EnvFacts:
     own: frozenset[Key]  # keys that a reset of the env without its primers gives
     # the least and largest value of every integer that is observed
     limits: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
+    action_limits: Mapping[Key, tuple[int, int]] = field(
+        default_factory=dict
+    )  # the same of actions
 
     @property
     def rank(self) -> int:
@@ -94,15 +97,15 @@ def env_facts_of(
         actions=tuple(as_key(key) for key in env.action_keys),
         primed=tuple(sorted(primed)),
         own=frozenset(tensor_keys(first)) - primed,
-        limits=_limits(env),
+        limits=_limits(env.observation_spec.items(True, True)),
+        action_limits=_limits((key, env.full_action_spec[key]) for key in env.action_keys),
     )
 
 
-def _limits(env: EnvBase) -> dict[Key, tuple[int, int]]:
-    """By key, what the env's spec allows of an integer; one-hot vectors are no numbers."""
+def _limits(specs: Iterable[tuple[Any, TensorSpec]]) -> dict[Key, tuple[int, int]]:
+    """By key, what the spec allows of an integer; one-hot vectors are no numbers."""
     found = {}
-    for name in env.observation_spec.keys(True, True):
-        spec = env.observation_spec[name]
+    for name, spec in specs:
         if spec.dtype.is_floating_point or spec.dtype is torch.bool:
             continue
         if isinstance(spec, Categorical) and int(spec.n) > 0:
