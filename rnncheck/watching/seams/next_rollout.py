@@ -128,6 +128,7 @@ class NextRollout:
 
 
 def _telling(steps: Sequence[PlainStep], before: Sequence[PlainStep] = ()) -> int:
-    """2 where an episode ends in it, and 1 more where one begins behind another."""
+    """2 where an episode begins behind another, which shows whether the loop puts its state back
+    there, and 1 more where one ends in it."""
     begins = any(map(is_over, [*before[-1:], *steps[:-1]]))
-    return 2 * any(map(is_over, steps)) + begins
+    return 2 * begins + any(map(is_over, steps))
