@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.estimates_script import FAULTS, HEALTHY, REBOUND, UNREAD, UNREPEATED
+from tests.watching.estimates_script import (
+    FAULTS,
+    GAE_OF_ONES_OWN,
+    HEALTHY,
+    REBOUND,
+    UNREAD,
+    UNREPEATED,
+)
+from tests.watching.next_values_script import changed
 from tests.watching.scripts import failed, run
 
 
@@ -79,3 +87,45 @@ def test_a_loop_that_binds_its_batch_anew_is_judged_whole(rnncheck: Any, tmp_pat
     ended, told = ran(rnncheck, tmp_path, faulty, *asked)
     assert (ended, failed(told)) == (ExitCode.FAILED, ["LS701"])
     assert rnncheck("verify", str(saved), "--select", "LS701").returncode == ExitCode.FAILED
+
+
+VALUES_OF = """def values_of(steps):
+    alone = steps.select("observation", "recurrent_state").reshape(-1)
+    alone["is_init"] = torch.zeros(len(alone), 1, dtype=torch.bool)
+    with torch.no_grad():
+        return critic(gru(alone))["state_value"].reshape(*steps.shape, 1)
+
+
+"""
+VALUED_ALONE = changed(
+    GAE_OF_ONES_OWN,
+    ("def own_gae(", VALUES_OF + "def own_gae("),
+    (
+        "following = value[:, t + 1] if t + 1 < reward.shape[1] else last_value",
+        "following = behind[:, t]",
+    ),
+    (
+        '    reward, done = td["next", "reward"]',
+        '    behind = values_of(td["next"])\n    reward, done = td["next", "reward"]',
+    ),
+    ("following * alive", 'following * (~td["next", "terminated"][:, t])'),
+    ('td["advantage"]', 'td["adv"]'),
+    ('td["value_target"]', 'td["ret"]'),
+    ("rb = Tensor", 'loss_module.set_keys(advantage="adv", value_target="ret")\nrb = Tensor'),
+)
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        pytest.param('td["next"]', (ExitCode.VERIFIED, []), id="the next steps"),
+        pytest.param("td", (ExitCode.FAILED, ["VL604"]), id="the steps themselves"),
+    ],
+)
+def test_each_step_valued_from_its_own_state(
+    rnncheck: Any, tmp_path: Path, of: str, expected: tuple[int, list[str]]
+) -> None:
+    """Under names of the script's own."""
+    text = VALUED_ALONE.replace('values_of(td["next"])', f"values_of({of})")
+    ended, told = ran(rnncheck, tmp_path, text, "--select", "VL604")
+    assert (ended, failed(told)) == expected

@@ -12,9 +12,8 @@ from rnncheck.checks.evidence.shown_next import shown_next
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended
-from rnncheck.checks.value.estimator_isolation import REWARD
+from rnncheck.checks.value.estimator_isolation import reward_keys
 from rnncheck.checks.value.terminal_targets import answer_moves, some_steps
-from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.results.model import Stage, Where
 
 _DONE = ("next", "done")
@@ -39,7 +38,7 @@ def cut_short(evidence: Evidence) -> Observation | None:
 def _cut(evidence: Evidence, sample: Sample) -> Tensor:
     """Steps ``[rows, steps]`` that are done in the batch, and were not where they were seen."""
     column = sample.steps.column(_DONE)
-    if column is None or REWARD not in tensor_keys(sample.td):
+    if column is None or not reward_keys(sample.td):
         return torch.zeros_like(sample.known)
     was = column[shown_next(evidence, sample)].reshape(*sample.known.shape, -1).any(-1)
     return ended(sample, "done") & ~was & sample.known & ~ended(sample, "terminated")

@@ -26,6 +26,7 @@ from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step, valuing
+from rnncheck.checks.value.estimator_isolation import paid_more, reward_keys
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.instruments.distances import SquaredErrors
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
@@ -40,7 +41,6 @@ _SEEDS = (3, 4, 5)  # of what is observed instead, until one tells
 _TELLING = 10  # roundings: what the step's own observation must move
 _WHOLE = 1.01  # the largest share: a discount of 1, rounded
 _ALIKE = 1e-2  # of the largest change: how far a step's share may be from that of all
-_REWARD = ("next", "reward")
 _OVER = (("next", "terminated"), ("next", "done"))
 
 
@@ -90,8 +90,9 @@ def estimates_of_own_step(evidence: Evidence) -> OwnStep | None:
     try:
         samples = batches(evidence)
         for number, sample in enumerate(samples):
-            if (found := _follows_own(evidence, sample, number)) is not None:
-                return found
+            for told in (_follows_own, _bootstraps_from_own):
+                if (found := told(evidence, sample, number)) is not None:
+                    return found
     except Unanswered:
         return None
     return None
@@ -119,6 +120,70 @@ def _follows_own(evidence: Evidence, sample: Sample, number: int) -> OwnStep | N
     row, step = places[0][0].tolist()
     moves = torch.cat(own).abs()
     return OwnStep(number, row, step, int((moves > limit).sum()), float(moves.max()))
+
+
+def _bootstraps_from_own(evidence: Evidence, sample: Sample, number: int) -> OwnStep | None:
+    """The same of lines of the user's own, whatever they call what they make: what an end takes
+    away from it is the next value. Where that moves with what is observed at the step, and not with
+    what is observed next, it is another one."""
+    steps, worst, first = 0, 0.0, list[int]()
+    for parity in (0, 1) if made_by(evidence) else ():
+        at = _goes_on(sample) & (torch.arange(sample.valid.shape[1]) % 2 == parity)
+        behind = torch.zeros_like(at)
+        behind[:, 1:] = at[:, :-1]
+        if not bool(at.any()):
+            continue
+        usual, following, own = (
+            _taken_away(evidence, sample, td, at)
+            for td in (sample.td, _observing(evidence, sample, behind), _seen(sample, at))
+        )
+        names = [
+            name
+            for name, one in usual.items()
+            if bool(one.any()) and not _moves(one, following[name]) and _moves(one, own[name])
+        ]
+        if not names:
+            return None
+        moved = (own[names[0]] - usual[names[0]]).abs()
+        steps, worst = steps + int((moved > 0).sum()), max(worst, float(moved.max()))
+        first = first or at.nonzero()[0].tolist()
+    return OwnStep(number, first[0], first[1], steps, worst) if steps >= _LEAST else None
+
+
+def _moves(one: Tensor, other: Tensor) -> bool:
+    return bool(((other - one).abs() > _ROUNDING * float(one.abs().max())).any())
+
+
+def _taken_away(
+    evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor
+) -> dict[str, Tensor]:
+    """By what is made, how much it is less at ``at`` where the steps are terminated."""
+    here = per_step(evidence, sample, td)
+    rows = replace(sample, rows=_rows(sample, td))
+    over = per_step(evidence, sample, _over(rows, at, _OVER[:1]))
+    names = [name for name in map(dotted, made_by(evidence)) if name in here.keys() & over.keys()]
+    return {
+        name: (here[name] - over[name]).reshape(*at.shape, -1).amax(-1).double()[at]
+        for name in names
+    }
+
+
+def _env_keys(sample: Sample) -> list[Key]:
+    """What the env shows at each step, and shows next."""
+    given = set(tensor_keys(sample.rows))
+    return [
+        key
+        for key in given
+        if next_key(key) in given
+        and key[0] != "next"
+        and sample.rows.get(key).is_floating_point()
+        and key not in sample.steps.recording.subject.carry
+    ]
+
+
+def _seen(sample: Sample, at: Tensor) -> TensorDictBase:
+    """The batch with something else observed at ``at``."""
+    return changed_batch(sample, at, _env_keys(sample), seed=_SEEDS[0])
 
 
 def _one_share(own: Tensor, value: Tensor, limit: float) -> bool:
@@ -232,7 +297,7 @@ def _ignores_next(evidence: Evidence, sample: Sample, number: int) -> OwnStep | 
     depend on what is observed, and a loss that is linear in its errors, as smooth L1 is in large
     ones, tell nothing. Where no end stands, a step's own value all but cancels in its target."""
     going = _goes_on(sample)
-    if _REWARD not in tensor_keys(sample.td):
+    if not reward_keys(sample.td):
         return None
     steps, worst, first = 0, 0.0, list[int]()
     for parity in (0, 1):
@@ -276,10 +341,7 @@ def _rows(sample: Sample, td: TensorDictBase) -> TensorDictBase:
 def _answer(evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor) -> float:
     """How much the memoryless twin's loss moves when the rewards at ``at`` do: for a squared error
     that is the sum of the errors there."""
-    paid = td.clone()
-    reward = paid.get(_REWARD)
-    more = reward.reshape(*sample.rows.shape, -1) + at.unsqueeze(-1).to(reward.dtype)
-    paid.set(_REWARD, more.reshape(reward.shape))
+    more = paid_more(sample, td, at)
 
     def total(sample: Sample, batch: TensorDictBase) -> dict[str, Tensor]:
         with SquaredErrors():
@@ -288,13 +350,13 @@ def _answer(evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor) 
         return {"": run.total.detach().double()}
 
     alone = without_memory(total)
-    return float(alone(sample, paid)[""] - alone(sample, td)[""])
+    return float(alone(sample, more)[""] - alone(sample, td)[""])
 
 
-def _over(sample: Sample, at: Tensor) -> TensorDictBase:
+def _over(sample: Sample, at: Tensor, flags: Collection[Key] = _OVER) -> TensorDictBase:
     """The batch with episodes that end at ``at``."""
     rows = sample.rows.clone()
-    for key in _OVER:
+    for key in flags:
         if key in tensor_keys(rows):
             flag = rows.get(key)
             wide = at.reshape(*at.shape, *([1] * (flag.ndim - 2)))

@@ -22,7 +22,7 @@ from rnncheck.checks.evidence.loss_calls import (
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
 from rnncheck.checks.value.estimates import ended
-from rnncheck.checks.value.estimator_isolation import REWARD
+from rnncheck.checks.value.estimator_isolation import paid_more, reward_keys
 from rnncheck.pipeline.instruments.distances import SquaredErrors
 from rnncheck.pipeline.keys import Key, tensor_keys
 
@@ -67,7 +67,7 @@ def predicts_rewards_alone(evidence: Evidence) -> bool:
     found = False
     try:
         for _, sample in each_sample(evidence):
-            ends = some_steps(sample) if REWARD in tensor_keys(sample.td) else sample.valid & False
+            ends = some_steps(sample) if reward_keys(sample.td) else sample.valid & False
             if not bool(ends.any()):
                 continue
             if not target_moves(evidence, sample, ends).predicted:
@@ -193,7 +193,7 @@ def takes_other_ends(evidence: Evidence, sample: Sample, ends: Tensor) -> bool:
     """Whether another entry of a step keeps the loss's target from what is observed behind it, or
     was made ahead of the loss and is read by it."""
     seen = {*observed(evidence, sample), *evidence.policy.carry, *evidence.policy.flags}
-    skip = {*seen, *_OVER, ("next", "truncated"), REWARD, *evidence.env.actions}
+    skip = {*seen, *_OVER, ("next", "truncated"), *reward_keys(sample.td), *evidence.env.actions}
     for key in tensor_keys(sample.rows):
         value = sample.rows.get(key)
         number = value.is_floating_point() or value.dtype == torch.bool
@@ -252,10 +252,8 @@ def with_ends(sample: Sample, td: TensorDictBase, ends: Tensor) -> TensorDictBas
 
 def _paid(sample: Sample, td: TensorDictBase, at: Tensor, much: float) -> TensorDictBase:
     """The batch with other rewards there."""
-    paid_more = td.clone()
-    reward = td.get(REWARD).reshape(*sample.rows.shape, -1)
-    more = reward + much * at.unsqueeze(-1) * (1 + reward.abs().max())
-    return paid_more.set(REWARD, more.reshape(td.get(REWARD).shape))
+    largest = max(float(td.get(key).abs().max()) for key in reward_keys(td))
+    return paid_more(sample, td, at, much * (1 + largest))
 
 
 def _total(evidence: Evidence, sample: Sample, td: TensorDictBase) -> float:

@@ -58,8 +58,8 @@ from rnncheck.checks.rule import (
 from rnncheck.checks.value.cleared_ends import Cleared, cleared
 from rnncheck.checks.value.estimates import ended, per_step
 from rnncheck.checks.value.estimator_isolation import (
-    REWARD,
     estimator_leaks,
+    reward_keys,
     rewards_run_on,
     statistics,
 )
@@ -78,7 +78,7 @@ from rnncheck.checks.value.terminal_targets import (
 )
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import bits_differ, gap
-from rnncheck.pipeline.keys import dotted, tensor_keys
+from rnncheck.pipeline.keys import dotted
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -202,7 +202,7 @@ def _loss(evidence: Evidence) -> _Look:
     except Unanswered as why:
         return _Look(untold=(why,))
     for number, sample in samples:
-        for ask in (_terminal, _next_episode) if REWARD in tensor_keys(sample.td) else ():
+        for ask in (_terminal, _next_episode) if reward_keys(sample.td) else ():
             try:
                 found = ask(evidence, sample, number) or _Look()
             except Unanswered:  # a loss that raises is LS706's

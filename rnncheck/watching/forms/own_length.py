@@ -61,9 +61,11 @@ def _like(td: TensorDictBase, other: TensorDictBase) -> TensorDictBase:
 def of_its_size(over: Any, example: TensorDictBase) -> Any:
     """The pass, for batches of any size: as it is where it runs on fewer steps and on fewer
     rows."""
+    if example.batch_dims < 2 or _START not in example:
+        return over
     rows, steps = example.shape[:2]
     fewer = [example[:, : steps // 2], *([example[:1]] if rows > 1 else [])]
-    if steps < 2 or _START not in example or not _runs(over, example):
+    if steps < 2 or not _runs(over, example):
         return over
     return over if all(_runs(over, one) for one in fewer) else OfOneSize(over, example)
 
