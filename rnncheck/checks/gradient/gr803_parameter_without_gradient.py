@@ -23,6 +23,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.idle_weights import acts_idly
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
 from rnncheck.checks.evidence.trained_memory import (
     FIXED,
@@ -33,6 +34,7 @@ from rnncheck.checks.evidence.trained_memory import (
 )
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
+from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
@@ -49,6 +51,7 @@ def run(evidence: Evidence) -> Judgement:
         raise CouldNotLook("the loss trains no recurrent parameter of its own")
     silent = [name for name, size in largest.items() if size == 0.0]
     silent = [name for name in silent if not trained_elsewhere(evidence, name)]
+    silent = [name for name in silent if not _is_idle(evidence, name)]
     if silent and not any(_goes_on(sample) for _, sample in each_sample(evidence)):
         raise CouldNotLook(
             "every step of the training batches begins an episode: there is no memory yet"
@@ -59,6 +62,12 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(
         findings, len(largest), counted(len(largest), "recurrent parameter", "get a gradient")
     )
+
+
+def _is_idle(evidence: Evidence, name: str) -> bool:
+    """A head that acting does not run, of a model of what follows: it is no part of the memory."""
+    weight = trained_parameters(evidence.pipeline.loss).get(name)
+    return weight is not None and acts_idly(evidence, name, weight)
 
 
 def _goes_on(sample: Sample) -> bool:
