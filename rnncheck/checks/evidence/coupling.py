@@ -165,7 +165,9 @@ def _directed(
     """Those that run from unit to unit."""
     if not moving:
         return set()
-    turned = coupled.ordered and not coupled.drawn and way.order is not None
+    # In another order others are in one minibatch: it may be drawn of slices of the rows.
+    same_order = coupled.ordered and not coupled.drawn and not coupled.shuffled
+    turned = same_order and way.order is not None
     least = 0.0 if turned or coupled.drawn else FEW
     asked = {
         name: pairs for name, pairs in moving.items() if name in _both_ways(coupled, way, least)
