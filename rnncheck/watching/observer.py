@@ -91,6 +91,9 @@ class Watching:
         self.at_moving_on: list[Callable[[], None]] = []  # no call of a module is of use any more
         self.waits: list[Callable[[], bool]] = [self._lags]  # for more than these updates
         self.draws = False  # a batch, out of a buffer, that is of use
+        # The latest that a buffer was given, and that one gave out of a memory, older ones too.
+        self.stored: TensorDictBase | None = None
+        self.drawn: TensorDictBase | None = None
         self._lags_since: float | None = None
         self.when_settled: Callable[[], None] = lambda: None  # closes what it watches through
         self._updates, self._ends = updates, ends
@@ -180,6 +183,7 @@ class Watching:
         self.enough = True
         self.compare_weights()
         self.seen.given.clear()  # they hold their graph
+        self.stored = self.drawn = None
         for step in self.at_the_end if self._ends else ():  # one that goes on is not disturbed
             step()
         self.when_settled()

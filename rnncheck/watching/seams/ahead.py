@@ -10,6 +10,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tensordict import TensorDictBase
+from torchrl.data.replay_buffers.samplers import SamplerWithoutReplacement
 from torchrl.objectives import LossModule
 
 from rnncheck.errors import Place
@@ -55,6 +56,7 @@ class _Ahead:
         if self._watching.looks:
             given = [one for one in (*args, *kwargs.values()) if isinstance(one, TensorDictBase)]
             self._stored |= {key for one in given for key in tensor_keys(one)}
+            self._watching.stored = given[0] if given else None
             self.look(sys._getframe(2), given[0] if len(given) == 1 else None)
         with self._watching.inside():
             return original(buffer, *args, **kwargs)
@@ -66,6 +68,8 @@ class _Ahead:
             drawn = original(buffer, *args, **kwargs)
         if looks and self._stored and isinstance(drawn, TensorDictBase):
             self._watching.seen.by_buffer |= set(tensor_keys(drawn)) - self._stored
+            anew = isinstance(getattr(buffer, "sampler", None), SamplerWithoutReplacement)
+            self._watching.drawn = None if anew else drawn  # those are parts of what was stored
         return drawn
 
     def look(self, here: FrameType, stored: TensorDictBase | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import CodeType, FrameType
@@ -13,6 +14,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import nn
 
+from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.watching.forms.switches import Switches
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller, parsed
 from rnncheck.watching.seams.entered import EnteredMode
@@ -35,9 +37,37 @@ class HeldBatches:
     batches: dict[str, TensorDictBase] = field(default_factory=dict)  # copies, by name
     entered: tuple[EnteredMode, ...] = ()  # modes that were set around the call
     since: int | None = None  # the line of a loss module's call, where its batch is that one
+    stored: frozenset[str] = frozenset()  # batches that were put into a memory
+    drawn: frozenset[str] = frozenset()  # and those that came out of one
 
 
 GivenTo = tuple[Any, HeldBatches, str]  # a function, and the batch by name
+
+
+def of_the_memory(found: list[GivenTo], held: Iterable[HeldBatches]) -> list[GivenTo]:
+    """The functions, without those whose batch was put into a memory, where another was drawn out
+    of one inside of them: that is trained on."""
+    depths = [one.depth for one in held if one.drawn]
+    return [
+        (function, one, name)
+        for function, one, name in found
+        if name not in one.stored or not any(depth >= one.depth for depth in depths)
+    ]
+
+
+def alike(found: Mapping[str, TensorDictBase], other: TensorDictBase | None) -> frozenset[str]:
+    """The names of those that are the other one, or a view of it."""
+    if other is None:
+        return frozenset()
+    return frozenset(name for name, td in found.items() if td is other or _shares(td, other))
+
+
+def _shares(one: TensorDictBase, other: TensorDictBase) -> bool:
+    key = next((key for key in tensor_keys(one) if other.get(key, None) is not None), None)
+    if key is None:
+        return False
+    mine, theirs = (td.get(key).untyped_storage().data_ptr() for td in (one, other))
+    return bool(mine == theirs != 0)
 
 
 def of_a_part(found: list[GivenTo], stack: list[FrameType]) -> list[GivenTo]:

@@ -45,9 +45,11 @@ from rnncheck.watching.seams.held_batches import (
     GivenTo,
     HeldBatches,
     about_to_be_bound,
+    alike,
     batches_given,
     holds_tensors,
     of_a_part,
+    of_the_memory,
     with_the_rest,
 )
 from rnncheck.watching.seams.lines import Lines, lines_between, lines_of_a_round
@@ -167,6 +169,8 @@ class OwnTraining:
                     {name: copies[id(td)] for name, td in found.items()},
                     self._modes.now(),
                     None if only is None else frame.f_lineno,
+                    alike(found, self._watching.stored),
+                    alike(found, self._watching.drawn),
                 )
         for look in self._watching.at_a_batch if len(self._held) > held else ():
             look(here)
@@ -350,6 +354,7 @@ class OwnTraining:
             if name is not None and (function := self._function_of(held)) is not None:
                 found.append((function, held, name))
         marked = [one for one in found if role_of(one[0]) == "loss"]
+        found = of_the_memory(found, self._held.values())
         for function, held, name in marked[:1] or of_a_part(found, stack)[:1]:
             beside = [one for _, one, _ in found if one.depth == held.depth]
             loss = with_the_rest(function, held, name)
