@@ -20,6 +20,7 @@ from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
 GRADIENT = 1e-6  # of the largest gradient: rounding of a sum over the batch
+AT_INPUT = "gradient at "  # ahead of the name of what is observed
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ def input_gradients(
     grads = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
     shape = sample.rows.shape
     return {
-        "gradient at " + ".".join(key): grad.reshape(*shape, *grad.shape[td.batch_dims :])
+        AT_INPUT + ".".join(key): grad.reshape(*shape, *grad.shape[td.batch_dims :])
         for key, grad in zip(leaves, grads, strict=True)
         if grad is not None
     }

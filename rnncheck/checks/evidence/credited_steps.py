@@ -11,7 +11,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from rnncheck.checks.evidence.batch_isolation import observed, without_memory
+from rnncheck.checks.evidence.batch_isolation import AT_INPUT, observed, without_memory
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.layer_gradients import layer_gradients
 from rnncheck.checks.evidence.loss_calls import (
@@ -294,7 +294,20 @@ def _given(
         return gradients, outputs.seen
     with _Outputs() as outputs:
         gradients = without_memory(loss_gradients(evidence))(sample, td)
-    return gradients, outputs.seen
+    return _of_their_steps(gradients), outputs.seen
+
+
+def _of_their_steps(gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Where a loss takes all observations but the first of a row from the next ones, as one does
+    that makes T+1 steps of them, the gradient there belongs to the step behind."""
+    found = dict(gradients)
+    for name, own in gradients.items():
+        other = AT_INPUT + "next." + name.removeprefix(AT_INPUT)
+        following = gradients.get(other)
+        if following is not None and following.shape == own.shape and not bool(own[:, 1:].any()):
+            found[name] = torch.cat([own[:, :1], following[:, :-1]], 1)
+            del found[other]
+    return found
 
 
 def keeps_memory(evidence: Evidence, sample: Sample) -> bool:

@@ -67,6 +67,9 @@ def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
         if _is_longer(moved, sample, at):
             own.append((one, [one.y[:, :-1]]))
             following.append((one, [one.y[:, 1:]]))
+    for one, _ in following:  # the first step and all next ones, by itself
+        if one.y.shape[1] == steps + 1 and not any(one is other for other, _ in own):
+            own.append((one, [one.y[:, :-1]]))
     found = list[NextPass]()
     begun = _begun_with_theirs(evidence, sample, base) if following else set()
     for one, after in following:

@@ -29,7 +29,7 @@ from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.rows_inside import on_flat, rows_inside
 from rnncheck.watching.forms.states_beside import with_states
-from rnncheck.watching.forms.switches import EpisodesAlone, own_pass
+from rnncheck.watching.forms.switches import EpisodesAlone, own_pass, rows_of_their_own
 from rnncheck.watching.forms.time_axis import time_axis
 from rnncheck.watching.seen import Acting, Called
 
@@ -96,7 +96,9 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         return InForm(acting.policy, plain, trained, judged, over, axis, whole)
     inner = turned(loss.module, axis)
     parts = {path: acting.policy.get_submodule(path) for path in acting.parts}
-    over_sequences = LossPass(inner, parts, trained[0], time_first=axis is not None)
+    over_sequences: Any = LossPass(inner, parts, trained[0], time_first=axis is not None)
+    if axis is None and rows_of_their_own(plain, loss):
+        over_sequences = EpisodesAlone(over_sequences, from_starts=True, several=True)
     reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])
     policy = WithParts(acting.policy, acting.parts, reads, acting.writes)
     return InForm(policy, noted, trained, judged, over_sequences, axis, whole)

@@ -37,10 +37,14 @@ class LossPass:
     ) -> None:
         self._loss, self._parts, self._example = loss, dict(parts), example
         self._time_first, self._once = time_first, once
+        self._more = dict[str, bool]()  # parts that run over T+1 steps of the example, by path
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         """By key, what each part gives at every step of ``batch``. Lines that were seen on one row
         alone get one row after the other."""
+        if not self._more and not self._once:
+            with torch.no_grad():
+                self._at_once(self._example)
         if self._once and len(self._example) == 1 < len(batch):
             rows = [self._at_once(batch[n : n + 1]) for n in range(len(batch))]
             return {key: torch.cat([one[key] for one in rows]) for key in rows[0]}
@@ -56,7 +60,7 @@ class LossPass:
             trained = [value for value in values if value.requires_grad]
             if self._once and len(trained) not in (1, steps):
                 continue
-            laid = over_steps(trained or values, rows, steps, time_first=self._time_first)
+            laid = self._laid(path, trained or values, rows, steps)
             if laid is not None:
                 whole = laid.reshape(*td.shape, *laid.shape[2:])
                 whole = placed(whole, place_of(batch))
@@ -64,6 +68,18 @@ class LossPass:
         if not found:
             raise RuntimeError("no part of the policy gave anything for each step of the batch")
         return found
+
+    def _laid(self, path: str, values: list[Tensor], rows: int, steps: int) -> Tensor | None:
+        """``[rows, steps, ...]``; without the last of T+1 steps, which is what was observed behind
+        the others."""
+        if self._more.get(path):
+            more = over_steps(values, rows, steps + 1, time_first=self._time_first)
+            return None if more is None else more[:, :steps]
+        laid = over_steps(values, rows, steps, time_first=self._time_first)
+        if path in self._more or self._once:
+            return laid
+        self._more[path] = laid is None
+        return laid if laid is not None else self._laid(path, values, rows, steps)
 
     def held_parts(self) -> list[tuple[str, Any]]:
         """What it can reach."""

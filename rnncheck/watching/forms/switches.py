@@ -118,17 +118,23 @@ class RowsOfTheirOwn:
 
 class EpisodesAlone:
     """A pass that gets one trajectory at a time, as long as it is: the script trains on whole
-    episodes, and on one in each call. ``from_starts``: it is given no state, so that a trajectory
-    can only begin there."""
+    episodes, and on one in each call, or in each row of it where it takes ``several``.
+    ``from_starts``: it is given no state, so that a trajectory can only begin there."""
 
     of_the_loss = True
 
-    def __init__(self, over_sequences: Any, *, from_starts: bool = False) -> None:
+    def __init__(
+        self, over_sequences: Any, *, from_starts: bool = False, several: bool = False
+    ) -> None:
         self._over_sequences, self.from_starts = over_sequences, from_starts
+        self._several = several
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         """What the pass gives, laid out as ``batch`` ``[rows, steps]`` is."""
         begins, rows = _starts(batch), list[dict[Key, Tensor]]()
+        if self._several and not bool(begins[:, 1:].any()):
+            found: dict[Key, Tensor] = self._over_sequences(batch)
+            return found
         begins[:, 0] = True
         for row, starts in enumerate(begins):
             ends = [*starts.nonzero().flatten().tolist(), batch.shape[1]]
