@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 from torch.distributions import Distribution
 from torch.optim import Optimizer
@@ -95,6 +96,8 @@ def rebuilt(value: Any, parts: Mapping[str, Any]) -> Any:
         return MethodType(value.__func__, parts[_SELF])
     if isinstance(value, FunctionType):
         return _with_names(value, parts)
+    if isinstance(value, TensorDictBase):
+        return _tensordict_like(value, parts)
     if isinstance(value, Mapping):
         return mapping_like(value, {n: parts.get(str(n), one) for n, one in value.items()})
     if isinstance(value, (tuple, list, deque)):
@@ -105,6 +108,13 @@ def rebuilt(value: Any, parts: Mapping[str, Any]) -> Any:
         # Not by the object's own setter: that of a frozen dataclass refuses.
         object.__setattr__(made, name.removesuffix(_CALLED), bound)
     return made
+
+
+def _tensordict_like(value: TensorDictBase, parts: Mapping[str, Any]) -> TensorDict:
+    """With as many batch dimensions, of what sizes the parts have."""
+    made = {name: parts.get(str(name), one) for name, one in value.items()}
+    sizes = [one.shape[: value.batch_dims] for one in made.values() if isinstance(one, Tensor)]
+    return TensorDict(made, batch_size=sizes[0] if sizes else value.batch_size)
 
 
 def mapping_like(value: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:

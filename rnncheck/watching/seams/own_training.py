@@ -27,6 +27,8 @@ from rnncheck.pipeline.guard.user_frames import calling_place, display_path
 from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.subject.modes import in_mode_of
 from rnncheck.roles import role_of
+from rnncheck.watching.forms.plain_calls import OBSERVATION
+from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.switches import Switches, switched_on, switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.entered import EnteredModes, mode_around
@@ -246,13 +248,22 @@ class OwnTraining:
             self._numbers.note(their_frames(sys._getframe(1)))
             for note in self._watching.at_a_backward:
                 note(sys._getframe(1))
-            if self._held:
+            if self._held and not self._of_plain_storages():
                 self._note(sys._getframe(1))
             else:
                 self._name(loss)
         self.forget()
         with self._watching.inside():
             original(loss, *args, **kwargs)
+
+    def _of_plain_storages(self) -> bool:
+        """Whether a plain loop keeps its steps in tensordicts, by names of its own: its storages
+        are known by what they hold."""
+        acting = self._watching.seen.actor()
+        if acting is None or not isinstance(acting.policy, PlainPolicy):
+            return False
+        held = (td for one in self._held.values() for td in one.batches.values())
+        return not any(OBSERVATION in td.keys() for td in held)
 
     def _name(self, loss: Any) -> None:
         """Note what of this loss nothing judges: all that is seen of it is its weights."""
