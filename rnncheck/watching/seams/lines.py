@@ -132,9 +132,12 @@ def _tail_again(
     if inner.f_globals is not frame.f_globals or inner.f_code is frame.f_code:
         return []
     tail = tail_of(tree, inner.f_code.co_firstlineno, at, call)
-    shared = (_named(tail) & _named(body)) - stored_by([call])
+    bound, first = stored_by([call]), read_first(tail)
+    shared = (first & _named(body)) - bound
     theirs = ((inner.f_locals.get(name), frame.f_locals.get(name)) for name in shared)
-    if read_first(tail) & stored_by(tail) or any(one is not other for one, other in theirs):
+    if first & stored_by(tail) or any(one is not other for one, other in theirs):
+        return []
+    if (stored_by(tail) & read_first(body)) - bound:  # to the body it is another variable
         return []
     return tail
 
