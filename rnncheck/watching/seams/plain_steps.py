@@ -381,7 +381,7 @@ class PlainSteps:
     @_harmless
     def backward(self, frame: FrameType) -> None:
         """``loss.backward()`` of the script's."""
-        if self._done or not self._shown:
+        if self._done or not (self._run or any(one.steps for one in self._stepped)):
             return
         if self._run is None:
             place = self._place or Place("")
