@@ -39,9 +39,9 @@ from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.evidence.trained_memory import FIXED, has_fixed_memory
+from rnncheck.checks.evidence.unrun import unrun
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import features, locate
-from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, cast, run_recurrent
@@ -179,9 +179,7 @@ def _input_gradients(
             settings=RunSettings(grad=True, dtype=dtype),
         )
     except Exception as error:
-        raise CouldNotLook(
-            f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
-        ) from error
+        raise unrun(subject, error) from error
     rows = as_rows(out, batch.shape)
     total = mixed(rows.exclude("next"), comparable_outputs(evidence, subject, rows), mask)
     if total is None:

@@ -20,8 +20,8 @@ from rnncheck.checks.evidence.experiment import (
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows
+from rnncheck.checks.evidence.unrun import unrun
 from rnncheck.checks.rule import CouldNotLook, NotApplicable
-from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent
@@ -94,9 +94,7 @@ class _Asked:
         try:
             out = run_recurrent(subject, batch, module=network, settings=settings)
         except Exception as error:
-            raise CouldNotLook(
-                f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
-            ) from error
+            raise unrun(subject, error) from error
         rows = as_rows(out, self.made.starts.shape)
         total = mixed(rows, comparable_outputs(self.evidence, subject, rows), mask)
         named = {name: p for name, p in network.named_parameters() if p.requires_grad}

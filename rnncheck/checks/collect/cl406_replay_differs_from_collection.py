@@ -37,9 +37,9 @@ from rnncheck.checks.evidence.constructed_batches import constructed, runs_in_do
 from rnncheck.checks.evidence.evidence import QUICK_STEPS, Evidence, recorded_error
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_rows
+from rnncheck.checks.evidence.unrun import unrun
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.numerics.difference import bits_differ, gap
-from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import perturbed
 from rnncheck.pipeline.instruments.learned_draws import LearnedDraws
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
@@ -169,9 +169,7 @@ def _explored_twice(
             for seed in (1, 2)
         )
     except Exception as error:
-        raise CouldNotLook(
-            f"recurrent mode raises on the collected data ({reason_of(error)})"
-        ) from error
+        raise unrun(subject, error, "the collected data") from error
     return {k: (one.get(k), two.get(k)) for k in keys if k in tensor_keys(one)}
 
 
@@ -186,9 +184,7 @@ def in_one_pass(
         if runs_in_double(evidence, subject, subject.inputs_of(rows.data[:1])):
             exact = as_rows(run_recurrent(subject, batch, settings=IN_DOUBLE), rows.data.shape)
     except Exception as error:
-        raise CouldNotLook(
-            f"recurrent mode raises on the collected data ({reason_of(error)})"
-        ) from error
+        raise unrun(subject, error, "the collected data") from error
     acted = rows.data.select(*keys)
     found = mismatches(acted, out, exact, keys, rows.valid, coarse=recorded_error(evidence))
     return found[0] if found else None

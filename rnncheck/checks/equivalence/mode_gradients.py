@@ -12,8 +12,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, recurrent_outputs
-from rnncheck.checks.rule import CouldNotLook
-from rnncheck.numerics.kernels import reason_of
+from rnncheck.checks.evidence.unrun import unrun
 from rnncheck.pipeline.keys import Key, dotted
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
@@ -117,9 +116,7 @@ def objective(
         try:
             out = run_recurrent(subject, batch, module=network, settings=settings)
         except Exception as error:
-            raise CouldNotLook(
-                f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
-            ) from error
+            raise unrun(subject, error) from error
         return asked.mix(as_rows(out, made.starts.shape))
     states = StartStates(fresh={k: v[:, 0] for k, v in made.stored.items()})
     return asked.mix(

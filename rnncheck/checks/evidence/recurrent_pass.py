@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import comparable_outputs, random_outputs
-from rnncheck.checks.rule import CouldNotLook, NotApplicable
+from rnncheck.checks.evidence.unrun import unrun
+from rnncheck.checks.rule import NotApplicable
 from rnncheck.numerics.difference import bits_differ
-from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import perturbed
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
@@ -69,9 +69,7 @@ def recurrent_rows(
             subject, as_collected(subject, batch), settings=RunSettings(dtype=dtype)
         )
     except Exception as error:
-        raise CouldNotLook(
-            f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
-        ) from error
+        raise unrun(subject, error) from error
     return as_rows(out, batch.shape)
 
 

@@ -11,9 +11,9 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
+from rnncheck.checks.evidence.unrun import unrun
 from rnncheck.checks.rule import CouldNotLook
 from rnncheck.numerics.difference import bits_differ, features
-from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.perturb import perturbed
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls, main_input
 from rnncheck.pipeline.keys import Key, tensor_keys
@@ -58,9 +58,7 @@ def _passes(evidence: Evidence, subject: Subject) -> list[ModuleCall]:
         with ModuleCalls(probing=True) as inside:
             run_recurrent(subject, batch, settings=RunSettings(grad=True))
     except Exception as error:
-        raise CouldNotLook(
-            f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
-        ) from error
+        raise unrun(subject, error) from error
     return inside.passes
 
 

@@ -21,6 +21,7 @@ from rnncheck.checks.evidence.constructed_batches import replayed_heads
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, steps_only
+from rnncheck.checks.evidence.unrun import unrun
 from rnncheck.checks.rule import CouldNotLook
 from rnncheck.numerics.emulate import Computing
 from rnncheck.numerics.kernels import reason_of
@@ -201,9 +202,7 @@ def _recurrent(
         try:
             run_recurrent(subject, as_collected(subject, batch), module=network)
         except Exception as error:
-            raise CouldNotLook(
-                f"recurrent mode raises on the {subject.stage} ({reason_of(error)})"
-            ) from error
+            raise unrun(subject, error) from error
     return {path: _by_steps(one) for path, one in tap.passes.items()}
 
 

@@ -263,7 +263,7 @@ class OwnTraining:
         if acting is None or not isinstance(acting.policy, PlainPolicy):
             return False
         held = (td for one in self._held.values() for td in one.batches.values())
-        return not any(OBSERVATION in td.keys() for td in held)
+        return not any(td.get(OBSERVATION, None) is not None for td in held)
 
     def _name(self, loss: Any) -> None:
         """Note what of this loss nothing judges: all that is seen of it is its weights."""
