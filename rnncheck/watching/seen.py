@@ -67,6 +67,7 @@ class Acting:
     disturbed: str = ""  # where the script played its collector's env between two batches
     late: bool = False  # its workers collected ahead of the weights that they were sent
     apart: bool = False  # no optimiser has its weights, and it was given none of what they step
+    never_reset: bool = False  # a loop that puts its state back by itself was not seen to do so
 
 
 @dataclass

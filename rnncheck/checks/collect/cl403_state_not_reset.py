@@ -30,6 +30,11 @@ from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observa
 from rnncheck.pipeline.keys import dotted
 from rnncheck.results.model import Severity, Stage, Where
 
+_NEVER = (
+    "no episode began behind another while it was watched: whether the loop puts its state back"
+    " then was not seen, and more updates (`--updates`) may show it"
+)
+
 
 def run(evidence: Evidence) -> Judgement:
     """All carry keys at all recorded starts."""
@@ -38,9 +43,12 @@ def run(evidence: Evidence) -> Judgement:
     if not starts and evidence.policy.by_absence:
         raise NotApplicable(NO_STATE_KEPT)
     if not starts:
-        raise CouldNotLook("the data holds no state at any recorded start")
+        said = "the data holds no state at any recorded start"
+        raise CouldNotLook(_NEVER if evidence.pipeline.never_reset else said)
     stale = [item for item in items if item.stale]
     findings = [_observed(max(stale, key=lambda i: i.worst))] if stale else []
+    if not stale and evidence.pipeline.never_reset:
+        raise CouldNotLook(_NEVER)
     return Judgement(tuple(findings), starts, f"{starts} stored states are the initial state")
 
 

@@ -111,9 +111,17 @@ class PlainRun:
         acting = Acting("steps", policy, make, self.place, modes=modes_now())
         acting.batches = [one if policy.batched else one[0] for one in parts]
         acting.parts = list(_parts(self._call, policy))
+        acting.never_reset = self._never_reset()
         self._acting = acting
         self._seen.acting.append(acting)
         return True
+
+    def _never_reset(self) -> bool:
+        """Whether the loop itself puts the state back, since the function that acts gets no flag,
+        and no episode began behind another."""
+        given = self._told.arguments.values()
+        begins = [*map(is_over, self._before[-1:]), *map(is_over, self.steps[:-1])]
+        return not any(slot.key == (FLAG,) for slot in given) and not any(begins)
 
     def trained(self, stack: Sequence[FrameType], stood: StoodAt) -> None:
         """``backward`` is about to be called: tell what is trained on. A list that the lines have
@@ -142,7 +150,7 @@ class PlainRun:
         names |= {
             n: v.again(names[n]) if isinstance(v, HeldBy) else v
             for n, v in before.items()
-            if n in names
+            if n in names and n not in lines.stepped  # it was that of the rollout before
         }
         steps = self._whole.shape[1]
         for name in lines.appended & names.keys():  # what they have made longer as they ran

@@ -205,6 +205,7 @@ def _acting(made: dict[str, Any], part: SavedPart) -> Acting:
     acting.openings = made.get("openings", [])  # of files that are older there are none
     acting.joins, acting.disturbed = made.get("joins", []), made.get("disturbed", "")
     acting.apart = made.get("apart", False)
+    acting.never_reset = made.get("never_reset", False)
     acting.switches, acting.random = made["switches"], made["random"]
     acting.parts, acting.writes = made.get("parts", []), made.get("writes", [])
     if made["collector"] is not None:

@@ -21,8 +21,9 @@ from rnncheck.watching.weights import taken
 _MOST_UPDATES, _MOST_SECONDS = 400, 60.0
 LONGEST_ROLLOUT = 20_000  # of one rollout: chosen, that of Atari has some thousand
 _MOST_ASKED = 8  # rollouts behind the first in which an episode may end: chosen
+_MOST_BEGUN = 64  # the same where none began behind another: short ones, of long episodes
 _SHORT = 128  # steps: one that an end cut short says little of the length of the next. Chosen
-_ALL = 3  # an episode ends, and one begins anew
+_BEGINS, _ALL = 2, 3  # an episode begins behind another; and one ends as well
 _ON_IT = 2  # updates on it that are seen: the first may be on another minibatch than the second
 
 
@@ -83,7 +84,8 @@ class NextRollout:
         self._asked += 1
         before, self._latest = self._latest or first.steps, steps
         run = self._better(first, steps, before, stack, stood)
-        self._over = self._asked >= _MOST_ASKED or self._tells == _ALL
+        most = _MOST_ASKED if self._tells >= _BEGINS else _MOST_BEGUN
+        self._over = self._asked >= most or self._tells == _ALL
         self.begun = self._longer = False
         return run
 
@@ -131,4 +133,4 @@ def _telling(steps: Sequence[PlainStep], before: Sequence[PlainStep] = ()) -> in
     """2 where an episode begins behind another, which shows whether the loop puts its state back
     there, and 1 more where one ends in it."""
     begins = any(map(is_over, [*before[-1:], *steps[:-1]]))
-    return 2 * begins + any(map(is_over, steps))
+    return _BEGINS * begins + any(map(is_over, steps))
