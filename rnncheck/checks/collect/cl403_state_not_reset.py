@@ -10,8 +10,9 @@ Why it matters
     enters training even where acting ignores it.
 
 Says nothing when
-    the data holds no state, the primer is random (WR105), or the module masks the stale state
-    itself in both modes.
+    the data holds no state, the primer is random (WR105), the module masks the stale state itself
+    in both modes, or a loop that puts its state back by itself was not seen to begin an episode
+    behind another: its first state says nothing of those.
 
 Fix
     Append the state primer to the env that the collector steps, so that every reset writes the
