@@ -12,7 +12,7 @@ from tests.watching.scripts import judged
 from tests.watching.whole_episodes_script import OWN_VALUES, SCRIPT, SHIFTED
 
 
-@pytest.mark.parametrize("codes", ["BD3,EQ,CL,RP", "LS707"])
+@pytest.mark.parametrize("codes", ["BD3,EQ,CL,RP", "LS707,VL604"])
 def test_each_row_begins_with_its_memory(rnncheck: Any, tmp_path: Path, codes: str) -> None:
     """No two episodes are laid end to end for it, and what is observed next is of the step
     behind."""

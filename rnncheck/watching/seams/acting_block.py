@@ -177,15 +177,22 @@ def _writes(one: ast.stmt, seen: Mapping[str, Any]) -> bool:
         return isinstance(_value(one.target, seen), _LISTS)
     if not isinstance(one, ast.Assign):
         return False
-    bases = [t.value for t in one.targets if isinstance(t, ast.Subscript)]
+    targets = _each_target(one)
+    bases = [t.value for t in targets if isinstance(t, ast.Subscript)]
     stored = [isinstance(_value(base, seen), _STORAGES) for base in bases]
-    return len(stored) == len(one.targets) and all(stored)
+    return len(stored) == len(targets) and all(stored)
+
+
+def _each_target(one: ast.Assign) -> list[ast.expr]:
+    """Of ``a[t], b[t] = …`` both."""
+    several = (t.elts if isinstance(t, ast.Tuple) else [t] for t in one.targets)
+    return [target for each in several for target in each]
 
 
 def _written_to(one: ast.stmt) -> set[str]:
     """Names that a statement which puts something into a storage mentions as that."""
     if isinstance(one, ast.Assign):
-        return _loads([t.value for t in one.targets if isinstance(t, ast.Subscript)])
+        return _loads([t.value for t in _each_target(one) if isinstance(t, ast.Subscript)])
     return set()
 
 
