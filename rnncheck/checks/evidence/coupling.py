@@ -261,7 +261,7 @@ def _moves(
     return {n: (one / one[0].clamp_min(1e-300)).tolist() for n, one in values.items()}
 
 
-def _richer(one: list[float], other: list[float], finer: float) -> bool:
+def _richer(one: list[float], other: list[float], finer: float = 1.0) -> bool:
     """Whether one of the two ends where the other clearly goes on."""
     for less, more in ((one, other), (other, one)):
         count = sum(value > finer * NO_MOVE for value in less)
