@@ -111,12 +111,13 @@ class PlainRun:
         acting = Acting("steps", policy, make, self.place, modes=modes_now())
         acting.batches = [one if policy.batched else one[0] for one in parts]
         acting.parts = list(_parts(self._call, policy))
-        acting.never_reset = self._never_reset()
+        acting.never_reset = self.puts_back_unseen
         self._acting = acting
         self._seen.acting.append(acting)
         return True
 
-    def _never_reset(self) -> bool:
+    @property
+    def puts_back_unseen(self) -> bool:
         """Whether the loop itself puts the state back, since the function that acts gets no flag,
         and no episode began behind another."""
         given = self._told.arguments.values()

@@ -84,7 +84,7 @@ class NextRollout:
         self._asked += 1
         before, self._latest = self._latest or first.steps, steps
         run = self._better(first, steps, before, stack, stood)
-        most = _MOST_ASKED if self._tells >= _BEGINS else _MOST_BEGUN
+        most = _MOST_BEGUN if run.puts_back_unseen else _MOST_ASKED
         self._over = self._asked >= most or self._tells == _ALL
         self.begun = self._longer = False
         return run
