@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from tensordict import TensorDictBase
-from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook
+from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import AT_INPUT, observed, without_memory
 from rnncheck.checks.evidence.evidence import Evidence
@@ -22,11 +21,11 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.loss_isolation import loss_gradients
+from rnncheck.checks.evidence.module_outputs import ModuleOutputs
 from rnncheck.checks.evidence.recorded_entries import orders
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import NotApplicable, Unanswered
 from rnncheck.numerics.perturb import perturbed
-from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import Key, tensor_keys
 
 TELLING = 8  # steps on either side: chosen, by chance 2 ** -16 together
@@ -288,11 +287,11 @@ def _given(
     """The gradients at what is observed, where every step stands alone, and what modules gave.
     Where no flag could cut a memory, the gradients at what layers behind it give."""
     by_layer = not marked or keeps_memory(evidence, sample)
-    with _Outputs() as outputs:
+    with ModuleOutputs() as outputs:
         gradients = layer_gradients(evidence, sample, td) if by_layer else {}
     if gradients:
         return gradients, outputs.seen
-    with _Outputs() as outputs:
+    with ModuleOutputs() as outputs:
         gradients = without_memory(loss_gradients(evidence))(sample, td)
     return _of_their_steps(gradients), outputs.seen
 
@@ -328,21 +327,3 @@ def _keeps_memory(evidence: Evidence, sample: Sample) -> bool:
     moved = _largest([other[name] - base[name] for name in base.keys() & other.keys()], at.shape)
     beside = bool((moved[~at] > SMALLEST * float(moved.max())).any())
     return beside and bool(layer_gradients(evidence, sample, sample.td))
-
-
-class _Outputs:
-    """Notes what modules with weights of their own give, while the context is open."""
-
-    def __init__(self) -> None:
-        self.seen = list[Tensor]()
-
-    def __enter__(self) -> _Outputs:
-        self._handle = register_module_forward_hook(self._gave)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._handle.remove()
-
-    def _gave(self, module: nn.Module, _inputs: object, result: object) -> None:
-        if module._parameters and isinstance(result, Tensor) and not is_batched(result):
-            self.seen.append(result.detach().clone())

@@ -5,21 +5,19 @@ state that was left there, or from the one before it, shows when these are chang
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from tensordict import TensorDictBase
-from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook
+from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.estimator_calls import batches, made_by
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, run_loss
+from rnncheck.checks.evidence.module_outputs import ModuleOutputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step
-from rnncheck.pipeline.instruments.vmap import is_batched
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage, Where
@@ -92,33 +90,17 @@ def _early(evidence: Evidence, sample: Sample, made: Made) -> Tensor:
 def _meet(sample: Sample, made: Made, at: Tensor, one: list[Key], other: list[Key]) -> bool | None:
     """Whether some module that has weights gives what moves with both, there: the state of a step
     and what it observes meet where a pass runs over that step. None where their calls differ."""
-    with _Outputs() as base:
+    with ModuleOutputs() as base:
         made(sample.td)
     told = list[list[bool]]()
     for keys in (one, other):
-        with _Outputs() as changed:
+        with ModuleOutputs() as changed:
             made(changed_batch(sample, at, keys))
         if len(changed.seen) != len(base.seen):
             return None
         pairs = zip(base.seen, changed.seen, strict=True)
         told.append([not torch.equal(before, after) for before, after in pairs])
     return any(all(both) for both in zip(*told, strict=True))
-
-
-class _Outputs:
-    """What modules with weights of their own give while it is open, one call after the other."""
-
-    def __enter__(self) -> _Outputs:
-        self.seen = list[Tensor]()
-        self._handle = register_module_forward_hook(self._gave)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._handle.remove()
-
-    def _gave(self, module: nn.Module, _inputs: object, result: Any) -> None:
-        if module._parameters and isinstance(result, Tensor) and not is_batched(result):
-            self.seen.append(result.detach().clone())
 
 
 def _behind_rows(evidence: Evidence, sample: Sample) -> tuple[Tensor, Tensor, list[Key]]:
