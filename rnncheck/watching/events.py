@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
@@ -34,6 +34,7 @@ from rnncheck.watching.doubts import settle_doubts, settle_numbers, settle_start
 from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
 from rnncheck.watching.forms.estimates import settle_estimates
 from rnncheck.watching.forms.late_weights import settle_late
+from rnncheck.watching.forms.named_switches import as_acted
 from rnncheck.watching.forms.plain_policy import PlainEnv, settle_envs
 from rnncheck.watching.forms.rounds import settle_rounds
 from rnncheck.watching.forms.switches import own_pass
@@ -86,9 +87,11 @@ def watched_events(
     watching = Watching(
         limits.updates, ends=not limits.keep_going, describes=limits.spec is not None
     )
-    with main_kept(), own_tensors_on_cpu():
+    with main_kept(), own_tensors_on_cpu(), ExitStack() as scope:
         yield StageStarted(Stage.TRAIN)
         ended = run_script(script, watching, limits.seconds)
+        if (acting := watching.seen.actor()) is not None:
+            scope.enter_context(as_acted(acting.policy, acting.switches))
         watching.compare_weights()
         weights.put(watching.seen.weights)
         _settle(watching.seen)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Mapping
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 from torch import nn
@@ -121,10 +121,13 @@ def _is_function(part: Any) -> bool:
     return callable(part) and (isinstance(part, type) or not is_object) and made
 
 
+_CALLED = (FunctionType, MethodType, functools.partial)
+
+
 def _name(part: Any) -> str:
     part = getattr(part, "function", part) if isinstance(part, OwnLoss) else part
     while isinstance(part, functools.partial):  # what is called in the end
-        inner = (one for one in part.args if isinstance(one, (FunctionType, functools.partial)))
+        inner = (one for one in part.args if isinstance(one, _CALLED))
         part = next(inner, part.func)
     name = getattr(part, "__qualname__", type(part).__qualname__)
     return str(name).replace("<locals>.", "")

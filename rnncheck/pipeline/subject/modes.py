@@ -7,8 +7,8 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -112,22 +112,34 @@ class InMode(nn.Module):
             return self.module(*args, **kwargs)
 
 
-def in_mode_of(recurrent: bool | None, function: Callable[..., Any]) -> Callable[..., Any]:
+class Setting(Protocol):
+    """More than TorchRL's mode, which a script has set around a call."""
+
+    def set(self) -> AbstractContextManager[None]:
+        """Set it inside."""
+
+
+Mode = bool | Setting | None
+
+
+def in_mode_of(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, called in that mode; itself where that is None."""
-    return function if recurrent is None else functools.partial(run_in_mode, recurrent, function)
+    return function if mode is None else functools.partial(run_in_mode, mode, function)
 
 
-def run_in_mode(recurrent: bool, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def run_in_mode(
+    mode: bool | Setting, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
     """What the function gives there."""
-    with set_recurrent_mode(recurrent):
+    with set_recurrent_mode(mode) if isinstance(mode, bool) else mode.set():
         return function(*args, **kwargs)
 
 
-def called_in_mode(function: Any) -> tuple[bool | None, Any]:
+def called_in_mode(function: Any) -> tuple[Mode, Any]:
     """The mode that ``in_mode_of`` calls a function in, and the function."""
     if isinstance(function, functools.partial) and function.func is run_in_mode:
-        recurrent, inner = function.args[:2]
-        return recurrent, inner
+        mode, inner = function.args[:2]
+        return mode, inner
     return None, function
 
 

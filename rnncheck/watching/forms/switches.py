@@ -1,5 +1,5 @@
-"""A training pass that the user's own switch selects: plain attributes of modules that differ
-between acting and training."""
+"""A training pass that the user's own switch selects: plain attributes of modules, or plain values
+that these read by a global name, that differ between acting and training."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torchrl.modules import set_recurrent_mode
 
 from rnncheck.pipeline.copying.closures import is_users_type
 from rnncheck.pipeline.keys import Key, as_key, tensor_items
+from rnncheck.watching.forms.named_switches import Switches, named_set, named_switches
 from rnncheck.watching.seen import Called
 
 _INIT = "is_init"
@@ -22,12 +23,11 @@ _ABSENT = object()
 _PLAIN = (bool, int, float, str, type(None))
 _NO_SWITCH = ("training",)  # dropout and the like: not which pass is run
 
-Switches = dict[str, dict[str, Any]]  # by the module's path: attribute and value
-
 
 def switches_of(module: nn.Module) -> Switches:
-    """The plain attributes of all its parts, and those of the user's classes that they are of."""
-    return {
+    """The plain attributes of all its parts, and those of the user's classes that they are of; and
+    what their code reads by a global name."""
+    found = {
         path: {
             name: value
             for name, value in {**_of_class(part), **vars(part)}.items()
@@ -35,6 +35,7 @@ def switches_of(module: nn.Module) -> Switches:
         }
         for path, part in module.named_modules()
     }
+    return found | named_switches(module)
 
 
 def _of_class(part: nn.Module) -> dict[str, Any]:
@@ -180,7 +181,8 @@ def switched(module: nn.Module, switches: Switches) -> Iterator[None]:
     for part, name, value in known:
         setattr(part, name, value)
     try:
-        yield
+        with named_set(module, switches):
+            yield
     finally:
         for part, name, value in before:
             if value is _ABSENT:

@@ -21,6 +21,7 @@ from torchrl.objectives import LossModule
 
 from rnncheck.pipeline.guard.user_frames import sentence
 from rnncheck.pipeline.subject.modes import in_mode_of
+from rnncheck.watching.forms.named_switches import OwnSwitch
 from rnncheck.watching.saving import code_forms, env_forms, number_forms, plain_forms
 from rnncheck.watching.saving.forms import AT, DTYPES, NAMESPACES
 from rnncheck.watching.saving.import_paths import CannotKeep, found_at, module_at
@@ -190,6 +191,11 @@ def _in_mode(decoder: Decoder, node: dict[str, Any], _number: int) -> Any:
     return in_mode_of(bool(node["recurrent"]), decoder.part(node["of"]))
 
 
+def _switched(decoder: Decoder, node: dict[str, Any], _number: int) -> Any:
+    recurrent, policy, switches, inner = (decoder.part(one) for one in node["of"])
+    return in_mode_of(OwnSwitch(recurrent, policy, switches), inner)
+
+
 def _method(decoder: Decoder, node: dict[str, Any], _number: int) -> Any:
     owner = decoder.part(node["of"])
     function = getattr(type(owner), str(node["name"]), None)
@@ -240,6 +246,7 @@ _KINDS: dict[Any, Callable[[Decoder, dict[str, Any], int], Any]] = {
     "enum": _enumerated,
     "partial": _partial,
     "in mode": _in_mode,
+    "switched": _switched,
     "method": _method,
     "name": lambda decoder, node, _: decoder.found(node["of"]),
     "code": code_forms.function_again,

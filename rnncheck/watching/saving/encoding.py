@@ -25,6 +25,7 @@ from torchrl.objectives import LossModule
 
 from rnncheck.numerics.bits import raw_bits
 from rnncheck.pipeline.subject.modes import called_in_mode
+from rnncheck.watching.forms.named_switches import OwnSwitch
 from rnncheck.watching.forms.plain_loss import run_lines
 from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
@@ -236,9 +237,16 @@ def _partial(encoder: Encoder, value: functools.partial[Any]) -> dict[str, Any]:
         return rollout_loss_node(encoder, *value.args)
     mode, inner = called_in_mode(value)
     if inner is not value:
-        return {"kind": "in mode", "recurrent": mode, "of": encoder.form(inner)}
+        return _in_mode(encoder, mode, inner)
     parts = (value.func, value.args, value.keywords)
     return {"kind": "partial", "of": [encoder.form(one) for one in parts]}
+
+
+def _in_mode(encoder: Encoder, mode: Any, inner: Any) -> dict[str, Any]:
+    if not isinstance(mode, OwnSwitch):
+        return {"kind": "in mode", "recurrent": mode, "of": encoder.form(inner)}
+    parts = (mode.recurrent, mode.policy, mode.switches, inner)
+    return {"kind": "switched", "of": [encoder.form(one) for one in parts]}
 
 
 def _method(encoder: Encoder, value: types.MethodType) -> dict[str, Any]:

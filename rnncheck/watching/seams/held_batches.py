@@ -15,7 +15,7 @@ from tensordict import TensorDictBase
 from torch import nn
 
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.watching.forms.switches import Switches
+from rnncheck.watching.forms.named_switches import Switches
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller, parsed
 from rnncheck.watching.seams.entered import EnteredMode
 from rnncheck.watching.seams.frames import frame_arguments, owner_of

@@ -25,11 +25,12 @@ from torch.nn.parameter import is_lazy
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import calling_place, display_path
 from rnncheck.pipeline.instruments.vmap import is_batched
-from rnncheck.pipeline.subject.modes import in_mode_of
+from rnncheck.pipeline.subject.modes import Mode, in_mode_of
 from rnncheck.roles import role_of
+from rnncheck.watching.forms.named_switches import OwnSwitch, Switches, still_set
 from rnncheck.watching.forms.plain_calls import OBSERVATION
 from rnncheck.watching.forms.plain_policy import PlainPolicy
-from rnncheck.watching.forms.switches import Switches, switched_on, switches_of
+from rnncheck.watching.forms.switches import switched_on, switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.entered import EnteredModes, mode_around
 from rnncheck.watching.seams.frames import (
@@ -201,6 +202,17 @@ class OwnTraining:
             return {}
         return switched_on(acting.switches, switches_of(acting.policy))
 
+    def _in_its_mode(self, held: HeldBatches, lines: Lines) -> Any:
+        return in_mode_of(self._mode(held, begins_at(lines)), lines.function)
+
+    def _mode(self, held: HeldBatches, line: int = 0) -> Mode:
+        """What the script has set around a frame, or around its lines from ``line`` on."""
+        recurrent = mode_around(held.entered, held.depth, line)
+        acting, named = self._watching.seen.actor(), still_set(held.switches, self._switches)
+        if acting is None or not named:
+            return recurrent
+        return OwnSwitch(recurrent, acting.policy, named)
+
     def _is_trained(self, module: nn.Module) -> bool:
         """Whether it has weights that act, those of a learner that who acts is a copy of, or others
         that an optimiser has, such as a critic's."""
@@ -322,7 +334,7 @@ class OwnTraining:
             found = None if held is None else lines_of_a_round(frame, set(held.batches))
             if held is not None and found is not None:
                 place = Place(display_path(held.code.co_filename), held.line)
-                loss = in_mode_of(mode_around(held.entered, held.depth), found.function)
+                loss = in_mode_of(self._mode(held), found.function)
                 called = Called(loss, place, held.modes, [given], batch=found.batch)
                 called.own, called.trains = (held.code, found.function.__code__), True
                 known.rounds.append(called)
@@ -369,7 +381,7 @@ class OwnTraining:
         for function, held, name in marked[:1] or of_a_part(found, stack)[:1]:
             beside = [one for _, one, _ in found if one.depth == held.depth]
             loss = with_the_rest(function, held, name)
-            loss = in_mode_of(mode_around(held.entered, held.depth), loss)
+            loss = in_mode_of(self._mode(held), loss)
             own = (held.code, *keys_among(held.arguments, held.batches[name]))
             told = FoundLoss(loss, held, name, own, argument=name)
             return told, not marked and len(beside) > 1
@@ -404,12 +416,12 @@ class OwnTraining:
                 whole, *later = self._from_each_start(frame, found, held)
                 first = begins_at(whole)
                 yield FoundLoss(
-                    _in_its_mode(held, whole),
+                    self._in_its_mode(held, whole),
                     held,
                     found.batch,
                     (held.code, first, *keys_read(whole, held.batches[found.batch])),
                     last=frame.f_lineno,
-                    later=[_in_its_mode(held, one) for one in later],
+                    later=[self._in_its_mode(held, one) for one in later],
                     taken=taken_out(frame, whole),
                     numbers=self._numbers.read_by(whole, frame),
                 )
@@ -461,10 +473,6 @@ class OwnTraining:
         if held.code not in self._functions:
             self._functions[held.code] = decorated_with(held.code, held.frame.f_globals)
         return self._functions[held.code]
-
-
-def _in_its_mode(held: HeldBatches, lines: Lines) -> Any:
-    return in_mode_of(mode_around(held.entered, held.depth, begins_at(lines)), lines.function)
 
 
 def _is_ahead_of(one: Lines | None, last: Lines) -> bool:
