@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed
-from rnncheck.checks.evidence.credited_steps import CreditMoves, keeps_memory, moves, rewards
+from rnncheck.checks.evidence.credited_steps import SMALLEST, keeps_memory, moves, rewards
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.layer_gradients import layer_gradients, layers_that_act
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.pipeline.keys import Key
@@ -36,7 +37,6 @@ class LastCredited:
 def last_credited(evidence: Evidence) -> list[LastCredited]:
     """Of each reward, nothing where steps do not agree. A loss in which what is observed at a step
     moves later steps (a model of what comes next, a memory that no flag cuts) tells nothing."""
-    found = list[LastCredited]()
     told = dict[Key, list[tuple[int, tuple[int, int, int]]]]()
     for number, sample in each_sample(evidence):
         probes = list(_probes(sample))
@@ -45,11 +45,46 @@ def last_credited(evidence: Evidence) -> list[LastCredited]:
                 told.setdefault(key, []).extend(
                     (offset, (number, *place)) for offset, place in _told(evidence, sample, key, at)
                 )
-    for key, answers in told.items():
-        offsets = {offset for offset, _ in answers}
-        if len(offsets) == 1 and len(answers) >= TELLING:
-            found.append(LastCredited(key, offsets.pop(), len(answers), answers[0][1]))
-    return found
+    agreed = ((key, answers, _agreed(answers)) for key, answers in told.items())
+    return [
+        LastCredited(key, offset, len(answers), answers[0][1])
+        for key, answers, offset in agreed
+        if offset is not None
+    ]
+
+
+def last_by_layer(evidence: Evidence) -> list[LastCredited]:
+    """The same of each layer that acts by itself: a value beside it is weighed rightly where what
+    it acts by is not. Its steps near the reward's own alone."""
+    told = dict[tuple[Key, str], list[tuple[int, tuple[int, int, int]]]]()
+    for number, sample in each_sample(evidence):
+        acting = layers_that_act(evidence, sample)
+        before = layer_gradients(evidence, sample, sample.td) if acting else {}
+        for at in _probes(sample) if acting & before.keys() else ():
+            for key in rewards(sample):
+                rows = changed_batch(sample, at, [key]).reshape(sample.rows.shape)
+                found = moves(evidence, sample, rows)
+                if found is None or found.read:
+                    continue
+                after = layer_gradients(evidence, sample, rows.reshape(sample.td.shape))
+                for name in acting & before.keys() & after.keys():
+                    size = (after[name] - before[name]).double().abs().nan_to_num().amax(-1)
+                    steps = size > SMALLEST * float(size.max())
+                    told.setdefault((key, name), []).extend(
+                        (offset, (number, *place)) for offset, place in _offsets(sample, steps, at)
+                    )
+    agreed = ((key, answers, _agreed(answers)) for (key, _), answers in told.items())
+    return [
+        LastCredited(key, offset, len(answers), answers[0][1])
+        for key, answers, offset in agreed
+        if offset is not None and abs(offset) < MARGIN
+    ]
+
+
+def _agreed(answers: list[tuple[int, tuple[int, int, int]]]) -> int | None:
+    """What enough steps say alike."""
+    offsets = {offset for offset, _ in answers}
+    return offsets.pop() if len(offsets) == 1 and len(answers) >= TELLING else None
 
 
 def _probes(sample: Sample) -> Iterator[Tensor]:
@@ -86,7 +121,7 @@ def _looks_back(evidence: Evidence, sample: Sample, at: Tensor) -> bool:
     found = moves(evidence, sample, changed_batch(sample, at, root).reshape(sample.rows.shape))
     if found is None:
         return False
-    answers = list(_offsets(sample, found, at))
+    answers = list(_offsets(sample, found.steps, at))
     return bool(answers) and all(offset == 0 for offset, _ in answers)
 
 
@@ -94,17 +129,15 @@ def _told(
     evidence: Evidence, sample: Sample, key: Key, at: Tensor
 ) -> Iterator[tuple[int, tuple[int, int]]]:
     found = moves(evidence, sample, changed_batch(sample, at, [key]).reshape(sample.rows.shape))
-    return iter(()) if found is None or found.read else _offsets(sample, found, at)
+    return iter(()) if found is None or found.read else _offsets(sample, found.steps, at)
 
 
-def _offsets(
-    sample: Sample, found: CreditMoves, at: Tensor
-) -> Iterator[tuple[int, tuple[int, int]]]:
-    """For each row how far behind the changed step the last one of its trajectory lies that moved;
-    nothing where all of the trajectory moved, as with a mean over it."""
+def _offsets(sample: Sample, steps: Tensor, at: Tensor) -> Iterator[tuple[int, tuple[int, int]]]:
+    """For each row how far behind the changed step the last of ``steps`` of its trajectory lies;
+    nothing where these reach its end and its beginning, as with a mean over it."""
     for row, step in at.nonzero().tolist():
         own = sample.segments[row] == sample.segments[row, step]
-        moved = (found.steps[row] & own & sample.valid[row]).nonzero()[:, 0]
+        moved = (steps[row] & own & sample.valid[row]).nonzero()[:, 0]
         last = int((own & sample.valid[row]).nonzero()[-1])
         begins = int((own & sample.valid[row]).nonzero()[0])
         if len(moved) and int(moved[-1]) < last:

@@ -9,10 +9,11 @@ Checks
     loss do not reach. It must be the same steps. The same is asked of rewards, and of
     what was made of each step before the loss, such as advantages and a teacher's labels. Labels of
     later steps are taken for predictions. Where rewards are summed up inside the loss, that of a
-    single step is changed: the last step that it weighs must be its own. At last, what layers give
-    for a row is told by what is observed there. Where rewards of all rows weigh it, those of its
-    own row must. That is asked under several seeds where minibatches are drawn. The same is asked
-    of agents: each agent's entry must not weigh another one alone.
+    single step is changed: the last step that it weighs must be its own, and of each layer that
+    acts as well. At last, what layers give for a row is told by what is observed there. Where
+    rewards of all rows weigh it, those of its own row must. That is asked under several seeds where
+    minibatches are drawn. The same is asked of agents: each agent's entry must not weigh another
+    one alone.
 
 Why it matters
     A shift by one between the slices of two arrays, or rows and steps exchanged in one of them,
@@ -45,7 +46,12 @@ from rnncheck.checks.evidence.credited_steps import (
     other_step,
 )
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.last_credited import BEHIND, LastCredited, last_credited
+from rnncheck.checks.evidence.last_credited import (
+    BEHIND,
+    LastCredited,
+    last_by_layer,
+    last_credited,
+)
 from rnncheck.checks.evidence.layer_credit import credited_by_layer
 from rnncheck.checks.evidence.left_out import loss_leaves_out
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
@@ -73,7 +79,7 @@ def run(evidence: Evidence) -> Judgement:
             if words and not _is_meant(evidence, key, words, entries):
                 return Judgement((_observed(*entries[0], words),), int(entries[0][1].valid.sum()))
     summed = last_credited(evidence)
-    for last in summed:
+    for last in (*summed, *(last_by_layer(evidence) if summed else ())):
         if last.offset and not opposite(_words(last.offset), _stands(evidence, last.key)):
             return Judgement((_summed(last),), last.count)
     other = row_credit(evidence)

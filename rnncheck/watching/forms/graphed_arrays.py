@@ -21,6 +21,7 @@ from rnncheck.watching.forms.plain_calls import OBSERVATION
 Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_COMPARED = 4_000_000  # numbers: chosen, so that a picture is not searched
 _OF_ARRAYS = (torch.float32, torch.float64)
+_COPIES = ("tensor", "as_tensor")  # of an array, which another of its functions may not share
 _LEAVES_TORCH = ("numpy", "__array__", "tolist", "item", "__setitem__", "__get__", "__set__")
 
 
@@ -54,15 +55,33 @@ class _StandsFor(TorchFunctionMode):
     ) -> Any:
         """The call on tensors with a graph."""
         name, named = getattr(func, "__name__", ""), dict(kwargs or {})
+        if name in _COPIES and args and isinstance(args[0], np.ndarray):
+            return self._made_of(args[0], func(*args, **named))
         changes = name.endswith("_") and not name.endswith("__")
         if torch.is_grad_enabled() and not (changes or name in _LEAVES_TORCH or "out" in named):
             args, named = tree_map_only(Tensor, self._graphed, (args, named))
         return func(*args, **named)
 
+    def _made_of(self, array: Array, made: Tensor) -> Tensor:
+        """What torch made of an array: where that lies in the steps, these."""
+        found = self._lying_at(array) if made.dtype in _OF_ARRAYS else None
+        return made if found is None else found.reshape(made.shape).to(made)
+
+    def _lying_at(self, array: Array) -> Tensor | None:
+        """The steps whose memory it is."""
+        whole = self._whole.detach().cpu().numpy()
+        width, begin = whole.strides[0] or 1, array.ctypes.data - whole.ctypes.data
+        inside = 0 <= begin < whole.nbytes and begin % width == 0 and array.nbytes % width == 0
+        if not inside or array.dtype != whole.dtype or not array.flags.c_contiguous:
+            return None
+        return self._whole[begin // width : (begin + array.nbytes) // width]
+
     def _graphed(self, value: Tensor) -> Tensor:
         if value.requires_grad or value.dtype not in _OF_ARRAYS or not value.numel():
             return value
         given = value.detach().cpu().numpy()
+        if (same := self._lying_at(given)) is not None:
+            return same.reshape(value.shape)
         where = self._whole_steps(given)
         places = self._some_numbers(given) if where is None else None
         if where is not None:
