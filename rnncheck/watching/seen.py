@@ -67,6 +67,8 @@ class Acting:
     disturbed: str = ""  # where the script played its collector's env between two batches
     late: bool = False  # its workers collected ahead of the weights that they were sent
     apart: bool = False  # no optimiser has its weights, and it was given none of what they step
+    # Entries that the script's loop fills with others of the step before, which are these.
+    shown: dict[Key, Key] = field(default_factory=dict)
     never_reset: bool = False  # a loop that puts its state back by itself was not seen to do so
 
 

@@ -8,15 +8,45 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.scripts import judged
-from tests.watching.whole_episodes_script import OWN_VALUES, SCRIPT, SHIFTED
+from tests.watching.scripts import judged, run, written
+from tests.watching.whole_episodes_script import (
+    NO_FLAGS,
+    OF_NOW,
+    OWN_VALUES,
+    PREVIOUS,
+    SCRIPT,
+    SHIFTED,
+)
 
 
-@pytest.mark.parametrize("codes", ["BD3,EQ,CL,RP", "LS707,VL604"])
-def test_each_row_begins_with_its_memory(rnncheck: Any, tmp_path: Path, codes: str) -> None:
+@pytest.mark.parametrize(
+    ("codes", "changes"),
+    [
+        pytest.param("BD3,EQ,CL,RP", (), id="states"),
+        pytest.param("LS707,VL604", (), id="loss"),
+        pytest.param("BD3,EQ,CL,RP", (NO_FLAGS,), id="no flags"),
+        pytest.param("BD3,EQ,CL,RP,VL604", PREVIOUS, id="shown the step before"),
+    ],
+)
+def test_each_row_begins_with_its_memory(
+    rnncheck: Any, tmp_path: Path, codes: str, changes: tuple[tuple[str, str], ...]
+) -> None:
     """No two episodes are laid end to end for it, and what is observed next is of the step
     behind."""
-    assert judged(rnncheck, tmp_path, codes, SCRIPT) == (ExitCode.VERIFIED, [])
+    assert judged(rnncheck, tmp_path, codes, SCRIPT, *changes) == (ExitCode.VERIFIED, [])
+
+
+def test_what_was_shown_is_kept(rnncheck: Any, tmp_path: Path) -> None:
+    kept, codes = tmp_path / "seen.rnncheck", "BD3,EQ,CL"
+    run(rnncheck, "--select", codes, "--save", kept, written(tmp_path, SCRIPT, *PREVIOUS))
+    done = rnncheck("verify", "--select", codes, str(kept), cwd=tmp_path)
+    assert done.returncode == ExitCode.VERIFIED, done.stdout
+
+
+def test_what_a_step_itself_had_is_not_what_acting_was_shown(rnncheck: Any, tmp_path: Path) -> None:
+    """The passes are shown the action that they are to choose."""
+    code, found = judged(rnncheck, tmp_path, "BD304", SCRIPT, *PREVIOUS, OF_NOW)
+    assert (code, found) == (ExitCode.FAILED, ["BD304"])
 
 
 @pytest.mark.parametrize(

@@ -101,3 +101,44 @@ for number in range(14):
 """
 SHIFTED = ('one_hot(rows["action"], 2)', 'one_hot(rows["action"].roll(1, 1), 2)')
 OWN_VALUES = ("chances)[:, 1:]", "chances)[:, :-1]")
+
+# Rows without the flags and states that acting had.
+NO_FLAGS = (
+    'select("observation", "action", "h", "is_init", "next")',
+    'select("observation", "action", "next")',
+)
+# Networks that are shown the action and the reward of the step before, by the loop.
+PREVIOUS = (
+    NO_FLAGS,
+    ("nn.Linear(4, HIDDEN), nn.GRU", "nn.Linear(6, HIDDEN), nn.GRU"),
+    (
+        "    def forward(self, x, h, start):\n",
+        "    def forward(self, x, h, start, last, got):\n"
+        "        x = torch.cat([x, last, got], -1)\n",
+    ),
+    ("x.reshape(-1, 1, 4)", "x.reshape(-1, 1, 6)"),
+    ('["observation", "h", "is_init"]', '["observation", "h", "is_init", "last", "got"]'),
+    (
+        "    taken = nn",
+        """    shown = torch.cat([rows["action"].unsqueeze(-1).float(), rows["next", "reward"]], -1)
+    shown = torch.cat([torch.zeros_like(shown[:, :1]), shown], 1)
+    x = torch.cat([x, shown], -1)
+    taken = nn""",
+    ),
+    (
+        "    td, steps = env.reset(), []\n",
+        "    td, steps, last, got = env.reset(), [], torch.zeros(1), torch.zeros(1)\n",
+    ),
+    (
+        "        with torch.no_grad():\n            td = env.step(policy(td))\n",
+        """        td["last"], td["got"] = last, got
+        with torch.no_grad():
+            td = env.step(policy(td))
+        last, got = td["action"].reshape(1).float(), td["next", "reward"]
+""",
+    ),
+)
+OF_NOW = (
+    "    shown = torch.cat([torch.zeros_like(shown[:, :1]), shown], 1)\n",
+    "    shown = torch.cat([shown, torch.zeros_like(shown[:, :1])], 1)\n",
+)

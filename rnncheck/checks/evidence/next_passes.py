@@ -63,6 +63,7 @@ def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
     by_root, by_next = (_moved(evidence, sample, base, at, after=after) for after in (False, True))
     own = [(one, laid) for one, moved in by_root if (laid := _laid(one, moved, sample, at))]
     following = [(one, laid) for one, moved in by_next if (laid := _laid(one, moved, sample, at))]
+    own += [(one, [one.y]) for one, moved in by_next if _is_behind(moved, sample, at)]
     for one, moved in by_root:
         if _is_longer(moved, sample, at):
             own.append((one, [one.y[:, :-1]]))
@@ -137,6 +138,13 @@ def _is_longer(moved: Tensor, sample: Sample, at: Place) -> bool:
     wanted = torch.zeros(rows, steps + 1, dtype=torch.bool)
     wanted[at] = True
     return tuple(moved.shape) == (rows, steps + 1) and torch.equal(moved, wanted)
+
+
+def _is_behind(moved: Tensor, sample: Sample, at: Place) -> bool:
+    """Whether it is the pass over the steps, each shown as what the one before it observed next."""
+    wanted = torch.zeros_like(sample.valid)
+    wanted[at[0], at[1] + 1 :][:1] = True
+    return tuple(moved.shape) == tuple(wanted.shape) and torch.equal(moved, wanted)
 
 
 def _orders(moved: Tensor, rows: int, steps: int) -> Iterator[Any]:

@@ -28,6 +28,7 @@ from rnncheck.watching.forms.plain_loss import acts_in, reads_a_state
 from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.rows_inside import on_flat, rows_inside
+from rnncheck.watching.forms.starts_beside import with_starts
 from rnncheck.watching.forms.states_beside import with_states
 from rnncheck.watching.forms.switches import EpisodesAlone, own_pass, rows_of_their_own
 from rnncheck.watching.forms.time_axis import time_axis
@@ -71,7 +72,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         else:
             over = of_its_size(over, trained[0])
         return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
-    loss = with_states(loss, plain)
+    loss = with_starts(with_states(loss, plain), plain)
     axis, trained = _time_last(loss.inputs, plain)
     around = None if estimator is not None else lines_ahead(acting, loss)
     judged, whole = turned(in_its_mode(loss), axis), list[TensorDictBase]()
@@ -96,7 +97,9 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         return InForm(acting.policy, plain, trained, judged, over, axis, whole)
     inner = turned(loss.module, axis)
     parts = {path: acting.policy.get_submodule(path) for path in acting.parts}
-    over_sequences: Any = LossPass(inner, parts, trained[0], time_first=axis is not None)
+    over_sequences: Any = LossPass(
+        inner, parts, trained[0], time_first=axis is not None, shown=acting.shown
+    )
     if axis is None and rows_of_their_own(plain, loss):
         over_sequences = EpisodesAlone(over_sequences, from_starts=True, several=True)
     reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])

@@ -21,7 +21,8 @@ class LossPass:
     ``example`` is a batch that the script trained on, ``[rows, steps]``: entries that the loss
     reads and another batch lacks, such as advantages, are taken from there. They move no output
     of the policy. ``once``: a part that runs more or less than once for each step, such as on the
-    next steps as well, tells nothing.
+    next steps as well, tells nothing. ``shown`` are entries that are others of the step before,
+    which the loss may read in their place: these follow them.
     """
 
     of_the_loss = True  # what is true of this pass is true of the one inside the loss
@@ -34,9 +35,10 @@ class LossPass:
         *,
         time_first: bool,
         once: bool = False,
+        shown: Mapping[Key, Key] | None = None,
     ) -> None:
         self._loss, self._parts, self._example = loss, dict(parts), example
-        self._time_first, self._once = time_first, once
+        self._time_first, self._once, self._shown = time_first, once, dict(shown or {})
         self._more = dict[str, bool]()  # parts that run over T+1 steps of the example, by path
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
@@ -95,7 +97,22 @@ class LossPass:
             lent = value[index.to(value.device)].reshape(*batch.shape, *value.shape[1:])
             lent = placed(lent, place_of(batch))
             whole[key] = given.get(key, _as_wide(lent, given.values()))
+        for key, source in self._shown.items():
+            if key in given and source in whole:
+                whole[source] = _before(given[key], whole[source], batch.ndim - 1)
         return TensorDict(whole, batch_size=batch.batch_size)
+
+
+def _before(shown: Tensor, source: Tensor, time: int) -> Tensor:
+    """What each step must have had, for the one behind it to show that; of the last one what it
+    has."""
+    steps = shown.shape[time]
+    later = shown.narrow(time, 1, steps - 1)
+    last = source.narrow(time, steps - 1, 1)
+    later = later.reshape(source.narrow(time, 0, steps - 1).shape)
+    if not last.is_floating_point():  # such as an action: a check may have moved what was shown
+        later = later.round().clamp(int(source.min()), int(source.max()))
+    return torch.cat([later.to(last), last], time)
 
 
 def _as_wide(lent: Tensor, given: Any) -> Tensor:

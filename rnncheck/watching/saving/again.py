@@ -206,6 +206,7 @@ def _acting(made: dict[str, Any], part: SavedPart) -> Acting:
     acting.joins, acting.disturbed = made.get("joins", []), made.get("disturbed", "")
     acting.apart = made.get("apart", False)
     acting.never_reset = made.get("never_reset", False)
+    acting.shown = {tuple(key): tuple(source) for key, source in made.get("shown", [])}
     acting.switches, acting.random = made["switches"], made["random"]
     acting.parts, acting.writes = made.get("parts", []), made.get("writes", [])
     if made["collector"] is not None:

@@ -29,9 +29,10 @@ from rnncheck.watching.forms.named_switches import OwnSwitch
 from rnncheck.watching.forms.plain_loss import run_lines
 from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
+from rnncheck.watching.forms.shown_before import ShownBefore
 from rnncheck.watching.saving.code_forms import function_node
 from rnncheck.watching.saving.definitions import read_globally
-from rnncheck.watching.saving.env_forms import env_node
+from rnncheck.watching.saving.env_forms import env_node, shown_node
 from rnncheck.watching.saving.forms import AT, DTYPES, NAMESPACES
 from rnncheck.watching.saving.import_paths import CannotKeep, Home, path_of
 from rnncheck.watching.saving.number_forms import (
@@ -281,6 +282,7 @@ _KINDS: tuple[tuple[Any, Callable[[Encoder, Any], dict[str, Any]]], ...] = (
     (Tensor, Encoder.tensor),
     (EnvBase, env_node),
     (LossModule, _loss),
+    (ShownBefore, shown_node),
     (PlainEnv, plain_env_node),
     (gymnasium.Env, registered_node),
     (gymnasium.vector.VectorEnv, vector_node),

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from torchrl.envs import EnvBase, EnvCreator, GymEnv, ParallelEnv, SerialEnv, TransformedEnv
 
+from rnncheck.watching.forms.shown_before import Before, ShownBefore
 from rnncheck.watching.saving.import_paths import CannotKeep
 
 _BATCHED = (SerialEnv, ParallelEnv)
@@ -54,6 +55,18 @@ def env_node(encoder: Encodes, env: EnvBase) -> Node:
     if type(env).__module__.startswith(_LIBRARIES):
         raise CannotKeep(f"a live {type(env).__name__}, which no function of a module makes")
     return encoder.object(env)  # the user's own class
+
+
+def shown_node(encoder: Encodes, shown: ShownBefore) -> Node:
+    """What a loop shows of the step before."""
+    parts = [[list(key), list(one.source), one.first] for key, one in shown.entries.items()]
+    return {"kind": "shown before", "of": encoder.form(parts)}
+
+
+def shown(decoder: Decodes, node: Node, _number: int) -> ShownBefore:
+    """The same."""
+    parts = decoder.part(node["of"])
+    return ShownBefore({tuple(key): Before(tuple(source), first) for key, source, first in parts})
 
 
 def _arguments(env: GymEnv) -> dict[str, Any]:

@@ -168,6 +168,7 @@ def _acted(acting: Acting) -> dict[str, Any]:
         "apart": acting.apart,
         "never_reset": acting.never_reset,
         "switches": acting.switches,
+        "shown": [list(one) for one in acting.shown.items()],
         "random": acting.random,
         "parts": acting.parts,
         "writes": acting.writes,

@@ -15,9 +15,10 @@ from torch import nn
 from torchrl.envs import EnvBase
 
 from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
-from rnncheck.pipeline.keys import Key, tensor_items, tensor_keys
+from rnncheck.pipeline.keys import Key, declared, tensor_items, tensor_keys
 from rnncheck.pipeline.recording.masks import padding_mask
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
+from rnncheck.watching.forms.shown_before import shown_before, with_shown
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams import patching, training
@@ -147,6 +148,18 @@ class Stepping:
         for acting, steps in rows:
             for row in _alike_in_a_row(steps):
                 acting.batches += _batches(row)
+        for acting in {id(one): one for one, _ in rows}.values():
+            _show_before(acting)
+
+
+def _show_before(acting: Acting) -> None:
+    """What the loop itself shows the policy of the step before, envs like the script's show it
+    too."""
+    read, env = declared(acting.policy, "in_keys"), acting.make_env
+    if isinstance(env, EnvBase) and acting.batches:
+        entries = shown_before(env, acting.batches, read, acting.writes)
+        acting.make_env = with_shown(env, entries) if entries else env
+        acting.shown = {key: one.source for key, one in entries.items()}
 
 
 def _by_the_script() -> bool:
