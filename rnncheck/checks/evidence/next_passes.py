@@ -82,6 +82,42 @@ def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
     return found
 
 
+def twin_passes(evidence: Evidence, sample: Sample) -> Iterator[NextPass]:
+    """Passes over the same steps with the same weights, of which one gives the values of the steps
+    that the other's follow, as a target network does: they differ by the state alone that they
+    begin with, such as what a burn-in made."""
+    rows, steps = sample.valid.shape
+    at = (rows // 2, steps // 2)
+    base = _passes(evidence, sample, sample.td)
+    moved = _moved(evidence, sample, base, at, after=False) if len(base) > 1 else []
+    laid = [
+        (one, begin) for one, where in moved if (begin := _begin(where, sample, at)) is not None
+    ]
+    for (one, begin), (other, _) in itertools.combinations(laid, 2):
+        if one.x.shape != other.x.shape or not _same_weights(one.layer, other.layer):
+            continue
+        alike = (one.x == other.x).all(-1).cumprod(1).bool()  # what comes behind moves no output
+        count = min(one.x.shape[1], steps - begin)
+        gaps, mask = torch.zeros(sample.valid.shape), torch.zeros_like(sample.valid)
+        told = slice(begin, begin + count)
+        mask[:, told] = sample.valid[:, told] & alike[:, :count]
+        gaps[:, told] = gap(one.y, other.y).amax(-1)[:, :count]
+        zero = not len(one.state) and not len(other.state)
+        name, scale = f"output of {type(one.layer).__name__}", max(float(one.y.abs().max()), 1e-6)
+        yield NextPass(name, gaps * mask, mask, scale, zero)
+
+
+def _begin(moved: Tensor, sample: Sample, at: Place) -> int | None:
+    """The step that a pass over all rows begins with, told by where one step moves it; None where
+    that is not in its row alone."""
+    places = moved.nonzero().tolist()
+    if len(places) != 1 or moved.ndim != 2 or moved.shape[0] != sample.valid.shape[0]:
+        return None
+    row, step = places[0]
+    ahead = at[1] - step
+    return ahead if row == at[0] and ahead >= 0 and moved.shape[1] > 1 else None
+
+
 def _begun_with_theirs(evidence: Evidence, sample: Sample, base: list[_Call]) -> set[int]:
     """The passes, by id, that begin with what the batch has as the state of its first step, which
     may be zero: with another there they begin with another."""

@@ -98,8 +98,11 @@ def _steps_only(evidence: Evidence, subject: Subject) -> bool:
 
 def _hands_on(evidence: Evidence, subject: Subject, made: Constructed) -> bool:
     """What is observed in the first half of a batch changes what comes in the second, and not the
-    other way round (as statistics of the batch would)."""
-    early = torch.arange(made.steps).expand(made.rows, -1) < made.steps // 2
+    other way round (as statistics of the batch would). Some trajectory goes on from one to the
+    other."""
+    inside = (~made.starts).any(0).nonzero().flatten()
+    cut = min(inside.tolist(), key=lambda step: abs(step - made.steps // 2), default=0)
+    early = torch.arange(made.steps).expand(made.rows, -1) < cut
     whole = recurrent_outputs(evidence, subject, made)
     keys = comparable_outputs(evidence, subject, whole)
 

@@ -9,7 +9,8 @@ Checks
     not move with the observation of its own step in the place of the next one's. Where no values
     are written, each recurrent pass inside the loss is run again from the true states, whatever
     order it has its steps in; a pass of torch's own layers over the next steps is held against the
-    one over the steps. Behind a loss's own burn-in the pass over the next steps must not be
+    one over the steps, and that of a target network over the same steps, with the same weights,
+    against it as well. Behind a loss's own burn-in the pass over the next steps must not be
     further from the sequential run than twice what the burn-in leaves of the steps themselves.
     Where a sampler has cut a row inside an episode and marks its last step as done, a loss whose
     targets use what is observed next must use it there as well.
@@ -65,7 +66,7 @@ from rnncheck.checks.evidence.left_out import (
 from rnncheck.checks.evidence.loss_calls import each_sample, run_loss
 from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
 from rnncheck.checks.evidence.loss_passes import from_true_states
-from rnncheck.checks.evidence.next_passes import next_passes
+from rnncheck.checks.evidence.next_passes import next_passes, twin_passes
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import (
     CouldNotLook,
@@ -101,7 +102,7 @@ def run(evidence: Evidence) -> Judgement:
     compared, untold = 0, list[Unanswered]()
     if not evidence.written(Stage.ADVANTAGE, Stage.LOSS):
         raise NotApplicable("the spec has neither an advantage nor a loss stage")
-    for look in (_estimator, _estimator_inside, _loss, _inside):
+    for look in (_estimator, _estimator_inside, _loss, _inside, _twins):
         try:
             finding, count = look(evidence)
         except Unanswered as why:
@@ -310,6 +311,21 @@ def _beside(evidence: Evidence) -> tuple[Observation | None, int]:
         return _of_layers(evidence)
     except Unanswered:
         return None, 0
+
+
+def _twins(evidence: Evidence) -> tuple[Observation | None, int]:
+    """A target network's pass over the very steps of the trained one's, from another state."""
+    if type(evidence.pipeline.loss).__module__.startswith("torchrl."):
+        return None, 0
+    compared = 0
+    for number, sample in each_sample(evidence):
+        for one in twin_passes(evidence, sample):
+            mask = one.mask & (positions(sample) >= burn_in(evidence, sample))
+            gaps, bound = one.gaps * mask, _INSIDE * one.scale
+            if bool((gaps > bound).any()):
+                return _observed(Stage.LOSS, sample, number, one.name, gaps, bound), compared
+            compared += int(mask.sum())
+    return None, compared
 
 
 def _of_layers(evidence: Evidence) -> tuple[Observation | None, int]:

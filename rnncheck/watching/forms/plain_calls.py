@@ -25,6 +25,8 @@ LINES = "lines_that_act"  # what a function is called that is made of lines of t
 OWNER = "self"  # the way to what the owner of a method holds
 OBSERVATION, FLAG, ACTION = "observation", "is_init", "action"
 _NUMBERS = (bool, int, float)
+MASK_OF_ROWS: Key = ("mask",)  # of rows that zeros follow: whether a step is one
+WEIGHT_OF_ROWS: Key = ("priority_weight",)  # as TorchRL's memories call it
 ENDS = ("terminated", "truncated", "reset")
 MOSTLY = 0.9  # share of the steps at which an argument must be what it is taken for
 
@@ -151,6 +153,12 @@ class ToldCall:
     rows: int = 1  # that it was called on
     action: tuple[Path, Slot] | None = None  # the result that is one, handed on or not
     why: str = ""
+
+    @property
+    def action_before(self) -> Key | None:
+        """The entry that is handed on and is the action itself, no state."""
+        held = None if self.action is None else self.results.get(self.action[0])
+        return None if held is None or held.key[0] != "next" else held.key[1:]
 
     @property
     def carry(self) -> dict[Key, Slot]:

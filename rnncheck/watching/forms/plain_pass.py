@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from rnncheck.watching.forms.held_as import (
 )
 from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_key
 from rnncheck.watching.forms.plain_calls import (
+    MASK_OF_ROWS,
     MOSTLY,
     OBSERVATION,
     PlainCall,
@@ -37,6 +38,9 @@ from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places
 
 AsKey = tuple[Key, Scale | None]
+# What the steps of rows out of a memory showed, ``[rows, steps or one more, ...]``, and where each
+# was acted on, ``[rows, steps or one more, 2]``.
+Drawn = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -128,14 +132,19 @@ class LaidSteps:
 
 
 def seen_pass(
-    call: PlainCall, told: ToldCall, acting: PlainCall, acted: TensorDictBase
+    call: PlainCall,
+    told: ToldCall,
+    acting: PlainCall,
+    acted: TensorDictBase,
+    drawn: Drawn | None = None,
 ) -> SeenPass | None:
-    """None where it is no call on steps that were acted on, ``acted`` ``[rows, steps]``."""
+    """None where it is no call on steps that were acted on, ``acted`` ``[rows, steps]``, or that
+    were ``drawn`` of these."""
     given = GivenTensors.of(call.arguments)
     same = call.code is acting.code
     known = {path: slot for path, slot in told.arguments.items() if same and path in given.tensors}
     as_keys: dict[Path, AsKey] = {path: (slot.key, slot.scale) for path, slot in known.items()}
-    observed, found = _observed(given.tensors, acted)
+    observed, found = _observed(given.tensors, acted, drawn)
     if observed is None or found is None:
         return None
     states = _states(given.tensors, known, told, observed)
@@ -143,7 +152,7 @@ def seen_pass(
     if steps is None:
         return None
     time_first = steps.time_first
-    batch = recorded_steps(acted, steps.laid(found, (2,), time_first=time_first))
+    batch = _recorded(acted, given.tensors[observed], steps, time_first=time_first)
     as_keys[observed] = (OBSERVATION,), None
     spreads = dict[Path, Spread]()
     for path, value in given.tensors.items():
@@ -161,8 +170,18 @@ def seen_pass(
     return SeenPass(call, spreads, states, time_first, batch)
 
 
+def _recorded(
+    acted: TensorDictBase, observed: Tensor, steps: LaidSteps, *, time_first: bool
+) -> TensorDictBase:
+    """What was collected at the steps, nothing at zeros behind the ends of rows."""
+    width = acted.get(OBSERVATION)[0, 0].numel()
+    seen = steps.laid(observed.reshape(-1, width), (width,), time_first=time_first)
+    found = steps.laid(steps.found, (2,), time_first=time_first)
+    return recorded_steps(acted, found, behind_ends((seen != 0).any(-1) | (found[..., 0] >= 0)))
+
+
 def _observed(
-    tensors: Mapping[Path, Tensor], acted: TensorDictBase
+    tensors: Mapping[Path, Tensor], acted: TensorDictBase, drawn: Drawn | None
 ) -> tuple[Path | None, Tensor | None]:
     """The argument that holds observations of acted steps, and where each was acted on."""
     seen = acted.get(OBSERVATION)
@@ -172,9 +191,25 @@ def _observed(
     for path, value in fitting.items():
         like = value.reshape(-1, width).to(seen.dtype)
         at = torch.tensor([places.get(one, (-1, -1)) for one in _prints(like)])
-        if float((at[:, 0] >= 0).double().mean()) >= MOSTLY:
-            return path, at
+        for one in (at, *(() if drawn is None else _among(value, drawn))):
+            told = (like != 0).any(1) | (one[:, 0] >= 0)  # zeros may be behind the end of a row
+            if bool(told.any()) and float((one[told, 0] >= 0).double().mean()) >= MOSTLY:
+                return path, one
     return None, None
+
+
+def _among(value: Tensor, drawn: Drawn) -> Iterator[Tensor]:
+    """The same where the argument holds some of the steps in a row of what was drawn."""
+    shown, found = drawn
+    lead = _lead(value, shown.shape[2:])
+    for time_first in (False, True) if len(lead) == 2 else ():
+        laid = value.reshape(*lead, -1).to(shown.dtype)
+        laid = laid.transpose(0, 1) if time_first else laid
+        steps = laid.shape[1]
+        for begin in range(shown.shape[1] - steps + 1 if len(laid) == len(shown) else 0):
+            if torch.equal(laid, shown[:, begin : begin + steps]):
+                rows = found[:, begin : begin + steps]
+                yield (rows.transpose(0, 1) if time_first else rows).flatten(0, 1)
 
 
 def _steps(
@@ -260,11 +295,30 @@ def _states(
     return found
 
 
-def recorded_steps(acted: TensorDictBase, order: Tensor) -> TensorDictBase:
-    """The collected steps in this order, ``[rows, steps]``; an unknown one is the first."""
+def recorded_steps(
+    acted: TensorDictBase, order: Tensor, empty: Tensor | None = None
+) -> TensorDictBase:
+    """The collected steps in this order, ``[rows, steps]``; an unknown one is the first. Those that
+    are ``empty`` hold zeros, and a mask says so."""
     row, step = order[..., 0].clamp_min(0), order[..., 1].clamp_min(0)
     found = {key: value[row, step] for key, value in tensor_items(acted)}
+    if empty is not None and bool(empty.any()):
+        for value in found.values():
+            value[empty] = 0
+        found[MASK_OF_ROWS] = ~empty.unsqueeze(-1)
     return TensorDict(found, batch_size=order.shape[:2])
+
+
+def behind_ends(told: Tensor) -> Tensor:
+    """``[rows, steps]``: the steps of a row behind the last one that is ``told``."""
+    return told.flip(1).cumsum(1).flip(1) == 0
+
+
+def with_data(batch: TensorDictBase) -> TensorDictBase:
+    """The rows that have a step: the end of an episode may lie ahead of what a call is given."""
+    mask = batch.get(MASK_OF_ROWS, None)
+    there = None if mask is None else mask.flatten(1).any(1)
+    return batch if there is None or not bool(there.any()) else batch[there]
 
 
 def _key_of(laid: Tensor, batch: TensorDictBase) -> tuple[Key | None, Scale | None]:

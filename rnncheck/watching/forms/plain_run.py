@@ -31,7 +31,7 @@ from rnncheck.watching.forms.plain_calls import (
 )
 from rnncheck.watching.forms.plain_columns import Column, Columns, columns_of, fullest, shown_of
 from rnncheck.watching.forms.plain_loss import rollout_loss
-from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, seen_pass
+from rnncheck.watching.forms.plain_pass import CallPass, Drawn, SeenPass, seen_pass, with_data
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import storages_in
@@ -67,6 +67,7 @@ class PlainRun:
         self._called: Called | None = None
         self._policy: PlainPolicy | None = None
         self.from_memory = False  # what is trained on
+        self._drawn: Drawn | None = None  # of that
         self.waits = False  # for a loss in which the policy runs
         self.ran = set[int]()  # parts of networks, by id, with gradients and since the last steps
         self._split = False  # its training pass gets one trajectory after the other
@@ -186,6 +187,7 @@ class PlainRun:
         if self.waits:
             return False
         frame, lines, found = told
+        self._drawn = found.drawn
         held = lines.function.__kwdefaults__ or {}
         names = {name: held.get(name, frame.f_globals.get(name)) for name in sorted(lines.reads)}
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
@@ -255,11 +257,12 @@ class PlainRun:
         called, policy = self._called, self._policy
         if called is None or policy is None or self.complete:
             return False
-        found = seen_pass(call, self._told, self._call, self._whole)
+        found = seen_pass(call, self._told, self._call, self._whole, self._drawn)
         if found is None or not self._is_of_the_policy(call):
             return False
         anew = self.from_memory and self._split and not called.holds_states
-        called.passed.append(begun_anew(found.batch, self._told) if anew else found.batch)
+        given = with_data(found.batch)
+        called.passed.append(begun_anew(given, self._told) if anew else given)
         if called.over is None:
             called.over = self._pass(found, policy)
             self._split = self._split or self._of_one_trajectory(found)
@@ -292,7 +295,7 @@ class PlainRun:
         """Tell of a call inside one that ``passed``."""
         over = None if self._called is None else self._called.over
         if isinstance(over, CallPass):
-            found = seen_pass(call, self._told, self._call, self._whole)
+            found = seen_pass(call, self._told, self._call, self._whole, self._drawn)
             if found is not None:
                 over.calls(found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,21 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.along_rows import along_rows
 from rnncheck.watching.forms.held_as import ARRAYS, TENSORS, Scale, scale_of
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
     ENDS,
     FLAG,
+    MASK_OF_ROWS,
     MOSTLY,
     OBSERVATION,
     Slot,
     ToldCall,
     leaf_tensor,
 )
-from rnncheck.watching.forms.plain_pass import recorded_steps
-from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt, Storage
+from rnncheck.watching.forms.plain_pass import Drawn, behind_ends, recorded_steps
+from rnncheck.watching.forms.storages import DONE, HeldPart, PerRow, Spoilt, Storage
 from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places, prints
 
@@ -45,6 +47,7 @@ class SampledBatch:
     doubts: dict[Path, HeldPart] = field(default_factory=dict)
     from_starts: bool = True
     flagged: bool = False  # start flags are among the parts
+    drawn: Drawn | None = None
 
     @property
     def parted(self) -> int:
@@ -61,12 +64,14 @@ class SampledBatch:
 @dataclass(frozen=True)
 class _Laid:
     """Where the steps of a variable were collected, ``found`` ``[rows, steps, 2]``. ``longer``: it
-    also holds what the last step showed."""
+    also holds what the last step showed. ``empty`` ``[rows, steps]`` are zeros behind the ends of
+    rows."""
 
     found: Tensor
     lead: tuple[int, ...]
     time_first: bool
-    longer: bool = False
+    longer: bool
+    empty: Tensor
 
     def of(self, value: Tensor) -> Tensor | None:
         """``[rows, steps, ...]`` of something of each of these steps; None if it is not that."""
@@ -75,6 +80,16 @@ class _Laid:
         if len(self.lead) == 1:
             return value.unsqueeze(0)
         return value.transpose(0, 1) if self.time_first else value
+
+    def from_second(self, value: Tensor) -> Tensor | None:
+        """The same of something that each step has of the one before, from the second on and once
+        more behind the last."""
+        time = 0 if self.time_first or len(self.lead) == 1 else 1
+        if not self.longer or value.ndim < len(self.lead):
+            return None
+        if value.shape[time] != self.found.shape[1] + 1:
+            return None
+        return self.of(value.narrow(time, 1, self.found.shape[1]))
 
 
 def sampled_batch(
@@ -88,7 +103,7 @@ def sampled_batch(
     found = [
         _told(path, laid, held, arrays, whole, told)
         for path, value in held.items()
-        for laid in _laid(value, whole)
+        for laid in _laid(path, held, whole, told)
     ]
     return max(found, key=lambda one: (one.parted, one.batch.numel()), default=None)
 
@@ -111,29 +126,92 @@ def _leaves(names: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
                     yield path, leaf
 
 
-def _laid(value: Tensor, whole: TensorDictBase) -> Iterator[_Laid]:
-    """Where what it shows was seen: of all that it holds, or of all but the last one of each
-    row."""
+def _laid(
+    path: Path, held: Mapping[Path, Tensor], whole: TensorDictBase, told: ToldCall
+) -> Iterator[_Laid]:
+    """Where what it shows was seen: of all that it holds, or of all but the last one of each row;
+    zeros that all that is ``held`` has behind the end of a row are none of it."""
+    value = held[path]
     seen = whole.get(OBSERVATION)
     shape = tuple(seen.shape[2:])
+    if int(np.prod(shape)) == 1 and value.ndim == 3:  # one number, in whatever dimensions
+        shape = (1,)
     lead = tuple(value.shape[: value.ndim - len(shape)])
     fits = tuple(value.shape[value.ndim - len(shape) :]) == shape
     if not fits or len(lead) not in (1, 2) or not value.is_floating_point():
         return
+    shown = value.detach().cpu().reshape(*lead, int(np.prod(shape))).to(seen.dtype)
+    for time_first, rows in _in_rows(shown, held, whole, told):
+        laid = shown.unsqueeze(0) if len(lead) == 1 else shown
+        laid = laid.transpose(0, 1) if time_first else laid
+        for longer in (False, True):
+            steps = rows.shape[1] - longer
+            size = (steps, *lead[1:]) if time_first or len(lead) == 1 else (lead[0], steps)
+            mine = rows[:, :steps]
+            nothing = torch.zeros(mine.shape[:2], dtype=torch.bool)
+            one = _Laid(mine, size, time_first, longer, nothing)
+            one = replace(one, empty=_empty(one, laid, held))
+            known = (mine[..., 0] >= 0)[~one.empty]
+            if steps > 1 and float(known.double().mean()) >= MOSTLY:
+                yield one
+
+
+def _in_rows(
+    shown: Tensor, held: Mapping[Path, Tensor], whole: TensorDictBase, told: ToldCall
+) -> Iterator[tuple[bool, Tensor]]:
+    """Where each of the observations was seen, ``[rows, steps, 2]``, and whether time comes first:
+    by itself, or by those ahead of it in its row, where others show the same."""
     places = known_places((OBSERVATION,), [whole])
-    flat = value.detach().cpu().reshape(-1, int(np.prod(shape))).to(seen.dtype)
-    found = torch.tensor([places.get(one, (-1, -1)) for one in prints(flat)])
-    grid = found.reshape(*lead, 2)
-    time_first = len(lead) == 2 and in_a_row(grid, 0) > in_a_row(grid, 1)
-    rows = grid.unsqueeze(0) if len(lead) == 1 else grid.transpose(0, 1) if time_first else grid
-    for longer in (False, True):
-        steps = rows.shape[1] - longer
-        mine = rows[:, :steps]
-        if steps > 1 and float((mine[..., 0] >= 0).double().mean()) >= MOSTLY:
-            size = (
-                (steps,) if len(lead) == 1 else (steps, lead[1]) if time_first else (lead[0], steps)
-            )
-            yield _Laid(mine, size, time_first, longer)
+    at = [places.get(one, (-1, -1)) for one in prints(shown.flatten(0, -2))]
+    grid = torch.tensor(at).reshape(*shown.shape[:-1], 2)
+    if grid.ndim == 2:
+        yield False, grid.unsqueeze(0)
+        return
+    time_first = in_a_row(grid, 0) > in_a_row(grid, 1)
+    rows = grid.transpose(0, 1) if time_first else grid
+    yield time_first, rows
+    if 2 * len(places) >= whole.numel():
+        return
+    entries = [whole.get(key) for key in ((ACTION,), _REWARD, *told.carry)]
+    numbers = [one.detach().cpu() for one in held.values() if one.shape[:2] == shown.shape[:2]]
+    for first in (False, True):  # most of what was collected came more than once
+        laid, *beside = (one.transpose(0, 1) if first else one for one in (shown, *numbers))
+        pairs = [(one, entries) for one in beside]
+        pairs += _openings(len(laid), held, whole, told)
+        yield first, along_rows(laid, whole.get(OBSERVATION).detach().cpu(), pairs)
+
+
+def _openings(
+    rows: int, held: Mapping[Path, Tensor], whole: TensorDictBase, told: ToldCall
+) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    """States of the first step of each row, ``[rows, 1, ...]``, and those that were collected."""
+    for key, slot in told.carry.items():
+        for value in held.values():
+            if slot.axis is not None and value.ndim == len(slot.rest) + 1:
+                mine = slot.found(value.detach().cpu())
+                if mine.shape == (rows, *whole.get(key).shape[2:]):
+                    yield mine.unsqueeze(1), [whole.get(key)]
+
+
+def _empty(laid: _Laid, seen: Tensor, held: Mapping[Path, Tensor]) -> Tensor:
+    """``[rows, steps]``: the zeros behind the ends of rows, of which ``seen`` ``[rows, steps or one
+    more, ...]`` is observed; where something held is one at each step and zero behind the last,
+    that tells."""
+    zeros = behind_ends((seen != 0).any(-1))[:, int(laid.longer) :]
+    masks = [one for one in (_as_mask(laid, value) for value in held.values()) if one is not None]
+    fitting = [~one for one in masks if not bool((~one & ~zeros).any())]
+    unknown = zeros & (laid.found[..., 0] < 0)
+    return max(fitting, key=lambda one: int(one.sum()), default=unknown)
+
+
+def _as_mask(laid: _Laid, value: Tensor) -> Tensor | None:
+    """``[rows, steps]``: true up to some step of each row, if it is one number of each."""
+    steps = laid.of(value.detach().cpu())
+    if steps is None or steps.numel() != laid.found.shape[:2].numel():
+        return None
+    told = steps.reshape(laid.found.shape[:2])
+    prefix = bool((told[:, 0] == 1).all()) and bool((told[:, 1:] <= told[:, :-1]).all())
+    return told.bool() if prefix and bool(((told == 0) | (told == 1)).all()) else None
 
 
 def _told(
@@ -144,27 +222,36 @@ def _told(
     whole: TensorDictBase,
     told: ToldCall,
 ) -> SampledBatch:
-    batch = recorded_steps(whole, laid.found)
-    made = SampledBatch(batch)
-    shown = [one.key for one in told.arguments.values() if one.key not in told.carry]
+    batch = recorded_steps(whole, laid.found, laid.empty)
+    made = SampledBatch(batch, drawn=_drawn(held[observed], laid, whole))
+    shown = [one.key for one in told.arguments.values()]
     for path, value in held.items():
         of_what = ARRAYS if path in arrays else TENSORS
         steps = laid.of(value.detach().cpu())
-        own = path == observed
+        own = value.shape == held[observed].shape and torch.equal(value, held[observed])
         if own and laid.longer:
             steps = laid.of(
                 value.detach()
                 .cpu()
                 .narrow(int(not laid.time_first and len(laid.lead) > 1), 0, laid.found.shape[1])
             )
+        late = None if own or steps is not None else laid.from_second(value.detach().cpu())
+        before = None if late is None else _entry(path, late, batch, shown, False)
         entry = None if steps is None else _entry(path, steps, batch, shown, own)
-        slot = _state(value, batch, told, stored=len(path) > 1 and path[0] == observed[0])
+        together = len(path) > 1 and path[0] == observed[0]
+        if entry is None and steps is not None and together:
+            taken = {one.key for one in made.parts.values() if isinstance(one, Storage)}
+            state = _as_state(steps, batch, told, taken)
+            entry = None if state is None else (state, None)
+        slot = _state(value, batch, told, stored=together)
         if entry is not None and steps is not None:
             key, scale = entry
             if scale is None:
                 like = batch.get(key)
                 batch.set(key, steps.reshape(like.shape).to(like.dtype))
             made.flagged = made.flagged or key == (FLAG,)
+            stored = key in told.carry and key != told.action_before
+            made.from_starts = made.from_starts and not stored
             made.parts[path] = Storage(
                 key,
                 tuple(value.shape),
@@ -175,15 +262,39 @@ def _told(
                 longer=own and laid.longer,
                 rows=len(laid.found),
             )
+        elif before is not None and before[0] in (_REWARD, (ACTION,)):
+            made.parts[path] = _one_late(value, before, laid, of_what)
         elif slot is not None:
             made.parts[path] = Storage(slot.key, tuple(value.shape), value.dtype, at=0, slot=slot)
             batch.get(slot.key)[:, 0] = slot.found(value.detach().cpu()).to(batch.get(slot.key))
             made.from_starts = False
+        elif _weighs_rows(value, laid):
+            made.parts[path] = weights = PerRow(value.detach(), of_what)
+            weights.put(made.batch)
         elif _of_the_batch(value, laid):
             made.doubts[path] = Spoilt(value)
     if made.from_starts and not made.flagged:
         made.batch = begun_anew(batch, told)
     return made
+
+
+def _one_late(value: Tensor, entry: tuple[Key, Scale | None], laid: _Laid, of_what: str) -> Storage:
+    """What holds at each step what the one before it had; what stands at the first is alike in all
+    rows."""
+    first = value.detach().cpu().select(0 if laid.time_first or len(laid.lead) == 1 else 1, 0)
+    edge = first if len(laid.lead) == 1 else first[0]
+    return Storage(
+        entry[0],
+        tuple(value.shape),
+        value.dtype,
+        of_what=of_what,
+        rows_first=len(laid.lead) == 2 and not laid.time_first,
+        scale=entry[1],
+        longer=True,
+        late=True,
+        edge=tuple(edge.double().flatten().tolist()),
+        rows=len(laid.found),
+    )
 
 
 def _entry(
@@ -195,7 +306,10 @@ def _entry(
     if _is_next(path) and mine.shape == batch.get(OBSERVATION).shape:
         return ("next", OBSERVATION), None  # whatever it shows: that is asked
     keys: list[Key] = [(ACTION,), _REWARD, *_FLAGS, ("next", OBSERVATION), (OBSERVATION,), *shown]
+    keys.append(MASK_OF_ROWS)
     flat = mine.reshape(*batch.shape, -1)
+    mask = batch.get(MASK_OF_ROWS, None)
+    data = torch.ones(batch.shape, dtype=torch.bool) if mask is None else mask[..., 0]
     found = list[tuple[float, bool, Key, Scale | None]]()
     for key in keys:
         if key not in batch.keys(True, True):
@@ -203,11 +317,11 @@ def _entry(
         theirs = batch.get(key).reshape(*batch.shape, -1)
         if theirs.shape != flat.shape:
             continue
-        for scale in _scales(key, flat, theirs):
+        for scale in _scales(key, flat[data], theirs[data]):
             wanted = theirs.double() if scale is None else theirs.double() * scale[0] + scale[1]
             alike = torch.isclose(flat.double(), wanted, 1e-5, 1e-6).all(-1)
-            share = float(alike.double().mean())
-            if share >= MOSTLY:
+            share = float(alike[data].double().mean())
+            if share >= MOSTLY and (key != MASK_OF_ROWS or bool(alike.all())):
                 found.append((share, _is_named(path, key), key, scale))
     if not found:
         return None
@@ -234,6 +348,30 @@ def _is_next(path: Path) -> bool:
     return name[:1] == "n" or any(word in name for word in _NEXT)
 
 
+def _drawn(observed: Tensor, laid: _Laid, whole: TensorDictBase) -> Drawn:
+    rows, steps = laid.found.shape[:2]
+    width = whole.get(OBSERVATION)[0, 0].numel()
+    time = laid.time_first or len(laid.lead) == 1
+    shown = observed.detach().cpu().to(whole.get(OBSERVATION).dtype)
+    shown = (
+        shown.reshape(-1, rows, width).transpose(0, 1) if time else shown.reshape(rows, -1, width)
+    )
+    unknown = torch.full((rows, shown.shape[1] - steps, 2), -1)
+    return shown, torch.cat([laid.found, unknown], 1)
+
+
+def _as_state(value: Tensor, batch: TensorDictBase, told: ToldCall, held: set[Key]) -> Key | None:
+    """Of states that are stored beside each step the one that it is, whatever it shows: that of
+    another step, or the first of its form that is not ``held``."""
+    flat = value.reshape(*batch.shape, -1)
+    fitting = [k for k in told.carry if batch.get(k).reshape(*batch.shape, -1).shape == flat.shape]
+    for key in fitting if bool(flat.any()) else []:
+        after = batch.get(("next", *key)).reshape(flat.shape)
+        if float((flat == after.to(flat.dtype)).all(-1).double().mean()) >= MOSTLY / 2:
+            return key
+    return next((key for key in fitting if key not in held and bool(flat.any())), None)
+
+
 def _state(value: Tensor, batch: TensorDictBase, told: ToldCall, *, stored: bool) -> Slot | None:
     """The state of its form, of each row. Zeros that were not ``stored`` with the steps are none:
     whatever is trained on begins there."""
@@ -244,6 +382,15 @@ def _state(value: Tensor, batch: TensorDictBase, told: ToldCall, *, stored: bool
         if mine.shape == batch.get(slot.key)[:, 0].shape and (stored or bool(mine.any())):
             return slot
     return None
+
+
+def _weighs_rows(value: Tensor, laid: _Laid) -> bool:
+    """Whether it is one number for each row, of which the largest is one, as the weights of a
+    prioritised memory are."""
+    rows = len(laid.found)
+    if rows < 2 or value.numel() != rows or not value.is_floating_point() or value.requires_grad:
+        return False
+    return bool((value > 0).all()) and float(value.max()) == 1
 
 
 def _of_the_batch(value: Tensor, laid: _Laid) -> bool:

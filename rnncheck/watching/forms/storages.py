@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
-from rnncheck.watching.forms.plain_calls import FLAG, Slot
+from rnncheck.watching.forms.plain_calls import FLAG, MASK_OF_ROWS, WEIGHT_OF_ROWS, Slot
 from rnncheck.watching.forms.structures import Path, filled, leaves_in, records, sequence_like
 
 DONE = ("next", "done")
@@ -61,9 +61,10 @@ class Storage:
         value = self._scaled(value)
         if self.late:
             value = torch.cat([self._edge(value), value if self.longer else value[:, :-1]], 1)
+        elif self.longer and self.edge is not None:
+            value = torch.cat([value, self._edge(value).to(value.dtype)], 1)
         elif self.longer:
-            last = self._edge(value) if self.edge is not None else self._behind(batch)
-            value = torch.cat([value, last.to(value.dtype)], 1)
+            value = self._and_behind(value, batch)
         lead = value.shape[:2] if self.rows_first else (value.shape[1],)
         laid = value if self.rows_first else value.transpose(0, 1)
         rest = self.shape[len(lead) :]
@@ -92,8 +93,17 @@ class Storage:
         own = held if fits else held[: wanted[0].numel()].repeat(len(wanted))
         return own.reshape(wanted.shape).to(like.dtype if like.is_floating_point() else held.dtype)
 
-    def _behind(self, batch: TensorDictBase) -> Tensor:
-        return self._scaled(batch.get(behind(self.key))[:, -1:])
+    def _and_behind(self, value: Tensor, batch: TensorDictBase) -> Tensor:
+        """``[rows, steps + 1, ...]``: behind the last step of each row what it showed; rows that
+        zeros follow are shorter."""
+        after = self._scaled(batch.get(behind(self.key))).to(value.dtype)
+        mask = batch.get(MASK_OF_ROWS, None)
+        if mask is None:
+            return torch.cat([value, after[:, -1:]], 1)
+        rows, count = torch.arange(len(value)), mask.reshape(*mask.shape[:2]).sum(1)
+        whole = torch.cat([value, torch.zeros_like(value[:, :1])], 1)
+        whole[rows, count] = after[rows, (count - 1).clamp_min(0)]
+        return whole
 
     def _made(self, value: Tensor, shape: tuple[int, ...]) -> Tensor:
         kind = torch.get_default_dtype() if self.dtype == torch.float32 else self.dtype
@@ -151,6 +161,31 @@ class Spoilt:
 
 
 @dataclass(frozen=True)
+class PerRow:
+    """One number for each row of a batch, which no step makes and each of them holds; rows without
+    are lent those of the script's."""
+
+    value: Tensor
+    of_what: str = TENSORS
+    graphed = False
+    held = ()
+
+    def put(self, batch: TensorDictBase) -> None:
+        """Into a batch of the script's rows."""
+        wide = self.value.cpu().reshape(-1, 1, 1).expand(*batch.shape, 1)
+        batch.set(WEIGHT_OF_ROWS, wide.clone())
+
+    def of(self, batch: TensorDictBase) -> Any:
+        """As many as there are rows."""
+        held = batch.get(WEIGHT_OF_ROWS, None)
+        index = torch.arange(batch.shape[0]) % len(self.value)
+        value = self.value.cpu()[index] if held is None else held[:, 0].reshape(len(held))
+        shape = (-1, *self.value.shape[1:])
+        given = value.reshape(shape).to(self.value)
+        return handed(given, self.of_what, listed=False)
+
+
+@dataclass(frozen=True)
 class Tail:
     """A list that goes on from rollout to rollout: behind what was ``before``, the steps."""
 
@@ -168,7 +203,7 @@ class Tail:
         return self.steps.held
 
 
-HeldPart = Storage | Records | Spoilt | Tail
+HeldPart = Storage | Records | Spoilt | Tail | PerRow
 
 
 def spoilt(value: Any) -> Any:

@@ -17,14 +17,14 @@ from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall
 from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
-from rnncheck.watching.forms.storages import HeldPart, Records, Storage, Tail
+from rnncheck.watching.forms.storages import HeldPart, PerRow, Records, Storage, Tail
 from rnncheck.watching.saving.env_forms import Decodes, Encodes, maker_form
 from rnncheck.watching.saving.forms import DTYPES
 from rnncheck.watching.saving.import_paths import CannotKeep
 
 Node = dict[str, Any]
 _WRAPPERS = "gymnasium.wrappers"
-_RECORDS, _TAIL = "records", "tail"
+_RECORDS, _TAIL, _PER_ROW = "records", "tail", "per row"
 
 
 # --- envs ----------------------------------------------------------------------------------------
@@ -267,12 +267,16 @@ def _part_form(one: HeldPart) -> list[Any]:
         return [_RECORDS, columns, one.like]
     if isinstance(one, Tail):
         return [_TAIL, one.before, _storage_form(one.steps)]
+    if isinstance(one, PerRow):
+        return [_PER_ROW, one.value, one.of_what]
     raise CannotKeep("a loss with other values than the script's")
 
 
 def _part(form: list[Any]) -> HeldPart:
     if form[0] == _TAIL:
         return Tail(form[1], _storage(form[2]))
+    if form[0] == _PER_ROW:
+        return PerRow(form[1], form[2])
     if form[0] != _RECORDS:
         return _storage(form)
     return Records({tuple(path): _storage(held) for path, held in form[1]}, form[2])

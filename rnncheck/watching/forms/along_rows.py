@@ -1,0 +1,78 @@
+"""Where rows of steps were collected, told by what their steps show one after the other: in envs
+such as grids and corridors many steps show the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rnncheck.watching.forms.time_axis import prints
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+# Numbers of the rows' steps, or of their first ones alone, and what they may be of collected.
+Beside = tuple[Tensor, Sequence[Tensor]]
+
+
+def along_rows(shown: Tensor, collected: Tensor, beside: Iterable[Beside] = ()) -> Tensor:
+    """Row and step ``[rows, steps, 2]`` of what ``shown`` ``[rows, steps, ...]`` holds of
+    ``collected`` ``[envs, time, ...]``: the longest run from the first step of each row on, -1
+    behind it. Of runs that are equally long the one at which most is alike that stands
+    ``beside``."""
+    numbers = dict[bytes, int]()
+    theirs = _numbered(collected, numbers, add=True)
+    found = torch.full((*shown.shape[:2], 2), -1)
+    pairs = [(_flat(mine), [_flat(one) for one in others]) for mine, others in beside]
+    for row, mine in enumerate(_numbered(shown, numbers, add=False)):
+        length, begins = _runs(mine, theirs)
+        if not length:
+            continue
+        alike = [_alike(row, begin, length, pairs) for begin in begins]
+        env, first = begins[int(np.argmax(alike))]
+        found[row, :length, 0] = int(env)
+        found[row, :length, 1] = torch.arange(length) + int(first)
+    return found
+
+
+def _flat(values: Tensor) -> Tensor:
+    return values.reshape(*values.shape[:2], -1)
+
+
+def _numbered(values: Tensor, numbers: dict[bytes, int], *, add: bool) -> Array:
+    """``[rows, steps]``: the same number for the same values, -1 for unknown ones."""
+    told = prints(_flat(values).flatten(0, 1))
+    if add:
+        for one in told:
+            numbers.setdefault(one, len(numbers))
+    return np.array([numbers.get(one, -1) for one in told]).reshape(values.shape[:2])
+
+
+def _runs(mine: Array, theirs: Array) -> tuple[int, Array]:
+    """The length of the longest run of ``theirs`` that ``mine`` begins with, and where there are
+    such, ``[runs, 2]``."""
+    length, envs, time = 0, *np.nonzero(theirs == mine[0])
+    begins = np.stack([envs, time], 1)
+    going = begins
+    while len(going):
+        begins, length = going, length + 1
+        if length == len(mine):
+            break
+        inside = going[going[:, 1] + length < theirs.shape[1]]
+        going = inside[theirs[inside[:, 0], inside[:, 1] + length] == mine[length]]
+    return length, begins
+
+
+def _alike(
+    row: int, begin: Array, length: int, pairs: Sequence[tuple[Tensor, Sequence[Tensor]]]
+) -> int:
+    """How many numbers beside the run are those collected there."""
+    env, first = int(begin[0]), int(begin[1])
+    total = 0
+    for mine, others in pairs:
+        held = mine[row, :length]
+        fitting = [one[env, first : first + len(held)] for one in others]
+        same = [(held == one).all(-1).sum() for one in fitting if one.shape == held.shape]
+        total += max((int(one) for one in same), default=0)
+    return total
