@@ -324,7 +324,7 @@ def _twins(evidence: Evidence) -> tuple[Observation | None, int]:
             gaps, bound = one.gaps * mask, _INSIDE * one.scale
             if bool((gaps > bound).any()):
                 return _observed(Stage.LOSS, sample, number, one.name, gaps, bound), compared
-            compared += int(mask.sum())
+            compared += 0 if one.from_zero else int(mask.sum())
     return None, compared
 
 

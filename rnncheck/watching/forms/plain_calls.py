@@ -25,6 +25,8 @@ LINES = "lines_that_act"  # what a function is called that is made of lines of t
 OWNER = "self"  # the way to what the owner of a method holds
 OBSERVATION, FLAG, ACTION = "observation", "is_init", "action"
 _NUMBERS = (bool, int, float)
+REWARD_BEFORE: Key = ("reward_before",)  # what a loop shows the policy of the step before
+ACTION_BEFORE: Key = ("action_before",)  # one-hot
 MASK_OF_ROWS: Key = ("mask",)  # of rows that zeros follow: whether a step is one
 WEIGHT_OF_ROWS: Key = ("priority_weight",)  # as TorchRL's memories call it
 ENDS = ("terminated", "truncated", "reset")
@@ -153,12 +155,9 @@ class ToldCall:
     rows: int = 1  # that it was called on
     action: tuple[Path, Slot] | None = None  # the result that is one, handed on or not
     why: str = ""
-
-    @property
-    def action_before(self) -> Key | None:
-        """The entry that is handed on and is the action itself, no state."""
-        held = None if self.action is None else self.results.get(self.action[0])
-        return None if held is None or held.key[0] != "next" else held.key[1:]
+    # Arguments that the loop fills with others of the step before, by key: which, and whether with
+    # the one-hot form of it.
+    before: dict[Key, tuple[Key, bool]] = field(default_factory=dict)
 
     @property
     def carry(self) -> dict[Key, Slot]:

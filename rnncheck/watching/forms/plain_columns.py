@@ -44,6 +44,7 @@ class Columns:
     name: str  # of the function that acts
     seen: Tensor | None
     action: Tensor | None
+    reward: Tensor | None
     done: Tensor  # [steps, rows]: an episode ended, or a new one was begun in the place of the step
     ended: Tensor  # the same without what was begun: what the env tells
     given: dict[Path, Column]
@@ -67,6 +68,7 @@ def columns_of(steps: Sequence[PlainStep]) -> Columns:
         steps[0].call.code.co_name,
         stacked([step.seen for step in steps]),
         stacked([step.action for step in steps]),
+        stacked([step.reward for step in steps]),
         torch.stack(flags).any(0),
         torch.stack(flags[:2]).any(0),
         _columns([{**call.arguments, OWNER: call.before} for call in calls]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,7 @@ from rnncheck.watching.forms.plain_calls import (
     leaf_tensor,
     run_call,
 )
+from rnncheck.watching.forms.shown_before import Before, ShownBefore
 from rnncheck.watching.forms.structures import Path, with_tensors
 from rnncheck.watching.seen import Sightings
 
@@ -115,6 +116,7 @@ class PlainEnv:
     states: Mapping[Key, tuple[tuple[int, ...], torch.dtype]]
     batched: bool
     part: tuple[int, ...] | None = None  # of what they show, which the policy gets
+    before: Mapping[Key, Before] = field(default_factory=dict)  # what a loop shows of it
 
     def __call__(self) -> EnvBase:
         """One of them, with start flags and zero states at its resets."""
@@ -129,7 +131,10 @@ class PlainEnv:
             for key, (shape, kind) in self.states.items()
         }
         primer = TensorDictPrimer(specs, expand_specs=True)
-        return TransformedEnv(base, Compose(InitTracker(), primer))
+        transforms = [InitTracker(), primer]
+        if self.before:
+            transforms.append(ShownBefore(self.before))
+        return TransformedEnv(base, Compose(*transforms))
 
 
 def _wrapped(make: Callable[[], Any], part: tuple[int, ...] | None) -> EnvBase:

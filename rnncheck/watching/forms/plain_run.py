@@ -22,6 +22,7 @@ from rnncheck.watching.forms.plain_calls import (
     ACTION,
     ENDS,
     FLAG,
+    MASK_OF_ROWS,
     OBSERVATION,
     OWNER,
     PlainCall,
@@ -36,6 +37,7 @@ from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_o
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import storages_in
 from rnncheck.watching.forms.sampled import begun_anew
+from rnncheck.watching.forms.shown_before import Before
 from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
@@ -97,9 +99,14 @@ class PlainRun:
         self._call = calls[fullest([{**one.arguments, OWNER: one.before} for one in calls])]
         policy = PlainPolicy(self._call, self._told)
         states = {slot.key: (slot.rest, slot.dtype) for slot in self._told.carry.values()}
+        before = {
+            slot.key: Before(told[0], torch.zeros(slot.rest, dtype=slot.dtype), told[1])
+            for slot in self._told.arguments.values()
+            if (told := self._told.before.get(slot.key)) is not None
+        }
         try:
             part = None if columns.width == whole else shown
-            make = PlainEnv(makers_of(steps[0].env), states, policy.batched, part)
+            make = PlainEnv(makers_of(steps[0].env), states, policy.batched, part, before)
         except Exception as error:  # an env of the user's may refuse to be copied
             self._seen.plain = f"no env like the script's can be made: {error}"
             return False
@@ -301,7 +308,7 @@ class PlainRun:
 
     def _of_one_trajectory(self, found: SeenPass) -> bool:
         """Whether a call that gets no start flags got one trajectory out of several, from its first
-        step to its last."""
+        step to its last, or one in each row, which zeros follow."""
         if any(one.key in ((FLAG,), DONE) for one in found.steps.values()):
             return False
         whole, own = self._whole, found.batch
@@ -312,7 +319,9 @@ class PlainRun:
             return bool(own.get(key)[:, edge].all()) or torch.equal(*seen)
 
         inside = bool(whole.get((FLAG,))[:, 1:].any()), bool(own.get((FLAG,))[:, 1:].any())
-        return inside == (True, False) and at(0, (FLAG,)) and at(-1, DONE)
+        if inside != (True, False):
+            return False
+        return MASK_OF_ROWS in own.keys(True, True) or (at(0, (FLAG,)) and at(-1, DONE))
 
 
 def _called_from(frame: FrameType, stepped: Sequence[FrameType]) -> FrameType | None:

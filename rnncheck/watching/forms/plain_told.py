@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.held_as import NUMBERS, Scale, scale_of
+from rnncheck.watching.forms.held_as import MANY, NUMBERS, SCALE_CLOSE, Scale, scale_of
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
+    ACTION_BEFORE,
     ENDS,
     FLAG,
     LINES,
     MOSTLY,
     OBSERVATION,
     OWNER,
+    REWARD_BEFORE,
     Slot,
     ToldCall,
 )
@@ -25,9 +29,13 @@ from rnncheck.watching.forms.plain_columns import Column, Columns
 from rnncheck.watching.forms.structures import Path
 
 _CHANGED = (
-    " (what is shown may be changed by a wrapper of gymnasium's or inside of what acts; the reward"
-    " of the step before is not known as an input)"
+    " (what is shown may be changed by a wrapper of gymnasium's or inside of what acts; of the step"
+    " before the reward and a one-hot action are known as inputs, by themselves)"
 )
+_OF_ENV: dict[Key, tuple[Key, bool]] = {
+    REWARD_BEFORE: (("next", "reward"), False),
+    ACTION_BEFORE: ((ACTION,), True),
+}
 _TAKEN = {OBSERVATION, FLAG, ACTION, "next", "reward", "done", *ENDS}
 
 
@@ -35,12 +43,19 @@ def told_call(steps: Columns) -> ToldCall:
     """What each argument and result of the acting calls is, and what the owner of the method holds
     that is a state."""
     arguments, results = dict[Path, Slot](), dict[Path, Slot]()
+    before: dict[Key, tuple[Key, bool]] = {}
     for path, column in steps.given.items():
         slot, source = _argument(steps, path, column)
         if slot is not None:
             arguments[path] = slot
-            if source is not None:
+            if source is not None and _is_action(steps, source):
+                shown = (_result(steps, source),)
+                results[source] = replace(slot, key=shown, none=None, scale=None)
+                before[slot.key] = shown, False
+            elif source is not None:
                 results[source] = replace(slot, key=("next", *slot.key), none=None)
+            elif slot.key in _OF_ENV:
+                before[slot.key] = _OF_ENV[slot.key]
         elif not _needless(path, column):
             return ToldCall(
                 why=f"{_given(steps, path)} is neither what the env"
@@ -57,22 +72,37 @@ def told_call(steps: Columns) -> ToldCall:
         if path in results:
             continue
         if values.is_floating_point() and (steps.rows == 1 or steps.rows in values.shape[1:]):
-            results[path] = _slot(("_".join((steps.name, *path)),), values, steps.rows)
-    if action is not None and (way := _drawn_at_starts(steps, arguments, results.get(action[0]))):
+            results[path] = _slot((_result(steps, path),), values, steps.rows)
+    if way := _drawn_at_starts(steps, arguments, before):
         return ToldCall(
             why=f"{_given(steps, way)} is the action before, and begins"
             " episodes with another value than zero, such as a random action"
         )
-    return replace(_whole(steps, arguments, results), action=action)
+    return replace(_whole(steps, arguments, results), action=action, before=before)
 
 
-def _drawn_at_starts(steps: Columns, arguments: dict[Path, Slot], acted: Slot | None) -> Path:
-    """The way to an argument that is the action before and begins an episode as no state does."""
+def _result(steps: Columns, path: Path) -> str:
+    return "_".join((steps.name, *path))
+
+
+def _is_action(steps: Columns, source: Path) -> bool:
+    """Whether a result is the action, or a multiple of it: what it is handed on as is no state."""
+    gave, taken = steps.gave[source].values, steps.action
+    if gave is None or taken is None or gave.numel() != taken.numel():
+        return False
+    if not bool((taken != taken.flatten()[0]).any()):
+        return False
+    return scale_of(gave.flatten(1), taken.flatten(1)) is not None
+
+
+def _drawn_at_starts(
+    steps: Columns, arguments: dict[Path, Slot], shown: Mapping[Key, tuple[Key, bool]]
+) -> Path:
+    """The way to an argument that is the action before and begins an episode with anything."""
     begins = torch.cat([torch.ones_like(steps.done[:1]), steps.done[:-1]]).any(1)
     for path, slot in arguments.items():
         values = steps.given[path].values
-        before = acted is not None and acted.key == ("next", *slot.key)
-        if before and values is not None and bool((values[begins] != 0).any()):
+        if slot.key in shown and values is not None and bool((values[begins] != 0).any()):
             return path
     return ()
 
@@ -100,7 +130,10 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
         own = path[1:] if path[0] == OWNER else path
         slot = _slot((_free("_".join(own)),), values, steps.rows)
     else:
-        slot = _slot(key, values, steps.rows, 1 if key == (FLAG,) else steps.width)
+        width = {FLAG: 1, REWARD_BEFORE[0]: 1}.get(key[0], steps.width)
+        if key == ACTION_BEFORE:
+            width = values[0].numel() // steps.rows
+        slot = _slot(key, values, steps.rows, width)
     slot = replace(slot, of_what=column.of_what, none=column.none, scale=scale)
     return slot, source
 
@@ -160,6 +193,31 @@ def _known(steps: Columns, column: Column) -> tuple[Key | None, Scale | None]:
             scale = scale_of(mine, ends[:-1])
             if scale is not None:
                 return (FLAG,), scale
+    return _before(steps, values)
+
+
+def _before(steps: Columns, values: Tensor) -> tuple[Key | None, Scale | None]:
+    """The reward or the action of the step before, zero where an episode begins."""
+    goes_on = ~steps.done[:-1]
+    mine = values.reshape(len(values), -1)
+    if not mine.is_floating_point() or mine.shape[1] % steps.rows or not bool(mine.any()):
+        return None, None
+    laid = mine.reshape(len(mine), steps.rows, -1)
+    begins = laid[1:][~goes_on]
+    if int(goes_on.sum()) < MANY or bool(begins.any()) or bool(laid[0].any()):
+        return None, None
+    told = laid[1:][goes_on]
+    if steps.reward is not None and steps.reward.numel() == mine.numel():
+        given = steps.reward.reshape(steps.done.shape)[:-1][goes_on].to(mine.dtype).unsqueeze(1)
+        scale = scale_of(told, given)
+        if scale is not None and abs(scale[1]) <= SCALE_CLOSE * abs(scale[0]):
+            return REWARD_BEFORE, None if scale[0] == 1 else (scale[0], 0.0)
+    taken = steps.action
+    if taken is not None and not taken.is_floating_point() and taken.numel() == steps.done.numel():
+        number = taken.reshape(steps.done.shape)[:-1][goes_on].long()
+        inside = int(number.min()) >= 0 and int(number.max()) < laid.shape[2] > 1
+        if inside and torch.equal(one_hot(number, laid.shape[2]).to(told.dtype), told):
+            return ACTION_BEFORE, None
     return None, None
 
 

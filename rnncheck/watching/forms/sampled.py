@@ -172,7 +172,8 @@ def _in_rows(
     yield time_first, rows
     if 2 * len(places) >= whole.numel():
         return
-    entries = [whole.get(key) for key in ((ACTION,), _REWARD, *told.carry)]
+    given = (slot.key for slot in told.arguments.values() if slot.key != (OBSERVATION,))
+    entries = [whole.get(key) for key in dict.fromkeys(((ACTION,), _REWARD, *given))]
     numbers = [one.detach().cpu() for one in held.values() if one.shape[:2] == shown.shape[:2]]
     for first in (False, True):  # most of what was collected came more than once
         laid, *beside = (one.transpose(0, 1) if first else one for one in (shown, *numbers))
@@ -243,15 +244,15 @@ def _told(
             taken = {one.key for one in made.parts.values() if isinstance(one, Storage)}
             state = _as_state(steps, batch, told, taken)
             entry = None if state is None else (state, None)
-        slot = _state(value, batch, told, stored=together)
+        held_states = {one.key for one in made.parts.values() if isinstance(one, Storage)}
+        slot = _state(value, batch, told, held_states, stored=together)
         if entry is not None and steps is not None:
             key, scale = entry
             if scale is None:
                 like = batch.get(key)
                 batch.set(key, steps.reshape(like.shape).to(like.dtype))
             made.flagged = made.flagged or key == (FLAG,)
-            stored = key in told.carry and key != told.action_before
-            made.from_starts = made.from_starts and not stored
+            made.from_starts = made.from_starts and key not in told.carry
             made.parts[path] = Storage(
                 key,
                 tuple(value.shape),
@@ -266,7 +267,8 @@ def _told(
             made.parts[path] = _one_late(value, before, laid, of_what)
         elif slot is not None:
             made.parts[path] = Storage(slot.key, tuple(value.shape), value.dtype, at=0, slot=slot)
-            batch.get(slot.key)[:, 0] = slot.found(value.detach().cpu()).to(batch.get(slot.key))
+            like = batch.get(slot.key)
+            like[:, 0] = slot.found(value.detach().cpu()).reshape(like[:, 0].shape).to(like)
             made.from_starts = False
         elif _weighs_rows(value, laid):
             made.parts[path] = weights = PerRow(value.detach(), of_what)
@@ -372,16 +374,24 @@ def _as_state(value: Tensor, batch: TensorDictBase, told: ToldCall, held: set[Ke
     return next((key for key in fitting if key not in held and bool(flat.any())), None)
 
 
-def _state(value: Tensor, batch: TensorDictBase, told: ToldCall, *, stored: bool) -> Slot | None:
-    """The state of its form, of each row. Zeros that were not ``stored`` with the steps are none:
-    whatever is trained on begins there."""
+def _state(
+    value: Tensor, batch: TensorDictBase, told: ToldCall, held: set[Key], *, stored: bool
+) -> Slot | None:
+    """The state of its form, of each row, which may stand first: one that was collected there, else
+    one that is not ``held`` yet. Zeros that were not ``stored`` with the steps are none: whatever
+    is trained on begins there."""
+    own, found = value.detach().cpu(), list[tuple[bool, bool, Slot]]()
     for slot in told.carry.values():
-        if slot.axis is None or value.ndim != len(slot.rest) + 1:
-            continue
-        mine = slot.found(value.detach().cpu())
-        if mine.shape == batch.get(slot.key)[:, 0].shape and (stored or bool(mine.any())):
-            return slot
-    return None
+        first = batch.get(slot.key)[:, 0]
+        rows = replace(slot, axis=0, rest=tuple(own.shape[1:]))
+        for one in (slot, rows) if slot.axis is not None else ():
+            if own.ndim != len(one.rest) + 1 or not (stored or bool(own.any())):
+                continue
+            mine = one.found(own)
+            if mine.shape[:1] == first.shape[:1] and mine.numel() == first.numel():
+                same = torch.equal(mine.reshape(first.shape), first.to(mine.dtype))
+                found.append((same, slot.key not in held, one))
+    return max(found, key=lambda one: one[:2], default=(False, False, None))[2]
 
 
 def _weighs_rows(value: Tensor, laid: _Laid) -> bool:

@@ -23,11 +23,12 @@ _FLAG = "is_init"
 
 @dataclass(frozen=True)
 class Before:
-    """An entry is ``source`` of the step before; ``first`` at the first step of an episode, for
-    each env alike."""
+    """An entry is ``source`` of the step before, or the ``one_hot`` form of that; ``first`` at the
+    first step of an episode, for each env alike."""
 
     source: Key
     first: Tensor
+    one_hot: bool = False
 
 
 class ShownBefore(Transform):  # type: ignore[misc]
@@ -40,9 +41,14 @@ class ShownBefore(Transform):  # type: ignore[misc]
     def _step(self, tensordict: TensorDictBase, next_tensordict: TensorDictBase) -> TensorDictBase:
         for key, one in self.entries.items():
             inside = one.source[0] == "next"
-            value = next_tensordict.get(one.source[1:]) if inside else tensordict.get(one.source)
+            td, source = (next_tensordict, one.source[1:]) if inside else (tensordict, one.source)
+            value = td.get(source, None)
             lead = tensordict.batch_size
-            next_tensordict.set(key, value.reshape(*lead, *one.first.shape).to(one.first.dtype))
+            if value is None:  # where no policy acts
+                value = torch.zeros((*lead, *one.first.shape), dtype=one.first.dtype)
+            elif one.one_hot:
+                value = torch.nn.functional.one_hot(value.long(), one.first.numel())
+            next_tensordict.set(key, value.reshape((*lead, *one.first.shape)).to(one.first.dtype))
         return next_tensordict
 
     def _reset(
@@ -50,7 +56,8 @@ class ShownBefore(Transform):  # type: ignore[misc]
     ) -> TensorDictBase:
         lead = tensordict_reset.batch_size
         for key, one in self.entries.items():
-            first = one.first.to(tensordict_reset.device).expand(*lead, *one.first.shape).clone()
+            shape = (*lead, *one.first.shape)
+            first = one.first.to(tensordict_reset.device).expand(shape).clone()
             begins = None if tensordict is None else tensordict.get(_RESET, None)
             before = None if tensordict is None else tensordict.get(key, None)
             if begins is not None and before is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
 from torchrl.envs import EnvBase, EnvCreator, GymEnv, ParallelEnv, SerialEnv, TransformedEnv
 
+from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.shown_before import Before, ShownBefore
 from rnncheck.watching.saving.import_paths import CannotKeep
 
@@ -59,14 +61,24 @@ def env_node(encoder: Encodes, env: EnvBase) -> Node:
 
 def shown_node(encoder: Encodes, shown: ShownBefore) -> Node:
     """What a loop shows of the step before."""
-    parts = [[list(key), list(one.source), one.first] for key, one in shown.entries.items()]
-    return {"kind": "shown before", "of": encoder.form(parts)}
+    return {"kind": "shown before", "of": encoder.form(shown_forms(shown.entries))}
+
+
+def shown_forms(entries: Mapping[Key, Before]) -> list[Any]:
+    """Each of the entries."""
+    found = entries.items()
+    return [[list(key), list(one.source), one.first, one.one_hot] for key, one in found]
+
+
+def shown_again(forms: Any) -> dict[Key, Before]:
+    """The entries."""
+    found = ((key, Before(tuple(source), first, bool(hot))) for key, source, first, hot in forms)
+    return {tuple(key): one for key, one in found}
 
 
 def shown(decoder: Decodes, node: Node, _number: int) -> ShownBefore:
     """The same."""
-    parts = decoder.part(node["of"])
-    return ShownBefore({tuple(key): Before(tuple(source), first) for key, source, first in parts})
+    return ShownBefore(shown_again(decoder.part(node["of"])))
 
 
 def _arguments(env: GymEnv) -> dict[str, Any]:

@@ -18,7 +18,13 @@ from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
 from rnncheck.watching.forms.storages import HeldPart, PerRow, Records, Storage, Tail
-from rnncheck.watching.saving.env_forms import Decodes, Encodes, maker_form
+from rnncheck.watching.saving.env_forms import (
+    Decodes,
+    Encodes,
+    maker_form,
+    shown_again,
+    shown_forms,
+)
 from rnncheck.watching.saving.forms import DTYPES
 from rnncheck.watching.saving.import_paths import CannotKeep
 
@@ -40,6 +46,7 @@ def plain_env_node(encoder: Encodes, env: PlainEnv) -> Node:
         "states": encoder.form(states),
         "batched": env.batched,
         "part": encoder.form(env.part),
+        "before": encoder.form(shown_forms(env.before)),
     }
 
 
@@ -55,7 +62,8 @@ def plain_env_again(decoder: Decodes, node: Node, _number: int) -> PlainEnv:
     makers = tuple(_maker(decoder.part(one)) for one in node["makers"])
     told = decoder.part(node["states"])
     states = {_key(key): (tuple(shape), DTYPES[of]) for key, shape, of in told}
-    return PlainEnv(makers, states, bool(node["batched"]), decoder.part(node["part"]))
+    before = shown_again(decoder.part(node["before"]))
+    return PlainEnv(makers, states, bool(node["batched"]), decoder.part(node["part"]), before)
 
 
 def _maker(made: Any) -> Any:
