@@ -146,3 +146,30 @@ DETACHED = (
     "h = self.cell(x, h * (1 - over).view(-1, 1))",
     "h = self.cell(x, h * (1 - over).view(-1, 1)).detach()",
 )
+
+# Rows and steps in one dimension, and an argument that says how many steps a row has; the state is
+# an entry of the minibatch, and the function gives its name another value in either branch.
+FLAT = (
+    (
+        "    def forward(self, x, h):\n        y, h = self.gru(x, h)\n",
+        """    def forward(self, x, h, length=1):
+        if length == 1:
+            y, h = self.gru(x.unsqueeze(1), h)
+        else:
+            y, h = self.gru(x.reshape(-1, length, 4), h)
+""",
+    ),
+    ("net(obs.unsqueeze(1), h)\n        dist", "net(obs, h)\n        dist"),
+    ("behind = net(obs.unsqueeze(1), h)", "behind = net(obs, h)"),
+    ("        first = torch.stack(", '        batch = {"h": torch.stack('),
+    ("for row, s, _ in mine]).unsqueeze(0)\n", "for row, s, _ in mine]).unsqueeze(0)}\n"),
+    ("net(x, first)", 'net(x.flatten(0, 1), batch["h"], LONGEST)'),
+)
+# Pieces that begin inside of episodes begin with zeros, where acting had a state.
+FROM_ZEROS = ("torch.stack([states[row, s] for", "torch.stack([0 * states[row, s] for")
+STATE_BEHIND = (
+    "        seen[:, t], states[:, t] = obs, h[0]\n        with torch.no_grad():\n"
+    "            logits, v, h = net(obs.unsqueeze(1), h)\n",
+    "        seen[:, t] = obs\n        with torch.no_grad():\n"
+    "            logits, v, h = net(obs.unsqueeze(1), h)\n        states[:, t] = h[0]\n",
+)

@@ -9,7 +9,15 @@ import pytest
 
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import failed, run, written
-from tests.watching.slices_script import BESIDE, DETACHED, RUNS_ON, SLICES
+from tests.watching.slices_script import (
+    BESIDE,
+    DETACHED,
+    FLAT,
+    FROM_ZEROS,
+    RUNS_ON,
+    SLICES,
+    STATE_BEHIND,
+)
 
 Changes = tuple[tuple[str, str], ...]
 
@@ -19,6 +27,10 @@ Changes = tuple[tuple[str, str], ...]
     [
         pytest.param(SLICES, (), "LS701", [], id="normalised"),
         pytest.param(SLICES, (RUNS_ON,), "LS701", ["LS701"], id="gains run on"),
+        pytest.param(SLICES, (), "BD3,EQ,RP504,GR8", [], id="pieces of trajectories"),
+        pytest.param(SLICES, FLAT, "BD3,EQ,RP504,GR8", [], id="in one dimension"),
+        pytest.param(SLICES, (FROM_ZEROS,), "RP504", ["RP504"], id="from zeros"),
+        pytest.param(SLICES, (STATE_BEHIND,), "RP504", ["RP504"], id="state behind the step"),
         pytest.param(BESIDE, (), "GR803", [], id="a model beside"),
         pytest.param(BESIDE, (DETACHED,), "GR803", ["GR803"], id="a memory without gradient"),
     ],

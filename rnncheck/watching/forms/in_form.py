@@ -64,6 +64,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     if loss.over is not None or isinstance(acting.policy, PlainPolicy):
         policy = WithParts(acting.policy, acting.parts, (), acting.writes)
         from_starts = loss.alone and not loss.holds_states and not _is_given_a_state(loss)
+        from_starts = from_starts and not _goes_on_from_zeros(loss)
         trained = loss.inputs if from_starts else loss.passed or loss.inputs
         over = innermost_pass(loss.over) or _inside(acting, loss)
         if loss.alone:
@@ -134,6 +135,14 @@ def _is_given_a_state(loss: Called) -> bool:
         keys = [slot.key for slot in loss.over.seen.states.values()]
         return any(bool(batch.get(key)[:, 0].any()) for batch in loss.passed for key in keys)
     return reads_a_state(loss.module)
+
+
+def _goes_on_from_zeros(loss: Called) -> bool:
+    """Whether rows of the pass begin inside of episodes, and it is handed zeros for their states:
+    that is no choice of where to begin."""
+    if not isinstance(loss.over, CallPass) or not loss.over.seen.states:
+        return False
+    return any(not bool(_begins(batch).all()) for batch in loss.passed)
 
 
 def _whole(batches: list[TensorDictBase]) -> list[TensorDictBase]:

@@ -69,13 +69,14 @@ class Spread:
 @dataclass(frozen=True)
 class SeenPass:
     """What was told of a call on a training batch: each leaf of its arguments, and the batch that
-    they make, ``[rows, steps]``."""
+    they make, ``[rows, steps]``. ``lengths`` are numbers among them that say how many steps."""
 
     call: PlainCall
     steps: dict[Path, Spread]
     states: dict[Path, Slot]
     time_first: bool
     batch: TensorDictBase
+    lengths: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,15 @@ def seen_pass(
     left = [one for path, one in given.tensors.items() if path not in {**spreads, **states}]
     if any(_of_the_batch(value, steps.rows, steps.span) for value in left):
         return None  # it is given more of these steps than anyone could change: a loss, no pass
-    return SeenPass(call, spreads, states, time_first, batch)
+    lengths = tuple(_lengths(call.arguments, steps))
+    return SeenPass(call, spreads, states, time_first, batch, lengths)
+
+
+def _lengths(arguments: Any, steps: LaidSteps) -> Iterator[Path]:
+    """Ways to plain numbers that are as many as there are steps in a row."""
+    for path, leaf in leaves_in(arguments):
+        if type(leaf) is int and leaf == steps.span != steps.rows:
+            yield path
 
 
 def _recorded(
@@ -409,6 +418,7 @@ class CallPass:
         }
         for path, slot in seen.states.items():
             values[path] = slot.given(self._entry(slot.key, given, batch)[:, 0])
+        values |= dict.fromkeys(seen.lengths, batch.shape[1])
         held = ((one.key, one.of_what) for one in seen.steps.values())
         with PartOutputs(self.parts) as noted, graph_at_arrays(batch, held):
             run_call(seen.call, values)

@@ -175,7 +175,8 @@ def call_pass_node(encoder: Encodes, over: CallPass) -> Node:
     steps = [[list(path), _spread_form(one)] for path, one in seen.steps.items()]
     states = [[list(path), _slot_form(one)] for path, one in seen.states.items()]
     call = seen.call
-    parts = (call.function, call.arguments, steps, states, seen.batch, dict(over.parts))
+    lengths = [list(path) for path in seen.lengths]
+    parts = (call.function, call.arguments, steps, states, seen.batch, dict(over.parts), lengths)
     return {
         "kind": "call pass",
         "of": [encoder.form(one) for one in parts],
@@ -185,13 +186,14 @@ def call_pass_node(encoder: Encodes, over: CallPass) -> Node:
 
 def call_pass_again(decoder: Decodes, node: Node, _number: int) -> CallPass:
     """The same call."""
-    function, arguments, steps, states, batch, parts = map(decoder.part, node["of"])
+    function, arguments, steps, states, batch, parts, lengths = map(decoder.part, node["of"])
     seen = SeenPass(
         _call(function, arguments),
         {tuple(path): _spread(one) for path, one in steps},
         {tuple(path): _slot(one) for path, one in states},
         bool(node["time_first"]),
         batch,
+        tuple(map(tuple, lengths)),
     )
     return CallPass(seen, parts)
 

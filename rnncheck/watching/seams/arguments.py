@@ -51,7 +51,8 @@ def _first_stores(code: CodeType) -> dict[str, int]:
 
 def given_by_caller(frame: FrameType, name: str, *, bound: bool) -> Any:
     """What the caller's line hands over as the parameter; ``UNTOLD`` where that is anything but a
-    variable, a constant or a tuple of such. ``bound``: the function is called as a method."""
+    variable, a constant, an attribute or an item of such, or a tuple of these. ``bound``: the
+    function is called as a method."""
     caller, code = _caller(frame), frame.f_code
     call = None if caller is None else call_at(caller)
     if caller is None or call is None:
@@ -73,7 +74,26 @@ def _value_of(node: ast.expr, caller: FrameType) -> Any:
     if isinstance(node, ast.Tuple):
         parts = tuple(_value_of(one, caller) for one in node.elts)
         return UNTOLD if any(one is UNTOLD for one in parts) else parts
+    if isinstance(node, ast.Attribute):
+        return _held_by(_value_of(node.value, caller), node.attr)
+    if isinstance(node, ast.Subscript):
+        return _item_of(_value_of(node.value, caller), _value_of(node.slice, caller))
     return UNTOLD
+
+
+def _held_by(owner: Any, name: str) -> Any:
+    """An attribute that the object itself has: none that a class computes."""
+    held = getattr(owner, "__dict__", {})
+    computed = hasattr(getattr(type(owner), name, None), "__set__")
+    return UNTOLD if owner is UNTOLD or computed else held.get(name, UNTOLD)
+
+
+def _item_of(held: Any, key: Any) -> Any:
+    """What a plain dict has under a text, a plain list or tuple at a place."""
+    if type(held) is dict and isinstance(key, str):
+        return held.get(key, UNTOLD)
+    inside = type(held) in (list, tuple) and type(key) is int and -len(held) <= key < len(held)
+    return held[key] if inside else UNTOLD
 
 
 def _caller(frame: FrameType) -> FrameType | None:
