@@ -255,7 +255,7 @@ _KINDS: dict[Any, Callable[[Decoder, dict[str, Any], int], Any]] = {
     "transformed": env_forms.transformed,
     "batched": env_forms.batched,
     "gym": env_forms.gym,
-    "shown before": env_forms.shown,
+    "shown before": env_forms.shown_entries,
     "plain env": plain_forms.plain_env_again,
     "registered env": plain_forms.registered_again,
     "vector env": plain_forms.vector_again,

@@ -76,7 +76,7 @@ def shown_again(forms: Any) -> dict[Key, Before]:
     return {tuple(key): one for key, one in found}
 
 
-def shown(decoder: Decodes, node: Node, _number: int) -> ShownBefore:
+def shown_entries(decoder: Decodes, node: Node, _number: int) -> ShownBefore:
     """The same."""
     return ShownBefore(shown_again(decoder.part(node["of"])))
 

@@ -8,7 +8,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 from gymnasium.vector import AsyncVectorEnv
@@ -416,6 +416,8 @@ def _held(block: Block, frame: FrameType) -> dict[str, Any]:
             read &= stored_by(block.body)
     seen = {**frame.f_globals, **frame.f_locals}
     silent = {name for name in _named(block.body) & seen.keys() if writes_records(seen[name])}
+    spent = {name for name in read if isinstance(frame.f_locals.get(name), GeneratorType)}
+    read -= spent - read_first(block.body)  # which the block makes itself, and no copy can be of
     held = {name: value for name, value in frame.f_locals.items() if name in read}
     if frame.f_locals is frame.f_globals:  # what is defined is there later on as well
         held = {name: value for name, value in held.items() if not isinstance(value, _DEFINED)}
