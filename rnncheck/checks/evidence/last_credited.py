@@ -54,8 +54,8 @@ def last_credited(evidence: Evidence) -> list[LastCredited]:
 
 
 def last_by_layer(evidence: Evidence) -> list[LastCredited]:
-    """The same of each layer that acts by itself: a value beside it is weighed rightly where what
-    it acts by is not. Its steps near the reward's own alone."""
+    """The same of each layer that acts by itself, where the last step lies ahead of the reward's
+    own: a value beside it is weighed rightly, and hides that what it acts by is not."""
     told = dict[tuple[Key, str], list[tuple[int, tuple[int, int, int]]]]()
     for number, sample in each_sample(evidence):
         acting = layers_that_act(evidence, sample)
@@ -77,7 +77,7 @@ def last_by_layer(evidence: Evidence) -> list[LastCredited]:
     return [
         LastCredited(key, offset, len(answers), answers[0][1])
         for key, answers, offset in agreed
-        if offset is not None and abs(offset) < MARGIN
+        if offset is not None and -MARGIN < offset < 0
     ]
 
 
