@@ -52,6 +52,25 @@ IN_PART = {
     "two_layer_lstm": ("EQ", "BD"),
     "python_based_lstm": ("EQ", "BD"),
 }
+# What the slow tests alone ask: of each another one is asked in its stead.
+LATER = {
+    "parallel_env",
+    "pendulum_tanhnormal",
+    "pixel_cartpole",
+    "serial_env",
+    # choices
+    "large_outputs",
+    "long_warm_up",
+    "meta_trial",
+    "padded_own_mask",
+    "pass_by_second_model",
+    "random_frames_then_reset",
+    "running_normalisation",
+    "scan_backend",
+    "sixteen_rows",
+    "tokens",
+    "undeclared_state",
+}
 
 # What may have nothing to say about a deliberate choice; no other check may stay silent.
 IDLE = {"WR106", "EQ203", "EQ207", "EQ208", "CL404", "CL408", "PR903"}
@@ -173,7 +192,7 @@ def test_every_check_has_a_fault_and_a_near_miss() -> None:
     assert set(FAULTS) > FURTHER
 
 
-@pytest.mark.parametrize("name", rows(HEALTHY, IN_PART))
+@pytest.mark.parametrize("name", rows(HEALTHY, LATER | IN_PART.keys()))
 def test_a_healthy_spec_passes_whole(name: str) -> None:
     run = healthy(name)
     assert (run.exit_code, failed(run)) == (ExitCode.VERIFIED, set())
@@ -182,14 +201,14 @@ def test_a_healthy_spec_passes_whole(name: str) -> None:
         assert reason in silent(run)[code]
 
 
-@pytest.mark.parametrize("name", IN_PART)
+@pytest.mark.parametrize("name", rows(IN_PART, LATER))
 def test_a_healthy_spec_passes_in_part(name: str) -> None:
     run = verified(SPECS / f"{name}.yaml", IN_PART[name])
     assert (run.exit_code, failed(run)) == (ExitCode.VERIFIED, set())
 
 
 @pytest.mark.parametrize("whole", EXTENTS)
-@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("name", rows(CHOICES, LATER))
 def test_a_deliberate_choice_is_not_blamed(name: str, whole: bool) -> None:
     run = verified(DELIBERATE / f"{name}.yaml", () if whole else CHOICES[name])
     assert (run.exit_code, failed(run)) == (ExitCode.VERIFIED, set())

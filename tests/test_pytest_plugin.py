@@ -70,12 +70,14 @@ def test_one_test_for_each_check(tmp_path: Path) -> None:
     assert "4 passed, 1 skipped" in done.stdout
 
 
+@pytest.mark.slow
 def test_one_check_by_its_node_id(tmp_path: Path) -> None:
     node = "a.yaml::BD301 state-crosses-reset"
     done = run(tmp_path, "--rnncheck", "a.yaml", node, a_yaml=SMALL)
     assert "1 passed" in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_it_joins_the_other_tests_and_is_collected_once(tmp_path: Path) -> None:
     test = "def test_mine():\n    pass\n"
     files = {"a_yaml": SMALL, "test_mine_py": test}
@@ -95,6 +97,7 @@ def test_findings_are_shown_as_in_the_console(tmp_path: Path) -> None:
     assert "pytest_plugin.py" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_warning_passes_with_a_pytest_warning(tmp_path: Path) -> None:
     done = run(tmp_path, "--rnncheck", "a.yaml", a_yaml=WARNING, states_py=STATES)
     assert "RnncheckWarning: WR105" in done.stdout, done.stdout
@@ -104,6 +107,7 @@ def test_a_warning_passes_with_a_pytest_warning(tmp_path: Path) -> None:
     assert "1 failed" in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_an_accepted_finding_is_an_expected_failure(tmp_path: Path) -> None:
     accept = "accept: [{code: WR105, reason: known, until: 2099-01-01}]"
     spec = WARNING.replace("[WR105]", f"[WR105], strict: true, {accept}")
@@ -112,6 +116,7 @@ def test_an_accepted_finding_is_an_expected_failure(tmp_path: Path) -> None:
     assert "accepted: known (until 2099-01-01)" in done.stdout
 
 
+@pytest.mark.slow
 def test_mistakes_are_told_without_a_traceback(tmp_path: Path) -> None:
     missing = run(tmp_path, "--rnncheck", "nowhere.yaml")
     assert missing.returncode == pytest.ExitCode.USAGE_ERROR
@@ -143,6 +148,7 @@ def pytest_collection_finish(session):
 """
 
 
+@pytest.mark.slow
 def test_without_the_option_nothing_of_ours_is_asked_about_any_file(tmp_path: Path) -> None:
     files = {"conftest_py": COUNTING, "test_mine_py": "def test_mine():\n    pass\n"}
     done = run(tmp_path, "-s", **files)
@@ -151,6 +157,7 @@ def test_without_the_option_nothing_of_ours_is_asked_about_any_file(tmp_path: Pa
     assert "OURS 1 " in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_a_spec_that_is_a_link_is_collected(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(SMALL)
     (tmp_path / "b.yaml").symlink_to(tmp_path / "a.yaml")
@@ -175,6 +182,7 @@ def test_deaf(rnncheck_verify):
     assert "BD301 state-crosses-reset: " in done.stdout
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_breaks_does_not_look_verified(tmp_path: Path) -> None:
     factory = '\nenv: {factory: "broken:make_env"}\n'
     head, _, tail = SMALL.partition("\nenv:\n")
@@ -229,6 +237,7 @@ def test_after():
 """
 
 
+@pytest.mark.slow
 def test_what_a_factory_sets_stays_with_its_spec(tmp_path: Path) -> None:
     env = SPEC[SPEC.index("env:") : SPEC.index("policy:")]
     spec = SPEC.replace(env, 'env: {factory: "settings:make_env"}\n')
@@ -248,6 +257,7 @@ def make_policy(env):
 """
 
 
+@pytest.mark.slow
 def test_what_needs_a_newer_torchrl_is_skipped_as_in_verify(tmp_path: Path) -> None:
     policy = SPEC[SPEC.index("policy:") : SPEC.index("collect:")]
     spec = SPEC.replace(policy, 'policy: {factory: "newer:make_policy"}\n')

@@ -110,11 +110,17 @@ BLAMED_BY = {
 }
 # Further ways to a fault, of checks that other rows trip and pass: the slow tests ask them.
 FURTHER = {
+    "gr801_actor_alone_cut",
     "gr801_by_hand",
     "gr801_module_alone",
+    "gr801_step_by_step",
     "gr803_in_a_function",
     "ls701_normalised_over_end",
+    "ls701_own_loss_joins",
     "ls701_own_update_joins",
+    "ls701_return_over_end",
+    "ls701_rows_joined",
+    "ls701_tokens_joined",
     "ls703_own_loss_sequential",
     "ls705_same_loss_again",
     "rp502_rows_taken_apart",
@@ -122,17 +128,23 @@ FURTHER = {
     "rp504_last_episodes_state",
     "rp505_behind_a_blank",
     "rp505_estimates_count_padding",
+    "rp505_loss_counts_padding",
     "rp505_mask_ignored",
     "rp505_own_loss_counts_padding",
+    "rp506_over_the_cursor",
     "rp506_over_the_own_cursor",
+    "rp509_another_row",
     "rp509_labels_paid_for",
     "vl601_sum_over_end",
+    "vl603_loss_over_the_end",
     "vl603_next_episode",
     "vl604_behind_burn_in",
     "vl604_critic_before",
     "vl604_from_zero",
+    "vl604_last_alone",
     "vl604_loss_own_step",
     "vl604_one_pass_from_zero",
+    "vl604_own_step",
 }
 # Found by a check that has errors to tell as well.
 LESSER = ["rp506_ends_unseen"]
@@ -173,6 +185,8 @@ def near_miss_of(name: str) -> str:
 
 # The near misses of those alone.
 LATER = set(map(near_miss_of, FURTHER)) - set(map(near_miss_of, set(FAULTS) - FURTHER))
+# What stands beside no fault, where the near misses of the same families pass.
+BESIDE = BLAMED_BY.keys() - {"q_burn_in_by_hand", "q_chunked", "q_episodes_alike"}
 
 
 def test_every_fault_has_its_near_miss() -> None:
@@ -189,7 +203,7 @@ def test_every_check_has_a_fault() -> None:
 
 
 @pytest.mark.parametrize("whole", EXTENTS)
-@pytest.mark.parametrize("name", rows(HEALTHY, LATER))
+@pytest.mark.parametrize("name", rows(HEALTHY, LATER | BESIDE))
 def test_a_healthy_pipeline_passes(name: str, whole: bool) -> None:
     run = verified(name, whole=whole)
     assert (run.exit_code, with_outcome(run, Outcome.FAILED)) == (ExitCode.VERIFIED, set())

@@ -167,7 +167,13 @@ UNCOPIED = {
 }
 
 
-@pytest.mark.parametrize("make", UNCOPIED.values(), ids=UNCOPIED)
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, id=name, marks=() if name == "a lock" else pytest.mark.slow)
+        for name, make in UNCOPIED.items()
+    ],
+)
 def test_objects_that_deepcopy_refuses(make: Callable[[], Any]) -> None:
     env = make_env()
     policy = make_policy(env.action_spec)
@@ -179,7 +185,11 @@ def test_objects_that_deepcopy_refuses(make: Callable[[], Any]) -> None:
     assert looked(run, "EQ201", "PR902"), run.checks
 
 
-@pytest.mark.parametrize("held", [(), (threading.Lock(),)], ids=["plain", "with a lock"])
+@pytest.mark.parametrize(
+    "held",
+    [(), pytest.param((threading.Lock(),), marks=pytest.mark.slow)],
+    ids=["plain", "with a lock"],
+)
 def test_a_loss_that_is_a_function_and_functions_that_close_over_objects(held: Any) -> None:
     env = make_env()
     policy = make_policy(env.action_spec)
@@ -198,6 +208,7 @@ def test_a_loss_that_is_a_function_and_functions_that_close_over_objects(held: A
     assert looked(run, "EQ201", "GR803"), run.checks
 
 
+@pytest.mark.slow
 def test_an_estimator_as_an_object() -> None:
     env = make_env()
     policy = make_policy(env.action_spec)

@@ -55,7 +55,9 @@ def test_it_answers_and_ends_by_itself(worker: WorkerProcess) -> None:
     assert worker._process.wait(0) == 0
 
 
-@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize(
+    "kill", [signal.SIGKILL, pytest.param(signal.SIGSEGV, marks=pytest.mark.slow)]
+)
 def test_what_killed_it_is_told(worker: WorkerProcess, kill: signal.Signals) -> None:
     assert ask(worker, DropCell("a"), CellDropped, 100) == CellDropped()
     (process,) = descendants(worker._process.pid)
@@ -103,7 +105,13 @@ ENDINGS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "kill", "after", "code"), ENDINGS)
+@pytest.mark.parametrize(
+    ("arguments", "kill", "after", "code"),
+    [
+        pytest.param(*one, marks=pytest.mark.slow if one[1:3] == (signal.SIGINT, 6.0) else ())
+        for one in ENDINGS
+    ],
+)
 def test_nothing_outlives_the_command(
     tmp_path: Path, arguments: list[str], kill: int, after: float, code: int
 ) -> None:

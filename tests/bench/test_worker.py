@@ -49,7 +49,7 @@ def policy(env):
 """
 
 
-@pytest.mark.parametrize("repetitions", [3, None])
+@pytest.mark.parametrize("repetitions", [pytest.param(3, marks=pytest.mark.slow), None])
 def test_a_round_takes_as_many_calls_as_it_is_told(tmp_path: Path, repetitions: int | None) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     spec, calls = tmp_path / "spec.yaml", tmp_path / "calls"

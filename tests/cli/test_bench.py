@@ -37,6 +37,7 @@ def cells(path: Path) -> dict[str, dict[str, Any]]:
     return {cell["label"]: cell for cell in json.loads(path.read_text())["cells"]}
 
 
+@pytest.mark.slow
 def test_plan_prints_cells_and_runs_nothing(rnncheck: Runner) -> None:
     done = rnncheck("bench", SPEC, *PLAIN, "--plan")
     assert done.returncode == 0
@@ -45,6 +46,7 @@ def test_plan_prints_cells_and_runs_nothing(rnncheck: Runner) -> None:
     assert re.search(r"10 cells, (about|at least) \d+ s of at most 240, by a probe", done.stdout)
 
 
+@pytest.mark.slow
 def test_a_sweep_measures_judges_and_recommends(rnncheck: Runner, tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     done = rnncheck("bench", SPEC, *SMALL, "--report", "console", "--report", f"json={out}")
@@ -80,6 +82,7 @@ def test_a_budget_that_does_for_nothing_starts_nothing_and_says_so(
         assert re.match(r"not measured: budget: \d\.\d s were left, and preparing", row["reason"])
 
 
+@pytest.mark.slow
 def test_a_quick_sweep_says_that_its_answer_is_a_first_one(
     rnncheck: Runner, tmp_path: Path
 ) -> None:

@@ -119,8 +119,17 @@ ALIKE = {
     "no next observations",
 }
 
+# Further ways to store and to collect without a fault.
+LATER = {
+    "short trajectories",
+    "stored in a ring",
+    "stored rows",
+    "stored without next",
+    "trusted policy",
+}
 
-@pytest.mark.parametrize("name", rows(HEALTHY, ALIKE))
+
+@pytest.mark.parametrize("name", rows(HEALTHY, ALIKE | LATER))
 def test_what_is_right_passes(folder: Path, name: str) -> None:
     done = verify(folder, HEALTHY[name])
     assert (done.exit_code, failed(done)) == (ExitCode.VERIFIED, set()), done.output

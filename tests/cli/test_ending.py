@@ -24,6 +24,7 @@ WAYS = (
     "_exit-0", "SystemExit", "segfault", "fork", "own", "hang", "kill", "KeyboardInterrupt",
     "abort", "atexit", "GeneratorExit", "_exit-3",
 )  # fmt: skip
+CHEAP = ("_exit-0", "SystemExit", "segfault", "atexit")
 ONCE = tuple(zip(PLACES, cycle(WAYS), strict=False))  # each place and each way
 REST = tuple(pair for pair in product(PLACES, WAYS) if pair not in ONCE)
 
@@ -81,7 +82,10 @@ def assert_told(folder: Path, place: str, way: str) -> None:
     assert {row["code"] for row in stored["checks"]} == {check.upper() for check in CHECKS}
 
 
-@pytest.mark.parametrize(("place", "way"), ONCE)
+@pytest.mark.parametrize(
+    ("place", "way"),
+    [pytest.param(*one, marks=() if one[1] in CHEAP else pytest.mark.slow) for one in ONCE],
+)
 def test_no_way_of_ending_is_silent(folder: Path, place: str, way: str) -> None:
     assert_told(folder, place, way)
 
@@ -130,6 +134,7 @@ for one in planted(spec, [ending, broken], look_at_health(spec)):
 """
 
 
+@pytest.mark.slow
 def test_a_fault_that_ends_the_process_is_told_and_the_next_one_planted(folder: Path) -> None:
     assert program(folder, PLANTED).splitlines() == [
         "ending ended-process ended the process, with exit code 0",
@@ -153,7 +158,9 @@ print(run.exit_code, check.outcome, check.reason)
 """
 
 
-@pytest.mark.parametrize("way", ["SystemExit", "KeyboardInterrupt"])
+@pytest.mark.parametrize(
+    "way", [pytest.param("SystemExit", marks=pytest.mark.slow), "KeyboardInterrupt"]
+)
 def test_in_python_an_exit_is_an_error_too(folder: Path, way: str) -> None:
     told = program(folder, IN_PROCESS, way=way, place="ls703")
     assert told.startswith("3 error the pipeline raised")

@@ -92,6 +92,7 @@ def test_a_change_that_slows_the_policy_is_seen_against_the_revision_before(
     assert ".rnncheck" not in left.stdout
 
 
+@pytest.mark.slow
 def test_an_other_side_that_cannot_build_the_pipeline_is_named(
     rnncheck: Runner, tmp_path: Path
 ) -> None:
@@ -112,7 +113,7 @@ def test_an_other_side_that_cannot_build_the_pipeline_is_named(
     [
         (["--against", "nowhere"], "no Python interpreter"),
         (["--against", sys.executable, "--against-ref", "HEAD"], "two other sides"),
-        (["--against-ref", "nosuch"], "no such revision"),
+        pytest.param(["--against-ref", "nosuch"], "no such revision", marks=pytest.mark.slow),
         (["--against-ref", "--all"], "no such revision"),
     ],
 )
@@ -124,6 +125,7 @@ def test_what_cannot_be_the_other_side(
     assert said in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_revision_without_the_spec_and_a_folder_without_git(
     rnncheck: Runner, repository: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

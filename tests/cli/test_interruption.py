@@ -65,7 +65,9 @@ def survivors(processes: set[int]) -> set[int]:
     return left
 
 
-@pytest.mark.parametrize("vectorize", ["", "  workers: 2\n  vectorize: parallel\n"])
+@pytest.mark.parametrize(
+    "vectorize", ["", pytest.param("  workers: 2\n  vectorize: parallel\n", marks=pytest.mark.slow)]
+)
 def test_ctrl_c_while_collecting_stores_what_there_is(folder: Path, vectorize: str) -> None:
     use_env("slow")
     text = Path("rnncheck.yaml").read_text().replace("policy:", vectorize + "policy:")
@@ -80,6 +82,7 @@ def test_ctrl_c_while_collecting_stores_what_there_is(folder: Path, vectorize: s
     assert any("interrupted during stage collect" in notice for notice in stored["notices"])
 
 
+@pytest.mark.slow
 def test_sigterm_ends_it_as_ctrl_c_does_with_an_exit_code_of_its_own(folder: Path) -> None:
     use_env("slow")
     code, said = interrupted(folder, "check-finished", "WR101", by=signal.SIGTERM)
@@ -89,6 +92,7 @@ def test_sigterm_ends_it_as_ctrl_c_does_with_an_exit_code_of_its_own(folder: Pat
     assert (stored["verdict"], stored["exit_code"]) == ("interrupted", 143)
 
 
+@pytest.mark.slow
 def test_sigkill_leaves_no_process_and_no_folder(folder: Path) -> None:
     use_env("slow")
     code, _ = interrupted(folder, "check-finished", "WR101", by=signal.SIGKILL)

@@ -125,6 +125,7 @@ def resumed(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return cold(START, "memory", "--resume", *args, *QUICK, cwd=folder, env=env)
 
 
+@pytest.mark.slow
 def test_what_was_found_before_an_interruption_is_kept_and_gone_on_with(
     rnncheck: Runner, folder: Path
 ) -> None:

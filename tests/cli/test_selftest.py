@@ -73,6 +73,7 @@ def test_the_list_names_them_with_their_checks(spec: Path) -> None:
     assert "flag-dropped" not in done.stdout
 
 
+@pytest.mark.slow
 def test_json_to_standard_output_and_to_a_file(spec: Path, tmp_path: Path) -> None:
     done = selftest(spec, "--fault", "flag-dropped", "--report", "json", "--seed", 3)
     result = json.loads(done.stdout)
@@ -86,6 +87,7 @@ def test_json_to_standard_output_and_to_a_file(spec: Path, tmp_path: Path) -> No
     assert done.stdout.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_html_says_which_were_caught_and_what_is_sick(spec: Path, tmp_path: Path) -> None:
     path = tmp_path / "faults.html"
     done = selftest(
@@ -120,6 +122,7 @@ def test_mistakes_are_usage_errors(spec: Path, args: list[str], said: str) -> No
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_all_checks_are_asked_on_request(spec: Path) -> None:
     done = selftest(spec, "--fault", "recorded-flag-lost", "--all-checks", "--report", "json")
     by = json.loads(done.stdout)["faults"][0]["by"]

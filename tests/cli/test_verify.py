@@ -205,6 +205,7 @@ def test_a_policy_that_returns_nan_fails_cl409() -> None:
     assert failed(json.loads(done.stdout)) == {"CL409"}
 
 
+@pytest.mark.slow
 def test_an_env_that_is_too_slow_ends_with_the_stated_time_out() -> None:
     use_env("sleepy")
     done = run("--set", "verify.timeout=4", "--select", "WR108", "--select", "CL")
@@ -242,6 +243,7 @@ def test_an_unknown_format_is_refused() -> None:
     assert "did you mean 'json'" in done.stderr
 
 
+@pytest.mark.slow
 def test_several_reports_of_one_run_agree() -> None:
     swap("policy:", NO_PRIMER)
     files = {name: Path(f"report.{name}") for name in ("json", "jsonl", "junit", "sarif", "github")}

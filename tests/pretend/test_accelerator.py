@@ -47,6 +47,7 @@ def verdicts(library: Path, device: str, names: tuple[str, ...]) -> dict[str, di
     return found
 
 
+@pytest.mark.slow
 def test_an_accelerator_gets_the_verdicts_of_the_cpu(library: Path) -> None:
     there = verdicts(library, NAME, CHEAP)
     assert there == verdicts(library, "cpu", CHEAP)

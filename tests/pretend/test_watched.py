@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.extent import rows
 from tests.pretend.device import COMPILER, NAME, build
 from tests.watching.scripts import SCRIPTS, failed, run
 
@@ -75,8 +76,7 @@ THERE: dict[str, Changes] = {
         "nn.Linear(HIDDEN, 1)": "nn.Linear(HIDDEN, 1, device=DEV)",
     },
 }
-CHEAP = ("own_actor_critic", "plain_single")
-DEAR = [pytest.param(one, marks=pytest.mark.slow) for one in THERE if one not in CHEAP]
+DEAR = THERE.keys() - {"plain_single"}
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def moved(folder: Path, library: Path, name: str, *faults: tuple[str, str], more
     return path
 
 
-@pytest.mark.parametrize("name", [*CHEAP, *DEAR])
+@pytest.mark.parametrize("name", rows(THERE, DEAR))
 def test_a_script_on_an_accelerator_is_verified(
     name: str, rnncheck: Any, tmp_path: Path, library: Path
 ) -> None:
@@ -112,7 +112,8 @@ def test_a_script_on_an_accelerator_is_verified(
 DEFAULT = "import torch\n\ntorch.set_default_device(DEV)\n"
 
 
-@pytest.mark.parametrize("name", [*CHEAP, *DEAR])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", THERE)
 def test_one_that_makes_it_the_default_device_is_verified(
     name: str, rnncheck: Any, tmp_path: Path, library: Path
 ) -> None:
@@ -129,7 +130,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", rows(FAULTS, DEAR))
 def test_a_fault_is_named_there_as_well(
     name: str, rnncheck: Any, tmp_path: Path, library: Path
 ) -> None:

@@ -26,7 +26,9 @@ def found(result: MemoryResult) -> dict[str, str]:
     return {one.name: one.explained for one in result.findings}
 
 
-@pytest.mark.parametrize("delay", [1, 4, 16])
+@pytest.mark.parametrize(
+    "delay", [1, pytest.param(4, marks=pytest.mark.slow), pytest.param(16, marks=pytest.mark.slow)]
+)
 def test_a_delay_line_has_its_length_as_horizon(delay: int) -> None:
     result = studied(f"env.delay={delay}", f"env.size={delay}", f"policy.size={delay}")
     for method in ("replaced", "gradient"):
@@ -54,7 +56,7 @@ def test_what_the_steps_end_before_is_at_least_that() -> None:
     assert (curve.reach.value, curve.reach.beyond) == (7, True)
 
 
-@pytest.mark.parametrize("rate", [0.5, 0.8])
+@pytest.mark.parametrize("rate", [pytest.param(0.5, marks=pytest.mark.slow), 0.8])
 def test_a_leaky_integrator_has_its_half_life(rate: float) -> None:
     result = studied("policy.kind=leaky", f"policy.rate={rate}", "env.size=1", "env.delay=0")
     truth = math.log(0.5) / math.log(rate)
@@ -73,6 +75,7 @@ def test_a_state_that_never_moves_is_told() -> None:
     assert "state-dead" in found(result)
 
 
+@pytest.mark.slow
 def test_a_head_that_ignores_the_state_is_told() -> None:
     result = studied("policy.kind=deaf", "env.size=1", "env.delay=0", *MANY)
     assert result.main_curve is not None
@@ -81,6 +84,7 @@ def test_a_head_that_ignores_the_state_is_told() -> None:
     assert "the head ignores it" in found(result)["memory-unused"]
 
 
+@pytest.mark.slow
 def test_a_state_that_starts_anew_at_every_step_is_told() -> None:
     result = studied("policy.kind=anew", "env.size=1", "env.delay=0", *MANY)
     assert "the state starts anew at every step" in found(result)["memory-unused"]

@@ -56,7 +56,7 @@ ALONE_BUT_CUT = (
     [
         pytest.param((), [], id="a healthy one"),
         pytest.param((NEIGHBOUR,), ["LS701"], id="a neighbour in the batch"),
-        pytest.param((BY_STEP,), ["LS703"], id="each step alone"),
+        pytest.param((BY_STEP,), ["LS703"], id="each step alone", marks=pytest.mark.slow),
     ],
 )
 def test_a_prediction_beside_it_is_judged(
@@ -68,6 +68,7 @@ def test_a_prediction_beside_it_is_judged(
     assert not [one for one in told["notices"] if "not judged" in one]
 
 
+@pytest.mark.slow
 def test_a_prediction_of_what_the_memory_gave_alone(rnncheck: Any, tmp_path: Path) -> None:
     """It trains no memory: each step may be taken by itself."""
     changes = (IMPORTS, FORETELLS, (MADE, ADDED), BY_STEP, ALONE_BUT_CUT)
@@ -76,6 +77,7 @@ def test_a_prediction_of_what_the_memory_gave_alone(rnncheck: Any, tmp_path: Pat
     assert (code, failed(told)) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_a_penalty_on_weights_leaves_the_module_the_loss(rnncheck: Any, tmp_path: Path) -> None:
     path = planted(tmp_path, "dqn_cartpole.py", PENALTY, UNMARKED)
     code, told, _ = run(rnncheck, "--select", "LS701", path)
@@ -91,6 +93,7 @@ APART = """\
 ALONE = (FORETELLS[0], FORETELLS[1].replace("24, 4", "4, 4"))
 
 
+@pytest.mark.slow
 def test_a_loss_of_its_own_leaves_the_module_the_loss(rnncheck: Any, tmp_path: Path) -> None:
     """Another network trains beside it, by a `backward` that the module's loss is no part of."""
     path = planted(tmp_path, "dqn_cartpole.py", ALONE, (MADE, APART), UNMARKED)
@@ -129,6 +132,7 @@ MODE = (
 )
 
 
+@pytest.mark.slow
 def test_an_actor_that_waits_for_every_second_update(rnncheck: Any, tmp_path: Path) -> None:
     """The lines are seen at an update without it first."""
     path = planted(tmp_path, "sac_rollouts.py", MODE, (STEPS, BY_TURNS))

@@ -41,7 +41,7 @@ def test_an_unroll_of_several_agents_is_verified(rnncheck: Any, tmp_path: Path) 
         pytest.param(scripts.DROPPED, "CL406", id="the states are dropped"),
         pytest.param(scripts.FROM_ZERO, "CL406", id="rows begin with zeros", marks=SLOW),
         pytest.param(scripts.OTHER_AGENTS, "CL406", id="those of other agents", marks=SLOW),
-        pytest.param(scripts.NO_RESETS, "BD301", id="the resets are ignored"),
+        pytest.param(scripts.NO_RESETS, "BD301", id="the resets are ignored", marks=SLOW),
     ],
 )
 def test_an_unroll_of_several_agents_with_a_fault(
@@ -56,8 +56,8 @@ def test_an_unroll_of_several_agents_with_a_fault(
     "changes",
     [
         (SUMS_OF_OTHERS,),
-        (BOOTSTRAPPED, SUMS_OF_OTHERS),
-        (*WITHOUT_LAST, WITHOUT_LAST_OF_OTHERS),
+        pytest.param((BOOTSTRAPPED, SUMS_OF_OTHERS), marks=SLOW),
+        pytest.param((*WITHOUT_LAST, WITHOUT_LAST_OF_OTHERS), marks=SLOW),
     ],
     ids=["sums", "estimates", "one number"],
 )
@@ -69,7 +69,9 @@ def test_sums_of_other_agents_are_named(
     assert found == (ExitCode.FAILED, ["RP509"])
 
 
-@pytest.mark.parametrize("change", [VALUED_BY_OTHERS, CHOSEN_FOR_OTHERS], ids=["all", "policy"])
+@pytest.mark.parametrize(
+    "change", [VALUED_BY_OTHERS, pytest.param(CHOSEN_FOR_OTHERS, marks=SLOW)], ids=["all", "policy"]
+)
 def test_a_loss_that_weighs_agents_with_others_is_named(
     rnncheck: Any, tmp_path: Path, change: tuple[str, str]
 ) -> None:
@@ -84,7 +86,12 @@ def test_what_one_agent_is_paid_may_train_all(rnncheck: Any, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "changes",
-    [(), (SUMS_OF_ALL,), (BOOTSTRAPPED,), WITHOUT_LAST],
+    [
+        (),
+        pytest.param((SUMS_OF_ALL,), marks=SLOW),
+        pytest.param((BOOTSTRAPPED,), marks=SLOW),
+        pytest.param(WITHOUT_LAST, marks=SLOW),
+    ],
     ids=["own", "of the team", "estimated", "one number"],
 )
 def test_sums_of_ones_own_and_of_the_team_are_not(

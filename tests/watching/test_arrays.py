@@ -25,7 +25,7 @@ def ran(rnncheck: Any, folder: Path, text: str, *codes: str) -> tuple[int, list[
     "changes",
     [
         pytest.param((), id="from_numpy"),
-        pytest.param((scripts.FLOAT_TENSOR,), id="FloatTensor"),
+        pytest.param((scripts.FLOAT_TENSOR,), id="FloatTensor", marks=pytest.mark.slow),
         pytest.param((scripts.COPIED,), id="copied", marks=pytest.mark.slow),
     ],
 )

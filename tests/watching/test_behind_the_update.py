@@ -46,6 +46,7 @@ def test_an_unroll_that_begins_with_zeros(rnncheck: Any, tmp_path: Path) -> None
     assert ran(rnncheck, tmp_path, text, "CL406") == (ExitCode.FAILED, ["CL406"])
 
 
+@pytest.mark.slow
 def test_an_unroll_that_ignores_the_resets(rnncheck: Any, tmp_path: Path) -> None:
     text = changed(UNROLLED, scripts.NO_RESETS)
     assert ran(rnncheck, tmp_path, text, "BD301") == (ExitCode.FAILED, ["BD301"])

@@ -30,9 +30,9 @@ def told(rnncheck: Any, path: Path) -> tuple[int, dict[str, Any]]:
         pytest.param("plain_single.py", scripts.LOG_PROBS, id="log-probabilities", marks=SLOW),
         pytest.param("plain_single.py", scripts.WEIGHTED, id="weights", marks=SLOW),
         pytest.param("plain_vector.py", scripts.NEW_VALUES, id="values of minibatches", marks=SLOW),
-        pytest.param("plain_vector.py", scripts.GAINS, id="advantages"),
+        pytest.param("plain_vector.py", scripts.GAINS, id="advantages", marks=SLOW),
         pytest.param("plain_vector.py", scripts.RATIOS, id="ratios", marks=SLOW),
-        pytest.param("plain_vector.py", scripts.ACTIONS, id="actions"),
+        pytest.param("plain_vector.py", scripts.ACTIONS, id="actions", marks=SLOW),
     ],
 )
 def test_by_accident(rnncheck: Any, tmp_path: Path, name: str, changes: Changes) -> None:
@@ -44,8 +44,8 @@ def test_by_accident(rnncheck: Any, tmp_path: Path, name: str, changes: Changes)
     "changes",
     [
         pytest.param((), id="none"),
-        pytest.param(scripts.QUANTILES, id="as many quantiles as steps"),
-        pytest.param(scripts.DISTRIBUTIONS, id="distributions of values"),
+        pytest.param(scripts.QUANTILES, id="as many quantiles as steps", marks=SLOW),
+        pytest.param(scripts.DISTRIBUTIONS, id="distributions of values", marks=SLOW),
         pytest.param(scripts.RANKED, id="ranked", marks=SLOW),
         pytest.param(scripts.TOLD_APART, id="told apart", marks=SLOW),
     ],
@@ -55,6 +55,7 @@ def test_on_purpose(rnncheck: Any, tmp_path: Path, changes: Changes) -> None:
     assert (code, failed(found)) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_the_finding_names_the_line(rnncheck: Any, tmp_path: Path) -> None:
     path = planted(tmp_path, "plain_single.py", *scripts.VALUES)
     _, found = told(rnncheck, path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.collect_script import SCRIPT, UNCUT
 from tests.watching.scripts import failed, run, written
@@ -20,6 +22,7 @@ def test_returns_that_it_makes_are_made_again_with_the_loss(rnncheck: Any, tmp_p
     assert again.returncode == ExitCode.VERIFIED, again.stdout
 
 
+@pytest.mark.slow
 def test_a_sum_that_it_does_not_cut_is_told(rnncheck: Any, tmp_path: Path) -> None:
     ended, found, _ = run(rnncheck, *ASKED, written(tmp_path, SCRIPT, UNCUT))
     assert ended == ExitCode.FAILED

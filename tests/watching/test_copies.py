@@ -43,7 +43,7 @@ def test_a_copy_shares_its_state_key(rnncheck: Any, tmp_path: Path, changes: Cha
     [
         pytest.param((scripts.ANOTHER,), id="another one"),
         pytest.param((scripts.ANOTHER, scripts.NEVER), id="which is never trained", marks=SLOW),
-        pytest.param(scripts.BOTH_TRAINED, id="a copy that is trained as well"),
+        pytest.param(scripts.BOTH_TRAINED, id="a copy that is trained as well", marks=SLOW),
     ],
 )
 def test_what_is_no_copy_shares_it_as_well(rnncheck: Any, tmp_path: Path, changes: Changes) -> None:
@@ -59,7 +59,9 @@ def test_what_is_no_copy_shares_it_as_well(rnncheck: Any, tmp_path: Path, change
         pytest.param(
             (scripts.NEVER,), ExitCode.NOT_SHOWN, id="never given the weights", marks=SLOW
         ),
-        pytest.param((scripts.ANOTHER, scripts.NEVER), ExitCode.NOT_SHOWN, id="another one"),
+        pytest.param(
+            (scripts.ANOTHER, scripts.NEVER), ExitCode.NOT_SHOWN, id="another one", marks=SLOW
+        ),
     ],
 )
 def test_a_learner_in_a_loss_of_its_own(

@@ -44,9 +44,11 @@ LEFT_OUT = (
     "changes",
     [
         pytest.param((), id="terminated"),
-        pytest.param((DONE, UNMARKED), id="done, where nothing is marked"),
-        pytest.param((DONE, LEFT_OUT), id="the last step of each slice is left out"),
-        pytest.param((THREE_STEPS,), id="sums of rewards stop there"),
+        pytest.param((DONE, UNMARKED), id="done, where nothing is marked", marks=pytest.mark.slow),
+        pytest.param(
+            (DONE, LEFT_OUT), id="the last step of each slice is left out", marks=pytest.mark.slow
+        ),
+        pytest.param((THREE_STEPS,), id="sums of rewards stop there", marks=pytest.mark.slow),
     ],
 )
 def test_ends_of_slices_are_no_ends_of_episodes(
@@ -58,7 +60,11 @@ def test_ends_of_slices_are_no_ends_of_episodes(
 
 
 @pytest.mark.parametrize(
-    "changes", [pytest.param((), id="one step"), pytest.param((THREE_STEPS,), id="three steps")]
+    "changes",
+    [
+        pytest.param((), id="one step"),
+        pytest.param((THREE_STEPS,), id="three steps", marks=pytest.mark.slow),
+    ],
 )
 def test_ends_of_slices_are_taken_for_ends_of_episodes(
     rnncheck: Any, tmp_path: Path, changes: tuple[tuple[str, str], ...]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
+from tests.extent import rows
 from tests.watching.filled_script import FAULTS, HEALTHY
 from tests.watching.scripts import failed, planted, run
 
@@ -23,14 +24,17 @@ def ran(
     return ended, failed(told), said
 
 
-@pytest.mark.parametrize(("name", "code"), FAULTS)
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [pytest.param(*one, marks=pytest.mark.slow if one[0] == "embedded" else ()) for one in FAULTS],
+)
 def test_what_counts_them_is_named(rnncheck: Any, tmp_path: Path, name: str, code: str) -> None:
     text = HEALTHY[name].replace(*FAULTS[name, code], 1)
     assert text != HEALTHY[name]
     assert ran(rnncheck, tmp_path, text, code)[:2] == (ExitCode.FAILED, [code])
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("name", rows(HEALTHY, ["embedded"]))
 def test_what_leaves_them_out_is_verified(rnncheck: Any, tmp_path: Path, name: str) -> None:
     """There are such steps in the batches, and the pass over the others is compared."""
     ended, names, said = ran(rnncheck, tmp_path, HEALTHY[name], "RP505", "RP507")
@@ -50,6 +54,7 @@ INSIDE = (
 COUNTED = ("advantage.square()[mask].mean()", "advantage.square().mean()")
 
 
+@pytest.mark.slow
 def test_rows_of_a_layer_of_torch_alone(rnncheck: Any, tmp_path: Path) -> None:
     """No module there says what it carries: what its cell is given at each step is looked at."""
     code, told, _ = run(

@@ -86,7 +86,11 @@ def interrupted(
             os.killpg(process.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("by", CODES, ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "by",
+    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)],
+    ids=lambda one: one.name,
+)
 @pytest.mark.parametrize(
     "text",
     [

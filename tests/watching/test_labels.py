@@ -19,11 +19,12 @@ SLOW = pytest.mark.slow
     [
         pytest.param((), (ExitCode.VERIFIED, []), id="their own"),
         pytest.param((PREDICTED,), (ExitCode.VERIFIED, []), id="predicted"),
-        pytest.param(PROBABILITIES, (ExitCode.VERIFIED, []), id="probabilities"),
+        pytest.param(PROBABILITIES, (ExitCode.VERIFIED, []), id="probabilities", marks=SLOW),
         pytest.param(
             (*PROBABILITIES, EARLIER),
             (ExitCode.FAILED, ["LS707"]),
             id="probabilities of the step before",
+            marks=SLOW,
         ),
         pytest.param(NUMBERS, (ExitCode.VERIFIED, []), id="numbers", marks=SLOW),
         pytest.param((EARLIER,), (ExitCode.FAILED, ["LS707"]), id="of the step before"),

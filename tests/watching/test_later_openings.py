@@ -73,6 +73,7 @@ def test_episodes_that_all_begin_with_their_rows(rnncheck: Any, tmp_path: Path) 
     assert (ended, names) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_observations_that_come_again_tell_no_step(rnncheck: Any, tmp_path: Path) -> None:
     """Behind the first step of a row the states are zero, which recurrent mode does not read; what
     was observed where a later row began is observed at other steps too."""
@@ -89,11 +90,13 @@ def test_rows_laid_end_to_end(rnncheck: Any, tmp_path: Path) -> None:
     assert "behind other steps with no start flag" in finding["message"]
 
 
+@pytest.mark.slow
 def test_rows_laid_end_to_end_that_are_marked(rnncheck: Any, tmp_path: Path) -> None:
     ended, told, _ = run(rnncheck, "--select", "RP501", planted(tmp_path, PPO, FLAT, MARKED))
     assert (ended, failed(told)) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_states_that_are_dropped_where_nothing_more_can_be_collected(
     rnncheck: Any, tmp_path: Path
 ) -> None:

@@ -25,11 +25,14 @@ from tests.watching.scripts import judged
         pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
         pytest.param((KEPT,), (ExitCode.FAILED, ["LS701"]), id="a state that is kept"),
         pytest.param((OWN_VALUE,), (ExitCode.FAILED, ["VL604"]), id="the step's own value"),
-        pytest.param((BY_TURNS, OF_NEXT), (ExitCode.VERIFIED, []), id="by turns"),
+        pytest.param(
+            (BY_TURNS, OF_NEXT), (ExitCode.VERIFIED, []), id="by turns", marks=pytest.mark.slow
+        ),
         pytest.param(
             (BY_TURNS, OF_NEXT, FROM_BEFORE),
             (ExitCode.FAILED, ["VL604"]),
             id="by turns, from the state before",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -23,7 +23,12 @@ UNSTEPPED = (
 
 
 @pytest.mark.parametrize(
-    ("changes", "codes"), [((), []), ((RUN_ON,), ["LS701"]), ((UNSTEPPED,), ["GR806"])]
+    ("changes", "codes"),
+    [
+        ((), []),
+        pytest.param((RUN_ON,), ["LS701"], marks=pytest.mark.slow),
+        ((UNSTEPPED,), ["GR806"]),
+    ],
 )
 def test_lines_with_a_group_of_their_own(
     rnncheck: Any, tmp_path: Path, changes: tuple[tuple[str, str], ...], codes: list[str]

@@ -26,7 +26,7 @@ def written(folder: Path, text: str, *changes: Change) -> Path:
     [
         pytest.param(DRQN, id="drqn"),
         pytest.param(R2D2, id="r2d2", marks=SLOW),
-        pytest.param(TD3, id="td3"),
+        pytest.param(TD3, id="td3", marks=SLOW),
     ],
 )
 def test_healthy(rnncheck: Any, tmp_path: Path, text: str) -> None:

@@ -87,7 +87,9 @@ ON = ("after * (~done[:, step])", "after")
     [
         pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
         pytest.param((BEFORE,), (ExitCode.FAILED, ["LS707"]), id="the step before's advantage"),
-        pytest.param((ON,), (ExitCode.FAILED, ["VL601"]), id="returns run on"),
+        pytest.param(
+            (ON,), (ExitCode.FAILED, ["VL601"]), id="returns run on", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_parts_of_a_batch_are_what_is_trained_on(

@@ -26,13 +26,13 @@ CODES = "EQ201,BD301,BD303,RP502,LS701,LS703,GR801"
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param((), [], id="a global"),
-        pytest.param(VARIABLE, [], id="a context variable"),
+        pytest.param((), [], id="a global", marks=pytest.mark.slow),
+        pytest.param(VARIABLE, [], id="a context variable", marks=pytest.mark.slow),
         pytest.param(OBJECT, [], id="an object"),
-        pytest.param(INSIDE, [], id="inside of the loss"),
-        pytest.param(LEFT_ON, [], id="left on"),
+        pytest.param(INSIDE, [], id="inside of the loss", marks=pytest.mark.slow),
+        pytest.param(LEFT_ON, [], id="left on", marks=pytest.mark.slow),
         pytest.param((NO_STARTS,), ["EQ201", "BD301", "BD303"], id="no starts"),
-        pytest.param((*OBJECT, FROM_ZEROS), ["EQ201"], id="from zeros"),
+        pytest.param((*OBJECT, FROM_ZEROS), ["EQ201"], id="from zeros", marks=pytest.mark.slow),
     ],
 )
 def test_the_pass_is_the_one_of_training(
@@ -42,6 +42,7 @@ def test_the_pass_is_the_one_of_training(
     assert (code, found) == (ExitCode.FAILED if expected else ExitCode.VERIFIED, expected)
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_judged_alike(rnncheck: Any, tmp_path: Path) -> None:
     kept = tmp_path / "seen.rnncheck"
     run(rnncheck, "--select", CODES, "--save", kept, written(tmp_path, SCRIPT))

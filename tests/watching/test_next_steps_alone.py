@@ -96,7 +96,12 @@ FORGOTTEN = ("torch.zeros(flat.shape[0], 1, dtype", "torch.ones(flat.shape[0], 1
 
 
 @pytest.mark.parametrize(
-    ("changes", "codes"), [((), []), ((STALE,), ["VL604"]), ((FORGOTTEN,), ["VL604"])]
+    ("changes", "codes"),
+    [
+        ((), []),
+        ((STALE,), ["VL604"]),
+        pytest.param((FORGOTTEN,), ["VL604"], marks=pytest.mark.slow),
+    ],
 )
 def test_each_goes_on_from_its_own_state(
     rnncheck: Any, tmp_path: Path, changes: tuple[tuple[str, str], ...], codes: list[str]

@@ -91,7 +91,9 @@ def test_their_memory_is_another(rnncheck: Any, tmp_path: Path, change: tuple[st
     "changes",
     [
         pytest.param((), id="from the state that was left"),
-        pytest.param((scripts.CELL_LAST_TWO,), id="by the last step once more"),
+        pytest.param(
+            (scripts.CELL_LAST_TWO,), id="by the last step once more", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_value_behind_the_last_step(rnncheck: Any, tmp_path: Path, changes: Changes) -> None:
@@ -99,11 +101,13 @@ def test_the_value_behind_the_last_step(rnncheck: Any, tmp_path: Path, changes: 
     assert ran(rnncheck, tmp_path, text, "VL604") == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_the_value_behind_the_last_step_is_one_step_old(rnncheck: Any, tmp_path: Path) -> None:
     text = changed(CELL, scripts.CELL_LAST, scripts.CELL_LAST_EARLY)
     assert ran(rnncheck, tmp_path, text, "VL604") == (ExitCode.FAILED, ["VL604"])
 
 
+@pytest.mark.slow
 def test_the_steps_own_value_in_an_actor_critic_loss(rnncheck: Any, tmp_path: Path) -> None:
     """It all but cancels with the value that is learned, but where an episode ends."""
     text = changed(OWN, ("0.97 * behind * (~over)", "0.97 * guess.detach() * (~over)"))

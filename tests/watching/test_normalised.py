@@ -27,6 +27,7 @@ def test_a_statistic_of_the_batch_is_no_leak(rnncheck: Any, tmp_path: Path) -> N
     assert found == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_a_segment_of_one_step_has_no_statistic(rnncheck: Any, tmp_path: Path) -> None:
     text = changed(OVER_THE_BATCH, *scripts.ONE_STEP_LEFT)
     assert ran(rnncheck, tmp_path, text, "LS701,LS704") == (ExitCode.VERIFIED, [])

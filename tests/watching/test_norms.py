@@ -17,7 +17,9 @@ from tests.watching.scripts import judged
     [
         pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
         pytest.param((GOES_ON,), (ExitCode.FAILED, ["VL601"]), id="over truncated ends"),
-        pytest.param((NO_MODE,), (ExitCode.FAILED, ["LS703"]), id="step by step"),
+        pytest.param(
+            (NO_MODE,), (ExitCode.FAILED, ["LS703"]), id="step by step", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_values_are_normalised_by_what_came_before(

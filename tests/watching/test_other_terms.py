@@ -52,7 +52,9 @@ Changes = tuple[tuple[str, str], ...]
     ("changes", "expected"),
     [
         pytest.param((), VERIFIED, id="its own"),
-        pytest.param((REMEMBERED,), VERIFIED, id="the other term remembers"),
+        pytest.param(
+            (REMEMBERED,), VERIFIED, id="the other term remembers", marks=pytest.mark.slow
+        ),
         pytest.param((SHIFTED,), (ExitCode.FAILED, ["LS707"]), id="of the step before"),
     ],
 )
@@ -63,6 +65,7 @@ def test_beside_a_model_of_what_follows(
     assert judged(rnncheck, tmp_path, "LS707", text) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -28,10 +28,7 @@ def ran(rnncheck: Any, folder: Path, text: str, *options: str) -> tuple[int, dic
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [
-        pytest.param(*one, marks=[] if one[0] in ("gae", "nameless") else pytest.mark.slow)
-        for one in FAULTS
-    ],
+    [pytest.param(*one, marks=[] if one[0] == "gae" else pytest.mark.slow) for one in FAULTS],
 )
 def test_their_faults_are_named(rnncheck: Any, tmp_path: Path, name: str, code: str) -> None:
     text = HEALTHY[name].replace(*FAULTS[name, code], 1)
@@ -42,10 +39,7 @@ def test_their_faults_are_named(rnncheck: Any, tmp_path: Path, name: str, code: 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        one if one in ("gae", "nameless") else pytest.param(one, marks=pytest.mark.slow)
-        for one in HEALTHY
-    ],
+    [one if one == "gae" else pytest.param(one, marks=pytest.mark.slow) for one in HEALTHY],
 )
 def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str) -> None:
     ended, told = ran(rnncheck, tmp_path, HEALTHY[name], "--select", "VL", "--select", "LS")
@@ -76,6 +70,7 @@ def test_what_no_loss_reads_is_not_asked_for(rnncheck: Any, tmp_path: Path) -> N
     assert (ended, failed(told)) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_a_loop_that_binds_its_batch_anew_is_judged_whole(rnncheck: Any, tmp_path: Path) -> None:
     """With the lines that make the other batch; from a saved run as well."""
     saved = tmp_path / "seen.rnncheck"
@@ -115,6 +110,7 @@ VALUED_ALONE = changed(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("of", "expected"),
     [

@@ -22,7 +22,7 @@ from tests.watching.scripts import failed, planted, run
     "changes",
     [
         pytest.param((scripts.RETURNS,), id="around the pass"),
-        pytest.param((scripts.RETURNS, scripts.UNROLLED), id="in the pass"),
+        pytest.param((scripts.RETURNS, scripts.UNROLLED), id="in the pass", marks=pytest.mark.slow),
     ],
 )
 def test_as_many_steps_as_the_script_has(

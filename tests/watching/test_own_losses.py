@@ -131,6 +131,7 @@ def test_an_own_unroll_without_a_gradient_at_what_is_observed(
     assert ran(rnncheck, tmp_path, text, "GR801") == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_a_saved_loss_keeps_the_mode_it_was_called_in(rnncheck: Any, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(changed(OWN, *scripts.CALLED_IN_IT))
     kept = tmp_path / "seen.rnncheck"
@@ -157,6 +158,7 @@ def test_returns_that_no_line_makes_again_are_not_shown(rnncheck: Any, tmp_path:
     assert ran(rnncheck, tmp_path, text, "LS701,LS704")[0] == ExitCode.NOT_SHOWN
 
 
+@pytest.mark.slow
 def test_weights_of_slices_are_no_estimates(rnncheck: Any, tmp_path: Path) -> None:
     text = changed(OWN, *scripts.WEIGHED)
     assert ran(rnncheck, tmp_path, text, "LS701,RP505,VL603") == (ExitCode.VERIFIED, [])
@@ -180,8 +182,10 @@ def test_a_moving_average_that_acts(
     ("changes", "expected"),
     [
         pytest.param((scripts.DRAWN,), [], id="drawn", marks=SLOW),
-        pytest.param((scripts.DRAWN, scripts.NEVER_BEGUN), ["LS701"], id="drawn and never begun"),
-        pytest.param((scripts.OF_FINISHED,), [], id="less a mean"),
+        pytest.param(
+            (scripts.DRAWN, scripts.NEVER_BEGUN), ["LS701"], id="drawn and never begun", marks=SLOW
+        ),
+        pytest.param((scripts.OF_FINISHED,), [], id="less a mean", marks=SLOW),
         pytest.param(
             (scripts.OF_FINISHED, scripts.RETURNS_RUN_ON),
             ["LS701"],
@@ -225,7 +229,7 @@ def test_a_switch_that_is_an_attribute_of_the_class(
     ("changes", "expected"),
     [
         pytest.param((), [], id="both", marks=SLOW),
-        pytest.param((scripts.NEVER_BEGUN,), ["LS701"], id="the critic runs on"),
+        pytest.param((scripts.NEVER_BEGUN,), ["LS701"], id="the critic runs on", marks=SLOW),
     ],
 )
 def test_every_loss_that_a_module_gives_is_judged(
@@ -250,6 +254,7 @@ def test_the_loss_of_a_critic_that_never_acts_is_judged(
     assert found == expected
 
 
+@pytest.mark.slow
 def test_a_state_that_is_the_last_action(rnncheck: Any, tmp_path: Path) -> None:
     text = changed(OWN, *scripts.REMEMBERING)
     assert ran(rnncheck, tmp_path, text, "RP507,CL402,CL406") == (ExitCode.VERIFIED, [])
@@ -276,6 +281,7 @@ def test_a_batch_that_is_bound_anew_twice(rnncheck: Any, tmp_path: Path) -> None
     assert (code, failed(told)) == (ExitCode.FAILED, ["RP505"])
 
 
+@pytest.mark.slow
 def test_a_mask_that_is_bound_with_the_batch(rnncheck: Any, tmp_path: Path) -> None:
     """The lines begin where the batch is bound first: what goes along with it is made again."""
     path = planted(
@@ -316,6 +322,7 @@ UNROLLED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("healthy", [True, False], ids=["healthy", "over-ends"])
 def test_a_function_that_gives_no_number_is_a_part(
     healthy: bool, rnncheck: Any, tmp_path: Path

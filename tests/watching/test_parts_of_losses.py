@@ -49,6 +49,7 @@ def test_parts_are_judged_as_the_loss_that_they_are_of(
     assert (code, failed(told)) == expected
 
 
+@pytest.mark.slow
 def test_parts_that_set_recurrent_mode_by_themselves(rnncheck: Any, tmp_path: Path) -> None:
     """As TorchRL's own parts do that are named ``…_loss``."""
     for fault, expected in (((), ExitCode.VERIFIED), ((LATE,), ExitCode.FAILED)):

@@ -29,7 +29,10 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", rows(FAULTS, ["the end of the step before"]))
+@pytest.mark.parametrize(
+    "name",
+    rows(FAULTS, ["the end of the step before", "over truncations", "next values from zero"]),
+)
 def test_what_was_once_verified_is_named(rnncheck: Any, tmp_path: Path, name: str) -> None:
     script, old, new, code = FAULTS[name]
     text = getattr(scripts, script)
@@ -44,7 +47,9 @@ def test_the_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str)
     assert ran(rnncheck, tmp_path, text, *CLEAN) == (ExitCode.VERIFIED, [])
 
 
-@pytest.mark.parametrize("name", ["EPISODES", "SELDOM_RANDOM"])
+@pytest.mark.parametrize(
+    "name", ["EPISODES", pytest.param("SELDOM_RANDOM", marks=pytest.mark.slow)]
+)
 def test_nobody_is_blamed_for_less_than_could_be_seen(
     rnncheck: Any, tmp_path: Path, name: str
 ) -> None:

@@ -27,7 +27,7 @@ def ran(rnncheck: Any, folder: Path, text: str) -> tuple[int, dict[str, Any]]:
     "changes",
     [
         pytest.param((), id="recorded", marks=SLOW),
-        pytest.param(TRUNK, id="recorded behind a trunk"),
+        pytest.param(TRUNK, id="recorded behind a trunk", marks=SLOW),
         pytest.param((scripts.ANEW,), id="anew along the rows"),
         pytest.param((scripts.STEP_BY_STEP,), id="anew step by step", marks=SLOW),
     ],
@@ -44,7 +44,7 @@ def test_log_probabilities_of_an_actor_with_a_critic(
     "changes",
     [
         pytest.param((scripts.A_STEP_LATE,), id="a step late", marks=SLOW),
-        pytest.param((*TRUNK, scripts.A_STEP_LATE), id="a step late behind a trunk"),
+        pytest.param((*TRUNK, scripts.A_STEP_LATE), id="a step late behind a trunk", marks=SLOW),
         pytest.param((scripts.OTHER_ROWS,), id="of other rows", marks=SLOW),
         pytest.param((scripts.WITHOUT_STATES,), id="anew without states"),
     ],

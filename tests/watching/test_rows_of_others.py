@@ -28,8 +28,8 @@ SLOW = pytest.mark.slow
     "change",
     [
         pytest.param((GAIN, f"gain = b_advantages[{OTHERS}]"), id="advantages", marks=SLOW),
-        pytest.param((GAIN, f"gain = b_advantages[{OTHERS}]{NORMAL}"), id="normalised"),
-        pytest.param((RETURNS, f"b_returns[{OTHERS}]"), id="returns"),
+        pytest.param((GAIN, f"gain = b_advantages[{OTHERS}]{NORMAL}"), id="normalised", marks=SLOW),
+        pytest.param((RETURNS, f"b_returns[{OTHERS}]"), id="returns", marks=SLOW),
         pytest.param((GAIN, GAIN.replace("rows", "flat[:, mine[::-1]].ravel()")), id="reversed"),
     ],
 )
@@ -48,7 +48,7 @@ def test_rows_are_weighed_with_others(
     [
         pytest.param((), id="their own", marks=SLOW),
         pytest.param(((GAIN, GAIN + NORMAL),), id="normalised"),
-        pytest.param(((GAIN, BY_RANK),), id="ranks"),
+        pytest.param(((GAIN, BY_RANK),), id="ranks", marks=SLOW),
         pytest.param(((GAIN, OTHERS_ALONE),), id="against the others", marks=SLOW),
         pytest.param(((GAIN, BESIDE),), id="against all", marks=SLOW),
     ],

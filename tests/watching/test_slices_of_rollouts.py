@@ -25,8 +25,10 @@ Changes = tuple[tuple[str, str], ...]
 @pytest.mark.parametrize(
     ("text", "changes", "code", "expected"),
     [
-        pytest.param(SLICES, (), "LS701", [], id="normalised"),
-        pytest.param(SLICES, (RUNS_ON,), "LS701", ["LS701"], id="gains run on"),
+        pytest.param(SLICES, (), "LS701", [], id="normalised", marks=pytest.mark.slow),
+        pytest.param(
+            SLICES, (RUNS_ON,), "LS701", ["LS701"], id="gains run on", marks=pytest.mark.slow
+        ),
         pytest.param(SLICES, (), "BD3,EQ,RP504,GR8", [], id="pieces of trajectories"),
         pytest.param(SLICES, FLAT, "BD3,EQ,RP504,GR8", [], id="in one dimension"),
         pytest.param(SLICES, (FROM_ZEROS,), "RP504", ["RP504"], id="from zeros"),

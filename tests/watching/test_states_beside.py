@@ -29,7 +29,7 @@ def test_a_state_that_is_carried_from_chunk_to_chunk(rnncheck: Any, tmp_path: Pa
     assert "shown      agreement, isolation, learning" in again.stdout
 
 
-@pytest.mark.parametrize("fault", [NOT_CARRIED, NO_DECAY])
+@pytest.mark.parametrize("fault", [NOT_CARRIED, pytest.param(NO_DECAY, marks=pytest.mark.slow)])
 def test_one_that_is_lost_between_chunks_is_told(
     rnncheck: Any, tmp_path: Path, fault: tuple[str, str]
 ) -> None:

@@ -36,7 +36,7 @@ def kept_in_a_tensordict() -> str:
 @pytest.mark.parametrize(
     ("change", "codes"),
     [
-        pytest.param(("", ""), [], id="healthy"),
+        pytest.param(("", ""), [], id="healthy", marks=pytest.mark.slow),
         pytest.param(('b["dones"][rows]', '0 * b["dones"][rows]'), ["RP503"], id="no marks"),
     ],
 )

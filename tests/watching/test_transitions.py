@@ -48,13 +48,18 @@ def test_what_it_hands_out_is_found(rnncheck: Any, tmp_path: Path) -> None:
     assert {code: outcomes[code] for code in codes} == dict.fromkeys(codes, "passed")
 
 
-@pytest.mark.parametrize(("name", "code"), FAULTS)
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [pytest.param(*one, marks=SLOW if one[0] == "from the last state" else ()) for one in FAULTS],
+)
 def test_its_faults_are_named(rnncheck: Any, tmp_path: Path, name: str, code: str) -> None:
     text = changed(TRANSITIONS, FAULTS[name, code])
     assert ran(rnncheck, tmp_path, text, code)[:2] == (ExitCode.FAILED, [code])
 
 
-@pytest.mark.parametrize("name", ["flat", pytest.param("stepwise", marks=SLOW)])
+@pytest.mark.parametrize(
+    "name", [pytest.param("flat", marks=SLOW), pytest.param("stepwise", marks=SLOW)]
+)
 def test_next_values_of_torchs_own_layers(rnncheck: Any, tmp_path: Path, name: str) -> None:
     healthy = HEALTHY[name]
     assert ran(rnncheck, tmp_path, healthy, "VL604")[:2] == (ExitCode.VERIFIED, [])
@@ -62,6 +67,7 @@ def test_next_values_of_torchs_own_layers(rnncheck: Any, tmp_path: Path, name: s
     assert ran(rnncheck, tmp_path, faulty, "VL604")[:2] == (ExitCode.FAILED, ["VL604"])
 
 
+@pytest.mark.slow
 def test_passes_that_both_begin_with_zeros_are_not_blamed(rnncheck: Any, tmp_path: Path) -> None:
     code, _, told = ran(rnncheck, tmp_path, FROM_ZEROS, "VL604")
     outcomes = [check["outcome"] for check in told["checks"]]

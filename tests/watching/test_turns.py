@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
+from tests.extent import rows
 from tests.watching.scripts import failed, run
 from tests.watching.turns_script import FAULTS, TURNS
 
@@ -20,7 +21,10 @@ def ran(rnncheck: Any, folder: Path, text: str, *codes: str) -> tuple[int, list[
     return ended, failed(told)
 
 
-@pytest.mark.parametrize("name", TURNS)
+LATER = ("lines of the loop", "lines that reset between the steps", "one that calls itself an env")
+
+
+@pytest.mark.parametrize("name", rows(TURNS, LATER))
 def test_envs_by_turns_are_judged(rnncheck: Any, tmp_path: Path, name: str) -> None:
     assert ran(rnncheck, tmp_path, TURNS[name], "CL402", "CL403", "LS701", "RP504") == (
         ExitCode.VERIFIED,
@@ -29,7 +33,7 @@ def test_envs_by_turns_are_judged(rnncheck: Any, tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("code", FAULTS)
-@pytest.mark.parametrize("name", ["an own vector env", "lines of the loop"])
+@pytest.mark.parametrize("name", rows(["an own vector env", "lines of the loop"], LATER))
 def test_their_faults_are_found(rnncheck: Any, tmp_path: Path, name: str, code: str) -> None:
     text = TURNS[name]
     for old, new in FAULTS[code]:

@@ -23,7 +23,11 @@ from tests.watching.unreduced_script import (
 Change = tuple[str, str]
 
 
-@pytest.mark.parametrize("changes", [(), (IN_A_FUNCTION, REDUCED)], ids=["lines", "function"])
+@pytest.mark.parametrize(
+    "changes",
+    [(), pytest.param((IN_A_FUNCTION, REDUCED), marks=pytest.mark.slow)],
+    ids=["lines", "function"],
+)
 def test_the_lines_that_reduce_it_are_part_of_the_loss(
     rnncheck: Any, tmp_path: Path, changes: tuple[Change, ...]
 ) -> None:
@@ -36,7 +40,11 @@ def test_the_lines_that_reduce_it_are_part_of_the_loss(
 
 @pytest.mark.parametrize(
     "changes",
-    [(UNMASKED,), (IN_A_FUNCTION, REDUCED, UNMASKED_THERE), (NORMALISED,)],
+    [
+        (UNMASKED,),
+        pytest.param((IN_A_FUNCTION, REDUCED, UNMASKED_THERE), marks=pytest.mark.slow),
+        pytest.param((NORMALISED,), marks=pytest.mark.slow),
+    ],
     ids=["lines", "function", "statistics"],
 )
 def test_padding_that_they_weigh_is_named(
@@ -46,6 +54,7 @@ def test_padding_that_they_weigh_is_named(
     assert found == (ExitCode.FAILED, ["RP505"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "codes"),
     [(MASK_AHEAD, "RP505,LS701,LS704,GR801"), (TAKEN, "LS701,LS704,GR801")],

@@ -22,9 +22,9 @@ from tests.watching.whole_episodes_script import (
 @pytest.mark.parametrize(
     ("codes", "changes"),
     [
-        pytest.param("BD3,EQ,CL,RP", (), id="states"),
+        pytest.param("BD3,EQ,CL,RP", (), id="states", marks=pytest.mark.slow),
         pytest.param("LS707,VL604", (), id="loss"),
-        pytest.param("BD3,EQ,CL,RP", (NO_FLAGS,), id="no flags"),
+        pytest.param("BD3,EQ,CL,RP", (NO_FLAGS,), id="no flags", marks=pytest.mark.slow),
         pytest.param("BD3,EQ,CL,RP,VL604", PREVIOUS, id="shown the step before"),
     ],
 )

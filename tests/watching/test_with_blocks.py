@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import failed, planted, run
 
@@ -25,6 +27,7 @@ def test_what_stands_in_it_behind_the_steps_is_a_part_of_the_loss(
     assert (ended, failed(found)) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_a_fault_in_it_is_told(rnncheck: Any, tmp_path: Path) -> None:
     fault = ("going_on, following = 1.0 - dones[t + 1]", "going_on, following = 1.0")
     path = planted(tmp_path, "plain_vector.py", STEPS, TARGETS, fault)
@@ -33,6 +36,7 @@ def test_a_fault_in_it_is_told(rnncheck: Any, tmp_path: Path) -> None:
     assert {"LS701", "VL603"} & set(failed(found))
 
 
+@pytest.mark.slow
 def test_tensors_that_are_laid_out_in_it_keep_the_graph_of_what_was_seen(
     rnncheck: Any, tmp_path: Path
 ) -> None:

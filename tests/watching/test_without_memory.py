@@ -42,6 +42,7 @@ def test_what_runs_the_memory_may_not(
     assert (code, named in names) == (ExitCode.FAILED, True), names
 
 
+@pytest.mark.slow
 def test_a_memory_that_nobody_knows_is_not_left_out(rnncheck: Any, tmp_path: Path) -> None:
     """Of a cell that is written out in a critic of the estimator's: what it should give, nobody
     can tell."""

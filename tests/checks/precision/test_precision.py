@@ -74,14 +74,14 @@ def failed(results: dict[str, CheckResult]) -> set[str]:
     [
         ("AutocastInside", "float32"),
         ("NarrowThroughout", "bfloat16"),
-        ("Integrator", "float32"),
-        ("Counter", "float32"),
+        pytest.param("Integrator", "float32", marks=pytest.mark.slow),
+        pytest.param("Counter", "float32", marks=pytest.mark.slow),
         ("Normalised", "float32"),
         ("Quantised", "float32"),
         ("Discrete", "float32"),
         ("Cancelling", "float32"),
-        ("SpectralNorm", "float32"),
-        ("Huge", "float32"),
+        pytest.param("SpectralNorm", "float32", marks=pytest.mark.slow),
+        pytest.param("Huge", "float32", marks=pytest.mark.slow),
     ],
 )
 def test_what_is_meant_is_not_blamed(folder: Path, cell: str, dtype: str) -> None:

@@ -15,6 +15,7 @@ from rnncheck.pipeline.assembly import components as c
 from rnncheck.results.collect import RunCollector
 from rnncheck.results.model import Outcome, Run
 from rnncheck.spec.load import load_spec
+from tests.extent import rows
 
 SPEC = """\
 schema: 1
@@ -193,7 +194,16 @@ ELSEWHERE = {  # not for steps of episodes, made of others, or in need of a serv
 BASES = {"Sampler", "Storage", "TensorStorage", "Writer"}
 
 
-@pytest.mark.parametrize("name", JUDGED)
+# Slices like those of other rows.
+LATER = {
+    "SliceSampler, fragmented",
+    "SliceSampler, ring",
+    "SliceSampler, rows",
+    "SliceSamplerWithoutReplacement",
+}
+
+
+@pytest.mark.parametrize("name", rows(JUDGED, LATER))
 def test_what_can_be_drawn_is_judged(tmp_path: Path, name: str) -> None:
     replay, workers, codes = JUDGED[name]
     found = run(tmp_path, replay, workers)

@@ -74,6 +74,7 @@ def test_a_worker_that_fails_is_an_outcome(bench, dqn_text, how):
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_stopped(bench, dqn_text):
     builder = bench.run(troubled(dqn_text, "hang", limit=8))
     assert "did not finish within 8 s" in str(builder.failures[Stage.COLLECT])

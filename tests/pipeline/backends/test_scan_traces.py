@@ -52,7 +52,8 @@ def ran(facts: Facts, seeds: list[int], case: Case) -> list[TrialOutcome]:
     return made
 
 
-@pytest.mark.parametrize("layers", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [1, 2])
 def test_other_weights_on_the_same_shapes_share_a_trace(counted: Partitioner, layers: int) -> None:
     facts = Facts("lstm", 3, 5, num_layers=layers)
     case = standard_cases(facts)[0]

@@ -57,7 +57,7 @@ def test_a_healthy_backend_is_the_equations(name: str, text: str) -> None:
             assert close, name_
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", [pytest.param("lstm", marks=pytest.mark.slow), "gru"])
 def test_scan_itself_is_the_equations(kind: str) -> None:
     facts = KINDS[kind]
     module, case = new_module(facts, Variant()), short_case(facts)

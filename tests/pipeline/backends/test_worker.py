@@ -104,8 +104,8 @@ def test_a_worker_that_hangs_is_left_after_the_stated_time(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("import os; os.abort()", "signal SIGABRT"),
-        ("raise SystemExit(3)", "exit code 3"),
+        pytest.param("import os; os.abort()", "signal SIGABRT", marks=pytest.mark.slow),
+        pytest.param("raise SystemExit(3)", "exit code 3", marks=pytest.mark.slow),
         ("import nothing_like_this", "ModuleNotFoundError"),
     ],
 )
@@ -115,6 +115,7 @@ def test_a_worker_that_ends_early_says_why(tmp_path: Path, code: str, said: str)
     assert said in str(answer)
 
 
+@pytest.mark.slow
 def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     user_module(
         tmp_path,
@@ -164,6 +165,7 @@ def test_interpreted_kernels_are_the_equations_on_both_paths() -> None:
             assert torch.allclose(found, value, rtol=0, atol=1e-5 * scale), (asked, name)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_products_in_bfloat16_and_modules_in_float16_are_interpreted() -> None:
     jobs = [job(LSTM, "triton-compute_bfloat16"), job(GRU, "triton-float16")]

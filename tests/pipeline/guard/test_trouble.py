@@ -20,7 +20,7 @@ LIMIT = 5
 SHORT = "collect:", f"verify: {{timeout: {LIMIT}}}\ncollect:"
 
 
-@pytest.mark.parametrize("env", ["slow_env", "endless_env"])
+@pytest.mark.parametrize("env", ["slow_env", pytest.param("endless_env", marks=pytest.mark.slow)])
 def test_a_stage_that_takes_too_long_is_interrupted(bench, own_text, env):
     builder = bench.run(own_text, "own:make_env", f"own:{env}", *SHORT)
     failure = builder.failures[Stage.COLLECT]
