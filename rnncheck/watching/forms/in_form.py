@@ -19,6 +19,7 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.recording.turned import on_turned, time_last
 from rnncheck.pipeline.subject.modes import InMode, called_in_mode, measuring
 from rnncheck.watching.forms.acted_again import ActingPass
+from rnncheck.watching.forms.called_policy import CalledPolicy
 from rnncheck.watching.forms.given_beside import numbers_beside
 from rnncheck.watching.forms.loss_pass import LossPass
 from rnncheck.watching.forms.own_length import of_its_size
@@ -93,13 +94,24 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     again = None if acting.parts else parts_of_steps(acting, loss, trained[0], axis)
     if again is not None:
         acting, noted = again, [*again.batches, *again.further]
-    if loss.itself or loss.switches or not acting.parts:
+    # Of a function around its networks that makes the action itself only these run in a loss.
+    around_it = acting.kind == "steps" and isinstance(acting.policy, CalledPolicy)
+    if (loss.itself and not around_it) or loss.switches or not acting.parts:
         over = own_pass(plain, loss)
         return InForm(acting.policy, plain, trained, judged, over, axis, whole)
+    from_starts = around_it and _from_resets(loss, acting, noted)
+    if from_starts:
+        # They are parts of rollouts that begin with a reset, as the rows do.
+        noted, trained = _whole(noted), [one for one in trained if bool(_begins(one).all())]
     inner = turned(loss.module, axis)
     parts = {path: acting.policy.get_submodule(path) for path in acting.parts}
     over_sequences: Any = LossPass(
-        inner, parts, trained[0], time_first=axis is not None, shown=acting.shown
+        inner,
+        parts,
+        trained[0],
+        time_first=axis is not None,
+        shown=acting.shown,
+        from_starts=from_starts,
     )
     if axis is None and rows_of_their_own(plain, loss):
         over_sequences = EpisodesAlone(over_sequences, from_starts=True, several=True)
@@ -135,6 +147,32 @@ def _is_given_a_state(loss: Called) -> bool:
         keys = [slot.key for slot in loss.over.seen.states.values()]
         return any(bool(batch.get(key)[:, 0].any()) for batch in loss.passed for key in keys)
     return reads_a_state(loss.module)
+
+
+def _from_resets(loss: Called, acting: Acting, noted: Sequence[TensorDictBase]) -> bool:
+    """Whether rows that begin with a reset are all that the loss is for: other states change
+    nothing of it, wherever a row begins."""
+    if not all(bool(_begins(one).all()) for one in (noted[0], *loss.inputs)):
+        return False
+    carried = [key[1:] for key in acting.writes if key[0] == "next"]
+    given = loss.inputs[0]
+    going, keys = given.clone(), set(tensor_keys(given))
+    for key in [key for key in keys if key[0] != "next" and key[-1] == _START]:
+        going.get(key)[:, 0] = False
+    other = going.clone()
+    for key in keys.intersection(carried):
+        other.set(key, other.get(key) + 1)
+    return _totals(loss, going) == _totals(loss, other)
+
+
+def _totals(loss: Called, batch: TensorDictBase) -> list[float]:
+    """What the loss gives; nothing where it raises."""
+    try:
+        with measuring(recurrent=loss.modes.recurrent, grad=True):
+            found = OwnLoss(loss.module, {}, loss.batch)(batch)
+    except Exception:  # a function of the user's may raise anything
+        return []
+    return [float(one.detach().sum()) for one in found.values()]
 
 
 def _goes_on_from_zeros(loss: Called) -> bool:

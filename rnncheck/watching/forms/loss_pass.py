@@ -36,9 +36,11 @@ class LossPass:
         time_first: bool,
         once: bool = False,
         shown: Mapping[Key, Key] | None = None,
+        from_starts: bool = False,
     ) -> None:
         self._loss, self._parts, self._example = loss, dict(parts), example
         self._time_first, self._once, self._shown = time_first, once, dict(shown or {})
+        self.from_starts = from_starts  # whatever state a batch has, a row begins with none
         self._more = dict[str, bool]()  # parts that run over T+1 steps of the example, by path
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:

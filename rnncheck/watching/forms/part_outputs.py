@@ -115,13 +115,13 @@ def _runs(network: nn.Module, td: TensorDictBase) -> bool:
 def over_steps(values: list[Tensor], rows: int, steps: int, *, time_first: bool) -> Tensor | None:
     """What calls of one part gave as ``[rows, steps, features]``, those of several agents as one:
     in one of them for all steps, or one step a call; None where it is neither."""
-    orders = [(steps, rows), (rows, steps)]
-    for outer, inner in orders if time_first else reversed(orders):
+    for first in (time_first, not time_first):
+        outer, inner = (steps, rows) if first else (rows, steps)
         for value in values:
             flat = value.shape[0] == rows * steps and value.ndim == 2
             if flat or tuple(value.shape[: min(2, value.ndim - 1)]) == (outer, inner):
                 whole = value.reshape(outer, inner, -1)
-                return whole.transpose(0, 1) if (outer, inner) == (steps, rows) else whole
+                return whole.transpose(0, 1) if first else whole
     one = [value for value in values if value.shape[:-1].numel() == rows]
     if len(one) < steps:  # a row for each agent
         counts = {v.shape[:-1].numel() for v in values if v.shape[:-1].numel() % rows == 0}

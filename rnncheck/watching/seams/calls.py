@@ -60,6 +60,11 @@ def _same_entries(given: TensorDictBase, data: TensorDictBase, keys: list[Any]) 
     )
 
 
+def writes_one(modules: list[nn.Module], keys: list[Any]) -> bool:
+    """Whether one of the modules writes one of the entries, or may."""
+    return any(_writes(one, keys) for one in modules)
+
+
 def _writes(module: nn.Module, keys: list[Any]) -> bool:
     return any(key in keys for key in getattr(module, "out_keys", keys))
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
+from types import FrameType
 from typing import Any
 
 import torch
@@ -17,12 +18,19 @@ from torchrl.envs import EnvBase
 from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.pipeline.keys import Key, declared, tensor_items, tensor_keys
 from rnncheck.pipeline.recording.masks import padding_mask
+from rnncheck.watching.forms.called_policy import CalledPolicy
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
 from rnncheck.watching.forms.shown_before import shown_before, with_shown
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams import patching, training
-from rnncheck.watching.seams.calls import RememberedOutermost, one_after_the_other, writers_of
+from rnncheck.watching.seams.acting_callers import ActingCallers
+from rnncheck.watching.seams.calls import (
+    RememberedOutermost,
+    one_after_the_other,
+    writers_of,
+    writes_one,
+)
 from rnncheck.watching.seams.frames import is_tensordict
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seen import Acting, copy_now
@@ -67,13 +75,16 @@ class Stepping:
         self._rows: list[tuple[Acting, list[TensorDictBase]]] = []
         self._goes_on = False  # the last row was not broken off by a step of nobody's
         self._gave: deque[tuple[nn.Module, torch.Tensor]] = deque(maxlen=_GIVEN)
+        self._callers = ActingCallers()
         self._keys = set[Key]()  # of the tensordict that the latest call was on, before it
 
     def called(self, module: nn.Module, inputs: Any) -> None:
         """A module is about to run: noted where the script itself calls it on a tensordict."""
         if not inputs or not is_tensordict(inputs[0]) or isinstance(module, EnvBase):
             return
-        if self._watching.looks and _by_the_script():
+        caller = _scripts_frame() if self._watching.looks else None
+        if caller is not None:
+            self._callers.called(caller)
             if not self._calls or self._calls[-1][1] is not inputs[0]:
                 self._gave.clear()
                 self._keys = set() if self._watching.seen.frozen else set(tensor_keys(inputs[0]))
@@ -94,6 +105,10 @@ class Stepping:
         told = () if watching.seen.frozen else tensor_keys(data)  # behind an update it is of no use
         wrote = [key for key in told if key not in self._keys]
         self._calls.clear()
+        acts = None
+        if modules and not writes_one(modules, list(env.action_keys)):
+            acts = self._callers.policy(data)
+        self._callers.forget()
         with watching.inside():
             found = original(env, data, *more)
         watching.seen.env_steps += 1
@@ -101,15 +116,20 @@ class Stepping:
             forget()
         step = found[0] if isinstance(found, tuple) else found
         if modules and isinstance(step, TensorDictBase):
-            self._note(env, modules, step, wrote)
+            self._note(env, modules, step, wrote, acts)
         self._goes_on = bool(modules)
         return found
 
     def _note(
-        self, env: EnvBase, modules: list[nn.Module], step: TensorDictBase, wrote: list[Key]
+        self,
+        env: EnvBase,
+        modules: list[nn.Module],
+        step: TensorDictBase,
+        wrote: list[Key],
+        acts: CalledPolicy | None,
     ) -> None:
         seen = self._watching.seen
-        acting = self._acting(env, modules)
+        acting = self._acting(env, modules, acts)
         if seen.frozen:
             self._watching.move_on(acting, step)
             return
@@ -119,10 +139,10 @@ class Stepping:
             self._rows.append((acting, []))
         self._rows[-1][1].append(step)
 
-    def _acting(self, env: EnvBase, modules: list[nn.Module]) -> Acting:
+    def _acting(self, env: EnvBase, modules: list[nn.Module], acts: CalledPolicy | None) -> Acting:
         key = (id(env), *map(id, modules))
         if key not in self._known:
-            whole = one_after_the_other(modules)
+            whole = one_after_the_other(modules) if acts is None else acts
             acting = Acting("steps", whole, env, calling_place(3), env=env)
             acting.switches = switches_of(whole)
             self._known[key] = acting
@@ -162,12 +182,12 @@ def _show_before(acting: Acting) -> None:
         acting.shown = {key: one.source for key, one in entries.items()}
 
 
-def _by_the_script() -> bool:
-    """Whether the call that a hook hears of is in one of the user's lines."""
+def _scripts_frame() -> FrameType | None:
+    """Where the call that a hook hears of is in one of the user's lines, the frame."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename in _BETWEEN:
         frame = frame.f_back
-    return is_user_file(frame.f_code.co_filename)
+    return frame if is_user_file(frame.f_code.co_filename) else None
 
 
 def _alike_in_a_row(steps: list[TensorDictBase]) -> Iterator[list[TensorDictBase]]:
