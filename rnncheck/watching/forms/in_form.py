@@ -63,17 +63,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     if loss.own is None or not plain:
         return InForm(acting.policy, plain, loss.inputs, in_its_mode(loss), own_pass(plain, loss))
     if loss.over is not None or isinstance(acting.policy, PlainPolicy):
-        policy = WithParts(acting.policy, acting.parts, (), acting.writes)
-        from_starts = loss.alone and not loss.holds_states and not _is_given_a_state(loss)
-        from_starts = from_starts and not _goes_on_from_zeros(loss)
-        trained = loss.inputs if from_starts else loss.passed or loss.inputs
-        over = innermost_pass(loss.over) or _inside(acting, loss)
-        if loss.alone:
-            over = EpisodesAlone(over, from_starts=from_starts)
-            noted = _whole(noted) if from_starts else noted
-        else:
-            over = of_its_size(over, trained[0])
-        return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
+        return _of_a_plain_loop(acting, loss, noted)
     loss = with_starts(with_states(loss, plain), plain)
     axis, trained = _time_last(loss.inputs, plain)
     around = None if estimator is not None else lines_ahead(acting, loss)
@@ -118,6 +108,21 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])
     policy = WithParts(acting.policy, acting.parts, reads, acting.writes)
     return InForm(policy, noted, trained, judged, over_sequences, axis, whole)
+
+
+def _of_a_plain_loop(acting: Acting, loss: Called, noted: list[TensorDictBase]) -> InForm:
+    """The same of a loop over a plain env, whose pass is a call or lines of the loss."""
+    policy = WithParts(acting.policy, acting.parts, (), acting.writes)
+    from_starts = loss.alone and not loss.holds_states and not _is_given_a_state(loss)
+    from_starts = from_starts and not _goes_on_from_zeros(loss)
+    trained = loss.inputs if from_starts else loss.passed or loss.inputs
+    over = innermost_pass(loss.over) or _inside(acting, loss)
+    if loss.alone:
+        over = EpisodesAlone(over, from_starts=from_starts)
+        noted = _whole(noted) if from_starts else noted
+    else:
+        over = of_its_size(over, trained[0])
+    return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
 
 
 def innermost_pass(over: Any) -> Any:

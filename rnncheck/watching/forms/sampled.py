@@ -81,6 +81,11 @@ class _Laid:
             return value.unsqueeze(0)
         return value.transpose(0, 1) if self.time_first else value
 
+    def without_last(self, value: Tensor) -> Tensor:
+        """The steps, of what also holds what the last one showed."""
+        time = int(not self.time_first and len(self.lead) > 1)
+        return value.narrow(time, 0, self.found.shape[1]) if self.longer else value
+
     def from_second(self, value: Tensor) -> Tensor | None:
         """The same of something that each step has of the one before, from the second on and once
         more behind the last."""
@@ -88,6 +93,9 @@ class _Laid:
         if not self.longer or value.ndim < len(self.lead):
             return None
         if value.shape[time] != self.found.shape[1] + 1:
+            return None
+        first = value.select(time, 0)
+        if len(self.lead) == 2 and bool((first != first[:1]).any()):  # no constant edge
             return None
         return self.of(value.narrow(time, 1, self.found.shape[1]))
 
@@ -228,24 +236,17 @@ def _told(
     shown = [one.key for one in told.arguments.values()]
     for path, value in held.items():
         of_what = ARRAYS if path in arrays else TENSORS
-        steps = laid.of(value.detach().cpu())
         own = value.shape == held[observed].shape and torch.equal(value, held[observed])
-        if own and laid.longer:
-            steps = laid.of(
-                value.detach()
-                .cpu()
-                .narrow(int(not laid.time_first and len(laid.lead) > 1), 0, laid.found.shape[1])
-            )
+        steps = laid.of(laid.without_last(value.detach().cpu()) if own else value.detach().cpu())
         late = None if own or steps is not None else laid.from_second(value.detach().cpu())
         before = None if late is None else _entry(path, late, batch, shown, False)
         entry = None if steps is None else _entry(path, steps, batch, shown, own)
         together = len(path) > 1 and path[0] == observed[0]
+        taken = {one.key for one in made.parts.values() if isinstance(one, Storage)}
         if entry is None and steps is not None and together:
-            taken = {one.key for one in made.parts.values() if isinstance(one, Storage)}
             state = _as_state(steps, batch, told, taken)
             entry = None if state is None else (state, None)
-        held_states = {one.key for one in made.parts.values() if isinstance(one, Storage)}
-        slot = _state(value, batch, told, held_states, stored=together)
+        slot = _state(value, batch, told, taken, stored=together)
         if entry is not None and steps is not None:
             key, scale = entry
             if scale is None:
@@ -253,16 +254,8 @@ def _told(
                 batch.set(key, steps.reshape(like.shape).to(like.dtype))
             made.flagged = made.flagged or key == (FLAG,)
             made.from_starts = made.from_starts and key not in told.carry
-            made.parts[path] = Storage(
-                key,
-                tuple(value.shape),
-                value.dtype,
-                of_what=of_what,
-                rows_first=len(laid.lead) == 2 and not laid.time_first,
-                scale=scale,
-                longer=own and laid.longer,
-                rows=len(laid.found),
-            )
+            one = _of_steps(value, entry, laid, of_what)
+            made.parts[path] = replace(one, longer=own and laid.longer)
         elif before is not None and before[0] in (_REWARD, (ACTION,)):
             made.parts[path] = _one_late(value, before, laid, of_what)
         elif slot is not None:
@@ -284,7 +277,12 @@ def _one_late(value: Tensor, entry: tuple[Key, Scale | None], laid: _Laid, of_wh
     """What holds at each step what the one before it had; what stands at the first is alike in all
     rows."""
     first = value.detach().cpu().select(0 if laid.time_first or len(laid.lead) == 1 else 1, 0)
-    edge = first if len(laid.lead) == 1 else first[0]
+    edge = tuple((first if len(laid.lead) == 1 else first[0]).double().flatten().tolist())
+    return replace(_of_steps(value, entry, laid, of_what), longer=True, late=True, edge=edge)
+
+
+def _of_steps(value: Tensor, entry: tuple[Key, Scale | None], laid: _Laid, of_what: str) -> Storage:
+    """What holds an entry of each step."""
     return Storage(
         entry[0],
         tuple(value.shape),
@@ -292,9 +290,6 @@ def _one_late(value: Tensor, entry: tuple[Key, Scale | None], laid: _Laid, of_wh
         of_what=of_what,
         rows_first=len(laid.lead) == 2 and not laid.time_first,
         scale=entry[1],
-        longer=True,
-        late=True,
-        edge=tuple(edge.double().flatten().tolist()),
         rows=len(laid.found),
     )
 
