@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
-from torchrl.data import Bounded, Categorical, OneHot, TensorSpec
+from torchrl.data import Bounded, Categorical, MultiCategorical, OneHot, TensorSpec
 from torchrl.envs import EnvBase, InitTracker, TensorDictPrimer, TransformedEnv
 from torchrl.envs.batched_envs import BatchedEnvBase
 
@@ -108,7 +108,9 @@ def _limits(specs: Iterable[tuple[Any, TensorSpec]]) -> dict[Key, tuple[int, int
     for name, spec in specs:
         if spec.dtype.is_floating_point or spec.dtype is torch.bool:
             continue
-        if isinstance(spec, Categorical) and int(spec.n) > 0:
+        if isinstance(spec, MultiCategorical):  # what each of its numbers may be
+            found[as_key(name)] = (0, int(spec.nvec.min()) - 1)
+        elif isinstance(spec, Categorical) and int(spec.n) > 0:
             found[as_key(name)] = (0, int(spec.n) - 1)
         elif isinstance(spec, Bounded):
             found[as_key(name)] = (int(spec.space.low.max()), int(spec.space.high.min()))

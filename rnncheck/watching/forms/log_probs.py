@@ -4,6 +4,7 @@ action, and the entropy."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice, product
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from rnncheck.pipeline.keys import Key
 
 DERIVED = ("log_prob", "prob", "entropy")  # under which they stand in a batch
 _SUM_CLOSE = 1e-4  # of probabilities in float32
+_MOST_CHOICES = 4  # that one action is made of
+_MOST_WAYS = 64  # to take them from a policy's outputs: an env's own sizes are not asked
 
 
 def drawn_by(distribution: Distribution) -> dict[str, Any]:
@@ -32,7 +35,7 @@ def derived_of(outputs: Mapping[Key, Tensor], action: Tensor) -> dict[Key, Tenso
     rows, steps = action.shape[:2]
     mine = action.reshape(rows, steps, -1)
     flat = {key: one.reshape(rows, steps, -1) for key, one in outputs.items()}
-    found = _derived(flat, mine, "")
+    found = _derived(flat, mine, "") | _of_several(flat, mine)
     for key, drawn in flat.items() if mine.is_floating_point() else ():
         if drawn.shape == mine.shape and not torch.equal(drawn, mine):  # clipped for the env
             others = {name: one for name, one in flat.items() if name != key}
@@ -49,6 +52,36 @@ def _derived(flat: Mapping[Key, Tensor], drawn: Tensor, at: str) -> dict[Key, Te
             if value.ndim > drawn.ndim - 1:
                 found[name, f"{of}{at}, summed"] = value.sum(-1)
     return found
+
+
+def _of_several(flat: Mapping[Key, Tensor], action: Tensor) -> dict[Key, Tensor]:
+    """The sums over the choices that an action is made of, each of which has logits of its own."""
+    found = dict[Key, Tensor]()
+    if action.is_floating_point() or not 2 <= action.shape[-1] <= _MOST_CHOICES:
+        return found
+    for of, heads in islice(_heads(flat, action), _MOST_WAYS):
+        each = [Categorical(logits=one, validate_args=False) for one in heads]
+        told = sum(one.log_prob(action[..., n]) for n, one in enumerate(each))
+        assert isinstance(told, Tensor)
+        entropy = torch.stack([one.entropy() for one in each]).sum(0)
+        for name, value in zip(DERIVED, (told, told.exp(), entropy), strict=True):
+            found[name, of] = value
+    return found
+
+
+def _heads(flat: Mapping[Key, Tensor], action: Tensor) -> Iterator[tuple[str, tuple[Tensor, ...]]]:
+    """Logits for each of the choices: one output for each of them, or one that is cut in parts."""
+    least = [int(one) + 1 for one in action.flatten(0, -2).amax(0)]
+    fitting = [[key for key, one in flat.items() if one.shape[-1] >= size > 1] for size in least]
+    for keys in product(*fitting):
+        if len(set(keys)) == len(keys):
+            yield " and ".join(str(key[-1]) for key in keys), tuple(flat[key] for key in keys)
+    for key, one in flat.items():
+        for sizes in product(*(range(size, one.shape[-1]) for size in least[:-1])):
+            last = one.shape[-1] - sum(sizes)
+            if last >= least[-1]:
+                cut = one.split([*sizes, last], -1)
+                yield f"{key[-1]} in {[*sizes, last]}", cut
 
 
 def _distributions(

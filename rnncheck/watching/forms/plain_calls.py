@@ -27,6 +27,7 @@ OBSERVATION, FLAG, ACTION = "observation", "is_init", "action"
 _NUMBERS = (bool, int, float)
 REWARD_BEFORE: Key = ("reward_before",)  # what a loop shows the policy of the step before
 ACTION_BEFORE: Key = ("action_before",)  # one-hot
+REWARD_ADDED: Key = ("next", "reward_added")  # to rewards where a time limit cut an episode
 MASK_OF_ROWS: Key = ("mask",)  # of rows that zeros follow: whether a step is one
 WEIGHT_OF_ROWS: Key = ("priority_weight",)  # as TorchRL's memories call it
 ENDS = ("terminated", "truncated", "reset")
@@ -106,6 +107,11 @@ class PlainStep:
     def rows(self) -> int:
         """How many envs run side by side."""
         return int(np.asarray(self.terminated).size)
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The dimension of envs that stands ahead of what is shown, if there is one."""
+        return tuple(np.shape(self.terminated)[:1])
 
 
 def narrowed(step: PlainStep, part: tuple[int, ...]) -> PlainStep:

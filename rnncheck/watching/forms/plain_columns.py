@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import ARRAYS, NUMBERS, TENSORS
-from rnncheck.watching.forms.plain_calls import ENDS, OWNER, PlainStep, leaf_tensor
+from rnncheck.watching.forms.plain_calls import (
+    ENDS,
+    OBSERVATION,
+    OWNER,
+    PlainStep,
+    leaf_tensor,
+)
+from rnncheck.watching.forms.shown_entries import ShownAs, shown_as
 from rnncheck.watching.forms.structures import LEAVES, Path, leaves_in
 
 _WIDEST = 256  # numbers of an observation that a part of is looked for in: no picture
@@ -49,6 +57,8 @@ class Columns:
     ended: Tensor  # the same without what was begun: what the env tells
     given: dict[Path, Column]
     gave: dict[Path, Column]
+    shown: ShownAs | None = None  # where that is a dict: ``seen`` is one part of it
+    beside: Mapping[Key, Tensor] = field(default_factory=dict)  # the others
 
     @property
     def width(self) -> int:
@@ -63,17 +73,34 @@ def columns_of(steps: Sequence[PlainStep]) -> Columns:
     flags = [one.reshape(len(steps), -1).bool() for one in ends if one is not None]
     flags = [one.expand(len(steps), rows) for one in flags]
     calls = [step.call for step in steps]
+    given = _columns([{**call.arguments, OWNER: call.before} for call in calls])
+    shown, entries = _shown(steps, given)
     return Columns(
         rows,
         steps[0].call.code.co_name,
-        stacked([step.seen for step in steps]),
+        entries.pop((OBSERVATION,), None),
         stacked([step.action for step in steps]),
         stacked([step.reward for step in steps]),
         torch.stack(flags).any(0),
         torch.stack(flags[:2]).any(0),
-        _columns([{**call.arguments, OWNER: call.before} for call in calls]),
+        given,
         _columns([call.result for call in calls]) | _columns([{OWNER: c.after} for c in calls]),
+        shown,
+        entries,
     )
+
+
+def _shown(
+    steps: Sequence[PlainStep], given: Mapping[Path, Column]
+) -> tuple[ShownAs | None, dict[Key, Tensor]]:
+    """What the env showed, by key, and how that is told where it is several things."""
+    seen = [step.seen for step in steps]
+    if not all(isinstance(one, Mapping) for one in seen):
+        whole = stacked(seen)
+        return None, {} if whole is None else {(OBSERVATION,): whole}
+    values = (one.values for one in given.values())
+    told = shown_as(seen, steps[0].lead, [one for one in values if one is not None])
+    return told, told.columns(seen, steps[0].lead)
 
 
 def stacked(values: Sequence[Any]) -> Tensor | None:
@@ -167,7 +194,7 @@ def kind_of(value: Any) -> str:
 
 def shown_of(steps: Columns) -> tuple[int, ...] | None:
     """Which numbers of what the env shows the function gets, where it gets some of them."""
-    if steps.seen is None or not steps.seen.is_floating_point():
+    if steps.seen is None or steps.shown is not None or not steps.seen.is_floating_point():
         return None
     seen = steps.seen.reshape(-1, steps.width)
     for column in steps.given.values():

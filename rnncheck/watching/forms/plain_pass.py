@@ -25,6 +25,7 @@ from rnncheck.watching.forms.held_as import (
     scale_of,
 )
 from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_key
+from rnncheck.watching.forms.pass_rows import along_the_rows, leading
 from rnncheck.watching.forms.plain_calls import (
     MASK_OF_ROWS,
     MOSTLY,
@@ -146,6 +147,8 @@ def seen_pass(
     known = {path: slot for path, slot in told.arguments.items() if same and path in given.tensors}
     as_keys: dict[Path, AsKey] = {path: (slot.key, slot.scale) for path, slot in known.items()}
     observed, found = _observed(given.tensors, acted, drawn)
+    if observed is None:
+        observed, found = along_the_rows(given.tensors, told, acted)
     if observed is None or found is None:
         return None
     states = _states(given.tensors, known, told, observed)
@@ -210,7 +213,7 @@ def _observed(
 def _among(value: Tensor, drawn: Drawn) -> Iterator[Tensor]:
     """The same where the argument holds some of the steps in a row of what was drawn."""
     shown, found = drawn
-    lead = _lead(value, shown.shape[2:])
+    lead = leading(value, shown.shape[2:])
     for time_first in (False, True) if len(lead) == 2 else ():
         laid = value.reshape(*lead, -1).to(shown.dtype)
         laid = laid.transpose(0, 1) if time_first else laid
@@ -229,7 +232,7 @@ def _steps(
     acted: TensorDictBase,
 ) -> LaidSteps | None:
     """None where rows are not equally long, or of one step: a loop over steps, no function."""
-    lead = _lead(tensors[observed], acted.get(OBSERVATION).shape[2:])
+    lead = leading(tensors[observed], acted.get(OBSERVATION).shape[2:])
     if states:
         path, slot = next(iter(states.items()))
         rows = tensors[path].shape[slot.axis] if slot.axis is not None else 1
@@ -251,8 +254,9 @@ def _spread(
     time_first: bool,
 ) -> Spread | None:
     """The entry of ``batch`` that an argument holds, which is set there as it was given."""
-    flat = value.shape[:2] != steps.lead[:2] or steps.flat
-    if value.shape[:1] != ((len(steps.found),) if flat else steps.lead[:1]):
+    grid = (steps.span, steps.rows) if time_first else (steps.rows, steps.span)
+    flat = value.shape[:2] != (grid if steps.flat else steps.lead[:2])
+    if flat and value.shape[:1] != (len(steps.found),):
         return None
     rest = tuple(value.shape[1 if flat else 2 :])
     laid = steps.laid(value, rest, time_first=time_first)
@@ -270,12 +274,6 @@ def _of_the_batch(value: Tensor, rows: int, steps: int) -> bool:
     """Whether it has the form of something of each step, or of each of several rows."""
     sizes = {steps, steps + 1, rows * steps, *([rows] if rows > 1 else [])}
     return value.ndim > 0 and value.numel() > 1 and bool(sizes & set(value.shape[:2]))
-
-
-def _lead(value: Tensor, shape: torch.Size) -> tuple[int, ...]:
-    """The dimensions ahead of what one step holds, which is of ``shape`` or flat."""
-    own = len(shape) if value.shape[value.ndim - len(shape) :] == shape else 1
-    return tuple(value.shape[: value.ndim - own])
 
 
 def _other(found: Tensor, lead: tuple[int, ...]) -> int:

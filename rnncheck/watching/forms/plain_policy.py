@@ -39,6 +39,7 @@ from rnncheck.watching.forms.plain_calls import (
     run_call,
 )
 from rnncheck.watching.forms.shown_before import Before, ShownBefore
+from rnncheck.watching.forms.shown_entries import ShownAs, ShowsEntries
 from rnncheck.watching.forms.structures import Path, with_tensors
 from rnncheck.watching.seen import Sightings
 
@@ -117,10 +118,11 @@ class PlainEnv:
     batched: bool
     part: tuple[int, ...] | None = None  # of what they show, which the policy gets
     before: Mapping[Key, Before] = field(default_factory=dict)  # what a loop shows of it
+    shown: ShownAs | None = None  # where they show several things
 
     def __call__(self) -> EnvBase:
         """One of them, with start flags and zero states at its resets."""
-        wrapped = [partial(_wrapped, make, self.part) for make in self.makers]
+        wrapped = [partial(_wrapped, make, self.part, self.shown) for make in self.makers]
         base = SerialEnv(len(wrapped), wrapped) if self.batched else wrapped[0]()
         specs = {
             key[0]: Unbounded(
@@ -137,8 +139,11 @@ class PlainEnv:
         return TransformedEnv(base, Compose(*transforms))
 
 
-def _wrapped(make: Callable[[], Any], part: tuple[int, ...] | None) -> EnvBase:
+def _wrapped(
+    make: Callable[[], Any], part: tuple[int, ...] | None, shown: ShownAs | None
+) -> EnvBase:
     env = make() if part is None else PartShown(make(), part)
+    env = env if shown is None else ShowsEntries(env, shown)
     # With a device: TorchRL moves to an accelerator only what has one. With the default one: it
     # reads specs with tensors that it makes there.
     place = torch.get_default_device()

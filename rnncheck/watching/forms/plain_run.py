@@ -106,7 +106,9 @@ class PlainRun:
         }
         try:
             part = None if columns.width == whole else shown
-            make = PlainEnv(makers_of(steps[0].env), states, policy.batched, part, before)
+            make = PlainEnv(
+                makers_of(steps[0].env), states, policy.batched, part, before, columns.shown
+            )
         except Exception as error:  # an env of the user's may refuse to be copied
             self._seen.plain = f"no env like the script's can be made: {error}"
             return False
@@ -382,8 +384,7 @@ def _recorded(
     lead = (columns.rows, len(steps))
     done = columns.done.T
     entries: dict[Key, Tensor] = {
-        ("observation",): _rows([step.seen for step in steps], columns.rows),
-        ("next", "observation"): _rows([step.after for step in steps], columns.rows),
+        **_observed(steps, columns),
         ("next", "reward"): _rows([step.reward for step in steps], columns.rows).float(),
         ("next", "done"): done,
     }
@@ -393,7 +394,7 @@ def _recorded(
     for slots, held in ((told.arguments, columns.given), (told.results, columns.gave)):
         for path, slot in slots.items():
             column = held.get(path, _NOTHING).values
-            if slot.key != ("observation",) and column is not None:
+            if slot.key not in entries and column is not None:
                 entries[slot.key] = slot.found(column, 1)
     outputs = {
         key: entries[key] for key in (s.key for s in told.results.values()) if key in entries
@@ -413,6 +414,18 @@ def _recorded(
     for part, column in _outputs(steps, policy).items():
         entries[part_key(part)] = column.reshape(len(steps), columns.rows, -1).transpose(0, 1)
     return TensorDict(entries, batch_size=lead).contiguous()
+
+
+def _observed(steps: list[PlainStep], columns: Columns) -> dict[Key, Tensor]:
+    """What the env showed before and behind each step, ``[rows, steps, ...]``."""
+    seen, after = [step.seen for step in steps], [step.after for step in steps]
+    if columns.shown is None:
+        both = ((OBSERVATION,), seen), (("next", OBSERVATION), after)
+        return {key: _rows(values, columns.rows) for key, values in both}
+    lead = steps[0].lead
+    found = columns.shown.columns(seen, lead)
+    found |= {("next", *k): v for k, v in columns.shown.columns(after, lead).items()}
+    return {key: one.transpose(0, 1) if lead else one.unsqueeze(0) for key, one in found.items()}
 
 
 def _outputs(steps: list[PlainStep], policy: PlainPolicy) -> dict[str, Tensor]:

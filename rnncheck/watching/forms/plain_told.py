@@ -131,7 +131,7 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
         slot = _slot((_free("_".join(own)),), values, steps.rows)
     else:
         width = {FLAG: 1, REWARD_BEFORE[0]: 1}.get(key[0], steps.width)
-        if key == ACTION_BEFORE:
+        if key == ACTION_BEFORE or key in steps.beside:
             width = values[0].numel() // steps.rows
         slot = _slot(key, values, steps.rows, width)
     slot = replace(slot, of_what=column.of_what, none=column.none, scale=scale)
@@ -182,6 +182,9 @@ def _known(steps: Columns, column: Column) -> tuple[Key | None, Scale | None]:
     assert values is not None
     if _same(values, steps.seen):
         return (OBSERVATION,), None
+    for key, shown in steps.beside.items():
+        if _same(values, shown):
+            return key, None
     changes = bool((values != values[0]).any())
     if len(values) < 2 or (column.of_what == NUMBERS and not changes):
         return None, None

@@ -24,7 +24,8 @@ from rnncheck.watching.forms.held_as import (
     scale_of,
 )
 from rnncheck.watching.forms.log_probs import close, is_derived
-from rnncheck.watching.forms.plain_calls import FLAG, ToldCall, leaf_tensor
+from rnncheck.watching.forms.plain_calls import FLAG, REWARD_ADDED, ToldCall, leaf_tensor
+from rnncheck.watching.forms.shown_entries import shown_keys
 from rnncheck.watching.forms.storages import (
     DONE,
     HeldPart,
@@ -37,7 +38,6 @@ from rnncheck.watching.forms.storages import (
 )
 from rnncheck.watching.forms.structures import Path, leaves_in, records, sequence_like, walked
 
-_LAST: tuple[Key, ...] = (("next", "observation"), DONE)
 _ENDS: tuple[Key, ...] = (DONE, ("next", "terminated"), ("next", "truncated"))
 _GIVEN: tuple[Key, ...] = (("next", "reward"), *_ENDS)  # one number for each env
 _WIDEST = 4096  # numbers of one step that are kept beside a column: a state, not a picture
@@ -220,6 +220,9 @@ def _of_all_steps(path: Path, value: Tensor, batch: TensorDictBase) -> Storage |
         (), tuple(value.shape), value.dtype, rows_first=rows_first, longer=longer, rows=rows
     )
     made = replace(made, graphed=value.grad_fn is not None)
+    if (more := _added_to_rewards(mine, batch)) is not None:
+        batch.set(REWARD_ADDED, more)
+        return replace(made, key=("next", "reward"), added=True)
     found = [
         replace(made, key=key, scale=scale, late=late, edge=edge)
         for key, scale, late in _fitting(mine, batch)
@@ -245,6 +248,20 @@ def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale |
                 yield key, None, late
             elif key in (*_GIVEN, (FLAG,)) and (scale := scale_of(held, given)) is not None:
                 yield key, scale, late
+
+
+def _added_to_rewards(mine: Tensor, batch: TensorDictBase) -> Tensor | None:
+    """What ``mine`` ``[steps, rows, 1]`` has more than the rewards, ``[rows, steps, 1]``, where
+    that is something at steps alone at which a time limit cut an episode."""
+    given, cut, over = (
+        batch.get(key).transpose(0, 1) for key in (("next", "reward"), *reversed(_ENDS[1:]))
+    )
+    if mine.shape != given.shape or not mine.is_floating_point():
+        return None
+    differs = mine != given.to(mine.dtype)
+    if not bool(differs.any()) or bool((differs & ~(cut & ~over)).any()):
+        return None
+    return (mine.to(given.dtype) - given).transpose(0, 1) if bool((~differs).any()) else None
 
 
 def _edge(
@@ -302,7 +319,10 @@ def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) 
                     return one  # of states that are alike, such as zeros
                 found.append(one)
     of_what = ARRAYS if array else TENSORS
-    return found[0] if found else _last(held, batch, _LAST, of_what, _names_an_end(path))
+    if found:
+        return found[0]
+    shown = [("next", *key) for key in shown_keys(batch)]
+    return _last(held, batch, (*shown, DONE), of_what, _names_an_end(path))
 
 
 def _names_an_end(path: Path) -> bool:

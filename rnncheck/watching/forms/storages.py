@@ -15,7 +15,13 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
-from rnncheck.watching.forms.plain_calls import FLAG, MASK_OF_ROWS, WEIGHT_OF_ROWS, Slot
+from rnncheck.watching.forms.plain_calls import (
+    FLAG,
+    MASK_OF_ROWS,
+    REWARD_ADDED,
+    WEIGHT_OF_ROWS,
+    Slot,
+)
 from rnncheck.watching.forms.structures import Path, filled, leaves_in, records, sequence_like
 
 DONE = ("next", "done")
@@ -30,7 +36,8 @@ class Storage:
     numbers. ``longer`` has one thing more than there are steps: what follows the last one, or
     ``edge``. ``late`` has ``edge`` first, and at every step what the one before it gave. ``scale``
     are the a and b of a x + b. ``graphed``: what it held had a graph. ``fresh``: a last state that
-    is zero where the episode ended.
+    is zero where the episode ended. ``added``: rewards to which the loop added, where a time limit
+    cut an episode, the value of what followed: that is kept beside them.
     """
 
     key: Key
@@ -48,10 +55,13 @@ class Storage:
     graphed: bool = False
     fresh: bool = False
     rows: int = 0  # of the script's own batch
+    added: bool = False
 
     def of(self, batch: TensorDictBase) -> Any:
         """What it holds for a batch ``[rows, steps]``."""
         value = batch.get(self.key)
+        if self.added and REWARD_ADDED in batch.keys(True, True):
+            value = value + batch.get(REWARD_ADDED)
         if self.slot is not None and self.at is not None:
             one = value[:, self.at]
             return self.slot.given(anew(one, batch) if self.fresh else one)

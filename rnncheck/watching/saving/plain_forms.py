@@ -17,6 +17,7 @@ from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall
 from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
+from rnncheck.watching.forms.shown_entries import ShownAs, ShownEntry
 from rnncheck.watching.forms.storages import HeldPart, PerRow, Records, Storage, Tail
 from rnncheck.watching.saving.env_forms import (
     Decodes,
@@ -47,7 +48,24 @@ def plain_env_node(encoder: Encodes, env: PlainEnv) -> Node:
         "batched": env.batched,
         "part": encoder.form(env.part),
         "before": encoder.form(shown_forms(env.before)),
+        "shown": encoder.form(None if env.shown is None else _entry_forms(env.shown)),
     }
+
+
+def _entry_forms(shown: ShownAs) -> list[Any]:
+    found = shown.entries.items()
+    return [[name, [list(p) for p in one.paths], list(one.shape), one.dtype] for name, one in found]
+
+
+def _entries_again(forms: Any) -> ShownAs | None:
+    if forms is None:
+        return None
+    return ShownAs(
+        {
+            str(name): ShownEntry(tuple(map(tuple, paths)), tuple(shape), str(kind))
+            for name, paths, shape, kind in forms
+        }
+    )
 
 
 def _maker_form(encoder: Encodes, make: Any) -> Any:
@@ -63,7 +81,8 @@ def plain_env_again(decoder: Decodes, node: Node, _number: int) -> PlainEnv:
     told = decoder.part(node["states"])
     states = {_key(key): (tuple(shape), DTYPES[of]) for key, shape, of in told}
     before = shown_again(decoder.part(node["before"]))
-    return PlainEnv(makers, states, bool(node["batched"]), decoder.part(node["part"]), before)
+    part, shown = decoder.part(node["part"]), _entries_again(decoder.part(node["shown"]))
+    return PlainEnv(makers, states, bool(node["batched"]), part, before, shown)
 
 
 def _maker(made: Any) -> Any:

@@ -23,6 +23,8 @@ from rnncheck.errors import Place, first_line
 from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, has_graph
 from rnncheck.watching.forms.plain_run import PlainRun
+from rnncheck.watching.forms.shown_entries import with_parts_copied as _kept
+from rnncheck.watching.forms.shown_entries import with_rows
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting_lines import LinesThatAct
 from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_caller
@@ -480,17 +482,9 @@ def _as_given(frame: FrameType) -> tuple[dict[str, Any], Any] | None:
     return arguments, owner
 
 
-def _kept(value: Any) -> Any:
-    return np.array(value, copy=True) if isinstance(value, np.ndarray) else value
-
-
 def _with(after: Any, final: Any, ended: Any) -> Any:
     """What the envs showed at the end of their steps: where they were reset, what they showed
     before that."""
-    if final is None or not isinstance(after, np.ndarray):
-        return after
-    shown = np.array(after, copy=True)
-    for number in np.flatnonzero(ended):
-        if final[number] is not None:
-            shown[number] = final[number]
-    return shown
+    numbers = () if final is None else np.flatnonzero(ended)
+    found = {int(number): final[number] for number in numbers if final[number] is not None}
+    return with_rows(after, found) if found else after

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, leaf_tensor
+from rnncheck.watching.forms.shown_entries import side_by_side_shown
 from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.seams.acting_block import TAKEN
 from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT
@@ -92,10 +93,10 @@ def _as_one(
         calls = [replace(lines, result=given), *calls]
     return PlainStep(
         envs,
-        rows("seen"),
+        side_by_side_shown([one.seen for one in steps]),
         acted(calls, action) or unseen_call(),
         action,
-        rows("after"),
+        side_by_side_shown([one.after for one in steps]),
         rows("reward"),
         rows("terminated"),
         rows("truncated"),
