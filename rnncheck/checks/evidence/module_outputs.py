@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
@@ -13,6 +14,7 @@ class ModuleOutputs:
 
     def __init__(self) -> None:
         self.seen = list[Tensor]()
+        self.modules = list[nn.Module]()
 
     def __enter__(self) -> ModuleOutputs:
         self._handle = register_module_forward_hook(self._gave)
@@ -24,3 +26,11 @@ class ModuleOutputs:
     def _gave(self, module: nn.Module, _inputs: object, result: object) -> None:
         if module._parameters and isinstance(result, Tensor) and not is_batched(result):
             self.seen.append(result.detach().clone())
+            self.modules.append(module)
+
+    def moved(self, other: ModuleOutputs) -> list[nn.Module]:
+        """The modules that give something else in the same calls; none where the calls differ."""
+        if len(self.seen) != len(other.seen):
+            return []
+        pairs = zip(self.modules, self.seen, other.seen, strict=True)
+        return [one for one, mine, theirs in pairs if not torch.equal(mine, theirs)]

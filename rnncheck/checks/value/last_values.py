@@ -18,6 +18,7 @@ from rnncheck.checks.evidence.module_outputs import ModuleOutputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step
+from rnncheck.checks.value.value_states import states_of_values
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage, Where
@@ -148,6 +149,7 @@ def _rows(evidence: Evidence, sample: Sample, made: Made) -> int:
     states = [next_key(key) for key in evidence.policy.carry]
     if not states or not seen or not set(states) <= set(tensor_keys(sample.rows)):
         return 0
+    states = states_of_values(evidence, sample, made, here, seen)
 
     def moves(at: Tensor, keys: list[Key]) -> bool:
         return not torch.equal(made(sample.td), made(changed_batch(sample, at, keys)))

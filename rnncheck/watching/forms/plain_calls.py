@@ -18,8 +18,9 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
+from rnncheck.watching.forms.held_states import states_again, with_states_inside
 from rnncheck.watching.forms.own_generators import drawn_from_the_global_one
-from rnncheck.watching.forms.structures import LEAVES, Path, filled, leaves_in, rebuilt, records
+from rnncheck.watching.forms.structures import LEAVES, Path, filled, leaves_in, records
 
 LINES = "lines_that_act"  # what a function is called that is made of lines of the user's
 OWNER = "self"  # the way to what the owner of a method holds
@@ -56,13 +57,35 @@ def run_call(call: PlainCall, values: Mapping[Path, Any]) -> dict[Path, Any]:
     own = {path[1:]: value for path, value in values.items() if path[0] == OWNER}
     function, owner = call.function, call.owner
     if own:
-        owner = rebuilt(call.owner, filled(call.before, own))
+        owner = with_states_inside(call.owner, filled(call.before, own))
         whole = call.function is call.owner
         function = owner if whole else MethodType(call.function.__func__, owner)
     with counters_kept(function, owner), drawn_from_the_global_one(function, owner, call.arguments):
         found = dict(leaves_in(function(**filled(call.arguments, given))))
-    held = {name: getattr(owner, name) for name in dict.fromkeys(path[0] for path in own)}
+    like = {name: call.before[name] for name in dict.fromkeys(path[0] for path in own)}
+    held = states_again(owner, like)
     return found | {(OWNER, *path): value for path, value in leaves_in(held)}
+
+
+def held_states(call: PlainCall) -> dict[str, Any]:
+    """What the owner held before the call that may be a state, as far as the call changed it."""
+    return {
+        name: one
+        for name, one in call.before.items()
+        if name in call.after and not same_leaves(one, call.after[name])
+    }
+
+
+def same_leaves(one: Any, other: Any) -> bool:
+    """Whether both hold the same, in the same parts."""
+    mine, others = dict(leaves_in(one)), dict(leaves_in(other))
+    if mine.keys() != others.keys():
+        return False
+    pairs = ((mine[path], others[path]) for path in mine)
+    return all(
+        torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a is b
+        for a, b in pairs
+    )
 
 
 @contextmanager

@@ -26,13 +26,16 @@ from rnncheck.watching.forms.held_as import (
 )
 from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_key
 from rnncheck.watching.forms.pass_rows import along_the_rows, leading
+from rnncheck.watching.forms.pass_states import states_given
 from rnncheck.watching.forms.plain_calls import (
     MASK_OF_ROWS,
     MOSTLY,
     OBSERVATION,
+    OWNER,
     PlainCall,
     Slot,
     ToldCall,
+    held_states,
     run_call,
 )
 from rnncheck.watching.forms.structures import Path, leaves_in
@@ -78,6 +81,7 @@ class SeenPass:
     time_first: bool
     batch: TensorDictBase
     lengths: tuple[Path, ...] = ()
+    nones: tuple[Path, ...] = ()  # states that its owner did not have yet
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,8 @@ def seen_pass(
 ) -> SeenPass | None:
     """None where it is no call on steps that were acted on, ``acted`` ``[rows, steps]``, or that
     were ``drawn`` of these."""
-    given = GivenTensors.of(call.arguments)
+    held = held_states(call)
+    given = GivenTensors.of({**call.arguments, OWNER: held})
     same = call.code is acting.code
     known = {path: slot for path, slot in told.arguments.items() if same and path in given.tensors}
     as_keys: dict[Path, AsKey] = {path: (slot.key, slot.scale) for path, slot in known.items()}
@@ -151,7 +156,7 @@ def seen_pass(
         observed, found = along_the_rows(given.tensors, told, acted)
     if observed is None or found is None:
         return None
-    states = _states(given.tensors, known, told, observed)
+    states = states_given(given.tensors, known, told, observed, (acted, found))
     steps = _steps(given.tensors, states, observed, found, acted)
     if steps is None:
         return None
@@ -172,7 +177,8 @@ def seen_pass(
     if any(_of_the_batch(value, steps.rows, steps.span) for value in left):
         return None  # it is given more of these steps than anyone could change: a loss, no pass
     lengths = tuple(_lengths(call.arguments, steps))
-    return SeenPass(call, spreads, states, time_first, batch, lengths)
+    nones = tuple((OWNER, *path) for path, one in leaves_in(held) if one is None)
+    return SeenPass(call, spreads, states, time_first, batch, lengths, nones)
 
 
 def _lengths(arguments: Any, steps: LaidSteps) -> Iterator[Path]:
@@ -280,26 +286,6 @@ def _other(found: Tensor, lead: tuple[int, ...]) -> int:
     """Of two dimensions the one that is no time."""
     grid = found.reshape(*lead[:2], -1, 2)[:, :, 0]
     return 1 if in_a_row(grid, 0) > in_a_row(grid, 1) else 0
-
-
-def _states(
-    tensors: Mapping[Path, Tensor], known: Mapping[Path, Slot], told: ToldCall, observed: Path
-) -> dict[Path, Slot]:
-    """The arguments that are states: under the name that they have while acting, else those of
-    their form, in turn."""
-    carry = told.carry
-    named = {path: slot for path, slot in known.items() if slot.key in carry}
-    if named:
-        return named
-    free, found = dict(carry), dict[Path, Slot]()
-    for path, value in tensors.items():
-        for key, slot in free.items():
-            rest = tuple(size for dim, size in enumerate(value.shape) if dim != slot.axis)
-            if path != observed and rest == slot.rest and value.ndim == len(slot.rest) + 1:
-                found[path] = slot
-                del free[key]
-                break
-    return found
 
 
 def recorded_steps(
@@ -416,7 +402,7 @@ class CallPass:
         }
         for path, slot in seen.states.items():
             values[path] = slot.given(self._entry(slot.key, given, batch)[:, 0])
-        values |= dict.fromkeys(seen.lengths, batch.shape[1])
+        values |= dict.fromkeys(seen.lengths, batch.shape[1]) | dict.fromkeys(seen.nones)
         held = ((one.key, one.of_what) for one in seen.steps.values())
         with PartOutputs(self.parts) as noted, graph_at_arrays(batch, held):
             run_call(seen.call, values)

@@ -43,6 +43,7 @@ from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.containers import HeldBy
 from rnncheck.watching.seams.lines import around_of, lines_behind, lines_inside
+from rnncheck.watching.seams.returned_names import returned_names
 from rnncheck.watching.seams.sampling import sampled_lines
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
@@ -163,6 +164,11 @@ class PlainRun:
             for n, v in before.items()
             if n in names and n not in lines.stepped  # it was that of the rollout before
         }
+        if len(codes) == 1 and inner is not None:  # else what it did behind its loop is done again
+            returned = returned_names(frame, loop[frame.f_code], inner)
+            own = stood.containers.get(inner.f_code, {})
+            kept = {name: own[of] for name, of in returned.items() if of in own and name in names}
+            names |= {n: v.again(names[n]) if isinstance(v, HeldBy) else v for n, v in kept.items()}
         steps = self._whole.shape[1]
         for name in lines.appended & names.keys():  # what they have made longer as they ran
             value = names[name]

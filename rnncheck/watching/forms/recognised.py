@@ -336,6 +336,7 @@ def _last(
     for key in keys:
         last = batch.get(key)[:, -1]
         alike = held.is_floating_point() == last.is_floating_point()
+        alike = alike or (key != DONE and key not in _GIVEN and last.dtype != torch.bool)
         alike = alike or (key == DONE and (named or bool(last.any())))  # flags as numbers
         if held.numel() == last.numel() and alike and _same_rows(held, last, batch):
             rows, shape = len(last), tuple(held.shape)
@@ -348,7 +349,7 @@ def _same_rows(held: Tensor, last: Tensor, batch: TensorDictBase) -> bool:
     another's."""
     rows = len(last)
     alike = held.detach().cpu().reshape(rows, -1) == last.to(held.dtype).reshape(rows, -1)
-    ended = batch.get(DONE)[:, -1].reshape(rows) & last.is_floating_point()
+    ended = batch.get(DONE)[:, -1].reshape(rows) & (last.dtype != torch.bool)
     return bool((alike.all(1) | ended).all()) and not bool(ended.all() and not alike.all())
 
 

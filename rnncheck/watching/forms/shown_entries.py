@@ -95,8 +95,27 @@ def _laid(values: list[Any]) -> _Array | None:
 
 
 def _kind(value: _Array) -> str:
-    """As which it is kept: in the precision that it has, if it has one."""
-    return value.dtype.name if value.dtype.kind == "f" else "float32"
+    """As which it is kept: flags as numbers."""
+    return "uint8" if value.dtype.kind == "b" else value.dtype.name
+
+
+def _space(entry: ShownEntry, whole: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+    """Of one entry; what an integer may be is read off the env's own space."""
+    kind, space = np.dtype(entry.dtype), whole
+    for name in entry.paths[0] if len(entry.paths) == 1 else ():
+        inner: Any = space
+        space = inner[int(name) if isinstance(space, gymnasium.spaces.Tuple) else name]
+    if kind.kind == "f":
+        return gymnasium.spaces.Box(-np.inf, np.inf, entry.shape, kind.type)
+    low: Any = np.iinfo(kind).min if kind.kind in "iu" else 0
+    high: Any = np.iinfo(kind).max if kind.kind in "iu" else 1
+    if isinstance(space, gymnasium.spaces.Discrete):
+        low, high = int(space.start), int(space.start + space.n) - 1
+    elif isinstance(space, gymnasium.spaces.MultiDiscrete):
+        low, high = 0, int(space.nvec.min()) - 1
+    elif isinstance(space, gymnasium.spaces.Box):
+        low, high = space.low.min(), space.high.max()
+    return gymnasium.spaces.Box(low, high, entry.shape, kind.type)
 
 
 class ShowsEntries(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -106,8 +125,7 @@ class ShowsEntries(gymnasium.ObservationWrapper[Any, Any, Any]):
         super().__init__(env)
         self._shown = shown
         spaces: dict[str, gymnasium.Space[Any]] = {
-            name: gymnasium.spaces.Box(-np.inf, np.inf, one.shape, np.dtype(one.dtype).type)
-            for name, one in shown.entries.items()
+            name: _space(one, env.observation_space) for name, one in shown.entries.items()
         }
         self.observation_space = gymnasium.spaces.Dict(spaces)
 

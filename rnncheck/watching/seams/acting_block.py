@@ -20,6 +20,7 @@ from rnncheck.pipeline.copying.closures import is_own_instance
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.watching.forms.plain_calls import LINES
 from rnncheck.watching.seams.arguments import call_at, parsed
+from rnncheck.watching.seams.held_inside import inside_of_networks, named_in, put_in, taken_from
 from rnncheck.watching.seams.lines import compiled_function
 from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
 from rnncheck.watching.seams.reads import read_first, stored_by
@@ -49,8 +50,9 @@ class ActingBlock:
         found = {name: seen[name] for name in names if name in seen}
         for name in names & self.held.keys():
             owner, attribute = self.held[name]
-            if hasattr(seen.get(owner), attribute):
-                found[name] = getattr(seen[owner], attribute)
+            holder = named_in(seen, owner)
+            if hasattr(holder, attribute):
+                found[name] = getattr(holder, attribute)
         return found
 
 
@@ -69,6 +71,10 @@ def acting_block(frame: FrameType, first: int, *, by_turns: bool = False) -> Act
     held = _attributes(lines, frame)
     turned = _Renamed({where: name for name, where in held.items()})
     made = [turned.visit(one) for one in lines]
+    if inside := inside_of_networks(lines, frame):
+        copies = _Renamed({one.way: one.copy for one in inside if one.way is not None})
+        made = [*put_in(inside), *(copies.visit(one) for one in made), *taken_from(inside)]
+        held |= {one.name: (one.owner, one.attribute) for one in inside}
     mentioned = {n.id for one in made for n in ast.walk(one) if isinstance(n, ast.Name)}
     names, stores = mentioned & {*held, *_variables(frame)}, stored_by(made)
     code = _compiled(made, names, stores, frame.f_code.co_filename)

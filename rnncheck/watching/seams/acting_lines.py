@@ -8,7 +8,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from rnncheck.pipeline.copying.closures import is_own_instance
 from rnncheck.watching.forms.plain_calls import PlainCall, has_graph
@@ -159,8 +159,21 @@ def _snapshot(seen: Mapping[str, Any]) -> dict[str, Any]:
         if _is_data(value):
             found[name] = cloned(value)
         elif is_own_instance(value) and not isinstance(value, type):
-            found[name] = _Data({k: cloned(v) for k, v in vars(value).items() if _is_data(v)})
+            found[name] = _data_of(value)
     return found
+
+
+def _data_of(value: Any) -> _Data:
+    """And that of networks in it."""
+    inner = value._modules if isinstance(value, nn.Module) else {}
+    held = {**vars(value), **inner}.items()
+    nets = {k: v for k, v in held if isinstance(v, nn.Module) and is_own_instance(v)}
+    data = {k: cloned(v) for k, v in held if _is_data(v)}
+    return _Data(data | {k: _Data(_data_held(net)) for k, net in nets.items()})
+
+
+def _data_held(owner: Any) -> dict[str, Any]:
+    return {name: cloned(one) for name, one in vars(owner).items() if _is_data(one)}
 
 
 def _is_data(value: Any) -> bool:

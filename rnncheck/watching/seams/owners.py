@@ -6,12 +6,11 @@ from types import CodeType
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from rnncheck.watching.forms.held_states import InsideOf, parts_held, states_inside
+from rnncheck.watching.forms.plain_calls import has_graph, same_leaves
 from rnncheck.watching.forms.structures import (
-    holdings,
-    leaves_in,
     mapping_like,
     rebuilt,
     records,
@@ -26,15 +25,19 @@ class OwnerStates:
     """Which attributes of an object may be its state, by the method that is called."""
 
     def __init__(self) -> None:
+        self.graphed = False  # what was held before the latest call has a graph
         self._calls = dict[CodeType, int]()
         self._changing = dict[CodeType, set[str]]()
 
     def before(self, code: CodeType, owner: Any) -> dict[str, Any]:
         """Copies of what the method may change."""
+        self.graphed = False
         if owner is None or not self._may_change(code):
             return {}
         held = self._of(code, owner)
-        return {name: cloned(one) for name, one in held.items() if _may_be_state(one)}
+        states = {name: one for name, one in held.items() if _may_be_state(one)}
+        self.graphed = has_graph(states)
+        return {name: cloned(one) for name, one in states.items()}
 
     def after(self, code: CodeType, owner: Any, before: dict[str, Any]) -> dict[str, Any]:
         """The same behind the call."""
@@ -44,7 +47,7 @@ class OwnerStates:
         now = {name: cloned(held[name]) for name in before if _may_be_state(held.get(name))}
         if self._calls.get(code, 0) < _TELLING:
             self._calls[code] = self._calls.get(code, 0) + 1
-            changed = {name for name in now if not _same(before[name], now[name])}
+            changed = {name for name in now if not same_leaves(before[name], now[name])}
             self._changing[code] = self._changing.get(code, set()) | changed
         return now
 
@@ -58,13 +61,20 @@ class OwnerStates:
             return _held(owner)
         changing = self._changing[code]
         given = {**vars(type(owner)), **getattr(owner, "__dict__", {})} if changing else {}
-        return {name: given[name] for name in changing if name in given}
+        inner = owner._modules if changing and isinstance(owner, nn.Module) else {}
+        given = {**given, **inner}
+        return {name: _or_inside(given[name]) for name in changing if name in given}
 
 
 def _held(owner: Any) -> dict[str, Any]:
-    """What it holds; what it has of its class until it is set."""
+    """What it holds, and networks in it; what it has of its class until it is set."""
     given = {name: one for name, one in vars(type(owner)).items() if name[:2] != "__"}
-    return {**given, **holdings(owner)}
+    return {name: _or_inside(one) for name, one in {**given, **parts_held(owner)}.items()}
+
+
+def _or_inside(value: Any) -> Any:
+    inside = states_inside(value, _may_be_state) if isinstance(value, nn.Module) else None
+    return value if inside is None else inside
 
 
 def cloned(value: Any) -> Any:
@@ -87,19 +97,8 @@ def cloned(value: Any) -> Any:
 
 
 def _may_be_state(value: Any) -> bool:
-    if value is None:
+    if value is None or isinstance(value, InsideOf):
         return True
     if isinstance(value, (tuple, list)):
         return 0 < len(value) <= 4 and all(isinstance(one, Tensor) for one in value)
     return isinstance(value, Tensor) and value.numel() <= _LARGEST
-
-
-def _same(one: Any, other: Any) -> bool:
-    mine, others = dict(leaves_in(one)), dict(leaves_in(other))
-    if mine.keys() != others.keys():
-        return False
-    pairs = ((mine[path], others[path]) for path in mine)
-    return all(
-        torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a is b
-        for a, b in pairs
-    )

@@ -331,7 +331,7 @@ class PlainSteps:
             given = {name: one for name, one in arguments.items() if one is not owner}
         before = self._owners.before(frame.f_code, owner)
         call = PlainCall(frame.f_code, function, cloned(given), owner=owner, before=before)
-        call.graphed = has_graph(given)
+        call.graphed = has_graph(given) or self._owners.graphed
         running = _Running(call, parent, depth)
         if self._returns.follow(frame, functools.partial(self._returned, running)):
             self._calls.append(running)

@@ -1,0 +1,62 @@
+"""States that networks inside an object of the user's may hold, beside their parameters."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from torch import nn
+
+from rnncheck.pipeline.copying.closures import is_own_instance
+from rnncheck.watching.forms.structures import holdings
+
+_DEEPEST = 3  # a memory in a policy in an algorithm
+
+
+class InsideOf(SimpleNamespace):
+    """What was held inside a network, by attribute."""
+
+
+def parts_held(owner: Any) -> dict[str, Any]:
+    """What an object holds, and networks among it."""
+    inner = owner._modules if isinstance(owner, nn.Module) else {}
+    return {**holdings(owner), **inner}
+
+
+def states_inside(
+    value: Any, may_be_state: Callable[[Any], bool], depth: int = 0
+) -> InsideOf | None:
+    """Of a network of the user's classes what may be a state, in networks inside it too; None where
+    there is nothing."""
+    if not isinstance(value, nn.Module) or not is_own_instance(value) or depth >= _DEEPEST:
+        return None
+    found = dict[str, Any]()
+    for name, one in parts_held(value).items():
+        inner = states_inside(one, may_be_state, depth + 1)
+        if inner is not None:
+            found[name] = inner
+        elif not isinstance(one, nn.Module) and may_be_state(one):
+            found[name] = one
+    return InsideOf(**found) if found else None
+
+
+def with_states_inside(owner: Any, parts: Mapping[str, Any]) -> Any:
+    """A copy of the owner that holds these; its networks' copies share what is not changed."""
+    made = copy.copy(owner)
+    for name, one in parts.items():
+        inner = isinstance(one, InsideOf)
+        value = with_states_inside(getattr(owner, name), vars(one)) if inner else one
+        object.__setattr__(made, name, value)  # that of a frozen dataclass refuses
+    return made
+
+
+def states_again(owner: Any, like: Mapping[str, Any]) -> dict[str, Any]:
+    """What the owner holds now of what ``like`` names."""
+    return {
+        name: InsideOf(**states_again(getattr(owner, name), vars(one)))
+        if isinstance(one, InsideOf)
+        else getattr(owner, name, None)
+        for name, one in like.items()
+    }
