@@ -48,6 +48,7 @@ class _Call:
     x: Tensor
     y: Tensor
     state: Tensor
+    chained: bool = True  # a step goes on from the one before
 
 
 def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
@@ -138,7 +139,7 @@ def _compared(sample: Sample, one: _Call, after: Tensor, own: Tensor) -> NextPas
     mask[:, :-1] = sample.follows[:, 1:] & ~over[:, :-1]
     name = f"output of {type(one.layer).__name__}"
     scale = max(float(own.abs().max()), 1e-6)
-    return NextPass(name, gaps * mask, mask, scale, not len(one.state))
+    return NextPass(name, gaps * mask, mask, scale, not len(one.state) and one.chained)
 
 
 def _moved(
@@ -213,19 +214,19 @@ def _passes(evidence: Evidence, sample: Sample, td: TensorDictBase) -> list[_Cal
                 torch.cat([getattr(one, name).reshape(rows, 1, -1) for one in mine], 1)
                 for name in "xy"
             )
-            found.append(_Call(layer, x, y, _begun_with(mine)))
+            found.append(_Call(layer, x, y, *_begun_with(mine)))
     return found
 
 
-def _begun_with(calls: list[_Call]) -> Tensor:
-    """The state of the first of them; where none hands its own on to the next, all are begun with
-    others, and the first that is not zero is what they begin with."""
+def _begun_with(calls: list[_Call]) -> tuple[Tensor, bool]:
+    """The state of the first of them, and whether one hands its own on to the next; where none
+    does, all are begun with others, and the first that is not zero is what they begin with."""
     chained = any(
         len(one.state) and bool((one.state[: before.y.numel()] == before.y.flatten()).any())
         for before, one in itertools.pairwise(calls)
     )
     states = (one.state for one in calls if len(one.state))
-    return calls[0].state if chained else next(states, calls[0].state)
+    return (calls[0].state if chained else next(states, calls[0].state)), chained
 
 
 def _grouped(calls: list[_Call], steps: int) -> Iterator[list[_Call]]:
@@ -265,10 +266,10 @@ class _Calls:
             given = result[0] if isinstance(result, tuple) else result
             both = (on_cpu(one.detach()) for one in (args[0], given))
             x, y = (one.reshape(-1, 1, one.shape[-1]) for one in both)
-            self.calls.append(_Call(module, x, y, held))
+            self.calls.append(_Call(module, x, y, held, chained=False))
         elif isinstance(module, nn.RNNBase) and not module.bidirectional:
             x, y = (_rows_first(module, on_cpu(one.detach())) for one in (args[0], result[0]))
-            self.calls.append(_Call(module, x, y, held))
+            self.calls.append(_Call(module, x, y, held, chained=x.shape[1] > 1))
 
 
 def _parts(state: Any) -> list[Tensor]:

@@ -89,8 +89,9 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     if (loss.itself and not around_it) or loss.switches or not acting.parts:
         over = own_pass(plain, loss)
         return InForm(acting.policy, plain, trained, judged, over, axis, whole)
-    from_starts = around_it and _from_resets(loss, acting, noted)
-    if from_starts:
+    in_parts = acting.kind == "steps"
+    from_starts = (around_it or not in_parts) and _from_resets(loss, acting, noted)
+    if from_starts and in_parts:
         # They are parts of rollouts that begin with a reset, as the rows do.
         noted, trained = _whole(noted), [one for one in trained if bool(_begins(one).all())]
     inner = turned(loss.module, axis)
@@ -157,7 +158,8 @@ def _is_given_a_state(loss: Called) -> bool:
 def _from_resets(loss: Called, acting: Acting, noted: Sequence[TensorDictBase]) -> bool:
     """Whether rows that begin with a reset are all that the loss is for: other states change
     nothing of it, wherever a row begins."""
-    if not all(bool(_begins(one).all()) for one in (noted[0], *loss.inputs)):
+    acted = noted[:1] if acting.kind == "steps" else noted
+    if not all(_has_flags(one) and bool(_begins(one).all()) for one in (*acted, *loss.inputs)):
         return False
     carried = [key[1:] for key in acting.writes if key[0] == "next"]
     given = loss.inputs[0]
@@ -315,11 +317,17 @@ def _told_by_numbers(key: Key, batch: TensorDictBase) -> bool:
     return value.is_floating_point() or value.dtype == torch.bool
 
 
+def _has_flags(batch: TensorDictBase) -> bool:
+    return any(key[0] != "next" and key[-1] == _START for key in tensor_keys(batch))
+
+
 def _begins(batch: TensorDictBase) -> Tensor:
     """Which rows begin with an episode; all of them where no flag tells."""
     flags = [batch.get(key) for key in tensor_keys(batch) if key[0] != "next" and key[-1] == _START]
-    rows = [flag.reshape(len(batch), batch.shape[1], -1)[:, 0].any(1) for flag in flags]
-    return rows[0] if rows else torch.ones(len(batch), dtype=torch.bool)
+    steps = batch.shape[-1]
+    count = batch.numel() // steps
+    rows = [flag.reshape(count, steps, -1)[:, 0].any(1) for flag in flags]
+    return rows[0] if rows else torch.ones(count, dtype=torch.bool)
 
 
 def _time_last(
