@@ -90,9 +90,24 @@ def shown_before(
     """Those of the keys ``read`` that the env does not show, and the loop fills."""
     shown = {_key(key) for spec in _specs(env) for key in spec.keys(True, True)}
     carried = {key[1:] for key in writes if key[0] == "next"}
-    left = [key for key in read if key not in shown | carried and key[-1] != _FLAG]
-    told = {key: _told(key, batches) for key in left if all(key in tensor_keys(b) for b in batches)}
+    left = [key for key in read if key not in shown | carried]
+    told = {
+        key: _told(key, batches) if key[-1] != _FLAG else _flag(key, batches[0])
+        for key in left
+        if all(key in tensor_keys(b) for b in batches)
+    }
     return {key: one for key, one in told.items() if one is not None}
+
+
+def _flag(key: Key, batch: TensorDictBase) -> Before:
+    """A start flag that the loop sets: whatever it sets it to, it is to tell that."""
+    return Before(("next", "done"), torch.ones_like(_of_one(batch, key)))
+
+
+def _of_one(batch: TensorDictBase, key: Key) -> Tensor:
+    """The entry at the first step of one env, in the form that it has there."""
+    value: Tensor = batch.get(key)
+    return value.flatten(0, batch.batch_dims - 1)[0]
 
 
 def _specs(env: EnvBase) -> Iterator[Composite]:
@@ -117,7 +132,8 @@ def _told(key: Key, batches: Sequence[TensorDictBase]) -> Before | None:
         count = sum(len(one) for one in fitting if one is not None)
         same = all(one is not None and bool(one.all()) for one in fitting)
         if source != key and source[-1] != _FLAG and same and count >= _LEAST:
-            first = firsts[0] if len(firsts) else torch.zeros_like(_laid(batches[0], key)[0, 0])
+            like = _of_one(batches[0], key)
+            first = firsts[0].reshape(like.shape) if len(firsts) else torch.zeros_like(like)
             return Before(source, first.clone())
     return None
 
