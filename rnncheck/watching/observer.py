@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
+from typing import Any
 from weakref import WeakSet
 
 from tensordict import TensorDictBase
@@ -78,7 +79,7 @@ class Watching:
         # Of modules on a tensordict, by the script.
         self.calls: deque[CalledOn] = deque(maxlen=_LATEST)
         self.at_a_step: list[Callable[[], None]] = []  # of an env, by the script itself
-        self.at_a_backward: list[Callable[[FrameType], None]] = []
+        self.at_a_backward: list[Callable[[FrameType, Any], None]] = []
         self.optimisers = WeakSet[Optimizer]()  # that the script made
         self.at_a_batch: list[Callable[[FrameType], None]] = []  # that weights which act are given
         # A loss whose caller reduces what it gives is about to be called.

@@ -72,6 +72,7 @@ class PlainRun:
         self.from_memory = False  # what is trained on
         self._drawn: Drawn | None = None  # of that
         self.waits = False  # for a loss in which the policy runs
+        self.weights: set[int] | None = None  # that the loss is made of, by id, where it is known
         self.ran = set[int]()  # parts of networks, by id, with gradients and since the last steps
         self._split = False  # its training pass gets one trajectory after the other
         self._inside = False  # an episode ended inside a rollout
@@ -198,7 +199,7 @@ class PlainRun:
         told = sampled_lines(stack, self._whole, self._told)
         if told is None:
             return False
-        self.from_memory, self.waits = True, not self._acted() & self.ran
+        self.from_memory, self.waits = True, not self._is_trained()
         if self.waits:
             return False
         frame, lines, found = told
@@ -215,6 +216,15 @@ class PlainRun:
             self._called.doubts.append((self._doubt(path, part), other))
         self._seen.losses.append(self._called)
         return True
+
+    def _is_trained(self) -> bool:
+        """Whether the loss goes back to a network that acted: that one ran says little where the
+        loss of a critic is made behind it."""
+        if self.weights is None or self._policy is None:
+            return bool(self._acted() & self.ran)
+        parts = map(self._policy.get_submodule, _parts(self._call, self._policy))
+        own = {id(weight) for part in parts for weight in part.parameters()}
+        return bool(self.weights & own)
 
     def _acts_again(self) -> ActedAgain | None:
         cut = not any(step.call.graphed for step in self.steps)

@@ -27,14 +27,23 @@ from rnncheck.watching.forms.plain_calls import (
     leaf_tensor,
 )
 from rnncheck.watching.forms.plain_pass import Drawn, behind_ends, recorded_steps
-from rnncheck.watching.forms.storages import DONE, HeldPart, PerRow, Spoilt, Storage
+from rnncheck.watching.forms.storages import (
+    DONE,
+    HeldPart,
+    PerRow,
+    Spoilt,
+    Storage,
+    ZeroState,
+)
 from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places, prints
 
+_LEAST = 2  # steps of a row, and what they led to
 _MOST_PARTS = 32  # of one variable: one that has more is the memory itself
 _NEXT = ("next", "new", "after", "follow", "prime", "succ", "obs2")
 _REWARD: Key = ("next", "reward")
-_FLAGS: tuple[Key, ...] = (DONE, ("next", ENDS[0]), ("next", ENDS[1]), (FLAG,))
+_ENDED: tuple[Key, ...] = (DONE, ("next", ENDS[0]), ("next", ENDS[1]))
+_FLAGS: tuple[Key, ...] = (*_ENDED, (FLAG,))
 
 
 @dataclass
@@ -154,6 +163,8 @@ def _laid(
         laid = laid.transpose(0, 1) if time_first else laid
         for longer in (False, True):
             steps = rows.shape[1] - longer
+            if not longer and _ends_unknown(rows, laid):
+                continue
             size = (steps, *lead[1:]) if time_first or len(lead) == 1 else (lead[0], steps)
             mine = rows[:, :steps]
             nothing = torch.zeros(mine.shape[:2], dtype=torch.bool)
@@ -162,6 +173,16 @@ def _laid(
             known = (mine[..., 0] >= 0)[~one.empty]
             if steps > 1 and float(known.double().mean()) >= MOSTLY:
                 yield one
+
+
+def _ends_unknown(rows: Tensor, laid: Tensor) -> bool:
+    """Whether of each row the last thing that it shows alone was never acted on: it is what
+    its last step led to."""
+    shown = ~behind_ends((laid != 0).any(-1))
+    last = (shown.sum(1) - 1).clamp_min(0)
+    unknown = rows[..., 0] < 0
+    ends = unknown[torch.arange(len(rows)), last]
+    return rows.shape[1] > _LEAST and bool(ends.all()) and int((unknown & shown).sum()) == len(rows)
 
 
 def _in_rows(
@@ -256,13 +277,17 @@ def _told(
             made.from_starts = made.from_starts and key not in told.carry
             one = _of_steps(value, entry, laid, of_what)
             made.parts[path] = replace(one, longer=own and laid.longer)
-        elif before is not None and before[0] in (_REWARD, (ACTION,)):
+        elif before is not None and before[0] in (_REWARD, (ACTION,), *_ENDED):
             made.parts[path] = _one_late(value, before, laid, of_what)
+        elif slot is not None and (left := _left_behind(path, held, told, batch)) is not None:
+            made.parts[path] = left
         elif slot is not None:
             made.parts[path] = Storage(slot.key, tuple(value.shape), value.dtype, at=0, slot=slot)
             like = batch.get(slot.key)
             like[:, 0] = slot.found(value.detach().cpu()).reshape(like[:, 0].shape).to(like)
             made.from_starts = False
+        elif (zero := _zeros(value, laid, told)) is not None:
+            made.parts[path] = zero
         elif _weighs_rows(value, laid):
             made.parts[path] = weights = PerRow(value.detach(), of_what)
             weights.put(made.batch)
@@ -318,6 +343,8 @@ def _entry(
             wanted = theirs.double() if scale is None else theirs.double() * scale[0] + scale[1]
             alike = torch.isclose(flat.double(), wanted, 1e-5, 1e-6).all(-1)
             share = float(alike[data].double().mean())
+            if theirs.dtype == torch.bool and share < 1 and not bool(flat[data].diff(dim=0).any()):
+                continue  # of flags, one that never changes is only what is the same
             if share >= MOSTLY and (key != MASK_OF_ROWS or bool(alike.all())):
                 found.append((share, _is_named(path, key), key, scale))
     if not found:
@@ -387,6 +414,47 @@ def _state(
                 same = torch.equal(mine.reshape(first.shape), first.to(mine.dtype))
                 found.append((same, slot.key not in held, one))
     return max(found, key=lambda one: one[:2], default=(False, False, None))[2]
+
+
+def _left_behind(
+    path: Path, held: Mapping[Path, Tensor], told: ToldCall, batch: TensorDictBase
+) -> Storage | None:
+    """What holds the state that the first step of each row left, if it is that, beside the one that
+    the step began with."""
+    value = held[path]
+    others = [one for other, one in held.items() if other != path and one.shape == value.shape]
+    for slot in told.carry.values() if bool(value.any()) else ():
+        first = batch.get(slot.key)[:, 0]
+        if not any(_is_state(one, slot, first) for one in others):
+            continue
+        key = ("next", *slot.key)
+        left, mine = batch.get(key)[:, 0], slot.found(value.detach().cpu())
+        if mine.shape[:1] != left.shape[:1] or mine.numel() != left.numel():
+            continue
+        same = (mine.flatten(1) == left.flatten(1).to(mine.dtype)).all(1)
+        if float(same.double().mean()) >= MOSTLY:
+            return Storage(key, tuple(value.shape), value.dtype, at=0, slot=slot)
+    return None
+
+
+def _is_state(value: Tensor, slot: Slot, state: Tensor) -> bool:
+    if slot.axis is None or value.ndim != len(slot.rest) + 1:
+        return False
+    mine = slot.found(value.detach().cpu())
+    same = mine.numel() == state.numel() and torch.equal(
+        mine.flatten(1), state.flatten(1).to(mine.dtype)
+    )
+    return same or not bool(value.any())
+
+
+def _zeros(value: Tensor, laid: _Laid, told: ToldCall) -> ZeroState | None:
+    """What holds zeros for the states that rows begin with."""
+    for slot in told.carry.values() if not bool(value.any()) else ():
+        if slot.axis is not None and value.ndim == len(slot.rest) + 1:
+            shape = (*slot.rest[: slot.axis], len(laid.found), *slot.rest[slot.axis :])
+            if tuple(value.shape) == shape:
+                return ZeroState(slot)
+    return None
 
 
 def _weighs_rows(value: Tensor, laid: _Laid) -> bool:

@@ -196,6 +196,19 @@ class PerRow:
 
 
 @dataclass(frozen=True)
+class ZeroState:
+    """Zeros that the rows of a batch begin with in the place of a state."""
+
+    slot: Slot
+    graphed = False
+    held = ()
+
+    def of(self, batch: TensorDictBase) -> Any:
+        """For as many rows."""
+        return self.slot.given(torch.zeros(batch.shape[0], *self.slot.rest))
+
+
+@dataclass(frozen=True)
 class Tail:
     """A list that goes on from rollout to rollout: behind what was ``before``, the steps."""
 
@@ -213,7 +226,7 @@ class Tail:
         return self.steps.held
 
 
-HeldPart = Storage | Records | Spoilt | Tail | PerRow
+HeldPart = Storage | Records | Spoilt | Tail | PerRow | ZeroState
 
 
 def spoilt(value: Any) -> Any:

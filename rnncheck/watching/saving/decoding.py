@@ -259,6 +259,7 @@ _KINDS: dict[Any, Callable[[Decoder, dict[str, Any], int], Any]] = {
     "plain env": plain_forms.plain_env_again,
     "registered env": plain_forms.registered_again,
     "vector env": plain_forms.vector_again,
+    "inside of": plain_forms.inside_again,
     "plain policy": plain_forms.plain_policy_again,
     "call pass": plain_forms.call_pass_again,
     "rollout loss": plain_forms.rollout_loss_again,

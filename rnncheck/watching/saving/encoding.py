@@ -25,6 +25,7 @@ from torchrl.objectives import LossModule
 
 from rnncheck.numerics.bits import raw_bits
 from rnncheck.pipeline.subject.modes import called_in_mode
+from rnncheck.watching.forms.held_states import InsideOf
 from rnncheck.watching.forms.named_switches import OwnSwitch
 from rnncheck.watching.forms.plain_loss import run_lines
 from rnncheck.watching.forms.plain_pass import CallPass
@@ -43,6 +44,7 @@ from rnncheck.watching.saving.number_forms import (
 )
 from rnncheck.watching.saving.plain_forms import (
     call_pass_node,
+    inside_node,
     plain_env_node,
     plain_policy_node,
     registered_node,
@@ -288,6 +290,7 @@ _KINDS: tuple[tuple[Any, Callable[[Encoder, Any], dict[str, Any]]], ...] = (
     (gymnasium.vector.VectorEnv, vector_node),
     (PlainPolicy, plain_policy_node),
     (CallPass, call_pass_node),
+    (InsideOf, inside_node),
     ((argparse.Namespace, types.SimpleNamespace), _namespace),
     (Nowhere, lambda *_: {"kind": "nowhere"}),
     (torch.dtype, lambda _, value: {"kind": "dtype", "is": str(value)[6:]}),

@@ -13,12 +13,20 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 
 from rnncheck.watching.forms.acted_again import ActedAgain
-from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall
+from rnncheck.watching.forms.held_states import InsideOf
+from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall, held_states
 from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
 from rnncheck.watching.forms.shown_entries import ShownAs, ShownEntry
-from rnncheck.watching.forms.storages import HeldPart, PerRow, Records, Storage, Tail
+from rnncheck.watching.forms.storages import (
+    HeldPart,
+    PerRow,
+    Records,
+    Storage,
+    Tail,
+    ZeroState,
+)
 from rnncheck.watching.saving.env_forms import (
     Decodes,
     Encodes,
@@ -31,7 +39,7 @@ from rnncheck.watching.saving.import_paths import CannotKeep
 
 Node = dict[str, Any]
 _WRAPPERS = "gymnasium.wrappers"
-_RECORDS, _TAIL, _PER_ROW = "records", "tail", "per row"
+_RECORDS, _TAIL, _PER_ROW, _ZEROS = "records", "tail", "per row", "zero state"
 
 
 # --- envs ----------------------------------------------------------------------------------------
@@ -164,6 +172,16 @@ def _classes(env: Any) -> list[type]:
 # --- calls ---------------------------------------------------------------------------------------
 
 
+def inside_node(encoder: Encodes, held: InsideOf) -> Node:
+    """What a network held that may be a state."""
+    return {"kind": "inside of", "of": encoder.form(dict(vars(held)))}
+
+
+def inside_again(decoder: Decodes, node: Node, _number: int) -> InsideOf:
+    """The same."""
+    return InsideOf(**decoder.part(node["of"]))
+
+
 def plain_policy_node(encoder: Encodes, policy: PlainPolicy) -> Node:
     """The function that acts, and what its arguments and results are."""
     call, told = policy.call, policy.told
@@ -194,8 +212,11 @@ def call_pass_node(encoder: Encodes, over: CallPass) -> Node:
     steps = [[list(path), _spread_form(one)] for path, one in seen.steps.items()]
     states = [[list(path), _slot_form(one)] for path, one in seen.states.items()]
     call = seen.call
-    lengths = [list(path) for path in seen.lengths]
-    parts = (call.function, call.arguments, steps, states, seen.batch, dict(over.parts), lengths)
+    lengths, nones = ([list(path) for path in paths] for paths in (seen.lengths, seen.nones))
+    parts = (
+        *(call.function, call.arguments, steps, states, seen.batch, dict(over.parts)),
+        *(lengths, nones, call.owner, held_states(call)),
+    )
     return {
         "kind": "call pass",
         "of": [encoder.form(one) for one in parts],
@@ -205,14 +226,16 @@ def call_pass_node(encoder: Encodes, over: CallPass) -> Node:
 
 def call_pass_again(decoder: Decodes, node: Node, _number: int) -> CallPass:
     """The same call."""
-    function, arguments, steps, states, batch, parts, lengths = map(decoder.part, node["of"])
+    function, arguments, steps, states, batch, parts, *more = map(decoder.part, node["of"])
+    lengths, nones, owner, before = more
     seen = SeenPass(
-        _call(function, arguments),
+        _call(function, arguments, owner, before),
         {tuple(path): _spread(one) for path, one in steps},
         {tuple(path): _slot(one) for path, one in states},
         bool(node["time_first"]),
         batch,
         tuple(map(tuple, lengths)),
+        tuple(map(tuple, nones)),
     )
     return CallPass(seen, parts)
 
@@ -298,6 +321,8 @@ def _part_form(one: HeldPart) -> list[Any]:
         return [_TAIL, one.before, _storage_form(one.steps)]
     if isinstance(one, PerRow):
         return [_PER_ROW, one.value, one.of_what]
+    if isinstance(one, ZeroState):
+        return [_ZEROS, _slot_form(one.slot)]
     raise CannotKeep("a loss with other values than the script's")
 
 
@@ -306,6 +331,8 @@ def _part(form: list[Any]) -> HeldPart:
         return Tail(form[1], _storage(form[2]))
     if form[0] == _PER_ROW:
         return PerRow(form[1], form[2])
+    if form[0] == _ZEROS:
+        return ZeroState(_slot(form[1]))
     if form[0] != _RECORDS:
         return _storage(form)
     return Records({tuple(path): _storage(held) for path, held in form[1]}, form[2])
@@ -326,6 +353,7 @@ def _storage_form(one: Storage) -> list[Any]:
         one.graphed,
         one.fresh,
         one.rows,
+        one.added,
     ]
 
 
@@ -333,7 +361,7 @@ def _storage(form: list[Any]) -> Storage:
     key, shape, dtype, listed, at, slot, of_what, rows_first, scale, *ends = form
     made = None if slot is None else _slot(slot)
     turned = None if scale is None else (float(scale[0]), float(scale[1]))
-    longer, late, edge, graphed, fresh, rows = ends
+    longer, late, edge, graphed, fresh, rows, added = ends
     beside = None if edge is None else tuple(map(float, edge))
     held = (tuple(shape), DTYPES[dtype], listed, at, made, of_what, rows_first, turned)
-    return Storage(_key(key), *held, longer, late, beside, graphed, fresh, rows)
+    return Storage(_key(key), *held, longer, late, beside, graphed, fresh, rows, added)

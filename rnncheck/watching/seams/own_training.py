@@ -259,7 +259,7 @@ class OwnTraining:
             self._watching.seen.backwards += 1
             self._numbers.note(their_frames(sys._getframe(1)))
             for note in self._watching.at_a_backward:
-                note(sys._getframe(1))
+                note(sys._getframe(1), loss)
             if self._held and not self._of_plain_storages():
                 self._note(sys._getframe(1))
             else:

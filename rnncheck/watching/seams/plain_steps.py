@@ -36,6 +36,7 @@ from rnncheck.watching.seams.frames import (
     owner_of,
     their_frames,
 )
+from rnncheck.watching.seams.graphs import weights_in
 from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT, NextRollout
 from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
@@ -381,7 +382,7 @@ class PlainSteps:
     # --- training -----------------------------------------------------------------------------
 
     @_harmless
-    def backward(self, frame: FrameType) -> None:
+    def backward(self, frame: FrameType, loss: Any) -> None:
         """``loss.backward()`` of the script's."""
         if self._done or not (self._run or any(one.steps for one in self._stepped)):
             return
@@ -392,11 +393,11 @@ class PlainSteps:
                 self._tell_of_several()
                 self.end()
                 return
-            self._trains(self._run, frame)
+            self._trains(self._run, frame, loss)
             if not self._run.from_memory:
                 self._next.behind(self._run.steps)
         elif self._waits():
-            self._trains(self._run, frame)
+            self._trains(self._run, frame, loss)
         elif self._next.begun:
             stack = list(their_frames(frame))
             self._run = self._next.ended(self._run, self._longest(), stack, self._loop)
@@ -411,13 +412,15 @@ class PlainSteps:
             for one in reversed(inside):
                 self._run.passed_inside(one.call)
         self._ran = set()
-        self._forget_calls()
+        if not self._run.waits:  # for a loss behind this one, which what was called is part of too
+            self._forget_calls()
         self._lines.forget()
         self._loop.frames = []
         self._passes = 0
 
-    def _trains(self, run: PlainRun, frame: FrameType) -> None:
+    def _trains(self, run: PlainRun, frame: FrameType, loss: Any) -> None:
         run.ran, seen = self._ran, self._watching.seen
+        run.weights = weights_in(loss, ())
         run.trained(list(their_frames(frame)), self._loop)
         self._waited += 1
         if seen.frozen and seen.losses:
