@@ -42,6 +42,12 @@ def _unread(
     return found
 
 
+def one_trajectory_each(sample: Sample) -> bool:
+    """Whether every row is one trajectory from its start on, and none other that was collected."""
+    begins = sample.trajectory_start() & sample.known
+    return bool(begins[:, 0].all()) and not bool(begins[:, 1:].any())
+
+
 def begins_with_trajectories(evidence: Evidence) -> bool:
     """Whether every row begins with its trajectory, where it was collected and where it is trained
     on: no state is needed there. Where a later batch was seen to go on with one, they do not."""

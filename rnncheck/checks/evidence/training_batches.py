@@ -16,7 +16,7 @@ from rnncheck.checks.evidence.trajectory_replay import Replayed, replayed
 from rnncheck.checks.rule import CouldNotLook, NotApplicable
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.numerics.tolerance import SLACK, epsilon
-from rnncheck.pipeline.keys import STEP_KEY, Key, tensor_keys
+from rnncheck.pipeline.keys import STEP_KEY, Key, tensor_items, tensor_keys
 from rnncheck.pipeline.placing import on_cpu, place_of
 from rnncheck.pipeline.recording.masks import halted, padding_mask
 from rnncheck.pipeline.recording.recording import Joint, Recording
@@ -166,7 +166,24 @@ def _samples(evidence: Evidence) -> list[Sample]:
         if failed := next(iter(pipeline.failures), None):
             raise CouldNotLook(f"no training batch was made: the {failed} stage failed")
         raise NotApplicable("the spec makes no training batch")
-    return [make_sample(evidence, td) for td in pipeline.samples if td.batch_dims > 0]
+    made = [make_sample(evidence, td) for td in pipeline.samples if td.batch_dims > 0]
+    if any(_has_steps_inside(one) for one in made):
+        raise CouldNotLook(
+            "the batch has one dimension, none of its steps was collected, and neither starts nor"
+            " ends are marked in it: which dimension of its entries is time is not known (give it"
+            " batch_size=[rows, steps])"
+        )
+    return made
+
+
+def _has_steps_inside(sample: Sample) -> bool:
+    """Whether the rows of a batch of one dimension may be whole trajectories."""
+    if sample.td.batch_dims > 1 or bool(sample.known.any()):
+        return False
+    marks = ("is_init", "done", "traj_ids", "truncated")
+    marked = any(key[-1] in marks for key in tensor_keys(sample.td))
+    deep = (one.ndim > 2 for _, one in tensor_items(sample.td))  # beyond [rows, numbers]
+    return not marked and any(deep)
 
 
 def batch_device(evidence: Evidence) -> torch.device | None:

@@ -24,7 +24,10 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.opening_states import begins_with_trajectories
+from rnncheck.checks.evidence.opening_states import (
+    begins_with_trajectories,
+    one_trajectory_each,
+)
 from rnncheck.checks.evidence.training_batches import Sample, samples
 from rnncheck.checks.replay.start_flags import lost_start
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
@@ -45,6 +48,8 @@ def run(evidence: Evidence) -> Judgement:
             compared += 1
             if key not in tensor_keys(sample.rows):
                 if key in subject.carry and _is_not_needed(evidence, sample):
+                    continue
+                if key in subject.flags and one_trajectory_each(sample):
                     continue
                 if not bool(sample.known.any()):
                     raise CouldNotLook(UNTRACED)

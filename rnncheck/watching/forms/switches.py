@@ -15,6 +15,7 @@ from torchrl.modules import set_recurrent_mode
 
 from rnncheck.pipeline.copying.closures import is_users_type
 from rnncheck.pipeline.keys import Key, as_key, tensor_items
+from rnncheck.watching.forms.episode_rows import one_episode_each
 from rnncheck.watching.forms.named_switches import Switches, named_set, named_switches
 from rnncheck.watching.seen import Called
 
@@ -64,10 +65,16 @@ def starts_inside(batches: Iterable[TensorDictBase]) -> bool:
 def rows_of_their_own(acted: Sequence[TensorDictBase], loss: Called) -> bool:
     """Whether the script gives every trajectory a row of its own: what was collected has starts
     inside its rows, what is trained on has none, and most of its rows begin with one."""
+    if loss.inputs and not any(map(_has_flags, loss.inputs)):
+        return all(one_episode_each(one, acted) for one in loss.inputs)
     if not loss.inputs or starts_inside(loss.inputs) or not starts_inside(acted):
         return False
     begin = torch.cat([_starts(batch)[:, 0] for batch in loss.inputs])
     return int(begin.sum()) * 2 > len(begin)
+
+
+def _has_flags(batch: TensorDictBase) -> bool:
+    return any(as_key(key)[-1] == _INIT for key in batch.keys(True, True))
 
 
 def _starts(batch: TensorDictBase) -> Tensor:
