@@ -89,6 +89,26 @@ class PlainPolicy(nn.Module):
         if self.told.rows == 1 and len(rows) > 1:  # it may be made for one env
             single = [self.outputs(rows[n : n + 1]) for n in range(len(rows))]
             return {key: torch.cat([one[key] for one in single]) for key in single[0]}
+        if self.told.rows == len(rows):
+            return self._at_once(rows)
+        try:
+            return self._at_once(rows)
+        except Exception:  # it may be made for as many envs as the script has
+            return self._filled_up(rows)
+
+    def _filled_up(self, rows: TensorDictBase) -> dict[Key, Tensor]:
+        """The same in parts of as many rows as it was called on, the last of them filled up."""
+        size, found = self.told.rows, list[dict[Key, Tensor]]()
+        for begin in range(0, len(rows), size):
+            part = rows[begin : begin + size]
+            whole = (
+                torch.cat([part, part[:1].expand(size - len(part))]) if len(part) < size else part
+            )
+            made = self._at_once(whole)
+            found.append({key: one[: len(part)] for key, one in made.items()})
+        return {key: torch.cat([one[key] for one in found]) for key in found[0]}
+
+    def _at_once(self, rows: TensorDictBase) -> dict[Key, Tensor]:
         told = self.told
         values = {path: slot.given(rows.get(slot.key)) for path, slot in told.arguments.items()}
         with graph_at_arrays(rows, ((one.key, one.of_what) for one in told.arguments.values())):
