@@ -200,7 +200,7 @@ def _advantage(called: Called) -> AdvantageSpec:
     made = AdvantageSpec(
         use=name, factory=name, recurrent_mode=bool(called.modes.recurrent), at=("advantage",)
     )
-    made._live = Given(lambda: called.module)
+    made._live = Given(lambda: called.as_called)
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,6 +107,16 @@ class Called:
     # Of lines of a loop that bind the batch more than once: shorter ones, to those behind the last.
     later: Sequence[Any] = ()
     numbers: Sequence[Mapping[str, Any]] = ()  # that lines read, by update
+    time_dim: int | None = None  # that an estimator was called with
+
+    @property
+    def as_called(self) -> Any:
+        """The module; an estimator with the dimension of time that the script calls it with."""
+        if self.time_dim is None:
+            return self.module
+        made = copy.copy(self.module)
+        made.time_dim = self.time_dim
+        return made
 
     @property
     def name(self) -> str:

@@ -18,7 +18,7 @@ from rnncheck.checks.evidence.module_outputs import ModuleOutputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step
-from rnncheck.checks.value.value_states import states_of_values
+from rnncheck.checks.value.value_states import states_known, states_of_values
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage, Where
@@ -52,6 +52,50 @@ def last_values_one_early(evidence: Evidence) -> Observation | None:
     except Unanswered:
         return None
     return None
+
+
+def next_values_without_state(evidence: Evidence) -> Observation | None:
+    """Estimates of the user's own that value what is observed next, by networks with a memory, and
+    move with no state that was left there and with nothing that was observed before."""
+    for number, sample, made in _asked(evidence) if _is_own(evidence) else ():
+        _, _, seen = _behind_rows(evidence, sample)
+        inside = sample.valid & ~ended(sample, "done")
+        inside[:, -1] = False
+        own = [key for key in observed(evidence, sample) if key[0] != "next"]
+        if not seen or not own or not bool(inside.any()):
+            continue
+
+        def moves(
+            keys: list[Key], made: Made = made, sample: Sample = sample, at: Tensor = inside
+        ) -> bool:
+            return not torch.equal(made(sample.td), made(changed_batch(sample, at, keys)))
+
+        states = states_known(evidence, sample, made, inside, seen) if moves(seen) else []
+        known = states and set(states) <= set(tensor_keys(sample.rows))
+        if known and not moves(own) and not moves(states):
+            row, step = inside.nonzero()[0].tolist()
+            return _stateless(
+                Where((number, row), step, first_step=step), int(inside.sum()), states
+            )
+    return None
+
+
+def _stateless(where: Where, count: int, states: list[Key]) -> Observation:
+    named = ", ".join(map(dotted, states))
+    return Observation(
+        stage=Stage.ADVANTAGE,
+        message=(
+            f"the values of what {count} steps observed next move with none of the states that"
+            f" were left there ({named})"
+        ),
+        key="next value",
+        quantity="next values that start from another state",
+        measured=float(count),
+        bound_formula="none",
+        where=where,
+        cause="the network starts from zeros there, or from the state ahead of the step",
+        fix='value the next observations from batch["next", state], each with its own',
+    )
 
 
 def _is_own(evidence: Evidence) -> bool:

@@ -26,17 +26,27 @@ def states_of_values(
 ) -> list[Key]:
     """The entries of states behind steps that reach, while acting, a module which what is observed
     next ``at`` these steps moves; all of them where that is not known of any."""
+    found = states_known(evidence, sample, made, at, seen)
+    return found or list(map(next_key, evidence.policy.carry))
+
+
+def states_known(
+    evidence: Evidence,
+    sample: Sample,
+    made: Callable[[TensorDictBase], object],
+    at: Tensor,
+    seen: list[Key],
+) -> list[Key]:
+    """The same, none where that is not known."""
     carry = list(evidence.policy.carry)
     with ModuleOutputs() as base:
         made(sample.td)
     with ModuleOutputs() as changed:
         made(changed_batch(sample, at, seen))
     valuing = base.moved(changed)
-    step = evidence.pipeline.batches[0].reshape(-1)[:1] if len(carry) > 1 and valuing else None
-    if step is None:
-        return list(map(next_key, carry))
-    found = [key for key in carry if _reaches(evidence, step, key, valuing)]
-    return list(map(next_key, found or carry))
+    step = evidence.pipeline.batches[0].reshape(-1)[:1]
+    found = (key for key in carry if valuing and _reaches(evidence, step, key, valuing))
+    return list(map(next_key, found))
 
 
 def _reaches(evidence: Evidence, step: TensorDictBase, key: Key, modules: list[nn.Module]) -> bool:

@@ -17,7 +17,8 @@ Checks
     Where a loss, or an estimator of the user's own, values what is observed next by calls that
     cannot be seen, at every step or behind a row's last one alone, it must move with every state
     that was left there; behind the last one, it must not move with the state ahead of that step in
-    its place.
+    its place. Estimates of the user's own that move with what is observed next, and with nothing
+    that was observed before, must move with the states that were left there.
 
 Why it matters
     A target that starts from a zero state in the middle of a trajectory is another function than
@@ -82,7 +83,11 @@ from rnncheck.checks.value.cut_ends import cut_short
 from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, true_values, valuing
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
-from rnncheck.checks.value.last_values import last_values_from_states, last_values_one_early
+from rnncheck.checks.value.last_values import (
+    last_values_from_states,
+    last_values_one_early,
+    next_values_without_state,
+)
 from rnncheck.checks.value.same_step import own_step, reads_nothing_next
 from rnncheck.checks.value.terminal_targets import PREDICTED, predicts_rewards_alone
 from rnncheck.numerics.difference import gap
@@ -111,7 +116,7 @@ def run(evidence: Evidence) -> Judgement:
         compared += count
         if finding is not None:
             return Judgement((finding,), compared)
-    for told in (own_step, last_values_one_early, cut_short):
+    for told in (own_step, last_values_one_early, next_values_without_state, cut_short):
         if (found := told(evidence)) is not None:
             return Judgement((found,), compared)
     if not compared and reads_nothing_next(evidence):

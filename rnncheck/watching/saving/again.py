@@ -227,6 +227,7 @@ def _called(made: dict[str, Any], part: SavedPart) -> Called:
     called.passed, called.over = made.get("passed", []), made.get("over")
     called.alone = bool(made.get("alone", False))
     called.holds_states = bool(made.get("holds_states", False))
+    called.time_dim = made.get("time_dim")
     called.beside = made.get("beside", [])
     called.unstepped = made.get("unstepped")
     if around := made.get("around"):

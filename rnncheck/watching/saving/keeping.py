@@ -188,6 +188,7 @@ def _called(called: Called, around: Called | None = None) -> dict[str, Any]:
         "over": innermost_pass(called.over),
         "alone": called.alone,
         "holds_states": called.holds_states,
+        "time_dim": called.time_dim,
         "beside": [_states(one) for one in called.beside],
         "around": _around(around),
     }

@@ -65,6 +65,7 @@ class _Calls:
             if args and isinstance(args[0], TensorDictBase):
                 self._note(module, args[0])
                 self._look_back(module, args[0])
+                self._look_at(module, kwargs)
         with self._watching.inside():
             result = original(module, *args, **kwargs)
         if self._into is self._watching.seen.losses and self._watching.looks:
@@ -76,6 +77,9 @@ class _Calls:
 
     def _look_back(self, module: Any, data: TensorDictBase) -> None:
         """What the script did with ``data`` before."""
+
+    def _look_at(self, module: Any, given: dict[str, Any]) -> None:
+        """What else it was called with."""
 
     def _gave(self, module: Any, result: Any) -> None:
         nodes = nodes_of(result)
@@ -184,6 +188,11 @@ class _Estimates(_Calls):
         found = list(writers_of([module.tensor_keys.value], data, self._watching.calls))
         if found:
             seen.networks.append((module, "value_network", one_after_the_other(found)))
+
+    def _look_at(self, module: Any, given: dict[str, Any]) -> None:
+        known, told = self._known(module), given.get("time_dim")
+        if known is not None and isinstance(told, int):
+            known.time_dim = told
 
 
 def _has_a_graph(data: TensorDictBase) -> bool:
