@@ -209,10 +209,11 @@ def _observed(
     for path, value in fitting.items():
         like = value.reshape(-1, width).to(seen.dtype)
         at = torch.tensor([places.get(one, (-1, -1)) for one in _prints(like)])
-        for one in (at, *(() if drawn is None else _among(value, drawn))):
-            told = (like != 0).any(1) | (one[:, 0] >= 0)  # zeros may be behind the end of a row
-            if bool(told.any()) and float((one[told, 0] >= 0).double().mean()) >= MOSTLY:
-                return path, one
+        told = (like != 0).any(1) | (at[:, 0] >= 0)  # zeros may be behind the end of a row
+        if bool(told.any()) and float((at[told, 0] >= 0).double().mean()) >= MOSTLY:
+            return path, at
+        if (among := next(iter(() if drawn is None else _among(value, drawn)), None)) is not None:
+            return path, among
     return None, None
 
 
