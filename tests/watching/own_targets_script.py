@@ -184,6 +184,11 @@ GAE_CALLED = (
     data["gain"], data["wanted"] = data["advantage"], data["value_target"]
     update(data)""",
 )
+RENAMED = (
+    "value_network=None)\n",
+    'value_network=None)\nvalue_of.set_keys(advantage="gain", value_target="wanted")\n',
+)
+AS_NAMED = ('    data["gain"], data["wanted"] = data["advantage"], data["value_target"]\n', "")
 OVER_ROWS = ("time_dim=1", "time_dim=0")
 
 EPISODES = (

@@ -10,12 +10,14 @@ import pytest
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.own_targets_script import (
     AHEAD,
+    AS_NAMED,
     EPISODES,
     FROM_RESETS,
     GAE_CALLED,
     NEXT_FROM_ZEROS,
     NOT_RESET,
     OVER_ROWS,
+    RENAMED,
     ROWS,
     STATE_AHEAD,
     TIME_INSIDE,
@@ -37,6 +39,9 @@ Changes = tuple[tuple[str, str], ...]
         pytest.param(AHEAD, (ZERO_STATE,), "VL604", ["VL604"], id="zero states"),
         pytest.param(AHEAD, (GAE_CALLED,), "VL601", [], id="called with its time"),
         pytest.param(AHEAD, (GAE_CALLED, OVER_ROWS), "VL601", ["VL601"], id="over the rows"),
+        pytest.param(
+            AHEAD, (GAE_CALLED, RENAMED, AS_NAMED, OVER_ROWS), "VL601", ["VL601"], id="renamed"
+        ),
         pytest.param(EPISODES, (ROWS,), "BD301,EQ201,RP503", [], id="episodes"),
     ],
 )

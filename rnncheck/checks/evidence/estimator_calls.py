@@ -90,7 +90,7 @@ def estimated(evidence: Evidence, td: TensorDictBase, estimator: Any = None) -> 
         except Exception as error:
             raise Deferred(f"the estimator raises ({reason_of(error)})", "VL605") from error
     before = {key: td.get(key) for key in tensor_keys(td)}
-    found, own = {}, made_by(evidence)
+    found, own = {}, [*made_by(evidence), *_named_by(estimator)]
     for key in tensor_keys(out):
         value = out.get(key)
         old = before.get(key)
@@ -98,6 +98,13 @@ def estimated(evidence: Evidence, td: TensorDictBase, estimator: Any = None) -> 
         if named or old is None or old.shape != value.shape or bool(bits_differ(old, value).any()):
             found[".".join(key)] = value
     return found
+
+
+def _named_by(estimator: Any) -> list[Key]:
+    """What one of TorchRL's writes, under the names that it was given."""
+    keys = getattr(estimator, "tensor_keys", None)
+    names = (getattr(keys, name, None) for name in ("advantage", "value_target", "value"))
+    return [as_key(name) for name in names if name is not None]
 
 
 def made_by(evidence: Evidence) -> list[Key]:
