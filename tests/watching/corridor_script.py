@@ -94,6 +94,18 @@ for update in range(8):
 """
 RUNS_ON = ("(1.0 - over).view(1, -1, 1) * h", "h")
 FROM_ZEROS = ("first = h.clone()", "first = torch.zeros_like(h)")
+LOGS_TURNED = ("logps.reshape(-1)[of]", "logps.T.reshape(-1)[of]")
+# Targets of one step, out of the values that acting gave: each weighs the step ahead of it.
+ONE_STEP = (
+    (
+        "    gains, last, goes_on =",
+        "    follows = torch.cat([values[1:], after.unsqueeze(0)])\n"
+        "    ongoing = 1 - torch.cat([dones[1:], over.unsqueeze(0)])\n"
+        "    gains, last, goes_on =",
+    ),
+    ("gains + values,", "rewards + GAMMA * follows * ongoing,"),
+    ("gains.reshape(-1)[of]", "(returns.reshape(-1)[of] - value.detach())"),
+)
 ROWS_MIX = ("of = numbers[:, rows].flatten()", "of = numbers[:, rows].T.flatten()")
 
 ROOM = """

@@ -31,6 +31,7 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 TELLING = 8  # steps on either side: chosen, by chance 2 ** -16 together
 _DRAWS, _FEW = 1, 64  # halves that are drawn; one episode has so few steps that it takes more
 MOSTLY = 0.9  # share of these that must agree: a clipped or masked step does not move
+_PARTS = "parts"  # of the policy: what they gave while acting, which no loss reads
 SMALLEST = 1e-4  # share of the largest move below which a step is taken not to move
 
 
@@ -147,7 +148,18 @@ def _weights(evidence: Evidence, sample: Sample) -> list[Key]:
     advantages."""
     present = set(tensor_keys(sample.rows))
     actions = [key for key in evidence.env.actions if key in present]
-    return [*actions, *made_of_steps(evidence, sample)]
+    return [*actions, *made_of_steps(evidence, sample), *recorded_numbers(evidence, sample)]
+
+
+def recorded_numbers(evidence: Evidence, sample: Sample) -> list[Key]:
+    """Numbers of each step that acting gave and the loss may read, such as the log-probability of
+    the action."""
+    skip = {*made_of_steps(evidence, sample), *evidence.policy.carry, *evidence.env.actions}
+    skip |= set(observed(evidence, sample)) if evidence.policy.reads else set()
+    shape, columns = sample.rows.shape.numel(), sample.steps.columns
+    found = float_inputs(sample.rows, root=True, following=False)
+    own = [key for key in found if key in columns and key not in skip and key[0] != _PARTS]
+    return [key for key in own if sample.rows.get(key).numel() == shape]
 
 
 def labels_of(evidence: Evidence, sample: Sample) -> list[Key]:

@@ -6,14 +6,15 @@ Checks
     what is observed tells which steps the loss has used these actions for; where no flag cuts the
     memory of torch's own layers, the gradient at what the layers behind it give. That is asked once
     more with the flags as they are, and of each layer that acts by itself, which other terms of the
-    loss do not reach. It must be the same steps. The same is asked of rewards, and of
-    what was made of each step before the loss, such as advantages and a teacher's labels. Labels of
-    later steps are taken for predictions. Where rewards are summed up inside the loss, that of a
-    single step is changed: the last step that it weighs must be its own, and of each layer that
-    acts as well. At last, what layers give for a row is told by what is observed there. Where
-    rewards of all rows weigh it, those of its own row must. That is asked under several seeds where
-    minibatches are drawn. The same is asked of agents: each agent's entry must not weigh another
-    one alone.
+    loss do not reach. It must be the same steps. The same is asked of rewards, and of what was made
+    of each step before the loss, such as advantages and a teacher's labels, and of numbers that
+    acting gave, such as log-probabilities. Labels of later steps are taken for predictions, and
+    such numbers for values that a target is made of. Where rewards are summed up inside the loss,
+    that of a single step is changed: the last step that it weighs must be its own, and of each
+    layer that acts as well. At last, what layers give for a row is told by what is observed there.
+    Where rewards of all rows weigh it, those of its own row must. That is asked under several seeds
+    where minibatches are drawn. The same is asked of agents: each agent's entry must not weigh
+    another one alone.
 
 Why it matters
     A shift by one between the slices of two arrays, or rows and steps exchanged in one of them,
@@ -44,6 +45,7 @@ from rnncheck.checks.evidence.credited_steps import (
     labels_of,
     opposite,
     other_step,
+    recorded_numbers,
 )
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.last_credited import (
@@ -110,7 +112,8 @@ def _is_meant(
     if opposite(words, _stands(evidence, key)) or _previous(evidence, words, entries):
         return True
     return words.endswith(" later") and any(
-        key in labels_of(evidence, sample) for _, sample in each_sample(evidence)
+        key in (*labels_of(evidence, sample), *recorded_numbers(evidence, sample))
+        for _, sample in each_sample(evidence)
     )
 
 
