@@ -131,6 +131,68 @@ METHOD = _TRAINER.replace(
     """action, logp, value = self.act(shown)
             shown, reward, over, _, _ = self.env.step(action)""",
 )
+FUNCTION = (
+    _REPEAT
+    + """
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.pi = nn.LSTMCell(5, 8), nn.Linear(8, 4)
+        self.logps, self.rewards = [], []
+        self.begin()
+
+    def begin(self):
+        self.h, self.c = torch.zeros(1, 8), torch.zeros(1, 8)
+
+    def forward(self, x):
+        self.h, self.c = self.cell(x, (self.h, self.c))
+        return self.pi(self.h).softmax(-1)
+
+
+policy = Policy()
+optim = torch.optim.Adam(policy.parameters(), 1e-2)
+
+
+def select_action(shown):
+    dist = Categorical(policy(torch.from_numpy(shown).unsqueeze(0)))
+    action = dist.sample()
+    policy.logps.append(dist.log_prob(action))
+    return action.item()
+
+
+def finish_episode():
+    after, returns = 0.0, collections.deque()
+    for reward in policy.rewards[::-1]:
+        after = reward + 0.95 * after
+        returns.appendleft(after)
+    loss = torch.cat([-logp * gained for logp, gained in zip(policy.logps, returns)]).sum()
+    optim.zero_grad()
+    loss.backward()
+    optim.step()
+    del policy.rewards[:]
+    del policy.logps[:]
+
+
+env = Repeat()
+for episode in range(20):
+    shown, _ = env.reset(seed=episode)
+    policy.begin()
+    for _ in range(50):
+        action = select_action(shown)
+        shown, reward, over, _, _ = env.step(action)
+        policy.rewards.append(reward)
+        if over:
+            break
+    finish_episode()
+"""
+)
+DETACHED_ALONE = (
+    "        self.h, self.c = torch.zeros(1, 8), torch.zeros(1, 8)\n\n    def forward",
+    "        begun = hasattr(self, 'h')\n"
+    "        self.h = self.h.detach() if begun else torch.zeros(1, 8)\n"
+    "        self.c = self.c.detach() if begun else torch.zeros(1, 8)\n\n    def forward",
+)
+IN_FRONT = ("returns.appendleft(after)", "returns.append(after)")
 NEVER_RESET = (
     "    def reset(self):\n        self.state = None\n",
     "    state = None\n\n    def reset(self):\n"

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.kept_state_script import DRQN, LINES, METHOD, NEVER_RESET, OVER_ENDS, TRAINER
+from tests.watching.kept_state_script import (
+    DETACHED_ALONE,
+    DRQN,
+    FUNCTION,
+    IN_FRONT,
+    LINES,
+    METHOD,
+    NEVER_RESET,
+    OVER_ENDS,
+    TRAINER,
+)
 from tests.watching.scripts import judged
 
 Changes = tuple[tuple[str, str], ...]
@@ -24,6 +34,9 @@ _ASKED = "BD301,BD304,CL403,EQ201,EQ205,GR801,LS707"
         pytest.param(TRAINER, (NEVER_RESET,), "CL403", ["CL403"], id="trainer, never reset"),
         pytest.param(METHOD, (), _ASKED, [], id="method"),
         pytest.param(METHOD, (NEVER_RESET,), "CL403", ["CL403"], id="method, never reset"),
+        pytest.param(FUNCTION, (), _ASKED, [], id="function"),
+        pytest.param(FUNCTION, (DETACHED_ALONE,), "CL403", ["CL403"], id="function, never reset"),
+        pytest.param(FUNCTION, (IN_FRONT,), "LS707", ["LS707"], id="function, turned returns"),
         pytest.param(DRQN, (), "BD301,BD304,EQ201,GR801,RP,VL603", [], id="out of a memory"),
         pytest.param(DRQN, (OVER_ENDS,), "VL603", ["VL603"], id="memory, over ends"),
     ],

@@ -3,7 +3,7 @@ no pass over the steps of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,13 @@ from torch import Tensor, nn
 
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.log_probs import derived_of
-from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_key
+from rnncheck.watching.forms.part_outputs import (
+    PartOutputs,
+    innermost_parts,
+    of_one_step,
+    over_steps,
+    part_key,
+)
 from rnncheck.watching.forms.plain_calls import ACTION, FLAG
 from rnncheck.watching.forms.plain_policy import PlainPolicy
 
@@ -30,6 +36,8 @@ class ActedAgain:
         """``[rows, steps]``: what it computes, and what that makes of the actions. Episodes begin
         with the states that the batch has there."""
         steps, state = list[dict[Key, Tensor]](), dict[Key, Tensor]()
+        parts, told = innermost_parts(self.policy), list[dict[Key, Tensor]]()
+        lead = torch.Size([batch.shape[0]])
         for now in batch.unbind(1):
             begins = now.get(FLAG).reshape(-1)
             td = now.select(*self.policy.in_keys)
@@ -37,16 +45,27 @@ class ActedAgain:
                 carried = value.detach() if self.cut else value
                 shaped = begins.reshape(-1, *[1] * (value.ndim - 1))
                 td.set(key, torch.where(shaped, now.get(key), carried))
-            given = self.policy.outputs(td)
+            with PartOutputs(parts) as noted:
+                given = self.policy.outputs(td)
+            told.append({part_key(n): v for n, v in of_one_step(noted.given, lead).items()})
             state = {key[1:]: one for key, one in given.items() if key[0] == "next"}
             steps.append(given)
         found = {key: torch.stack([one[key] for one in steps], 1) for key in steps[0]}
         outputs = {
             key: one for key, one in found.items() if key != (ACTION,) and one.is_floating_point()
         }
-        action = batch.get(ACTION, None)
-        made = {} if action is None else derived_of(outputs, action)
+        action, drawn = batch.get(ACTION, None), outputs
+        if gives_states_alone(outputs):
+            alike = set.intersection(*(set(one) for one in told))
+            drawn = outputs | {key: torch.stack([one[key] for one in told], 1) for key in alike}
+        made = {} if action is None else derived_of(drawn, action)
         return TensorDict(outputs | made, batch_size=batch.batch_size)
+
+
+def gives_states_alone(outputs: Collection[Key]) -> bool:
+    """Whether who acts gives nothing beside its action that this could be drawn by: then parts of
+    its networks do."""
+    return all(key[0] == "next" for key in outputs)
 
 
 class ActingPass:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from torch import nn
 
 from rnncheck.pipeline.copying.closures import is_own_instance
-from rnncheck.watching.forms.structures import holdings
+from rnncheck.watching.forms.structures import holdings, rebuilt
 
 _DEEPEST = 3  # a memory in a policy in an algorithm
 
@@ -20,7 +20,7 @@ class InsideOf(SimpleNamespace):
 
 
 def parts_held(owner: Any) -> dict[str, Any]:
-    """What an object holds, and networks among it."""
+    """What an object holds, and networks among it; of a function what it reads by name."""
     inner = owner._modules if isinstance(owner, nn.Module) else {}
     return {**holdings(owner), **inner}
 
@@ -43,20 +43,34 @@ def states_inside(
 
 
 def with_states_inside(owner: Any, parts: Mapping[str, Any]) -> Any:
-    """A copy of the owner that holds these; its networks' copies share what is not changed."""
+    """A copy of the owner that holds these, a function one that reads them by its names; networks'
+    copies share what is not changed, but for lists, which they may make longer."""
+    values = {
+        name: with_states_inside(_held_by(owner, name), vars(one))
+        if isinstance(one, InsideOf)
+        else one
+        for name, one in parts.items()
+    }
+    if isinstance(owner, FunctionType):
+        return rebuilt(owner, values)
     made = copy.copy(owner)
-    for name, one in parts.items():
-        inner = isinstance(one, InsideOf)
-        value = with_states_inside(getattr(owner, name), vars(one)) if inner else one
+    lists = {name: list(one) for name, one in vars(owner).items() if type(one) is list}
+    for name, value in {**lists, **values}.items():
         object.__setattr__(made, name, value)  # that of a frozen dataclass refuses
     return made
+
+
+def _held_by(owner: Any, name: str) -> Any:
+    if isinstance(owner, FunctionType):
+        return parts_held(owner).get(name)
+    return getattr(owner, name, None)
 
 
 def states_again(owner: Any, like: Mapping[str, Any]) -> dict[str, Any]:
     """What the owner holds now of what ``like`` names."""
     return {
-        name: InsideOf(**states_again(getattr(owner, name), vars(one)))
+        name: InsideOf(**states_again(_held_by(owner, name), vars(one)))
         if isinstance(one, InsideOf)
-        else getattr(owner, name, None)
+        else _held_by(owner, name)
         for name, one in like.items()
     }

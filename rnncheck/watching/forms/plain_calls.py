@@ -49,16 +49,21 @@ class PlainCall:
     parts: list[tuple[Any, Tensor]] = field(default_factory=list)
     graphed: bool = False  # it was given something that has a graph: a state that is not detached
 
+    @property
+    def holder(self) -> Any:
+        """What may hold a state: the owner of a method, or a function, which reads some by name."""
+        return self.function if self.owner is None else self.owner
+
 
 def run_call(call: PlainCall, values: Mapping[Path, Any]) -> dict[Path, Any]:
     """What the function gives with other ``values``, by the way there; a state that its owner holds
     is read and written on a copy of that."""
     given = {path: value for path, value in values.items() if path[0] != OWNER}
     own = {path[1:]: value for path, value in values.items() if path[0] == OWNER}
-    function, owner = call.function, call.owner
+    function, owner = call.function, call.holder
     if own:
-        owner = with_states_inside(call.owner, filled(call.before, own))
-        whole = call.function is call.owner
+        owner = with_states_inside(call.holder, filled(call.before, own))
+        whole = call.function is call.holder
         function = owner if whole else MethodType(call.function.__func__, owner)
     with counters_kept(function, owner), drawn_from_the_global_one(function, owner, call.arguments):
         found = dict(leaves_in(function(**filled(call.arguments, given))))

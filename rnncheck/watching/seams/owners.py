@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,7 @@ class OwnerStates:
         changing = self._changing[code]
         given = {**vars(type(owner)), **getattr(owner, "__dict__", {})} if changing else {}
         inner = owner._modules if changing and isinstance(owner, nn.Module) else {}
+        inner = parts_held(owner) if isinstance(owner, FunctionType) else inner
         given = {**given, **inner}
         return {name: _or_inside(given[name]) for name in changing if name in given}
 

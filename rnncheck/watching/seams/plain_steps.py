@@ -330,7 +330,7 @@ class PlainSteps:
         given = arguments
         if owner is not None:
             given = {name: one for name, one in arguments.items() if one is not owner}
-        before = self._owners.before(frame.f_code, owner)
+        before = self._owners.before(frame.f_code, function if owner is None else owner)
         call = PlainCall(frame.f_code, function, cloned(given), owner=owner, before=before)
         call.graphed = has_graph(given) or self._owners.graphed
         running = _Running(call, parent, depth)
@@ -348,7 +348,7 @@ class PlainSteps:
         call = running.call
         self._under_way = [one for one in self._under_way if one is not running]
         call.result, running.returned = cloned(result), True
-        call.after = self._owners.after(call.code, call.owner, call.before)
+        call.after = self._owners.after(call.code, call.holder, call.before)
 
     def _forget_calls(self) -> None:
         self._calls.clear()
