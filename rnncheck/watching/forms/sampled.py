@@ -66,7 +66,8 @@ class SampledBatch:
     @property
     def names(self) -> frozenset[str]:
         """The variables that hold something of every step."""
-        held = ((path[0], one) for path, one in self.parts.items())
+        parts = self.parts.items()
+        held = ((path[0], one) for path, one in parts if not isinstance(one, ZeroState))
         return frozenset(name for name, one in held if getattr(one, "at", None) is None)
 
 
