@@ -255,3 +255,22 @@ for number in range(30):
 """
 )
 OVER_ENDS = ("0.95 * (1 - ends) * best", "0.95 * best")
+GIVEN = (
+    (
+        "        self.reset()\n\n    def reset(self):\n        self.state = None\n\n"
+        "    def forward(self, x):\n        x, self.state = self.gru(x, self.state)\n"
+        "        return self.q(x)\n",
+        "\n    def forward(self, x, h):\n        x, h = self.gru(x, h)\n"
+        "        return self.q(x), h\n",
+    ),
+    ("    net.reset()\n    episode", "    h = torch.zeros(1, 1, 8)\n    episode"),
+    ("values = net(torch", "values, h = net(torch"),
+    (".view(1, 1, -1))\n", ".view(1, 1, -1), h)\n"),
+    ("        target.reset()\n", "        h = torch.zeros(1, 4, 8)\n"),
+    ("after], 1))[:, 1:]", "after], 1), h)[0][:, 1:]"),
+    (
+        "    net.reset()\n    chosen = net(x)",
+        "    h = torch.zeros(1, 4, 8)\n    chosen = net(x, h)[0]",
+    ),
+    ("    optim.step()\n    net.reset()\n", "    optim.step()\n"),
+)

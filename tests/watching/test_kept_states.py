@@ -12,6 +12,7 @@ from tests.watching.kept_state_script import (
     DETACHED_ALONE,
     DRQN,
     FUNCTION,
+    GIVEN,
     IN_FRONT,
     LINES,
     METHOD,
@@ -38,6 +39,7 @@ _ASKED = "BD301,BD304,CL403,EQ201,EQ205,GR801,LS707"
         pytest.param(FUNCTION, (DETACHED_ALONE,), "CL403", ["CL403"], id="function, never reset"),
         pytest.param(FUNCTION, (IN_FRONT,), "LS707", ["LS707"], id="function, turned returns"),
         pytest.param(DRQN, (), "BD301,BD304,EQ201,GR801,RP,VL603", [], id="out of a memory"),
+        pytest.param(DRQN, GIVEN, "BD301,BD304,EQ201,GR801,VL603", [], id="zeros made behind it"),
         pytest.param(DRQN, (OVER_ENDS,), "VL603", ["VL603"], id="memory, over ends"),
     ],
 )
