@@ -228,3 +228,73 @@ for update in range(8):
         optim.step()
 """
 BOOTSTRAPS_ENDS = ("after * goes_on - values[t]", "after - values[t]")
+
+# Episodes of one length, of which every rollout is one for each env: no flag is needed.
+TRIALS = """
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import nn
+from torch.distributions import Categorical
+
+N, T, HIDDEN = 4, 12, 8
+
+
+class Trial(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.chances, self.left = self.np_random.uniform(0, 1, 2), T
+        return np.array([0, 0, 1], np.float32), {}
+
+    def step(self, action):
+        self.left -= 1
+        won = float(self.np_random.random() < self.chances[action])
+        return np.array([2 * action - 1, won, 0], np.float32), won, self.left == 0, False, {}
+
+
+class Agent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru, self.pi, self.v = nn.GRU(3, HIDDEN), nn.Linear(HIDDEN, 2), nn.Linear(HIDDEN, 1)
+
+    def forward(self, x, h):
+        y, h = self.gru(x, h)
+        return Categorical(logits=self.pi(y)), self.v(y).squeeze(-1), h
+
+
+torch.manual_seed(0)
+envs = gym.vector.SyncVectorEnv(
+    [Trial for _ in range(N)], autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
+)
+agent = Agent()
+optim = torch.optim.Adam(agent.parameters(), 1e-3)
+seen, _ = envs.reset(seed=0)
+h = torch.zeros(1, N, HIDDEN)
+for update in range(12):
+    h = torch.zeros(1, N, HIDDEN)
+    shown, actions, logps, values, rewards = [], [], [], [], []
+    for t in range(T):
+        x = torch.as_tensor(seen)
+        with torch.no_grad():
+            dist, value, h = agent(x.unsqueeze(0), h)
+            action = dist.sample()
+        seen, reward, _, _, _ = envs.step(action[0].numpy())
+        given = x, action[0], dist.log_prob(action)[0], value[0], torch.tensor(reward)
+        for into, of in zip((shown, actions, logps, values, rewards), given):
+            into.append(of)
+    x, action, logp, value, reward = map(torch.stack, (shown, actions, logps, values, rewards))
+    returns = reward.float().flip(0).cumsum(0).flip(0)
+    dist, now, _ = agent(x, torch.zeros(1, N, HIDDEN))
+    ratio = (dist.log_prob(action) - logp).exp()
+    loss = (now - returns).square().mean() - (ratio * (returns - value)).mean()
+    optim.zero_grad()
+    loss.backward()
+    optim.step()
+"""
+CARRIED_ON = (
+    "for update in range(12):\n    h = torch.zeros(1, N, HIDDEN)\n",
+    "for update in range(12):\n",
+)

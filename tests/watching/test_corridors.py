@@ -11,6 +11,7 @@ import pytest
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.corridor_script import (
     BOOTSTRAPS_ENDS,
+    CARRIED_ON,
     CORRIDOR,
     FROM_ZEROS,
     LOGS_TURNED,
@@ -18,6 +19,7 @@ from tests.watching.corridor_script import (
     ROOM,
     ROWS_MIX,
     RUNS_ON,
+    TRIALS,
 )
 from tests.watching.scripts import judged
 
@@ -35,6 +37,8 @@ slow = pytest.mark.slow
         pytest.param(CORRIDOR, (ROWS_MIX,), "BD305", ["BD305"], id="rows mix"),
         pytest.param(CORRIDOR, (LOGS_TURNED,), "LS707", ["LS707"], id="log-probabilities"),
         pytest.param(CORRIDOR, ONE_STEP, "LS707", [], id="values of the next step"),
+        pytest.param(TRIALS, (), "BD3,CL40,EQ2,LS707,RP5", [], id="trials"),
+        pytest.param(TRIALS, (CARRIED_ON,), "CL403", ["CL403"], id="trials, carried on"),
         pytest.param(ROOM, (), _PASS, [], id="several things"),
         pytest.param(ROOM, (), "LS,VL,GR,RP", [], id="its loss", marks=slow),
         pytest.param(ROOM, (RUNS_ON,), "BD301", ["BD301"], id="room runs on"),

@@ -350,19 +350,19 @@ def _called_from(frame: FrameType, stepped: Sequence[FrameType]) -> FrameType | 
 
 
 def is_one_episode(steps: Sequence[PlainStep]) -> bool:
-    """Whether one env was stepped to the end of an episode, and no further."""
-    if not steps or steps[0].rows != 1 or not is_over(steps[-1]):
+    """Whether every env was stepped to the end of an episode, and no further."""
+    if not steps or not bool(np.all(_ends(steps[-1]))):
         return False
     return not any(map(is_over, steps[:-1]))
 
 
 def is_over(step: PlainStep) -> bool:
     """Whether an episode ended with it."""
-    return any(map(_is_any, (step.terminated, step.truncated)))
+    return bool(np.any(_ends(step)))
 
 
-def _is_any(flags: Any) -> bool:
-    return flags if isinstance(flags, bool) else bool(np.any(flags))
+def _ends(step: PlainStep) -> Any:
+    return np.asarray(step.terminated) | np.asarray(step.truncated)
 
 
 def _nowhere(whole: TensorDictBase) -> str:
