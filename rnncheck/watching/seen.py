@@ -108,6 +108,12 @@ class Called:
     later: Sequence[Any] = ()
     numbers: Sequence[Mapping[str, Any]] = ()  # that lines read, by update
     time_dim: int | None = None  # that an estimator was called with
+    begins: int = 0  # of lines of the user's: the one that they begin behind, where that is known
+
+    def holds(self, place: Place) -> bool:
+        """Whether the place is among the lines that it is."""
+        inside = 0 < self.begins <= (place.line or 0) <= (self.place.line or 0)
+        return inside and place.path == self.place.path
 
     @property
     def as_called(self) -> Any:
@@ -222,6 +228,12 @@ class Sightings:
         found = [one for one in self.losses if one.inputs and not one.fed]
         return [one for one in found if not one.covered]
 
+    def judge_within(self, loss: Called) -> None:
+        """What of its lines was said not to be judged is."""
+        self.unjudged = {
+            place: said for place, said in self.unjudged.items() if not loss.holds(_place_of(place))
+        }
+
     def judged_losses(self) -> list[Called]:
         """All that are judged."""
         return [*self.losses_alike(), *self.other_losses()]
@@ -258,3 +270,9 @@ def _entries(called: Called) -> set[object]:
     """What the first batch has: the number of its dimensions, and its keys."""
     batch = called.inputs[0]
     return {batch.batch_dims, *batch.keys(True, True)}
+
+
+def _place_of(told: str) -> Place:
+    """Of ``file:line``."""
+    path, _, line = told.rpartition(":")
+    return Place(path, int(line)) if line.isdigit() else Place(told)

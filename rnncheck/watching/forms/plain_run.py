@@ -211,6 +211,9 @@ class PlainRun:
         self._called = Called(loss, place, modes_now(), [found.batch], own=frame.f_code)
         self._called.alone = self._split = not found.flagged
         self._called.holds_states = not found.from_starts
+        around = around_of(lines.function)
+        self._called.begins = (around.behind or 0) if around is not None else 0
+        self._seen.judge_within(self._called)
         for path, part in found.doubts.items():
             other = rollout_loss(lines.function, names, {**found.parts, path: part}, None)
             self._called.doubts.append((self._doubt(path, part), other))

@@ -279,8 +279,9 @@ class OwnTraining:
 
     def _name(self, loss: Any) -> None:
         """Note what of this loss nothing judges: all that is seen of it is its weights."""
-        seen, place = self._watching.seen, str(calling_place(3))
-        judged = any(str(one.place) == place for one in seen.losses)
+        seen, called = self._watching.seen, calling_place(3)
+        place = str(called)
+        judged = any(str(one.place) == place or one.holds(called) for one in seen.losses)
         if judged or not seen.losses or place in self._told:
             return
         given = [node for nodes in seen.given.values() for node in nodes]
