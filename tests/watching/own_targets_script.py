@@ -175,6 +175,18 @@ ZERO_STATE = (
     '        after = data["next"].reshape(-1)\n'
     '        after["critic_h"] = torch.zeros_like(after["critic_h"])\n',
 )
+# A critic without memory, whose values need no state.
+FORGETFUL = (
+    (
+        'critic = branch("critic_h", value)',
+        "shown = nn.Sequential(nn.Linear(4, HIDDEN), nn.Tanh())\n"
+        'shown = TensorDictModule(shown, ["observation"], ["feature"])\n'
+        "critic = TensorDictSequential(shown, value)",
+    ),
+    ('"actor_h", "critic_h"]', '"actor_h"]'),
+    ('for name in ("actor_h", "critic_h")', 'for name in ("actor_h",)'),
+    ('make_env("actor_h", "critic_h")', 'make_env("actor_h")'),
+)
 GAE_CALLED = (
     "    update(estimated(data.clone()))",
     """    with torch.no_grad():

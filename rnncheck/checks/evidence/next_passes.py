@@ -16,6 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
+from rnncheck.checks.evidence.module_copies import is_copy
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.numerics.difference import bits_differ, features, gap
 from rnncheck.pipeline.instruments.vmap import is_batched
@@ -75,7 +76,7 @@ def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
     found = list[NextPass]()
     begun = _begun_with_theirs(evidence, sample, base) if following else set()
     for one, after in following:
-        mine = next((pair for pair in own if _same_weights(one.layer, pair[0].layer)), None)
+        mine = next((pair for pair in own if is_copy(one.layer, pair[0].layer)), None)
         if mine is not None:
             told = _compared(sample, one, after[0], mine[1][0])
             both = told.from_zero and not {id(one), id(mine[0])} & begun
@@ -95,7 +96,7 @@ def twin_passes(evidence: Evidence, sample: Sample) -> Iterator[NextPass]:
         (one, begin) for one, where in moved if (begin := _begin(where, sample, at)) is not None
     ]
     for (one, begin), (other, _) in itertools.combinations(laid, 2):
-        if one.x.shape != other.x.shape or not _same_weights(one.layer, other.layer):
+        if one.x.shape != other.x.shape or not is_copy(one.layer, other.layer):
             continue
         alike = (one.x == other.x).all(-1).cumprod(1).bool()  # what comes behind moves no output
         count = min(one.x.shape[1], steps - begin)
@@ -193,11 +194,6 @@ def _orders(moved: Tensor, rows: int, steps: int) -> Iterator[Any]:
     if tuple(moved.shape) == (rows * steps, 1):
         yield lambda value: value.reshape(rows, steps, *value.shape[2:])
         yield lambda value: value.reshape(steps, rows, *value.shape[2:]).transpose(0, 1)
-
-
-def _same_weights(one: nn.Module, other: nn.Module) -> bool:
-    mine, theirs = list(one.parameters()), list(other.parameters())
-    return one is other or (len(mine) == len(theirs) and all(map(torch.equal, mine, theirs)))
 
 
 def _passes(evidence: Evidence, sample: Sample, td: TensorDictBase) -> list[_Call]:

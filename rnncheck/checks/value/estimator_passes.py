@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import torch
 from tensordict import TensorDictBase
-from torch import Tensor, nn
+from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.estimator_calls import estimated
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch
+from rnncheck.checks.evidence.module_copies import is_copy
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
@@ -19,7 +20,6 @@ from rnncheck.checks.value.estimates import Values, true_values
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.instruments.module_calls import ModuleCall, ModuleCalls
 from rnncheck.pipeline.keys import Key, as_key, dotted
-from rnncheck.pipeline.placing import on_cpu
 from rnncheck.pipeline.subject.subject import Subject, next_key
 
 _DRAW = 11  # any fixed number: no order of the steps looks like another
@@ -143,7 +143,7 @@ def _owner(evidence: Evidence, one: ModuleCall) -> Subject | None:
     """The network whose carrier this is, or a copy of it with the same weights."""
     for subject in (evidence.critic, evidence.policy):
         carriers = () if subject is None else subject.carriers
-        if any(_same_weights(one.module, carrier.module) for carrier in carriers):
+        if any(is_copy(one.module, carrier.module) for carrier in carriers):
             return subject
     return None
 
@@ -156,15 +156,7 @@ def _written_over(subject: Subject, one: ModuleCall) -> bool:
         for carrier in subject.carriers
         if one.output in map(as_key, getattr(carrier.module, "out_keys", ()))
     ]
-    return bool(writers) and not _same_weights(one.module, writers[-1])
-
-
-def _same_weights(left: nn.Module, right: nn.Module) -> bool:
-    ours, theirs = list(left.parameters()), list(right.parameters())
-    return len(ours) == len(theirs) and all(
-        a.shape == b.shape and torch.equal(on_cpu(a), on_cpu(b))
-        for a, b in zip(ours, theirs, strict=True)
-    )
+    return bool(writers) and not is_copy(one.module, writers[-1])
 
 
 def _following(one: ModuleCall, batch: TensorDictBase) -> bool | None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch
+from rnncheck.checks.evidence.module_copies import is_copy
 from rnncheck.checks.evidence.module_outputs import ModuleOutputs
 from rnncheck.checks.evidence.recurrent_pass import unroll_one
 from rnncheck.checks.evidence.training_batches import Sample
@@ -61,12 +62,4 @@ def _reaches(evidence: Evidence, step: TensorDictBase, key: Key, modules: list[n
             unroll_one(evidence.policy, one)
         told.append(noted)
     moved = told[0].moved(told[1])
-    return any(_alike(one, module) for one in moved for module in modules)
-
-
-def _alike(one: nn.Module, other: nn.Module) -> bool:
-    mine, theirs = list(one.parameters()), list(other.parameters())
-    return one is other or (
-        len(mine) == len(theirs)
-        and all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
-    )
+    return any(is_copy(one, module) for one in moved for module in modules)
