@@ -12,6 +12,8 @@ Key = tuple[str, ...]
 
 # Number of a collected step from 1 on: batch-major, then row, then time; 0 and -1 are padding.
 STEP_KEY: Key = ("rnncheck", "step")
+# What a loop added to its rewards where a time limit cut an episode, 0 elsewhere.
+REWARD_ADDED: Key = ("next", "reward_added")
 
 
 def as_key(key: Any) -> Key:

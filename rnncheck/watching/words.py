@@ -136,7 +136,7 @@ def what_there_was(seen: Sightings) -> str:
     ]
     if seen.plain:
         return (
-            f"the script steps an env of gymnasium's, and {UNKNOWN_ACTOR}: {seen.plain};"
+            f"the script steps an env by itself, and {UNKNOWN_ACTOR}: {seen.plain};"
             " let one function get what the env shows and the state that its call before returned,"
             " and return the action and the new state: `action, state = act(obs, state, done)`; or"
             f" step the env as one of TorchRL's. {', '.join(calls)} were seen"

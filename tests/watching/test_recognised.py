@@ -77,7 +77,7 @@ def held(value: Any, batch: TensorDictBase, stepped: frozenset[str] = frozenset(
 def shown_by(value: Any, found: Storages, batch: TensorDictBase) -> Any:
     """What a line that reads ``data`` sees for a batch."""
     parts = {path[1:]: one for path, one in found.parts.items()}
-    return run_lines(reading, [("data", value, parts)], None, batch)  # type: ignore[arg-type]
+    return run_lines(reading, [("data", value, parts)], None, (), batch)  # type: ignore[arg-type]
 
 
 def reading(_batch: Any, *, data: Any = None) -> Any:

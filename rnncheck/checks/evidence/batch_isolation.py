@@ -4,6 +4,7 @@ another?"""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -127,13 +128,11 @@ def without_memory(elements: Elements) -> Elements:
 
     def twin(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
         batch = memoryless_batch(sample, td)
-        try:
-            with Memoryless():
-                return elements(sample, batch)
-        except (
-            Unanswered
-        ):  # a module that takes no rows of one step: the batch's marks alone have to do
-            return elements(sample, batch)
+        for one in (batch, memoryless_batch(sample, td, ahead=True)):  # it may refuse marks there
+            with suppress(Unanswered), Memoryless():
+                return elements(sample, one)
+        # A module that takes no rows of one step: the batch's marks alone have to do.
+        return elements(sample, batch)
 
     return twin
 

@@ -166,12 +166,15 @@ def changed_batch(
     return rows.reshape(sample.td.shape)
 
 
-def memoryless_batch(sample: Sample, td: TensorDictBase) -> TensorDictBase:
-    """The batch for the memoryless twin: every step, and every next step, begins a trajectory."""
+def memoryless_batch(sample: Sample, td: TensorDictBase, *, ahead: bool = False) -> TensorDictBase:
+    """The batch for the memoryless twin: every step, and every next step, begins a trajectory;
+    with ``ahead`` the steps alone, as no next one does while acting."""
     twin = td.clone()
     for key in tensor_keys(twin):
-        if key[-1] == "is_init":
+        if key[-1] == "is_init" and not (ahead and key[0] == "next"):
             twin.set(key, torch.ones_like(twin.get(key)))
+    if ahead:
+        return twin
     for key in sample.steps.recording.subject.flags:
         if key in tensor_keys(twin):
             twin.set(("next", *key), torch.ones_like(twin.get(key)))

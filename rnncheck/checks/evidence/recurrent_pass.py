@@ -92,6 +92,7 @@ def _steps_only(evidence: Evidence, subject: Subject) -> bool:
     first = whole.reshape(-1)[: len(alone)]
     together: TensorDictBase = torch.cat(alone)
     keys = set(tensor_keys(first)) & set(tensor_keys(together)) - random_outputs(evidence, subject)
+    keys = {key for key in keys if first.get(key).shape == together.get(key).shape}
     alone_too = all(_close(first.get(key), together.get(key)) for key in keys)
     return bool(keys) and alone_too and not _hands_on(evidence, subject, made)
 

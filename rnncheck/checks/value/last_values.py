@@ -29,9 +29,9 @@ Made = Callable[[TensorDictBase], Tensor]
 
 def last_values_from_states(evidence: Evidence) -> int:
     """How many next values are computed from the state behind their step: what is made moves with
-    what is observed there and with every state that was left there; of the rows' last steps alone,
-    where no other next observation moves it. Asked of the user's own estimates, else of the loss; 0
-    where that is not so."""
+    what is observed there and with every state that was left there; of the rows' last steps, and of
+    those that a time limit cut, alone, where no other next observation moves it. Asked of the
+    user's own estimates, else of the loss; 0 where that is not so."""
     try:
         return sum(_rows(evidence, sample, made) for _, sample, made in _asked(evidence))
     except Unanswered:
@@ -198,12 +198,14 @@ def _rows(evidence: Evidence, sample: Sample, made: Made) -> int:
     def moves(at: Tensor, keys: list[Key]) -> bool:
         return not torch.equal(made(sample.td), made(changed_batch(sample, at, keys)))
 
-    inside = ~last & ~ended(sample, "done") & sample.valid
-    found = 0
-    if moves(~last & sample.valid, seen):
-        if not all(moves(at, [key]) for at in _columns(inside) for key in states):
-            return 0
-        found = int(inside.sum())
+    inside, found = ~last & sample.valid, 0
+    cut = inside & ended(sample, "done") & ~ended(sample, "terminated")
+    inside = inside & ~ended(sample, "done")
+    for steps, parts in ((inside, _columns(inside)), (cut, [cut])):
+        if moves(steps, seen):
+            if not all(moves(at, [key]) for at in parts for key in states):
+                return 0
+            found += int(steps.sum())
     asked = [seen, *([key] for key in states)]
     return found + (int(here.sum()) if all(moves(here, keys) for keys in asked) else 0)
 

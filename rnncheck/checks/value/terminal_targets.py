@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.evidence.batch_isolation import observed
+from rnncheck.checks.evidence.batch_isolation import observed, segments_of
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import (
     changed_batch,
@@ -83,18 +83,19 @@ def predicts_rewards_alone(evidence: Evidence) -> bool:
 
 def next_episode_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
     """The same of what the next episode begins with, behind ``ends`` as truncations: a target may
-    use what is observed behind its own step alone. What moves with the step after that as well
+    use what is observed behind its own step alone. What moves with the rest of that episode as well
     moves with the batch, by a statistic of it, and tells nothing."""
     keys = [key for key in observed(evidence, sample) if key[0] != "next"]
     truncated = sample.td
     for name, value in (("terminated", 0), ("truncated", 1), ("done", 1)):
         if ("next", name) in tensor_keys(sample.rows):
             truncated = _set(sample, truncated, ("next", name), ends, value)
-    first, second = _behind(ends), _behind(_behind(ends))
-    second &= sample.follows
+    first, segments = _behind(ends), segments_of(sample)
+    whose = segments + torch.arange(len(segments)).unsqueeze(1) * (segments.max() + 1)
+    later = torch.isin(whose, whose[first]) & sample.valid & ~first
     moves = [
         _answered(evidence, sample, [truncated, _changed(sample, truncated, at, keys)], ends)[0]
-        for at in (first, second)
+        for at in (first, later)
     ]
     return Moves(0.0, told=False) if moves[1].size else moves[0]
 

@@ -11,7 +11,9 @@ Checks
     still be marked where it is estimated and trained on: where only some are not, it is a warning.
     And the next observation of a done step must not be the first observation of the next episode,
     unless episodes begin so much alike that this says nothing; where no step was recorded behind
-    it, none of the first observations that were seen.
+    it, none of the first observations that were seen. What a loop adds to the reward where a time
+    limit cuts an episode must not be a value of what the next one begins with, nor one that starts
+    from the state ahead of the step, or from zeros.
 
 Why it matters
     A target that looks over a terminal state rewards the policy for an episode that it has not
@@ -55,6 +57,7 @@ from rnncheck.checks.rule import (
     Unanswered,
     weightiest,
 )
+from rnncheck.checks.value.added_values import added_values
 from rnncheck.checks.value.cleared_ends import Cleared, cleared
 from rnncheck.checks.value.estimates import ended, per_step
 from rnncheck.checks.value.estimator_isolation import (
@@ -108,7 +111,10 @@ def run(evidence: Evidence) -> Judgement:
     if lost is not None:
         severity = None if lost.all_of_them else Severity.WARNING  # a limit may be taken back
         return Judgement((_cleared(lost),), lost.count, severity=severity)
-    count, untold = last.count, list[Unanswered]()
+    elsewhere, valued = added_values(evidence)
+    if elsewhere is not None:
+        return Judgement((elsewhere,), valued + 1)
+    count, untold = last.count + valued, list[Unanswered]()
     for look in (_estimator, _loss):
         found = look(evidence)
         count += found.compared

@@ -28,7 +28,6 @@ OBSERVATION, FLAG, ACTION = "observation", "is_init", "action"
 _NUMBERS = (bool, int, float)
 REWARD_BEFORE: Key = ("reward_before",)  # what a loop shows the policy of the step before
 ACTION_BEFORE: Key = ("action_before",)  # one-hot
-REWARD_ADDED: Key = ("next", "reward_added")  # to rewards where a time limit cut an episode
 MASK_OF_ROWS: Key = ("mask",)  # of rows that zeros follow: whether a step is one
 WEIGHT_OF_ROWS: Key = ("priority_weight",)  # as TorchRL's memories call it
 ENDS = ("terminated", "truncated", "reset")
@@ -130,6 +129,8 @@ class PlainStep:
     terminated: Any
     truncated: Any
     reset: Any  # where the env was reset inside the step, its action unread
+    clips: bool = False  # the action was clipped to the env's space
+    beside: list[PlainCall] = field(default_factory=list)  # behind it, ahead of the next one
 
     @property
     def rows(self) -> int:
@@ -181,6 +182,16 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class OfStepBefore:
+    """What a loop fills an argument with: the entry ``source`` of the step before, or its one-hot
+    form; at the first step of an episode with zeros, unless what was there ``stays``."""
+
+    source: Key
+    one_hot: bool = False
+    stays: bool = False
+
+
+@dataclass(frozen=True)
 class ToldCall:
     """All leaves of the calls of one function. ``why`` is what of it could not be told."""
 
@@ -189,9 +200,7 @@ class ToldCall:
     rows: int = 1  # that it was called on
     action: tuple[Path, Slot] | None = None  # the result that is one, handed on or not
     why: str = ""
-    # Arguments that the loop fills with others of the step before, by key: which, and whether with
-    # the one-hot form of it.
-    before: dict[Key, tuple[Key, bool]] = field(default_factory=dict)
+    before: dict[Key, OfStepBefore] = field(default_factory=dict)  # arguments that the loop fills
 
     @property
     def carry(self) -> dict[Key, Slot]:

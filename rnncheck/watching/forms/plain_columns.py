@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,13 @@ _WIDEST = 256  # numbers of an observation that a part of is looked for in: no p
 @dataclass(frozen=True)
 class Column:
     """One leaf of the calls, ``[steps, ...]``: None where its form changes. ``of_what`` it is made;
-    ``none`` is the way to what was None at some of the steps, which are zero here."""
+    ``none`` is the way to what was None at some of the steps, which are zero here; ``lacking``: at
+    some of them what it is an entry of had no such entry."""
 
     values: Tensor | None
     of_what: str = TENSORS
     none: Path | None = None
+    lacking: bool = False
 
     @property
     def goes_one_way(self) -> bool:
@@ -59,6 +61,7 @@ class Columns:
     gave: dict[Path, Column]
     shown: ShownAs | None = None  # where that is a dict: ``seen`` is one part of it
     beside: Mapping[Key, Tensor] = field(default_factory=dict)  # the others
+    goes_on: bool = False  # from steps before these
 
     @property
     def width(self) -> int:
@@ -66,14 +69,14 @@ class Columns:
         return 0 if self.seen is None else self.seen[0].numel() // self.rows
 
 
-def columns_of(steps: Sequence[PlainStep]) -> Columns:
-    """Of steps that calls of one function acted in."""
+def columns_of(steps: Sequence[PlainStep], goes_on: bool = False) -> Columns:
+    """Of steps that calls of one function acted in; whether they ``go on`` from others."""
     rows = steps[0].rows
     ends = [stacked([getattr(step, name) for step in steps]) for name in ENDS]
     flags = [one.reshape(len(steps), -1).bool() for one in ends if one is not None]
     flags = [one.expand(len(steps), rows) for one in flags]
     calls = [step.call for step in steps]
-    given = _columns([{**call.arguments, OWNER: call.before} for call in calls])
+    given = columns_in([{**call.arguments, OWNER: call.before} for call in calls])
     shown, entries = _shown(steps, given)
     return Columns(
         rows,
@@ -84,9 +87,10 @@ def columns_of(steps: Sequence[PlainStep]) -> Columns:
         torch.stack(flags).any(0),
         torch.stack(flags[:2]).any(0),
         given,
-        _columns([call.result for call in calls]) | _columns([{OWNER: c.after} for c in calls]),
+        columns_in([call.result for call in calls]) | columns_in([{OWNER: c.after} for c in calls]),
         shown,
         entries,
+        goes_on,
     )
 
 
@@ -111,7 +115,7 @@ def stacked(values: Sequence[Any]) -> Tensor | None:
         return None
 
 
-def _columns(values: Sequence[Any]) -> dict[Path, Column]:
+def columns_in(values: Sequence[Any]) -> dict[Path, Column]:
     """The tensors, arrays and numbers in them, by the way there."""
     alike = side_by_side(values)
     if alike is not None:
@@ -159,7 +163,10 @@ def _column(held: list[dict[Path, Any]], path: Path) -> Column | None:
         if there is not None and value is None:
             nones.add(there)
         found.append(value if there == path else None)
-    return _column_of(found, nones)
+    column = _column_of(found, nones)
+    named = bool(path) and not path[-1].isdigit()
+    lacks = named and any(path not in one and path[:-1] not in one for one in held)
+    return replace(column, lacking=True) if column and column.values is None and lacks else column
 
 
 def _column_of(found: list[Any], nones: set[Path]) -> Column | None:

@@ -3,7 +3,7 @@ variables that hold collected entries get those of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FunctionType
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from tensordict import TensorDictBase
 
 from rnncheck.watching.forms.acted_again import ActedAgain
+from rnncheck.watching.forms.beside_calls import BesideCalls
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.storages import HeldPart, Storage
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
@@ -23,19 +24,21 @@ def rollout_loss(
     names: Mapping[str, Any],
     parts: Mapping[Path, HeldPart],
     acts: ActedAgain | None = None,
+    beside: Sequence[BesideCalls] = (),
 ) -> Callable[[TensorDictBase], Any]:
     """The lines as a function of a batch: ``parts`` by the way there, from the variable's name;
-    where some of these have a graph, it comes of what ``acts``."""
+    where some of these have a graph, it comes of what ``acts``; calls ``beside`` the steps are made
+    again as well."""
     held: Held = [
         (name, _kept(value), {path[1:]: one for path, one in parts.items() if path[0] == name})
         for name, value in names.items()
     ]
-    return partial(run_lines, lines, [one for one in held if one[2]], acts)
+    return partial(run_lines, lines, [one for one in held if one[2]], acts, tuple(beside))
 
 
 def acts_in(loss: Any) -> ActedAgain | None:
     """What acts again inside such a loss."""
-    found = loss.args[-1] if isinstance(loss, partial) and loss.func is run_lines else None
+    found = loss.args[2] if isinstance(loss, partial) and loss.func is run_lines else None
     return found if isinstance(found, ActedAgain) else None
 
 
@@ -53,9 +56,15 @@ def _kept(value: Any) -> Any:
 
 
 def run_lines(
-    lines: FunctionType, held: Held, acts: ActedAgain | None, batch: TensorDictBase
+    lines: FunctionType,
+    held: Held,
+    acts: ActedAgain | None,
+    beside: tuple[BesideCalls, ...],
+    batch: TensorDictBase,
 ) -> Any:
     """What the lines give where their variables hold the batch."""
+    for one in beside:
+        batch = batch.clone(recurse=False).update(one(batch))
     graphed = batch if acts is None else batch.clone(recurse=False).update(acts(batch))
     given = {name: _holding(value, parts, batch, graphed) for name, value, parts in held}
     entries = (entry for _, _, parts in held for one in parts.values() for entry in one.held)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rnncheck.pipeline.keys import Key, tensor_items
 from rnncheck.pipeline.placing import on_cpu, place_of, placed
 from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.watching.forms.entries_read import is_unread
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.held_as import (
     SCALE_CLOSE,
@@ -173,7 +174,11 @@ def seen_pass(
         stored = batch.get(slot.key).clone()
         stored[:, 0] = slot.found(given.tensors[path])
         batch.set(slot.key, stored)
-    left = [one for path, one in given.tensors.items() if path not in {**spreads, **states}]
+    left = [
+        one
+        for path, one in given.tensors.items()
+        if path not in {**spreads, **states} and not is_unread(call, path)
+    ]
     if any(_of_the_batch(value, steps.rows, steps.span) for value in left):
         return None  # it is given more of these steps than anyone could change: a loss, no pass
     lengths = tuple(_lengths(call.arguments, steps))

@@ -29,6 +29,8 @@ from rnncheck.errors import first_line
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.placing import place_of, placed
+from rnncheck.watching.envs import env_like
+from rnncheck.watching.forms.flat_env import WholeEnv
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.held_as import NUMBERS
 from rnncheck.watching.forms.plain_calls import (
@@ -133,17 +135,17 @@ class PlainPolicy(nn.Module):
 class PlainEnv:
     """Makes envs of TorchRL's out of envs like those that the script steps."""
 
-    makers: tuple[Callable[[], Any], ...]
+    makers: tuple[Callable[[], Any] | WholeEnv, ...]
     states: Mapping[Key, tuple[tuple[int, ...], torch.dtype]]
     batched: bool
     part: tuple[int, ...] | None = None  # of what they show, which the policy gets
     before: Mapping[Key, Before] = field(default_factory=dict)  # what a loop shows of it
     shown: ShownAs | None = None  # where they show several things
+    clips: bool = False  # actions to what they take
 
     def __call__(self) -> EnvBase:
         """One of them, with start flags and zero states at its resets."""
-        wrapped = [partial(_wrapped, make, self.part, self.shown) for make in self.makers]
-        base = SerialEnv(len(wrapped), wrapped) if self.batched else wrapped[0]()
+        base = self._base()
         specs = {
             key[0]: Unbounded(
                 shape=shape,
@@ -158,17 +160,28 @@ class PlainEnv:
             transforms.append(ShownBefore(self.before))
         return TransformedEnv(base, Compose(*transforms))
 
+    def _base(self) -> EnvBase:
+        first = self.makers[0]
+        if isinstance(first, WholeEnv):
+            return first(self.batched, self.part, self.shown)
+        makers = [one for one in self.makers if not isinstance(one, WholeEnv)]
+        wrapped = [partial(self._wrapped, make) for make in makers]
+        return SerialEnv(len(wrapped), wrapped) if self.batched else wrapped[0]()
 
-def _wrapped(
-    make: Callable[[], Any], part: tuple[int, ...] | None, shown: ShownAs | None
-) -> EnvBase:
-    env = make() if part is None else PartShown(make(), part)
-    env = env if shown is None else ShowsEntries(env, shown)
-    # With a device: TorchRL moves to an accelerator only what has one. With the default one: it
-    # reads specs with tensors that it makes there.
-    place = torch.get_default_device()
-    made: EnvBase = GymWrapper(env, categorical_action_encoding=True, device=place)
-    return made
+    def _wrapped(self, make: Callable[[], Any]) -> EnvBase:
+        env = make() if self.part is None else PartShown(make(), self.part)
+        env = env if self.shown is None else ShowsEntries(env, self.shown)
+        env = gymnasium.wrappers.ClipAction(env) if self.clips else env
+        # With a device: TorchRL moves to an accelerator only what has one. With the default one:
+        # it reads specs with tensors that it makes there.
+        place = torch.get_default_device()
+        made: EnvBase = GymWrapper(env, categorical_action_encoding=True, device=place)
+        return made
+
+
+def is_flat(make: Any) -> bool:
+    """Whether what makes envs makes copies of one of TorchRL's, as a plain one."""
+    return isinstance(make, PlainEnv) and isinstance(make.makers[0], WholeEnv)
 
 
 class PartShown(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -184,7 +197,7 @@ class PartShown(gymnasium.ObservationWrapper[Any, Any, Any]):
         return np.asarray(observation).reshape(-1)[self._part]
 
 
-def makers_of(env: Any) -> tuple[Callable[[], Any], ...]:
+def makers_of(env: Any) -> tuple[Callable[[], Any] | WholeEnv, ...]:
     """What makes each of the envs side by side. Raises ValueError where that is not known."""
     if isinstance(env, tuple):  # stepped by turns
         return tuple(make for one in env for make in makers_of(one))
@@ -193,6 +206,8 @@ def makers_of(env: Any) -> tuple[Callable[[], Any], ...]:
         if made is None:
             raise ValueError(f"{type(env.unwrapped).__name__} does not tell what its envs are")
         return tuple(made)
+    if isinstance(env, EnvBase):
+        return (WholeEnv(env_like(env)),)
     kept = copy.deepcopy(env)
     return (partial(copy.deepcopy, kept),)
 

@@ -3,24 +3,20 @@ in tensordicts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 from tensordict import TensorDict, TensorDictBase
-from torch import Tensor
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
-from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.acted_again import ActedAgain, gives_states_alone
-from rnncheck.watching.forms.log_probs import derived_of
-from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
+from rnncheck.pipeline.keys import REWARD_ADDED, Key
+from rnncheck.watching.forms.acted_again import ActedAgain
+from rnncheck.watching.forms.beside_calls import beside_calls
 from rnncheck.watching.forms.plain_calls import (
-    ACTION,
-    ENDS,
     FLAG,
     MASK_OF_ROWS,
     OBSERVATION,
@@ -30,10 +26,11 @@ from rnncheck.watching.forms.plain_calls import (
     ToldCall,
     narrowed,
 )
-from rnncheck.watching.forms.plain_columns import Column, Columns, columns_of, fullest, shown_of
+from rnncheck.watching.forms.plain_columns import columns_of, fullest, shown_of
 from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, Drawn, SeenPass, seen_pass, with_data
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
+from rnncheck.watching.forms.plain_record import parts_given, steps_recorded
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import storages_in
 from rnncheck.watching.forms.sampled import begun_anew
@@ -48,7 +45,6 @@ from rnncheck.watching.seams.sampling import sampled_lines
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
 
-_NOTHING = Column(None)
 _PARTS = 2  # batches that the steps are told as: the fewest that have a join between them
 
 
@@ -88,12 +84,12 @@ class PlainRun:
                 " of yours out of the loop"
             )
             return False
-        columns, calls = columns_of(steps), [step.call for step in steps]
+        columns, calls = columns_of(steps, bool(self._before)), [step.call for step in steps]
         whole = columns.width
         self._told, shown = told_call(columns), shown_of(columns)
         if self._told.why and shown is not None:  # as if it were all that the env shows
             steps = [narrowed(step, shown) for step in steps]
-            columns = columns_of(steps)
+            columns = columns_of(steps, bool(self._before))
             self._told = told_call(columns)
         if self._told.why:
             self._seen.plain = self._told.why
@@ -102,27 +98,30 @@ class PlainRun:
         policy = PlainPolicy(self._call, self._told)
         states = {slot.key: (slot.rest, slot.dtype) for slot in self._told.carry.values()}
         before = {
-            slot.key: Before(told[0], torch.zeros(slot.rest, dtype=slot.dtype), told[1])
+            slot.key: Before(
+                told.source, torch.zeros(slot.rest, dtype=slot.dtype), told.one_hot, told.stays
+            )
             for slot in self._told.arguments.values()
             if (told := self._told.before.get(slot.key)) is not None
         }
+        clips = any(step.clips for step in steps)
         try:
             part = None if columns.width == whole else shown
             make = PlainEnv(
-                makers_of(steps[0].env), states, policy.batched, part, before, columns.shown
+                makers_of(steps[0].env), states, policy.batched, part, before, columns.shown, clips
             )
         except Exception as error:  # an env of the user's may refuse to be copied
             self._seen.plain = f"no env like the script's can be made: {error}"
             return False
         self._policy, self._whole = (
             policy,
-            _recorded(steps, columns, self._told, policy, self._before[-1:]),
+            steps_recorded(steps, columns, self._told, policy, self._before[-1:]),
         )
         size = -(-len(steps) // _PARTS)
         parts = [one for one in self._whole.split(size, 1) if one.shape[1] > 1]
         acting = Acting("steps", policy, make, self.place, modes=modes_now())
         acting.batches = [one if policy.batched else one[0] for one in parts]
-        acting.parts = list(_parts(self._call, policy))
+        acting.parts = list(parts_given(self._call, policy))
         acting.never_reset = self.puts_back_unseen
         self._acting = acting
         self._seen.acting.append(acting)
@@ -175,7 +174,14 @@ class PlainRun:
             value = names[name]
             if isinstance(value, list) and len(value) == steps + 1:
                 names[name] = value[:-1]
-        found = storages_in(names, self._whole, self._told, lines.stepped)
+        made = list(beside_calls(self.steps, self._whole))
+        whole = self._whole.clone(recurse=False)
+        for _, gave in made:
+            whole.update(gave)
+        found = storages_in(names, whole, self._told, lines.stepped)
+        if (more := whole.get(REWARD_ADDED, None)) is not None:
+            self._whole.set(REWARD_ADDED, more)
+        beside = [call for call, gave in made if gave.keys() & found.keys]
         acts = self._acts_again() if found.graphed else None
         nowhere = (OBSERVATION,) not in found.keys and acts is None
         if nowhere or (acts is None and found.of_a_memory):
@@ -185,11 +191,11 @@ class PlainRun:
             if nowhere or sampled:
                 return
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
-        loss = rollout_loss(lines.function, names, found.parts, acts)
+        loss = rollout_loss(lines.function, names, found.parts, acts, beside)
         self._called = Called(loss, place, modes_now(), [self._whole], own=frame.f_code)
         self._called.alone = is_one_episode(self.steps)
         for path, part in found.doubts.items():
-            other = rollout_loss(lines.function, names, {**found.parts, path: part}, acts)
+            other = rollout_loss(lines.function, names, {**found.parts, path: part}, acts, beside)
             self._called.doubts.append((self._doubt(path, part), other))
         self._seen.losses.append(self._called)
 
@@ -225,7 +231,7 @@ class PlainRun:
         loss of a critic is made behind it."""
         if self.weights is None or self._policy is None:
             return bool(self._acted() & self.ran)
-        parts = map(self._policy.get_submodule, _parts(self._call, self._policy))
+        parts = map(self._policy.get_submodule, parts_given(self._call, self._policy))
         own = {id(weight) for part in parts for weight in part.parameters()}
         return bool(self.weights & own)
 
@@ -302,14 +308,16 @@ class PlainRun:
         return True
 
     def _pass(self, found: SeenPass, policy: PlainPolicy) -> CallPass:
-        paths = _parts(self._call, policy)
+        paths = parts_given(self._call, policy)
         return CallPass(found, {path: policy.get_submodule(path) for path in paths})
 
     def _acted(self) -> set[int]:
         """The parts of networks that acted, by id: the policy's object may hold others as well."""
         if self._policy is None:
             return set()
-        return {id(self._policy.get_submodule(path)) for path in _parts(self._call, self._policy)}
+        return {
+            id(self._policy.get_submodule(path)) for path in parts_given(self._call, self._policy)
+        }
 
     def _is_of_the_policy(self, call: PlainCall) -> bool:
         """Whether a part that acted ran in it, and not those of a copy, a target, alone."""
@@ -374,122 +382,3 @@ def _nowhere(whole: TensorDictBase) -> str:
         f" in the {whole.shape[1]} steps: keep them in lists, tensors or arrays, or in an object"
         " that holds such"
     )
-
-
-def _parts(call: PlainCall, policy: PlainPolicy) -> dict[str, Tensor]:
-    """What innermost parts of the policy gave in an acting call, one vector for each env."""
-    return _given_by(
-        {id(part): path for path, part in innermost_parts(policy).items()}, call, policy
-    )
-
-
-def _given_by(paths: Mapping[int, str], call: PlainCall, policy: PlainPolicy) -> dict[str, Tensor]:
-    given = dict[str, list[Tensor]]()
-    for part, value in call.parts:
-        if id(part) in paths:
-            given.setdefault(paths[id(part)], []).append(value)
-    rows = torch.Size([policy.told.rows] if policy.batched else [])
-    return of_one_step(given, rows)
-
-
-def _recorded(
-    steps: list[PlainStep],
-    columns: Columns,
-    told: ToldCall,
-    policy: PlainPolicy,
-    before: Sequence[PlainStep],
-) -> TensorDictBase:
-    """The steps as ``[rows, steps]``; where there are none before them, acting begins with them."""
-    lead = (columns.rows, len(steps))
-    done = columns.done.T
-    entries: dict[Key, Tensor] = {
-        **_observed(steps, columns),
-        ("next", "reward"): _rows([step.reward for step in steps], columns.rows).float(),
-        ("next", "done"): done,
-    }
-    for name in ENDS[:2]:
-        flags = _rows([getattr(step, name) for step in steps], columns.rows)
-        entries["next", name] = flags.bool()
-    for slots, held in ((told.arguments, columns.given), (told.results, columns.gave)):
-        for path, slot in slots.items():
-            column = held.get(path, _NOTHING).values
-            if slot.key not in entries and column is not None:
-                entries[slot.key] = slot.found(column, 1)
-    outputs = {
-        key: entries[key] for key in (s.key for s in told.results.values()) if key in entries
-    }
-    if told.action is not None and (column := columns.gave[told.action[0]].values) is not None:
-        slot = told.action[1]
-        entries[ACTION,] = slot.found(column, 1).reshape(*lead, *slot.rest)
-        floating = {key: one for key, one in outputs.items() if one.is_floating_point()}
-        if gives_states_alone(floating):
-            parts = _outputs(steps, policy)
-            laid = {
-                part_key(n): one.reshape(len(steps), columns.rows, -1) for n, one in parts.items()
-            }
-            floating |= {key: one.transpose(0, 1) for key, one in laid.items()}
-        entries |= derived_of(floating, entries[ACTION,])
-    starts = columns_of(before).done.T if before else torch.ones_like(done[:, :1])
-    flag = entries.get((FLAG,), torch.cat([starts, done[:, :-1]], 1)).reshape(lead).bool()
-    # Whatever its flag, the very first step begins with the state that acting begins with.
-    begun = (torch.arange(len(steps)) == 0) & (not before)
-    entries[FLAG,] = flag | begun
-    for key in (*(("next", name) for name in (*ENDS[:2], "done", "reward")), (FLAG,)):
-        entries[key] = entries[key].reshape(*lead, 1)
-    for part, column in _outputs(steps, policy).items():
-        entries[part_key(part)] = column.reshape(len(steps), columns.rows, -1).transpose(0, 1)
-    return TensorDict(entries, batch_size=lead).contiguous()
-
-
-def _observed(steps: list[PlainStep], columns: Columns) -> dict[Key, Tensor]:
-    """What the env showed before and behind each step, ``[rows, steps, ...]``."""
-    seen, after = [step.seen for step in steps], [step.after for step in steps]
-    if columns.shown is None:
-        both = ((OBSERVATION,), seen), (("next", OBSERVATION), after)
-        return {key: _rows(values, columns.rows) for key, values in both}
-    lead = steps[0].lead
-    found = columns.shown.columns(seen, lead)
-    found |= {("next", *k): v for k, v in columns.shown.columns(after, lead).items()}
-    return {key: one.transpose(0, 1) if lead else one.unsqueeze(0) for key, one in found.items()}
-
-
-def _outputs(steps: list[PlainStep], policy: PlainPolicy) -> dict[str, Tensor]:
-    """What parts of the policy gave at every step, ``[steps, ...]``."""
-    paths = {id(part): path for path, part in innermost_parts(policy).items()}
-    alike = _parts_alike(paths, steps, policy)
-    if alike is not None:
-        return alike
-    given = [_given_by(paths, step.call, policy) for step in steps]
-    return {
-        path: torch.stack([one[path] for one in given]).cpu()
-        for path in given[0]
-        if all(path in one for one in given)
-    }
-
-
-def _parts_alike(
-    paths: Mapping[int, str], steps: list[PlainStep], policy: PlainPolicy
-) -> dict[str, Tensor] | None:
-    """The same at once where every step ran the same parts; None where some did not."""
-    order = [id(part) for part, _ in steps[0].call.parts]
-    if any([id(part) for part, _ in step.call.parts] != order for step in steps):
-        return None
-    found = dict[str, Tensor]()
-    for at, part in enumerate(order):
-        values = [step.call.parts[at][1] for step in steps]
-        if part not in paths or order.count(part) > 1:
-            continue
-        if len({value.shape for value in values}) > 1:
-            return None
-        told = _given_by({part: paths[part]}, steps[0].call, policy)
-        found |= {
-            path: torch.stack(values).reshape(-1, *one.shape).cpu() for path, one in told.items()
-        }
-    return found
-
-
-def _rows(values: list[Any], rows: int) -> Tensor:
-    """``[rows, steps, ...]`` of what the env gave."""
-    column = torch.as_tensor(np.array([np.asarray(value) for value in values]))
-    sided = column.ndim > 1 and column.shape[1] == rows
-    return column.transpose(0, 1) if sided else column.unsqueeze(0)

@@ -22,6 +22,7 @@ from rnncheck.watching.forms.plain_calls import (
     OBSERVATION,
     OWNER,
     REWARD_BEFORE,
+    OfStepBefore,
     Slot,
     ToldCall,
 )
@@ -32,9 +33,9 @@ _CHANGED = (
     " (what is shown may be changed by a wrapper of gymnasium's or inside of what acts; of the step"
     " before the reward and a one-hot action are known as inputs, by themselves)"
 )
-_OF_ENV: dict[Key, tuple[Key, bool]] = {
-    REWARD_BEFORE: (("next", "reward"), False),
-    ACTION_BEFORE: ((ACTION,), True),
+_OF_ENV = {
+    REWARD_BEFORE: OfStepBefore(("next", "reward")),
+    ACTION_BEFORE: OfStepBefore((ACTION,), one_hot=True),
 }
 _TAKEN = {OBSERVATION, FLAG, ACTION, "next", "reward", "done", *ENDS}
 
@@ -43,7 +44,7 @@ def told_call(steps: Columns) -> ToldCall:
     """What each argument and result of the acting calls is, and what the owner of the method holds
     that is a state."""
     arguments, results = dict[Path, Slot](), dict[Path, Slot]()
-    before: dict[Key, tuple[Key, bool]] = {}
+    before: dict[Key, OfStepBefore] = {}
     for path, column in steps.given.items():
         slot, source = _argument(steps, path, column)
         if slot is not None:
@@ -51,11 +52,12 @@ def told_call(steps: Columns) -> ToldCall:
             if source is not None and _is_action(steps, source):
                 shown = (_result(steps, source),)
                 results[source] = replace(slot, key=shown, none=None, scale=None)
-                before[slot.key] = shown, False
+                before[slot.key] = OfStepBefore(shown, stays=_stays(steps, column.values, source))
             elif source is not None:
                 results[source] = replace(slot, key=("next", *slot.key), none=None)
             elif slot.key in _OF_ENV:
-                before[slot.key] = _OF_ENV[slot.key]
+                stays = _any_at_starts(steps, column.values)
+                before[slot.key] = replace(_OF_ENV[slot.key], stays=stays)
         elif not _needless(path, column):
             return ToldCall(
                 why=f"{_given(steps, path)} is neither what the env"
@@ -72,7 +74,7 @@ def told_call(steps: Columns) -> ToldCall:
         if path in results:
             continue
         if values.is_floating_point() and (steps.rows == 1 or steps.rows in values.shape[1:]):
-            results[path] = _slot((_result(steps, path),), values, steps.rows)
+            results[path] = slot_of((_result(steps, path),), values, steps.rows)
     if way := _drawn_at_starts(steps, arguments, before):
         return ToldCall(
             why=f"{_given(steps, way)} is the action before, and begins"
@@ -96,20 +98,36 @@ def _is_action(steps: Columns, source: Path) -> bool:
 
 
 def _drawn_at_starts(
-    steps: Columns, arguments: dict[Path, Slot], shown: Mapping[Key, tuple[Key, bool]]
+    steps: Columns, arguments: dict[Path, Slot], shown: Mapping[Key, OfStepBefore]
 ) -> Path:
-    """The way to an argument that is the action before and begins an episode with anything."""
-    begins = torch.cat([torch.ones_like(steps.done[:1]), steps.done[:-1]]).any(1)
+    """The way to an argument that is the action before and begins an episode with anything else."""
     for path, slot in arguments.items():
-        values = steps.given[path].values
-        if slot.key in shown and values is not None and bool((values[begins] != 0).any()):
+        stays = slot.key not in shown or shown[slot.key].stays
+        if not stays and _any_at_starts(steps, steps.given[path].values):
             return path
     return ()
 
 
+def _any_at_starts(steps: Columns, values: Tensor | None) -> bool:
+    """Whether it is not zero where an episode begins in one of the envs."""
+    first = torch.full_like(steps.done[:1], not steps.goes_on)
+    begins = torch.cat([first, steps.done[:-1]]).any(1)
+    return values is not None and bool((values[begins] != 0).any())
+
+
+def _stays(steps: Columns, values: Tensor | None, source: Path) -> bool:
+    """Whether it is what the step before gave where an episode begins as well, and not zero."""
+    gave = steps.gave[source].values
+    begins = steps.done[:-1].any(1)
+    if values is None or gave is None or not bool((values[1:][begins] != 0).any()):
+        return False
+    first = steps.goes_on or not bool(values[0].any())
+    return first and torch.equal(values[1:][begins], gave[:-1][begins])
+
+
 def _action(steps: Columns, values: Tensor) -> Slot:
     """The action, in the form in which the env gets it."""
-    slot = _slot((ACTION,), values, steps.rows, values[0].numel() // steps.rows)
+    slot = slot_of((ACTION,), values, steps.rows, values[0].numel() // steps.rows)
     assert steps.action is not None
     taken = tuple(steps.action.shape[1:])
     return replace(slot, rest=taken if slot.axis is None or steps.rows == 1 else taken[1:])
@@ -128,12 +146,12 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
         if source is None or (path[0] == OWNER) != (source[:1] == (OWNER,)):
             return None, None
         own = path[1:] if path[0] == OWNER else path
-        slot = _slot((_free("_".join(own)),), values, steps.rows)
+        slot = slot_of((_free("_".join(own)),), values, steps.rows)
     else:
         width = {FLAG: 1, REWARD_BEFORE[0]: 1}.get(key[0], steps.width)
         if key == ACTION_BEFORE or key in steps.beside:
             width = values[0].numel() // steps.rows
-        slot = _slot(key, values, steps.rows, width)
+        slot = slot_of(key, values, steps.rows, width)
     slot = replace(slot, of_what=column.of_what, none=column.none, scale=scale)
     return slot, source
 
@@ -157,7 +175,10 @@ def _free(name: str) -> str:
 
 
 def _needless(path: Path, column: Column) -> bool:
-    """Whether it may stay what it is: it always was, or it is of no state."""
+    """Whether it may stay what it is: it always was, or it is of no state, or of none that the call
+    needs, as it was made without it too."""
+    if column.lacking:
+        return True
     values = column.values
     same = values is not None and bool((values == values[0]).all())
     return same or path[0] == OWNER or column.goes_one_way
@@ -200,14 +221,16 @@ def _known(steps: Columns, column: Column) -> tuple[Key | None, Scale | None]:
 
 
 def _before(steps: Columns, values: Tensor) -> tuple[Key | None, Scale | None]:
-    """The reward or the action of the step before, zero where an episode begins."""
-    goes_on = ~steps.done[:-1]
+    """The reward or the action of the step before, zero where an episode begins, or what it was
+    there as well."""
     mine = values.reshape(len(values), -1)
     if not mine.is_floating_point() or mine.shape[1] % steps.rows or not bool(mine.any()):
         return None, None
     laid = mine.reshape(len(mine), steps.rows, -1)
-    begins = laid[1:][~goes_on]
-    if int(goes_on.sum()) < MANY or bool(begins.any()) or bool(laid[0].any()):
+    goes_on = ~steps.done[:-1]
+    if bool(laid[1:][~goes_on].any()):
+        goes_on = torch.ones_like(goes_on)
+    if int(goes_on.sum()) < MANY or (bool(laid[0].any()) and not steps.goes_on):
         return None, None
     told = laid[1:][goes_on]
     if steps.reward is not None and steps.reward.numel() == mine.numel():
@@ -247,7 +270,8 @@ def _carried(steps: Columns, values: Tensor) -> Path | None:
     return None
 
 
-def _slot(key: Key, values: Tensor, rows: int, width: int | None = None) -> Slot:
+def slot_of(key: Key, values: Tensor, rows: int, width: int | None = None) -> Slot:
+    """Of an argument ``[steps, ...]`` that is the entry ``key``, ``width`` numbers for each env."""
     shape = tuple(values.shape[1:])
     axis = _axis(shape, rows, width)
     rest = tuple(size for dim, size in enumerate(shape) if dim != axis)

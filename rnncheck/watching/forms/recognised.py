@@ -12,7 +12,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.pipeline.keys import Key, tensor_items
+from rnncheck.pipeline.keys import REWARD_ADDED, Key, tensor_items
 from rnncheck.watching.forms.held_as import (
     ARRAYS,
     MANY,
@@ -24,7 +24,7 @@ from rnncheck.watching.forms.held_as import (
     scale_of,
 )
 from rnncheck.watching.forms.log_probs import close, is_derived
-from rnncheck.watching.forms.plain_calls import FLAG, REWARD_ADDED, ToldCall, leaf_tensor
+from rnncheck.watching.forms.plain_calls import FLAG, ToldCall, leaf_tensor
 from rnncheck.watching.forms.shown_entries import shown_keys
 from rnncheck.watching.forms.storages import (
     DONE,
@@ -243,7 +243,8 @@ def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale |
         for late, held, given in pairs:
             if held.shape != given.shape:
                 continue
-            derived = is_derived(key) and close(held, given)
+            varies = bool((held != held.reshape(-1)[0]).any())
+            derived = is_derived(key) and varies and close(held, given)
             if derived or torch.equal(held, given.to(held.dtype)):
                 yield key, None, late
             elif key in (*_GIVEN, (FLAG,)) and (scale := scale_of(held, given)) is not None:

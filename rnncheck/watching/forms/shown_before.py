@@ -24,11 +24,12 @@ _FLAG = "is_init"
 @dataclass(frozen=True)
 class Before:
     """An entry is ``source`` of the step before, or the ``one_hot`` form of that; ``first`` at the
-    first step of an episode, for each env alike."""
+    first step of an episode, for each env alike, or of the first one alone where it ``stays``."""
 
     source: Key
     first: Tensor
     one_hot: bool = False
+    stays: bool = False
 
 
 class ShownBefore(Transform):  # type: ignore[misc]
@@ -62,7 +63,7 @@ class ShownBefore(Transform):  # type: ignore[misc]
             before = None if tensordict is None else tensordict.get(key, None)
             if begins is not None and before is not None:
                 wide = begins.reshape(*lead, *[1] * one.first.ndim)
-                first = torch.where(wide, first, before)
+                first = before if one.stays else torch.where(wide, first, before)
             tensordict_reset.set(key, first)
         return tensordict_reset
 
@@ -88,7 +89,7 @@ def shown_before(
     env: EnvBase, batches: Sequence[TensorDictBase], read: Iterable[Key], writes: Iterable[Key]
 ) -> dict[Key, Before]:
     """Those of the keys ``read`` that the env does not show, and the loop fills."""
-    shown = {_key(key) for spec in _specs(env) for key in spec.keys(True, True)}
+    shown = shown_by(env)
     carried = {key[1:] for key in writes if key[0] == "next"}
     left = [key for key in read if key not in shown | carried]
     told = {
@@ -97,6 +98,11 @@ def shown_before(
         if all(key in tensor_keys(b) for b in batches)
     }
     return {key: one for key, one in told.items() if one is not None}
+
+
+def shown_by(env: EnvBase) -> set[Key]:
+    """The entries that the env itself has ahead of a step."""
+    return {_key(key) for spec in _specs(env) for key in spec.keys(True, True)}
 
 
 def _flag(key: Key, batch: TensorDictBase) -> Before:

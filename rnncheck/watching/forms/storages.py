@@ -13,12 +13,11 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.keys import REWARD_ADDED, Key
 from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
 from rnncheck.watching.forms.plain_calls import (
     FLAG,
     MASK_OF_ROWS,
-    REWARD_ADDED,
     WEIGHT_OF_ROWS,
     Slot,
 )

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from tensordict import TensorDict, TensorDictBase
-from torch import Tensor, nn
+from torch import Size, Tensor, nn
 from torch.distributions import Distribution
 from torch.optim import Optimizer
 
@@ -111,10 +111,24 @@ def rebuilt(value: Any, parts: Mapping[str, Any]) -> Any:
 
 
 def _tensordict_like(value: TensorDictBase, parts: Mapping[str, Any]) -> TensorDict:
-    """With as many batch dimensions, of what sizes the parts have."""
-    made = {name: parts.get(str(name), one) for name, one in value.items()}
-    sizes = [one.shape[: value.batch_dims] for one in made.values() if isinstance(one, Tensor)]
-    return TensorDict(made, batch_size=sizes[0] if sizes else value.batch_size)
+    """With as many batch dimensions, of what sizes the parts have. Of the other entries those
+    follow that are alike in all rows, or have as many."""
+    dims = value.batch_dims
+    sizes = [one.shape[:dims] for one in parts.values() if hasattr(one, "shape")]
+    lead = sizes[0] if sizes else value.batch_size
+    others = {n: _in_rows(one, dims, lead) for n, one in value.items() if str(n) not in parts}
+    made = {n: one for n, one in others.items() if one is not None}
+    made |= {n: parts[str(n)] for n, _ in value.items() if str(n) in parts}
+    return TensorDict(made, batch_size=lead)
+
+
+def _in_rows(value: Any, dims: int, lead: Size) -> Any:
+    """An entry for rows ``lead``; None where it differs from row to row, and has others."""
+    if value.shape[:dims] == lead:
+        return value
+    rows = value.reshape(-1, *value.shape[dims:])
+    alike = isinstance(value, Tensor) and bool((rows == rows[:1]).all())
+    return rows[0].expand(*lead, *rows.shape[1:]).clone() if alike else None
 
 
 def mapping_like(value: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:

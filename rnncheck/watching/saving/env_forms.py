@@ -67,13 +67,15 @@ def shown_node(encoder: Encodes, shown: ShownBefore) -> Node:
 def shown_forms(entries: Mapping[Key, Before]) -> list[Any]:
     """Each of the entries."""
     found = entries.items()
-    return [[list(key), list(one.source), one.first, one.one_hot] for key, one in found]
+    return [[list(key), list(one.source), one.first, one.one_hot, one.stays] for key, one in found]
 
 
 def shown_again(forms: Any) -> dict[Key, Before]:
     """The entries."""
-    found = ((key, Before(tuple(source), first, bool(hot))) for key, source, first, hot in forms)
-    return {tuple(key): one for key, one in found}
+    return {
+        tuple(key): Before(tuple(source), first, bool(hot), bool(stays))
+        for key, source, first, hot, stays in forms
+    }
 
 
 def shown_entries(decoder: Decodes, node: Node, _number: int) -> ShownBefore:

@@ -13,6 +13,7 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 
 from rnncheck.watching.forms.acted_again import ActedAgain
+from rnncheck.watching.forms.beside_calls import BesideCalls
 from rnncheck.watching.forms.held_states import InsideOf
 from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall, held_states
 from rnncheck.watching.forms.plain_loss import rollout_loss
@@ -54,6 +55,7 @@ def plain_env_node(encoder: Encodes, env: PlainEnv) -> Node:
         "makers": makers,
         "states": encoder.form(states),
         "batched": env.batched,
+        "clips": env.clips,
         "part": encoder.form(env.part),
         "before": encoder.form(shown_forms(env.before)),
         "shown": encoder.form(None if env.shown is None else _entry_forms(env.shown)),
@@ -90,7 +92,8 @@ def plain_env_again(decoder: Decodes, node: Node, _number: int) -> PlainEnv:
     states = {_key(key): (tuple(shape), DTYPES[of]) for key, shape, of in told}
     before = shown_again(decoder.part(node["before"]))
     part, shown = decoder.part(node["part"]), _entries_again(decoder.part(node["shown"]))
-    return PlainEnv(makers, states, bool(node["batched"]), part, before, shown)
+    clips = bool(node["clips"])
+    return PlainEnv(makers, states, bool(node["batched"]), part, before, shown, clips)
 
 
 def _maker(made: Any) -> Any:
@@ -240,22 +243,26 @@ def call_pass_again(decoder: Decodes, node: Node, _number: int) -> CallPass:
     return CallPass(seen, parts)
 
 
-def rollout_loss_node(encoder: Encodes, lines: Any, held: Any, acts: ActedAgain | None) -> Node:
+def rollout_loss_node(
+    encoder: Encodes, lines: Any, held: Any, acts: ActedAgain | None, beside: Any
+) -> Node:
     """The lines behind the steps, and which of their variables hold what was collected."""
     told = [
         [name, value, [[list(path), _part_form(one)] for path, one in parts.items()]]
         for name, value, parts in held
     ]
     again = None if acts is None else [acts.policy, acts.cut]
-    return {"kind": "rollout loss", "of": [encoder.form(one) for one in (lines, told, again)]}
+    calls = [one.policy for one in beside]
+    return {"kind": "rollout loss", "of": [encoder.form(x) for x in (lines, told, again, calls)]}
 
 
 def rollout_loss_again(decoder: Decodes, node: Node, _number: int) -> Any:
     """The same lines as a loss."""
-    lines, held, again = (decoder.part(one) for one in node["of"])
+    lines, held, again, calls = (decoder.part(one) for one in node["of"])
     names = {name: value for name, value, _ in held}
     parts = {(name, *path): _part(one) for name, _, told in held for path, one in told}
-    return rollout_loss(lines, names, parts, None if again is None else ActedAgain(*again))
+    acts = None if again is None else ActedAgain(*again)
+    return rollout_loss(lines, names, parts, acts, [BesideCalls(one) for one in calls])
 
 
 def _call(

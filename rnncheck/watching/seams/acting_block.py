@@ -18,12 +18,13 @@ from torch import Tensor, nn
 
 from rnncheck.pipeline.copying.closures import is_own_instance
 from rnncheck.pipeline.copying.holdings import held_modules
+from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.plain_calls import LINES
 from rnncheck.watching.seams.arguments import call_at, parsed
 from rnncheck.watching.seams.held_inside import inside_of_networks, named_in, put_in, taken_from
 from rnncheck.watching.seams.lines import compiled_function
 from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
-from rnncheck.watching.seams.reads import read_first, stored_by
+from rnncheck.watching.seams.reads import entries_read, read_first, stored_by
 
 TAKEN = "action taken"  # by which name the function gives what ``env.step`` got
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
@@ -44,6 +45,7 @@ class ActingBlock:
     stores: frozenset[str]
     held: Mapping[str, tuple[str, str]]
     lines: tuple[int, int]  # of the first call of a network, and of ``env.step``
+    entries: Mapping[str, frozenset[str]]  # of variables that are read by some of theirs alone
 
     def values(self, seen: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
         """What the variables are, as far as they are there."""
@@ -56,17 +58,20 @@ class ActingBlock:
         return found
 
 
-def acting_block(frame: FrameType, first: int, *, by_turns: bool = False) -> ActingBlock | None:
+def acting_block(
+    frame: FrameType, first: int, *, by_turns: bool = False, entry: Key = ()
+) -> ActingBlock | None:
     """That of the frame, which calls ``env.step`` now: from the statement that holds the line
     ``first`` on, in the innermost loop around the step, or around the loop over the envs that are
-    stepped ``by_turns``."""
+    stepped ``by_turns``. What the env gets is the action, or a tensordict with it as an
+    ``entry``."""
     tree, call = parsed(frame.f_code.co_filename), call_at(frame)
     if tree is None or call is None or not call.args:
         return None
     body = _ahead(tree.body, first, frame.f_lineno, by_turns)
     if body is None:
         return None
-    taken = [] if by_turns else [_taken(call)]  # by turns it is of one of the envs alone
+    taken = [] if by_turns else [_taken(call, entry)]  # by turns it is of one of the envs alone
     lines = [*_without_records(body, frame, taken), *taken]
     held = _attributes(lines, frame)
     turned = _Renamed({where: name for name, where in held.items()})
@@ -82,13 +87,25 @@ def acting_block(frame: FrameType, first: int, *, by_turns: bool = False) -> Act
         return None
     read, around = frozenset(read_first(made)), (first, call.lineno)
     return ActingBlock(
-        code, frame.f_code, read & names, frozenset(names), frozenset(stores), held, around
+        code,
+        frame.f_code,
+        read & names,
+        frozenset(names),
+        frozenset(stores),
+        held,
+        around,
+        entries_read(lines[: len(lines) - len(taken)]),
     )
 
 
-def _taken(call: ast.Call) -> ast.stmt:
-    name = ast.Name(id=TAKEN, ctx=ast.Store())
-    return copy.deepcopy(ast.copy_location(ast.Assign([name], call.args[0]), call))
+def _taken(call: ast.Call, entry: Key) -> ast.stmt:
+    name, value = ast.Name(id=TAKEN, ctx=ast.Store()), call.args[0]
+    if entry:
+        parts: list[ast.expr] = [ast.Constant(part) for part in entry]
+        index = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+        value = ast.Subscript(value, index, ast.Load())
+    made = ast.copy_location(ast.Assign([name], value), call)
+    return copy.deepcopy(ast.fix_missing_locations(made))
 
 
 def _variables(frame: FrameType) -> set[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from rnncheck.pipeline.copying.closures import is_own_instance
+from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.plain_calls import PlainCall, has_graph
 from rnncheck.watching.forms.structures import records
 from rnncheck.watching.seams.acting_block import (
@@ -19,6 +20,7 @@ from rnncheck.watching.seams.acting_block import (
     acting_block,
     acting_function,
 )
+from rnncheck.watching.seams.frames import is_tensordict
 from rnncheck.watching.seams.owners import cloned
 
 _LARGEST = 65_536  # numbers of one variable: what acts holds no more, a storage may
@@ -50,6 +52,7 @@ class LinesThatAct:
     """Makes a call of each passage through the lines between two steps of the env."""
 
     def __init__(self) -> None:
+        self.entry: Key = ()  # of what ``env.step`` gets, the action, where that is a tensordict
         self.wanted = True  # until a function of the user's returns an action
         self._blocks = dict[tuple[CodeType, int], tuple[ActingBlock, FunctionType]]()
         self._noted = list[_Noted]()
@@ -135,7 +138,7 @@ class LinesThatAct:
     def _first(self, frame: FrameType, *, by_turns: bool) -> tuple[PlainCall, ActingBlock] | None:
         """The first passage, of which it is not known until now where it begins."""
         for one in self._noted:
-            block = acting_block(frame, one.line, by_turns=by_turns) if one.frame is frame else None
+            block = self._block(frame, one.line, by_turns) if one.frame is frame else None
             if block is not None:
                 found = block, acting_function(block, frame)
                 self._blocks[frame.f_code, one.line] = found
@@ -144,10 +147,18 @@ class LinesThatAct:
                 return call, block
         return None
 
+    def _block(self, frame: FrameType, line: int, by_turns: bool) -> ActingBlock | None:
+        return acting_block(frame, line, by_turns=by_turns, entry=self.entry)
+
     def _call(
         self, block: ActingBlock, function: FunctionType, seen: Mapping[str, Any]
     ) -> PlainCall:
         read = {n: one for n, one in block.values(seen, block.reads).items() if _is_data(one)}
+        read |= {
+            name: read[name].select(*keys, strict=False)
+            for name, keys in block.entries.items()
+            if is_tensordict(read.get(name))
+        }
         given = {name: cloned(value) for name, value in read.items()}
         return PlainCall(block.code, function, given, graphed=has_graph(read))
 

@@ -3,20 +3,24 @@ is stepped: what trains on them may put empty ones in their place first."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 
 from rnncheck.pipeline.copying.closures import is_users_type
 from rnncheck.watching.forms.structures import LEAVES, Path, filled, holdings
 
 _CONTAINERS = (list, dict, deque)
 _DEEPEST = 2  # a list in a memory of an agent
-_NEITHER, _CONTAINER, _OBJECT = 0, 1, 2  # what instances of a class are
+_NEITHER, _CONTAINER, _OBJECT, _DATA = 0, 1, 2, 3  # what instances of a class are
+_ARRAYS = (Tensor, np.ndarray)
+_PLAIN = (bool, int, float, type(None))
 
 
 @dataclass(frozen=True)
@@ -26,20 +30,29 @@ class HeldBy:
     held: Mapping[Path, Any]
 
     def again(self, value: Any) -> Any:
-        """The object, or one like it, with these where it has others by now."""
+        """The object, or one like it, with these where it has others by now: of arrays and tensors
+        the same numbers in another form, with the plain values beside these."""
         moved = {path: one for path, one in self.held.items() if _at(value, path) is not one}
+        turned = {path[:-1] for path, one in moved.items() if _is_turned(one, _at(value, path))}
+        moved = {
+            path: one
+            for path, one in moved.items()
+            if isinstance(one, _CONTAINERS)
+            or (path[:-1] in turned and not _like(one, _at(value, path)))
+        }
         return filled(value, moved, holdings) if moved else value
 
 
 @dataclass(frozen=True)
 class _Form:
-    """What variables or attributes were, by the type of each: which of them are containers, and
-    which objects of the user's."""
+    """What variables or attributes were, by the type of each: which of them are containers, which
+    objects of the user's, and which beside arrays or tensors are plain values."""
 
     names: list[str]
     types: list[type]
     containers: list[str]
     objects: list[str]
+    data: list[str]
 
 
 class ContainersIn:
@@ -47,6 +60,7 @@ class ContainersIn:
 
     def __init__(self) -> None:
         self._kinds = dict[type, int].fromkeys(LEAVES, _NEITHER)
+        self._kinds |= dict.fromkeys((*_ARRAYS, *_PLAIN), _DATA)
         self._forms = dict[Any, _Form]()  # by the code's id, or by class
         self._looked = dict[int, dict[Path, Any]]()  # into objects, by id, at this step
 
@@ -73,6 +87,8 @@ class ContainersIn:
         form = self._form_of(type(value), held, module=isinstance(value, nn.Module))
         for name in form.containers:
             found[*path, name] = held[name]
+        for name in form.data if path else ():  # of an object that another one holds
+            found[*path, name] = held[name]
         for name in form.objects if len(path) + 1 < _DEEPEST else ():
             self._look_into(held[name], (*path, name), found)
 
@@ -89,7 +105,9 @@ class ContainersIn:
                 [name for name, kind in kinds.items() if kind == wanted]
                 for wanted in (_CONTAINER, _OBJECT)
             )
-            form = self._forms[key] = _Form(names, types, containers, objects)
+            buffers = not module and any(issubclass(kind, _ARRAYS) for kind in types)
+            data = [name for name, kind in kinds.items() if buffers and kinds[name] == _DATA]
+            form = self._forms[key] = _Form(names, types, containers, objects, data)
         return form
 
     def _kind_of(self, kind: type) -> int:
@@ -99,6 +117,18 @@ class ContainersIn:
             told = _CONTAINER if issubclass(kind, _CONTAINERS) else _OBJECT if users else _NEITHER
             self._kinds[kind] = told
         return told
+
+
+def _is_turned(held: Any, now: Any) -> bool:
+    """Whether the same count of numbers has another form by now."""
+    if not isinstance(held, _ARRAYS) or type(now) is not type(held) or held.ndim < 2:
+        return False
+    return tuple(held.shape) != tuple(now.shape) and math.prod(held.shape) == math.prod(now.shape)
+
+
+def _like(held: Any, now: Any) -> bool:
+    """Whether it is an array of the same form: a loop may have gone on to another one."""
+    return isinstance(held, _ARRAYS) and not _is_turned(held, now)
 
 
 def _at(value: Any, path: Path) -> Any:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting import acting_seams
 from rnncheck.watching.seams.ahead import ahead_seams
+from rnncheck.watching.seams.flat_steps import flat_seams
 from rnncheck.watching.seams.later_joins import join_seams
 from rnncheck.watching.seams.later_openings import later_seams
 from rnncheck.watching.seams.makings import making_seams
@@ -26,8 +27,11 @@ def opened(watching: Watching) -> Iterator[None]:
     with ExitStack() as whole:
         update_seams(watching, whole)
         scope = whole.enter_context(ExitStack())
-        plain_seams(watching, scope)  # who acted is known before others keep it
-        stepping_seams(watching, scope)  # its steps are batches before others look at them
+        steps = plain_seams(watching, scope)  # who acted is known before others keep it
+        stepping = stepping_seams(
+            watching, scope
+        )  # its steps are batches before others look at them
+        flat_seams(watching, scope, steps, stepping)
         acting_seams(watching, scope)
         sending_seams(watching, scope)
         training_seams(watching, scope)

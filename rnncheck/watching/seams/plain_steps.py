@@ -14,17 +14,16 @@ from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 
 import gymnasium
-import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
 from rnncheck.errors import Place, first_line
 from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
+from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, has_graph
 from rnncheck.watching.forms.plain_run import PlainRun
 from rnncheck.watching.forms.shown_entries import with_parts_copied as _kept
-from rnncheck.watching.forms.shown_entries import with_rows
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting_lines import LinesThatAct
 from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_caller
@@ -37,19 +36,21 @@ from rnncheck.watching.seams.frames import (
     their_frames,
 )
 from rnncheck.watching.seams.graphs import weights_in
-from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT, NextRollout
+from rnncheck.watching.seams.next_rollout import NextRollout
 from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
+from rnncheck.watching.seams.stepped_env import SteppedEnv
 from rnncheck.watching.seams.stood import StoodAt
-from rnncheck.watching.seams.turns import SteppedEnv, Turns, acted, unseen_call
+from rnncheck.watching.seams.turns import Turns, acted, clipped_from, unseen_call
 from rnncheck.watching.weights import taken
 
 _LATEST = 16  # calls between two steps that are remembered: chosen, a script has few
+_BESIDE = 4  # calls behind a step that are kept: chosen
 _SETTLED = 8  # steps in which one function acted: only that one is followed from then on
 
 
-def plain_seams(watching: Watching, scope: ExitStack) -> None:
-    """Open the seams until ``scope`` ends."""
+def plain_seams(watching: Watching, scope: ExitStack) -> PlainSteps:
+    """Open the seams until ``scope`` ends; what follows the steps."""
     noting = PlainSteps(watching)
     for kind in _envs():
         noting.open(scope, kind)
@@ -58,6 +59,7 @@ def plain_seams(watching: Watching, scope: ExitStack) -> None:
     scope.callback(noting.end)
     watching.at_a_backward.append(noting.backward)
     watching.at_the_end.append(noting.end)
+    return noting
 
 
 def _envs() -> list[type]:
@@ -78,6 +80,7 @@ class _Running:
     call: PlainCall
     parent: FrameType | None
     depth: int  # frames of the user's around it
+    behind: bool  # a step, in lines that are behind that as well
     returned: bool = False
 
 
@@ -114,6 +117,8 @@ class PlainSteps:
         self._last_actor: CodeType | None = None
         self._acted_in_a_row = 0
         self._turns = Turns()
+        self._latest: PlainStep | None = None
+        self._beside = set[CodeType]()  # what was called behind steps
         self._resets: list[tuple[Any, Any]] | None = None  # inside the one that is under way
         self._several = list[Any]()  # envs by name only: they hold several, and show them together
         self._run: PlainRun | None = None
@@ -162,55 +167,78 @@ class PlainSteps:
         several = bool(inner) and not _is_of_one_env(found)
         self._several += [env] if several else []
         for one, shown in inner if several else [(env, found)]:
-            self._begins(one, shown)
+            self.begins(one, shown[0] if isinstance(shown, tuple) else shown)
         return found
 
-    def _begins(self, env: Any, found: Any) -> None:
-        shown = self._shown.setdefault(id(env), SteppedEnv(env, None))
-        if shown.steps and shown.steps[-1].rows == 1:  # the script itself may end an episode
-            last = shown.steps[-1]
-            last.truncated = last.truncated or not last.terminated
-        shown.seen, shown.over = _kept(found[0] if isinstance(found, tuple) else found), None
+    def begins(self, env: Any, shown: Any) -> None:
+        """The env was reset, and shows this."""
+        self._shown.setdefault(id(env), SteppedEnv(env, None)).begins(shown)
+
+    def goes_on(self, env: Any, shown: Any) -> None:
+        """The env shows this, behind a step, where some episodes begin anew."""
+        self._shown[id(env)].seen = shown
+
+    def forget(self, env: Any) -> None:
+        """Who acts in the env is known otherwise."""
+        self._shown.pop(id(env), None)
 
     def stepped(self, original: Callable[..., Any], env: Any, action: Any, *more: Any) -> Any:
         """``env.step(action)``."""
         several = self._several and any(env is one for one in self._several)
         if self._watching.is_inside or several or not self._mine():
             return original(env, action, *more)
-        call, shown = None, self._shown.get(id(env))
-        noted = self._run is None or self._next.begins(
-            [*self._shown.values(), self._turns.together]
-        )
-        action = _kept(action) if noted else action
-        if noted:
-            self._place = self._place or calling_place(2)
-            call = self._called_by(list(their_frames(sys._getframe(2))), action, shown)
-        elif self._watching.seen.frozen and not self._waits():
-            self._watching.move_on()
-        self._forget_calls()
-        self._passes = 0  # those before a step acted
+        note = self.about_to_step(env, sys._getframe(2), lambda: _kept(action))
         with self._watching.inside():
             found = original(env, action, *more)
         self._watching.seen.env_steps += 1
         for forget in self._watching.at_a_step:
             forget()
-        if noted and shown is not None and isinstance(found, tuple) and len(found) == 5:
-            self._note(shown, call, action, found)
+        if note is not None and isinstance(found, tuple) and len(found) == 5:
+            note(found)
         return found
+
+    def about_to_step(
+        self, env: Any, frame: FrameType, action: Callable[[], Any], entry: Key = ()
+    ) -> Callable[[tuple[Any, ...]], None] | None:
+        """The env is about to be stepped out of the frame, with the action or a tensordict with it
+        as an ``entry``; what notes what that gives, if it is of use."""
+        if self._done:
+            return None
+        self._lines.entry = entry
+        shown = self._shown.get(id(env))
+        call, given = None, None
+        noted = self._run is None or self._next.begins(
+            [*self._shown.values(), self._turns.together]
+        )
+        if noted:
+            self._place = self._place or calling_place(3)
+            given = action()
+            told = self._called_by(list(their_frames(frame)), given, shown)
+            call, given = told or (None, given)
+        elif self._watching.seen.frozen and not self._waits():
+            self._watching.move_on()
+        self._forget_calls()
+        self._passes = 0  # those before a step acted
+        return functools.partial(self._note, shown, call, given) if noted and shown else None
 
     @_harmless
     def _called_by(
         self, stack: list[FrameType], action: Any, shown: SteppedEnv | None
-    ) -> PlainCall | None:
-        """The call that gave the action to the loop on the stack."""
+    ) -> tuple[PlainCall | None, Any]:
+        """The call that gave the action to the loop on the stack, and the action as it gave it."""
         self._calls = [one for one in self._calls if one.returned]
         self._under_way.clear()
         for frame in stack:
             self._returns.leave(frame)
         self._loop.steps(stack)
-        calls = [one.call for one in self._calls if any(one.parent is frame for frame in stack)]
+        direct = [one for one in self._calls if any(one.parent is frame for frame in stack)]
+        calls = [one.call for one in direct if not one.behind]
+        self._beside |= {one.call.code for one in direct if one.behind and self._actor is None}
         again = self._turns.goes_on(shown, calls) and not self._lines.heard
         call = acted(calls, action)
+        if call is None and shown is not None and (found := clipped_from(calls, action, shown.env)):
+            call, action = found
+            shown.clips = True
         ahead = self._lines.stepped(stack, action, again=again) if call is None else None
         if call is not None:
             self._lines.forget()
@@ -219,7 +247,7 @@ class PlainSteps:
             self._turns.turn(shown, ahead)
         if not again:
             self._settle(call or before or ahead)
-        return call or ahead
+        return call or ahead, action
 
     def _settle(self, call: PlainCall | None) -> None:
         """Who acts is followed alone where it was the same function for some steps."""
@@ -243,31 +271,8 @@ class PlainSteps:
     def _note(
         self, shown: SteppedEnv, call: PlainCall | None, action: Any, found: tuple[Any, ...]
     ) -> None:
-        after, reward, terminated, truncated, info = found
-        begun = shown.over
-        if begun is None:
-            single = isinstance(terminated, bool)
-            begun = False if single else np.zeros_like(np.asarray(terminated))
-        final = info.get("final_obs", info.get("final_observation")) if info else None
-        if shown.mode is None:
-            shown.mode = getattr(shown.env, "metadata", {}).get("autoreset_mode") or ""
-        over = shown.mode == AutoresetMode.NEXT_STEP
-        ended = np.asarray(terminated) | np.asarray(truncated) if over or final is not None else ()
-        step = PlainStep(
-            shown.env,
-            shown.seen,
-            call or unseen_call(),
-            action,
-            _kept(_with(after, final, ended)),
-            _kept(reward),
-            _kept(terminated),
-            _kept(truncated),
-            begun,
-        )
-        shown.over = ended if over else None
-        shown.seen = _kept(after)
-        if len(shown.steps) < LONGEST_ROLLOUT:
-            shown.steps.append(step)
+        shown.gave(call or unseen_call(), action, found)
+        self._latest = shown.steps[-1]
 
     # --- who acts -----------------------------------------------------------------------------
 
@@ -289,11 +294,14 @@ class PlainSteps:
         stack = [innermost, *frames]
         if lines:
             self._lines.calls(stack)
+        if not torch.is_grad_enabled():
+            self._loop.waits()
         for number, (frame, parent) in enumerate(itertools.pairwise(stack if follows else [])):
             if frame.f_code in self._loop:
                 break
-            if frame not in self._returns and self._may_act(frame.f_code):
-                self._follow(frame, parent, len(stack) - number)
+            behind = self._collects and self._loop.is_behind()
+            if frame not in self._returns and self._may_act(frame.f_code, behind=behind):
+                self._follow(frame, parent, len(stack) - number, behind=behind)
 
     def _of_use(self) -> bool:
         """Whether a call that comes now may be one that acts or trains."""
@@ -316,12 +324,15 @@ class PlainSteps:
             return True
         return any(one.call.code is self._actor for one in self._under_way)
 
-    def _may_act(self, code: CodeType) -> bool:
-        """Whether it is a function, and none of which it is settled that another one acts."""
+    def _may_act(self, code: CodeType, *, behind: bool) -> bool:
+        """Whether it is a function, and none of which it is settled that another one acts, or that
+        is called ``behind`` every step."""
         settled = self._actor is not None and not torch.is_grad_enabled()
+        if settled and behind:
+            return code in self._beside
         return code is self._actor if settled else bool(code.co_flags & inspect.CO_NEWLOCALS)
 
-    def _follow(self, frame: FrameType, parent: FrameType, depth: int) -> None:
+    def _follow(self, frame: FrameType, parent: FrameType, depth: int, *, behind: bool) -> None:
         told = _as_given(frame)
         if told is None:
             return
@@ -333,7 +344,7 @@ class PlainSteps:
         before = self._owners.before(frame.f_code, function if owner is None else owner)
         call = PlainCall(frame.f_code, function, cloned(given), owner=owner, before=before)
         call.graphed = has_graph(given) or self._owners.graphed
-        running = _Running(call, parent, depth)
+        running = _Running(call, parent, depth, behind)
         if self._returns.follow(frame, functools.partial(self._returned, running)):
             self._calls.append(running)
             self._under_way.append(running)
@@ -349,6 +360,8 @@ class PlainSteps:
         self._under_way = [one for one in self._under_way if one is not running]
         call.result, running.returned = cloned(result), True
         call.after = self._owners.after(call.code, call.holder, call.before)
+        if running.behind and self._latest is not None and not torch.is_grad_enabled():
+            self._latest.beside = [*self._latest.beside, call][:_BESIDE]
 
     def _forget_calls(self) -> None:
         self._calls.clear()
@@ -483,11 +496,3 @@ def _as_given(frame: FrameType) -> tuple[dict[str, Any], Any] | None:
             return None
         owner = owner_of(frame.f_code, arguments)
     return arguments, owner
-
-
-def _with(after: Any, final: Any, ended: Any) -> Any:
-    """What the envs showed at the end of their steps: where they were reset, what they showed
-    before that."""
-    numbers = () if final is None else np.flatnonzero(ended)
-    found = {int(number): final[number] for number in numbers if final[number] is not None}
-    return with_rows(after, found) if found else after

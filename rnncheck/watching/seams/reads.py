@@ -70,3 +70,43 @@ def stored_by(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that they bind."""
     inside = (node for one in nodes for node in ast.walk(one))
     return {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def entries_read(body: Iterable[ast.AST]) -> dict[str, frozenset[str]]:
+    """By name, the entries that are read of what is read by constant entries of it alone:
+    ``td["observation"]``, ``td["next", "reward"]``, ``td.get("h")``, ``batch.reward``."""
+    nodes = [node for one in body for node in ast.walk(one)]
+    found, told = dict[str, set[str]](), set[int]()
+    for node in nodes:
+        if (entry := _entry(node)) is not None and id(entry[0]) not in told:
+            name, key, stored = entry
+            told.add(id(name))
+            found.setdefault(name.id, set())
+            if not stored:
+                found[name.id].add(key)
+    bare = (n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    for one in bare:
+        if id(one) not in told:
+            found.pop(one.id, None)
+    return {name: frozenset(keys) for name, keys in found.items()}
+
+
+def _entry(node: ast.AST) -> tuple[ast.Name, str, bool] | None:
+    """Of a node that reads or stores a constant entry of a name: the name, the first part of the
+    entry, and whether it stores it."""
+    owner: ast.expr
+    if isinstance(node, ast.Subscript):
+        owner, key, stored = node.value, node.slice, isinstance(node.ctx, ast.Store)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        if node.func.attr != "get":
+            return None
+        owner, key, stored = node.func.value, node.args[0], False
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.value, node.attr, isinstance(node.ctx, ast.Store)
+    else:
+        return None
+    key = key.elts[0] if isinstance(key, ast.Tuple) and key.elts else key
+    named = key.value if isinstance(key, ast.Constant) else None
+    if not isinstance(owner, ast.Name) or not isinstance(named, str):
+        return None
+    return owner, named, stored

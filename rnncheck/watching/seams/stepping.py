@@ -20,7 +20,7 @@ from rnncheck.pipeline.keys import Key, declared, tensor_items, tensor_keys
 from rnncheck.pipeline.recording.masks import padding_mask
 from rnncheck.watching.forms.called_policy import CalledPolicy
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
-from rnncheck.watching.forms.shown_before import shown_before, with_shown
+from rnncheck.watching.forms.shown_before import shown_before, shown_by, with_shown
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams import patching, training
@@ -41,19 +41,20 @@ _PARTS = 2  # batches that a row of steps is told as: the fewest that have a joi
 _BETWEEN = {nn.modules.module.__file__, patching.__file__, training.__file__}
 
 
-def stepping_seams(watching: Watching, scope: ExitStack) -> None:
-    """Open the seams until ``scope`` ends."""
+def stepping_seams(watching: Watching, scope: ExitStack) -> Stepping:
+    """Open the seams until ``scope`` ends; what notes the steps."""
     noting = Stepping(watching)
-    for kind in _envs():
+    for kind in torchrl_envs():
         for name in _METHODS:
             if name in kind.__dict__:
                 replace(scope, kind, name, noting.stepped)
     hear_modules(watching, scope, noting.called, noting.gave)
     watching.at_the_first_update.append(noting.gather)
     scope.callback(noting.gather)
+    return noting
 
 
-def _envs() -> list[type]:
+def torchrl_envs() -> list[type]:
     """TorchRL's env classes, the base first."""
     found, queue = list[type](), [EnvBase]
     while queue:
@@ -73,6 +74,7 @@ class Stepping:
         self._known: dict[tuple[int, ...], Acting] = {}
         self._outermost = RememberedOutermost()
         self._rows: list[tuple[Acting, list[TensorDictBase]]] = []
+        self._forgotten = set[int]()  # ids of those who are told of otherwise
         self._goes_on = False  # the last row was not broken off by a step of nobody's
         self._gave: deque[tuple[nn.Module, torch.Tensor]] = deque(maxlen=_GIVEN)
         self._callers = ActingCallers()
@@ -130,6 +132,8 @@ class Stepping:
     ) -> None:
         seen = self._watching.seen
         acting = self._acting(env, modules, acts)
+        if id(acting) in self._forgotten:
+            return
         if seen.frozen:
             self._watching.move_on(acting, step)
             return
@@ -162,6 +166,26 @@ class Stepping:
         acting.parts = list(found) if not acting.writes else [p for p in acting.parts if p in found]
         acting.writes = acting.writes or wrote
 
+    def hands_on(self, acting: Acting) -> bool:
+        """Whether the loop hands on what the policy wrote, under another name that it reads: a
+        state that no key tells of."""
+        steps = next((steps for one, steps in self._rows if one is acting), [])
+        filled = filled_by_loop(acting)
+        if not filled or len(steps) < 2:
+            return False
+        written = [key for key in declared(acting.policy, "out_keys") if key[0] != "next"]
+        return any(
+            all(_handed(a, b, key, wrote) for a, b in pairwise(steps))
+            for key in filled
+            for wrote in written
+        )
+
+    def forget(self, acting: Acting) -> None:
+        """It is told of otherwise."""
+        self._watching.seen.acting.remove(acting)
+        self._forgotten.add(id(acting))
+        self._rows = [(one, steps) for one, steps in self._rows if one is not acting]
+
     def gather(self) -> None:
         """The steps so far become batches."""
         rows, self._rows = self._rows, []
@@ -180,6 +204,27 @@ def _show_before(acting: Acting) -> None:
         entries = shown_before(env, acting.batches, read, acting.writes)
         acting.make_env = with_shown(env, entries) if entries else env
         acting.shown = {key: one.source for key, one in entries.items()}
+
+
+def filled_by_loop(acting: Acting) -> list[Key]:
+    """What the policy reads that neither the env shows nor the policy's step before wrote."""
+    if not isinstance(acting.env, EnvBase):
+        return []
+    shown, read = shown_by(acting.env), declared(acting.policy, "in_keys")
+    carried = {key[1:] for key in declared(acting.policy, "out_keys") if key[0] == "next"}
+    return [key for key in read if key not in shown | carried]
+
+
+def _handed(before: TensorDictBase, step: TensorDictBase, key: Key, wrote: Key) -> bool:
+    """Whether the entry is what the step before wrote, where no episode ended with that."""
+    given, value = before.get(wrote, None), step.get(key, None)
+    if given is None or value is None or given.shape != value.shape:
+        return False
+    if not value.is_floating_point():
+        return False
+    done = before.get(("next", "done")).reshape(*before.batch_size, -1).any(-1)
+    same = (given == value).reshape(*before.batch_size, -1).all(-1)
+    return bool((same | done).all())
 
 
 def _scripts_frame() -> FrameType | None:

@@ -19,6 +19,7 @@ class StoodAt:
         self._containers_in = ContainersIn()
         self._standing = list[tuple[CodeType, int]]()
         self._holding = list[tuple[CodeType, dict[str, Any]]]()
+        self._waited = False  # since the last step
         self.frames = list[FrameType]()  # of the last step, innermost first: they may have returned
 
     def steps(self, stack: Sequence[FrameType]) -> None:
@@ -29,12 +30,25 @@ class StoodAt:
             self._standing = standing
             self._codes |= {id(frame.f_code): frame.f_code for frame in stack}
             self._lines |= {frame.f_code: frame.f_lineno for frame in stack}
-        self._holding = self._containers_in(stack)
+        self._holding, self._waited = self._containers_in(stack), False
         self.frames = list(stack)
 
     def __contains__(self, code: CodeType) -> bool:
         """Whether an env was stepped out of it."""
         return id(code) in self._codes
+
+    def waits(self) -> None:
+        """Something is called behind the last step: what its frames hold by now."""
+        if not self._waited and self.is_behind():
+            self._waited = True
+            self._holding = self._containers_in(self.frames)
+
+    def is_behind(self) -> bool:
+        """Whether the innermost of the frames around the last step goes on behind it, and not with
+        the next round of its loop."""
+        if not self.frames or not self._standing:
+            return False
+        return self.frames[0].f_lasti > self._standing[0][1]
 
     @property
     def lines(self) -> Mapping[CodeType, int]:

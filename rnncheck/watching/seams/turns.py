@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,17 +16,7 @@ from rnncheck.watching.forms.shown_entries import side_by_side_shown
 from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.seams.acting_block import TAKEN
 from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT
-
-
-@dataclass(eq=False)
-class SteppedEnv:
-    """An env that the script steps: what it showed last, and what its steps gave."""
-
-    env: Any
-    seen: Any
-    mode: Any = None  # in which it begins anew, once it was asked: "" where it has none
-    over: Any = None  # envs whose episode is over, where they begin anew with the next step
-    steps: list[PlainStep] = field(default_factory=list)
+from rnncheck.watching.seams.stepped_env import SteppedEnv
 
 
 class Turns:
@@ -111,12 +102,36 @@ def unseen_call() -> PlainCall:
 
 def acted(calls: Sequence[PlainCall], action: Any) -> PlainCall | None:
     """The latest of the calls that gave the action."""
+    return next((call for call, _ in _given(calls, lambda one: same_action(one, action))), None)
+
+
+def clipped_from(calls: Sequence[PlainCall], action: Any, env: Any) -> tuple[PlainCall, Any] | None:
+    """The latest of the calls that gave what the action was clipped from, to what the env takes,
+    and that, in the form of the action."""
+    space = getattr(env, "action_space", None)
+    if not isinstance(space, gymnasium.spaces.Box) or np.shape(action) != space.shape:
+        return None
+
+    def fits(value: Tensor) -> bool:
+        if value.numel() != action.size or not value.is_floating_point():
+            return False
+        whole = value.detach().cpu().numpy().reshape(space.shape)
+        return same_action(torch.as_tensor(np.clip(whole, space.low, space.high)), action)
+
+    for call, value in _given(calls, fits):
+        return call, value.detach().cpu().numpy().reshape(space.shape)
+    return None
+
+
+def _given(
+    calls: Sequence[PlainCall], fits: Callable[[Tensor], bool]
+) -> Iterator[tuple[PlainCall, Tensor]]:
+    """What fits of what they gave, the latest first."""
     for call in reversed(calls):
         for _, value in leaves_in(call.result):
             value = leaf_tensor(value)
-            if value is not None and same_action(value, action):
-                return call
-    return None
+            if value is not None and fits(value):
+                yield call, value
 
 
 def _are_equal(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:

@@ -1,0 +1,148 @@
+"""The steps of a plain loop as tensordicts, with what parts of the networks gave in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+
+from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.acted_again import gives_states_alone
+from rnncheck.watching.forms.log_probs import derived_of
+from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
+from rnncheck.watching.forms.plain_calls import (
+    ACTION,
+    ENDS,
+    FLAG,
+    OBSERVATION,
+    PlainCall,
+    PlainStep,
+    ToldCall,
+)
+from rnncheck.watching.forms.plain_columns import Column, Columns, columns_of
+from rnncheck.watching.forms.plain_policy import PlainPolicy
+
+_NOTHING = Column(None)
+
+
+def parts_given(call: PlainCall, policy: PlainPolicy) -> dict[str, Tensor]:
+    """What innermost parts of the policy gave in an acting call, one vector for each env."""
+    return _given_by(
+        {id(part): path for path, part in innermost_parts(policy).items()}, call, policy
+    )
+
+
+def _given_by(paths: Mapping[int, str], call: PlainCall, policy: PlainPolicy) -> dict[str, Tensor]:
+    given = dict[str, list[Tensor]]()
+    for part, value in call.parts:
+        if id(part) in paths:
+            given.setdefault(paths[id(part)], []).append(value)
+    rows = torch.Size([policy.told.rows] if policy.batched else [])
+    return of_one_step(given, rows)
+
+
+def steps_recorded(
+    steps: list[PlainStep],
+    columns: Columns,
+    told: ToldCall,
+    policy: PlainPolicy,
+    before: Sequence[PlainStep],
+) -> TensorDictBase:
+    """The steps as ``[rows, steps]``; where there are none before them, acting begins with them."""
+    lead = (columns.rows, len(steps))
+    done = columns.done.T
+    entries: dict[Key, Tensor] = {
+        **_observed(steps, columns),
+        ("next", "reward"): _rows([step.reward for step in steps], columns.rows).float(),
+        ("next", "done"): done,
+    }
+    for name in ENDS[:2]:
+        flags = _rows([getattr(step, name) for step in steps], columns.rows)
+        entries["next", name] = flags.bool()
+    for slots, held in ((told.arguments, columns.given), (told.results, columns.gave)):
+        for path, slot in slots.items():
+            column = held.get(path, _NOTHING).values
+            if slot.key not in entries and column is not None:
+                entries[slot.key] = slot.found(column, 1)
+    outputs = {
+        key: entries[key] for key in (s.key for s in told.results.values()) if key in entries
+    }
+    if told.action is not None and (column := columns.gave[told.action[0]].values) is not None:
+        slot = told.action[1]
+        entries[ACTION,] = slot.found(column, 1).reshape(*lead, *slot.rest)
+        floating = {key: one for key, one in outputs.items() if one.is_floating_point()}
+        if gives_states_alone(floating):
+            parts = _outputs(steps, policy)
+            laid = {
+                part_key(n): one.reshape(len(steps), columns.rows, -1) for n, one in parts.items()
+            }
+            floating |= {key: one.transpose(0, 1) for key, one in laid.items()}
+        entries |= derived_of(floating, entries[ACTION,])
+    starts = columns_of(before).done.T if before else torch.ones_like(done[:, :1])
+    flag = entries.get((FLAG,), torch.cat([starts, done[:, :-1]], 1)).reshape(lead).bool()
+    # Whatever its flag, the very first step begins with the state that acting begins with.
+    begun = (torch.arange(len(steps)) == 0) & (not before)
+    entries[FLAG,] = flag | begun
+    for key in (*(("next", name) for name in (*ENDS[:2], "done", "reward")), (FLAG,)):
+        entries[key] = entries[key].reshape(*lead, 1)
+    for part, column in _outputs(steps, policy).items():
+        entries[part_key(part)] = column.reshape(len(steps), columns.rows, -1).transpose(0, 1)
+    return TensorDict(entries, batch_size=lead).contiguous()
+
+
+def _observed(steps: list[PlainStep], columns: Columns) -> dict[Key, Tensor]:
+    """What the env showed before and behind each step, ``[rows, steps, ...]``."""
+    seen, after = [step.seen for step in steps], [step.after for step in steps]
+    if columns.shown is None:
+        both = ((OBSERVATION,), seen), (("next", OBSERVATION), after)
+        return {key: _rows(values, columns.rows) for key, values in both}
+    lead = steps[0].lead
+    found = columns.shown.columns(seen, lead)
+    found |= {("next", *k): v for k, v in columns.shown.columns(after, lead).items()}
+    return {key: one.transpose(0, 1) if lead else one.unsqueeze(0) for key, one in found.items()}
+
+
+def _outputs(steps: list[PlainStep], policy: PlainPolicy) -> dict[str, Tensor]:
+    """What parts of the policy gave at every step, ``[steps, ...]``."""
+    paths = {id(part): path for path, part in innermost_parts(policy).items()}
+    alike = _parts_alike(paths, steps, policy)
+    if alike is not None:
+        return alike
+    given = [_given_by(paths, step.call, policy) for step in steps]
+    return {
+        path: torch.stack([one[path] for one in given]).cpu()
+        for path in given[0]
+        if all(path in one for one in given)
+    }
+
+
+def _parts_alike(
+    paths: Mapping[int, str], steps: list[PlainStep], policy: PlainPolicy
+) -> dict[str, Tensor] | None:
+    """The same at once where every step ran the same parts; None where some did not."""
+    order = [id(part) for part, _ in steps[0].call.parts]
+    if any([id(part) for part, _ in step.call.parts] != order for step in steps):
+        return None
+    found = dict[str, Tensor]()
+    for at, part in enumerate(order):
+        values = [step.call.parts[at][1] for step in steps]
+        if part not in paths or order.count(part) > 1:
+            continue
+        if len({value.shape for value in values}) > 1:
+            return None
+        told = _given_by({part: paths[part]}, steps[0].call, policy)
+        found |= {
+            path: torch.stack(values).reshape(-1, *one.shape).cpu() for path, one in told.items()
+        }
+    return found
+
+
+def _rows(values: list[Any], rows: int) -> Tensor:
+    """``[rows, steps, ...]`` of what the env gave."""
+    column = torch.as_tensor(np.array([np.asarray(value) for value in values]))
+    sided = column.ndim > 1 and column.shape[1] == rows
+    return column.transpose(0, 1) if sided else column.unsqueeze(0)

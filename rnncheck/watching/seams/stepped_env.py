@@ -1,0 +1,75 @@
+"""What is noted of one env of a plain loop: what it showed, and what its steps gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep
+from rnncheck.watching.forms.shown_entries import with_parts_copied, with_rows
+from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT
+
+
+@dataclass(eq=False)
+class SteppedEnv:
+    """An env that the script steps: what it showed last, and what its steps gave."""
+
+    env: Any
+    seen: Any
+    mode: Any = None  # in which it begins anew, once it was asked: "" where it has none
+    over: Any = None  # envs whose episode is over, where they begin anew with the next step
+    clips: bool = False  # actions are clipped to its space on their way
+    steps: list[PlainStep] = field(default_factory=list)
+
+    def begins(self, shown: Any) -> None:
+        """It was reset, and shows this: the script itself may end an episode."""
+        if self.steps and self.steps[-1].rows == 1:
+            last = self.steps[-1]
+            last.truncated = last.truncated or not last.terminated
+        self.seen, self.over = with_parts_copied(shown), None
+
+    def gave(self, call: PlainCall, action: Any, found: tuple[Any, ...]) -> None:
+        """A step that the call acted in, by what gymnasium's ``step`` gave."""
+        after, reward, terminated, truncated, info = found
+        begun = self.over
+        if begun is None:
+            single = isinstance(terminated, bool)
+            begun = False if single else np.zeros_like(np.asarray(terminated))
+        final = info.get("final_obs", info.get("final_observation")) if info else None
+        if self.mode is None:
+            told = getattr(self.env, "metadata", None)  # TorchRL's envs side by side ask each
+            self.mode = (told.get("autoreset_mode") if isinstance(told, Mapping) else "") or ""
+        over = self.mode == AutoresetMode.NEXT_STEP
+        ended = np.asarray(terminated) | np.asarray(truncated) if over or final is not None else ()
+        step = PlainStep(
+            self.env,
+            self.seen,
+            call,
+            action,
+            with_parts_copied(_with(after, final, ended)),
+            with_parts_copied(reward),
+            with_parts_copied(terminated),
+            with_parts_copied(truncated),
+            begun,
+            clips=self.clips,
+        )
+        self.over = ended if over else None
+        self.seen = with_parts_copied(after)
+        self.keep(step)
+
+    def keep(self, step: PlainStep) -> None:
+        """It was stepped, as long as a rollout is not too long."""
+        if len(self.steps) < LONGEST_ROLLOUT:
+            self.steps.append(step)
+
+
+def _with(after: Any, final: Any, ended: Any) -> Any:
+    """What the envs showed at the end of their steps: where they were reset, what they showed
+    before that."""
+    numbers = () if final is None else np.flatnonzero(ended)
+    found = {int(number): final[number] for number in numbers if final[number] is not None}
+    return with_rows(after, found) if found else after

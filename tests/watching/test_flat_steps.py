@@ -1,0 +1,57 @@
+"""``rnncheck run``: TorchRL's envs that a loop steps by itself, with lists of tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching.flat_script import (
+    AT_THE_END,
+    CUT,
+    FROM_BEFORE,
+    GRAPHED,
+    HANDED,
+    LISTS,
+    NEVER_RESET,
+    OWN_STEP,
+)
+from tests.watching.scripts import judged
+
+Changes = tuple[tuple[str, str], ...]
+_ASKED = "BD301,BD306,CL403,CL406,EQ201,GR801,LS701,RP504,VL603,VL604,WR112"
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "codes", "expected"),
+    [
+        pytest.param(LISTS, (), _ASKED, [], id="lists"),
+        pytest.param(LISTS, (AT_THE_END,), "RP504", ["RP504"], id="lists, from the end"),
+        pytest.param(LISTS, (OWN_STEP,), "EQ201", ["EQ201"], id="lists, own step"),
+        pytest.param(HANDED, (), _ASKED, [], id="handed on"),
+        pytest.param(HANDED, (AT_THE_END,), "RP504", ["RP504"], id="handed on, from the end"),
+        pytest.param(GRAPHED, (), _ASKED, [], id="graphed"),
+        pytest.param(GRAPHED, (CUT,), "GR801", ["GR801"], id="graphed, cut"),
+        pytest.param(GRAPHED, (NEVER_RESET,), "CL403", ["CL403"], id="graphed, never reset"),
+    ],
+)
+def test_what_is_named(
+    rnncheck: Any,
+    tmp_path: Path,
+    text: str,
+    changes: Changes,
+    codes: str,
+    expected: list[str],
+) -> None:
+    code = ExitCode.FAILED if expected else ExitCode.VERIFIED
+    assert judged(rnncheck, tmp_path, codes, text, *changes) == (code, expected)
+
+
+@pytest.mark.parametrize("text", [LISTS, HANDED])
+def test_a_value_of_what_was_shown_next_from_the_state_before_is_not_shown(
+    rnncheck: Any, tmp_path: Path, text: str
+) -> None:
+    asked = judged(rnncheck, tmp_path, "VL604", text, FROM_BEFORE)
+    assert asked == (ExitCode.NOT_SHOWN, [])
