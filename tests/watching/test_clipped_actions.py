@@ -1,4 +1,4 @@
-"""``rnncheck run``: actions that are clipped on their way to the env, buffers that turn their arrays
+"""``rnncheck run``: actions clipped on their way to the env, buffers that turn their arrays
 before they are read, and rewards with the value of what a time limit cut off."""
 
 from __future__ import annotations
