@@ -28,6 +28,10 @@ _UNROLLED = """    hidden, logits, values = first, [], []
 RETURNS: Change = (_RETURNS, _COUNTED)
 # The pass is as well.
 UNROLLED: Change = (_REPLAY, _UNROLLED)
+SHORT: Change = ("STEPS, HIDDEN, GAMMA = 64", "STEPS, HIDDEN, GAMMA = 12")
+# In the pass, where it is unrolled.
+_PUT_BACK = 'torch.where(data["start"][t].view(-1, 1), torch.zeros_like(hidden), hidden)'
+RUNS_ON: Change = (_PUT_BACK, "hidden")
 NOT_RESET: Change = (
     _REPLAY,
     "".join(line for line in _UNROLLED.splitlines(keepends=True) if "torch.where" not in line),

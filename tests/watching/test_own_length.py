@@ -35,6 +35,16 @@ def test_as_many_steps_as_the_script_has(
     assert not unseen
 
 
+def test_no_more_steps_than_the_script_has(rnncheck: Any, tmp_path: Path) -> None:
+    changes = (scripts.RETURNS, scripts.UNROLLED, scripts.SHORT)
+    path = planted(tmp_path, "plain_single.py", *changes)
+    code, told, _ = run(rnncheck, "--select", "BD301,EQ201,GR801", path)
+    assert (code, failed(told)) == (ExitCode.VERIFIED, [])
+    path = planted(tmp_path, "plain_single.py", *changes, scripts.RUNS_ON)
+    code, told, _ = run(rnncheck, "--select", "EQ201,BD301", path)
+    assert code == ExitCode.FAILED
+
+
 def test_a_state_that_is_not_reset(rnncheck: Any, tmp_path: Path) -> None:
     changes = (scripts.RETURNS, scripts.NOT_RESET)
     path = planted(tmp_path, "plain_single.py", *changes)

@@ -104,6 +104,11 @@ def forms(batch: TensorDictBase) -> dict[str, Any]:
         "records": steps,
         "dicts": [step._asdict() for step in steps],
         "tuples": [tuple(step) for step in steps],
+        "dicts of each env": [
+            [{"x": one.numpy(), "note": ""} for one in x[t]] for t in range(STEPS)
+        ],
+        "last dicts": [{"x": one.numpy(), "note": ""} for one in after[-1]],
+        "last mask": {"alive": (1.0 - done[-1].float()).reshape(-1)},
         "dataclasses": [Kept(x[t]) for t in range(STEPS)],
         "object": Agent(x=x, done=list(done)),
         "method": Agent(x=x).learn,

@@ -57,18 +57,30 @@ def rows_done(nxt: TensorDictBase, keys: list[Key], rank: int) -> Tensor:
     return ended
 
 
-def take_heads(subject: Subject, env: EnvBase, steps: int) -> Heads:
-    """Play ``PATTERN`` over and over until ``steps`` steps are there; an early end shortens a
-    head."""
-    heads = Heads()
+def take_heads(subject: Subject, env: EnvBase, steps: int, longest: int | None = None) -> Heads:
+    """Play ``PATTERN`` over and over until ``steps`` steps are there; an early end shortens a head.
+    Where rows have ``longest`` steps at most, all heads together have no more."""
+    heads, pattern = Heads(), _within(longest)
     while len(heads.inputs) < MAX_HEADS:
-        length = PATTERN[len(heads.inputs) % len(PATTERN)]
+        length = pattern[len(heads.inputs) % len(pattern)]
+        if longest is not None:
+            length = min(length, longest - heads.steps)
+        if not length:
+            break
         inputs, nexts = _play(subject, env, length, len(heads.inputs))
         heads.inputs.append(inputs)
         heads.nexts.append(nexts)
         if heads.steps >= steps and len(heads.inputs) >= MIN_HEADS:
             break
     return heads
+
+
+def _within(longest: int | None) -> tuple[int, ...]:
+    """The pattern, with at least the fewest heads among as many steps."""
+    fewest = PATTERN[:MIN_HEADS]
+    if longest is None or longest >= sum(fewest):
+        return PATTERN
+    return tuple(max(1, longest * one // sum(fewest)) for one in fewest)
 
 
 def _play(

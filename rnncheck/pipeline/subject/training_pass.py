@@ -48,6 +48,13 @@ class TwoPasses(nn.Module):
         return bool(getattr(function, "of_the_loss", False))
 
     @property
+    def longest(self) -> int | None:
+        """How many steps a row may have at most; None where it may have any number."""
+        function = getattr(self.over_sequences, "function", self.over_sequences)
+        found: int | None = getattr(function, "longest", None)
+        return found
+
+    @property
     def from_starts(self) -> bool:
         """Whether the pass is given whole trajectories alone, and no state."""
         function = getattr(self.over_sequences, "function", self.over_sequences)

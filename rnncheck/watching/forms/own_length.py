@@ -25,6 +25,7 @@ class OfOneSize:
 
     def __init__(self, over: Any, example: TensorDictBase) -> None:
         self._over, self._example = over, example
+        self.longest = int(example.shape[1])  # rows that it runs on, in steps
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         """What the pass gives at each step of the batch."""

@@ -25,11 +25,13 @@ from rnncheck.watching.forms.held_as import (
 )
 from rnncheck.watching.forms.log_probs import close, is_derived
 from rnncheck.watching.forms.plain_calls import FLAG, ToldCall, leaf_tensor
+from rnncheck.watching.forms.row_records import last_records, row_records
 from rnncheck.watching.forms.shown_entries import shown_keys
 from rnncheck.watching.forms.storages import (
     DONE,
     HeldPart,
     Records,
+    RowRecords,
     Spoilt,
     Storage,
     Tail,
@@ -40,6 +42,8 @@ from rnncheck.watching.forms.structures import Path, leaves_in, records, sequenc
 
 _ENDS: tuple[Key, ...] = (DONE, ("next", "terminated"), ("next", "truncated"))
 _GIVEN: tuple[Key, ...] = (("next", "reward"), *_ENDS)  # one number for each env
+_ENDS_NAMED = ("done", "end", "over", "term", "start")
+_OPPOSITE = ("mask", "not", "non", "alive", "continue")
 _WIDEST = 4096  # numbers of one step that are kept beside a column: a state, not a picture
 
 
@@ -66,7 +70,7 @@ class Storages:
         """The entries that are held."""
         found = set[Key]()
         for one in self.parts.values():
-            held = one.columns.values() if isinstance(one, Records) else [one]
+            held = one.columns.values() if isinstance(one, (Records, RowRecords)) else [one]
             held = [one.steps] if isinstance(one, Tail) else held
             found |= {part.key for part in held if isinstance(part, Storage)}
         return found
@@ -88,6 +92,9 @@ def storages_in(
                 else:
                     kept = list(value) if isinstance(value, list) else value  # which it may empty
                     found.doubts[path] = Spoilt(kept)
+            return True
+        if (of_rows := _last_of_rows(value, batch)) is not None:
+            found.parts[path] = of_rows
             return True
         if isinstance(value, (list, deque)) and len(value) > batch.shape[1]:
             _note_tail(found, path, value, batch)
@@ -160,7 +167,12 @@ def _note(found: Storages, path: Path, value: Any, batch: TensorDictBase) -> boo
 
 
 def _note_records(found: Storages, path: Path, items: Any, batch: TensorDictBase) -> bool:
-    """The same of a list of records, column by column; one of other things is none of ours."""
+    """The same of a list of records, column by column, or of a list of one for each env; one of
+    other things is none of ours."""
+    of_rows = row_records(items, batch.shape[0], lambda name, one: _of_all_steps(name, one, batch))
+    if of_rows is not None:
+        found.parts[path] = of_rows
+        return True
     told = [dict(leaves_in(one)) if records(one) else {} for one in items]
     names = list(told[0])
     if not names or any(list(one) != names for one in told):
@@ -176,6 +188,16 @@ def _note_records(found: Storages, path: Path, items: Any, batch: TensorDictBase
     if columns:
         found.parts[path] = Records(columns, sequence_like(items, [items[0]]))
     return known
+
+
+def _last_of_rows(value: Any, batch: TensorDictBase) -> RowRecords | None:
+    """A record for each env of what it showed last."""
+    shown = [("next", *key) for key in shown_keys(batch)]
+
+    def told(_name: Path, whole: Tensor) -> Storage | None:
+        return _last(whole[0], batch, tuple(shown), ARRAYS)
+
+    return last_records(value, batch.shape[0], told)
 
 
 def _note_tail(found: Storages, path: Path, value: Any, batch: TensorDictBase) -> None:
@@ -289,7 +311,7 @@ def _likeness(path: Path, one: Storage) -> tuple[bool, bool, bool, bool]:
     """Whether all of it is told, at its own step, by its name, and as it is."""
     name = path[-1].lower()
     turned = one.scale is not None and one.scale[0] < 0
-    opposite = any(word in name for word in ("mask", "not", "non", "alive", "continue"))
+    opposite = any(word in name for word in _OPPOSITE)
     known = str(one.key[-1])
     named = opposite if turned else known in name or name.rstrip("s") in known
     return one.edge is None or one.late, not one.late, named, one.scale is None
@@ -328,7 +350,7 @@ def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) 
 
 def _names_an_end(path: Path) -> bool:
     """Tells a flag from other zeros, which nothing else does."""
-    return any(word in path[-1].lower() for word in ("done", "end", "over", "term", "start"))
+    return any(word in path[-1].lower() for word in (*_ENDS_NAMED, *_OPPOSITE))
 
 
 def _last(
@@ -342,7 +364,18 @@ def _last(
         if held.numel() == last.numel() and alike and _same_rows(held, last, batch):
             rows, shape = len(last), tuple(held.shape)
             return Storage(key, shape, held.dtype, at=-1, of_what=of_what, rows=rows)
-    return None
+    return _last_mask(held, batch, of_what) if DONE in keys and named else None
+
+
+def _last_mask(held: Tensor, batch: TensorDictBase, of_what: str) -> Storage | None:
+    """The opposite of the flag, as a number."""
+    last, rows = batch.get(DONE)[:, -1], batch.shape[0]
+    if held.numel() != last.numel() or held.dtype == torch.bool:
+        return None
+    if not torch.equal(1 - held.detach().cpu().double().flatten(), last.double().flatten()):
+        return None
+    one = Storage(DONE, tuple(held.shape), held.dtype, at=-1, of_what=of_what, rows=rows)
+    return replace(one, scale=(-1.0, 1.0))
 
 
 def _same_rows(held: Tensor, last: Tensor, batch: TensorDictBase) -> bool:

@@ -66,7 +66,8 @@ class Storage:
             return self.slot.given(anew(one, batch) if self.fresh else one)
         if self.at is not None:
             wanted = self._of_rows(self.shape, len(value))
-            return handed(self._made(value[:, self.at], wanted), self.of_what, listed=False)
+            one = self._scaled(value[:, self.at])
+            return handed(self._made(one, wanted), self.of_what, listed=False)
         value = self._scaled(value)
         if self.late:
             value = torch.cat([self._edge(value), value if self.longer else value[:, :-1]], 1)
@@ -156,6 +157,36 @@ class Records:
 
 
 @dataclass(frozen=True)
+class RowRecords:
+    """Lists of a record for each of several envs, and what each of their parts holds; ``like`` is
+    the list of one record for each env, of the first step where there is one ``of_steps``."""
+
+    columns: Mapping[Path, Storage]
+    like: Any
+    of_steps: Any = None  # the list of all steps
+    graphed = False
+
+    def of(self, batch: TensorDictBase) -> Any:
+        """The records of a batch ``[rows, steps]``."""
+        held = {path: one.of(batch) for path, one in self.columns.items()}
+        if self.of_steps is None:
+            return self._rows(held, batch.shape[0])
+        steps = range(batch.shape[1])
+        made = [self._rows({path: one[n] for path, one in held.items()}, len(batch)) for n in steps]
+        return sequence_like(self.of_steps, made)
+
+    def _rows(self, held: Mapping[Path, Any], rows: int) -> Any:
+        first = self.like[0]
+        made = [filled(first, {path: one[n] for path, one in held.items()}) for n in range(rows)]
+        return sequence_like(self.like, made)
+
+    @property
+    def held(self) -> list[tuple[Key, str]]:
+        """Its entries, and what the script holds each as."""
+        return [entry for one in self.columns.values() for entry in one.held]
+
+
+@dataclass(frozen=True)
 class Spoilt:
     """Something of every step that nobody knows, with other values: what comes of it then shows
     whether it is read."""
@@ -225,7 +256,7 @@ class Tail:
         return self.steps.held
 
 
-HeldPart = Storage | Records | Spoilt | Tail | PerRow | ZeroState
+HeldPart = Storage | Records | RowRecords | Spoilt | Tail | PerRow | ZeroState
 
 
 def spoilt(value: Any) -> Any:

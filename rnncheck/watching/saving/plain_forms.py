@@ -24,6 +24,7 @@ from rnncheck.watching.forms.storages import (
     HeldPart,
     PerRow,
     Records,
+    RowRecords,
     Storage,
     Tail,
     ZeroState,
@@ -41,6 +42,7 @@ from rnncheck.watching.saving.import_paths import CannotKeep
 Node = dict[str, Any]
 _WRAPPERS = "gymnasium.wrappers"
 _RECORDS, _TAIL, _PER_ROW, _ZEROS = "records", "tail", "per row", "zero state"
+_ROW_RECORDS = "records of each env"
 
 
 # --- envs ----------------------------------------------------------------------------------------
@@ -324,6 +326,9 @@ def _part_form(one: HeldPart) -> list[Any]:
     if isinstance(one, Records):
         columns = [[list(path), _storage_form(held)] for path, held in one.columns.items()]
         return [_RECORDS, columns, one.like]
+    if isinstance(one, RowRecords):
+        columns = [[list(path), _storage_form(held)] for path, held in one.columns.items()]
+        return [_ROW_RECORDS, columns, one.like, one.of_steps]
     if isinstance(one, Tail):
         return [_TAIL, one.before, _storage_form(one.steps)]
     if isinstance(one, PerRow):
@@ -336,6 +341,8 @@ def _part_form(one: HeldPart) -> list[Any]:
 def _part(form: list[Any]) -> HeldPart:
     if form[0] == _TAIL:
         return Tail(form[1], _storage(form[2]))
+    if form[0] == _ROW_RECORDS:
+        return RowRecords({tuple(path): _storage(held) for path, held in form[1]}, *form[2:])
     if form[0] == _PER_ROW:
         return PerRow(form[1], form[2])
     if form[0] == _ZEROS:
