@@ -43,6 +43,23 @@ def hidden_state(evidence: Evidence, subject: Subject, made: Constructed) -> Hid
     return None
 
 
+def remembered_by(subject: Subject, made: Constructed) -> list[str] | None:
+    """The attributes that move where a module that hands no state on answers a step by what it was
+    shown one step before; None where it does not."""
+    steps, starts = made.inputs[:1, :2], torch.tensor([[True, False]])
+    other = steps.clone()
+    other[:, 0] = made.inputs[:1, -1]
+    module = subject.copy()
+    before = attributes(module)
+    one, two = (
+        unroll_subject(subject, one, starts, module=module)[:, 1:] for one in (steps, other)
+    )
+    keys = [key for key in tensor_keys(one) if key in tensor_keys(two)]
+    if made.steps < 2 or not changes(one, two, keys, torch.ones(1, 1, dtype=torch.bool)):
+        return None
+    return sorted(changed_attributes(before, attributes(module)))
+
+
 def twice(
     evidence: Evidence, subject: Subject, made: Constructed, module: nn.Module, mode: str
 ) -> list[OutputChange]:

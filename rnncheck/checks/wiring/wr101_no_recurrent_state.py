@@ -9,8 +9,9 @@ Why it matters
 
 Says nothing when
     the policy does carry state in another way that is judged elsewhere: under its root key (WR107)
-    or in an attribute (EQ206). Could not look where who acts has no weights at all and the loss
-    trains some: data of a fixed policy, from which another one learns that never acts.
+    or in an attribute (EQ206). Could not look where an attribute keeps it that a start flag resets,
+    or where who acts has no weights at all and the loss trains some: data of a fixed policy, from
+    which another one learns that never acts.
 
 Fix
     Use LSTMModule or GRUModule, or declare the carry in your module's ``in_keys`` and ``out_keys``.
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.hidden_state import hidden_state
+from rnncheck.checks.evidence.hidden_state import hidden_state, remembered_by
 from rnncheck.checks.evidence.loss_calls import loss_of, parameters_of
 from rnncheck.checks.rule import (
     CouldNotLook,
@@ -43,6 +44,11 @@ NEVER_ACTS = (
     " the policy in a spec for `rnncheck verify`"
 )
 
+_KEPT = (
+    "the {} answers by what it was shown before, and keeps that itself{}, where nothing can be"
+    " followed: hand the state on by keys, k in in_keys and ('next', k) in out_keys"
+)
+
 
 def run(evidence: Evidence) -> Judgement:
     """Count the carry keys of policy and critic."""
@@ -56,6 +62,10 @@ def run(evidence: Evidence) -> Judgement:
         raise Deferred("the state lives outside the tensordict", "EQ206")
     if _learner_never_acts(evidence):
         raise CouldNotLook(NEVER_ACTS)
+    for subject in subjects:
+        held = remembered_by(subject, constructed(evidence, subject))
+        if held is not None:
+            raise CouldNotLook(_KEPT.format(subject.stage, f" ({', '.join(held)})" if held else ""))
     return Judgement((_observed(),), len(subjects))
 
 
