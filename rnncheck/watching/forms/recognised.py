@@ -307,14 +307,16 @@ def _edge(
     return tuple(mine[-1].double().flatten().tolist())
 
 
-def _likeness(path: Path, one: Storage) -> tuple[bool, bool, bool, bool]:
-    """Whether all of it is told, at its own step, by its name, and as it is."""
+def _likeness(path: Path, one: Storage) -> tuple[bool, bool, bool, bool, bool]:
+    """Whether all of it is told, at its own step, by its name, as a flag where that names one, and
+    as it is."""
     name = path[-1].lower()
     turned = one.scale is not None and one.scale[0] < 0
     opposite = any(word in name for word in _OPPOSITE)
     known = str(one.key[-1])
     named = opposite if turned else known in name or name.rstrip("s") in known
-    return one.edge is None or one.late, not one.late, named, one.scale is None
+    flag = names_an_end(path) and one.key in (*_ENDS, (FLAG,))
+    return one.edge is None or one.late, not one.late, named, flag, one.scale is None
 
 
 def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) -> Storage | None:
@@ -345,11 +347,11 @@ def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) 
     if found:
         return found[0]
     shown = [("next", *key) for key in shown_keys(batch)]
-    return _last(held, batch, (*shown, DONE), of_what, _names_an_end(path))
+    return _last(held, batch, (*shown, DONE), of_what, names_an_end(path))
 
 
-def _names_an_end(path: Path) -> bool:
-    """Tells a flag from other zeros, which nothing else does."""
+def names_an_end(path: Path) -> bool:
+    """Tells a flag from other zeros and ones, which nothing else does."""
     return any(word in path[-1].lower() for word in (*_ENDS_NAMED, *_OPPOSITE))
 
 

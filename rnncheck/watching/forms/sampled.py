@@ -27,6 +27,7 @@ from rnncheck.watching.forms.plain_calls import (
     leaf_tensor,
 )
 from rnncheck.watching.forms.plain_pass import Drawn, behind_ends, recorded_steps
+from rnncheck.watching.forms.recognised import names_an_end
 from rnncheck.watching.forms.storages import (
     DONE,
     HeldPart,
@@ -350,7 +351,9 @@ def _entry(
                 found.append((share, _is_named(path, key), key, scale))
     if not found:
         return None
-    _, _, key, scale = max(found, key=lambda one: (one[0], one[1], one[3] is None))
+    ends = names_an_end(path)
+    flags = {key for _, _, key, _ in found if ends and key in _FLAGS}
+    _, _, key, scale = max(found, key=lambda one: (*one[:2], one[2] in flags, one[3] is None))
     return key, scale
 
 
