@@ -83,6 +83,17 @@ SAME_NEXT: Change = ("reward, after, float(terminated)))", "reward, obs, float(t
 LATER_NEXT: Change = ("float(), following, over", "float(), following.roll(-1, 1), over")
 OTHER_ACTIONS: Change = ("actions.unsqueeze(-1))", "actions.roll(1, 1).unsqueeze(-1))")
 TIME_FIRST: Change = ("batch_first=True", "batch_first=False")
+LONGER: Change = ("LENGTH, BATCH, GAMMA = 10", "LENGTH, BATCH, GAMMA = 14")
+_SUMMED = """        n, last = 3, LENGTH - 2
+        goal, going = torch.zeros(BATCH, last), torch.ones(BATCH, last)
+        for k in range(n):
+            goal = goal + GAMMA**k * going * rewards[:, k : last + k]
+            going = going * (1 - ended[:, k : last + k])
+        goal = goal + GAMMA**n * going * best[:, n - 1 :]
+"""
+N_STEP: Change = ("        goal = rewards + GAMMA * (1 - ended) * best\n", _SUMMED)
+CUT: Change = ("F.mse_loss(chosen, goal)", "F.mse_loss(chosen[:, :-2], goal)")
+ONE_EARLY: Change = ("best[:, n - 1 :]", "best[:, n - 2 : -1]")
 PAIRED: Change = ("F.mse_loss(chosen, goal)", "F.mse_loss(chosen.reshape(-1), goal.reshape(-1, 1))")
 
 R2D2 = """import random

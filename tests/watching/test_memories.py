@@ -57,6 +57,21 @@ def test_faulty(rnncheck: Any, tmp_path: Path, text: str, change: Change, code: 
     assert (status, failed(told)) == (ExitCode.FAILED, [code])
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        pytest.param((), (ExitCode.VERIFIED, []), id="behind the last reward"),
+        pytest.param((scripts.ONE_EARLY,), (ExitCode.FAILED, ["VL604"]), id="one early"),
+    ],
+)
+def test_targets_of_several_rewards(
+    rnncheck: Any, tmp_path: Path, more: tuple[Change, ...], expected: tuple[int, list[str]]
+) -> None:
+    changes = (scripts.LONGER, scripts.N_STEP, scripts.CUT, *more)
+    code, told, _ = run(rnncheck, "--select", "VL604,VL603", written(tmp_path, DRQN, *changes))
+    assert (code, failed(told)) == expected
+
+
 def test_saved(rnncheck: Any, tmp_path: Path) -> None:
     path, seen = written(tmp_path, R2D2, scripts.FROM_ZERO), tmp_path / "seen.rnncheck"
     run(rnncheck, "--select", "RP504", "--save", seen, path, cwd=tmp_path)

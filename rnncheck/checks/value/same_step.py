@@ -135,7 +135,7 @@ def _bootstraps_from_own(evidence: Evidence, sample: Sample, number: int) -> Own
             continue
         usual, following, own = (
             _taken_away(evidence, sample, td, at)
-            for td in (sample.td, _observing(evidence, sample, behind), _seen(sample, at))
+            for td in (sample.td, observing(evidence, sample, behind), _seen(sample, at))
         )
         names = [
             name
@@ -262,7 +262,7 @@ def _tried(sample: Sample) -> Iterable[Tensor]:
     return [at for at in found if bool(at.any())]
 
 
-def _observing(
+def observing(
     evidence: Evidence, sample: Sample, at: Tensor, seed: int = _SEEDS[0]
 ) -> TensorDictBase:
     """The batch with something else observed, and valued, at ``at``: there, and under ``next`` of
@@ -304,8 +304,8 @@ def _ignores_next(evidence: Evidence, sample: Sample, number: int) -> OwnStep | 
         at = going & (torch.arange(going.shape[1]) % 2 == parity)
         if not bool(at.any()):
             continue
-        whole = _answer(evidence, sample, sample.td, at)
-        over = _answer(evidence, sample, _over(sample, at), at)
+        whole = answer_of(evidence, sample, sample.td, at)
+        over = answer_of(evidence, sample, _over(sample, at), at)
         limit = _ROUNDING * max(abs(whole), abs(over))
         if not over or abs(over - whole) <= limit:
             return None
@@ -325,11 +325,11 @@ def _own_alone(
     following = torch.zeros_like(at)
     following[:, 1:] = at[:, :-1]
     for seed in _SEEDS:
-        moved = _answer(evidence, sample, _observing(evidence, sample, following, seed), at)
+        moved = answer_of(evidence, sample, observing(evidence, sample, following, seed), at)
         if abs(moved - whole) > limit:
             return False
-        here = replace(sample, rows=_rows(sample, _observing(evidence, sample, at, seed)))
-        if abs(_answer(evidence, sample, _over(here, at), at) - over) > _TELLING * limit:
+        here = replace(sample, rows=_rows(sample, observing(evidence, sample, at, seed)))
+        if abs(answer_of(evidence, sample, _over(here, at), at) - over) > _TELLING * limit:
             return True
     return False
 
@@ -338,7 +338,7 @@ def _rows(sample: Sample, td: TensorDictBase) -> TensorDictBase:
     return td.reshape(sample.rows.shape)
 
 
-def _answer(evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor) -> float:
+def answer_of(evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor) -> float:
     """How much the memoryless twin's loss moves when the rewards at ``at`` do: for a squared error
     that is the sum of the errors there."""
     more = paid_more(sample, td, at)

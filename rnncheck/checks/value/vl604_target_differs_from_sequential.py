@@ -6,7 +6,8 @@ Checks
     its value estimator, are held against them, at steps that do not end an episode. Behind the last
     recorded step the value is that of its next observation, from the state that it left. In a twin
     without memory, where the value of a step depends on that step alone, the target of a step must
-    not move with the observation of its own step in the place of the next one's. Where no values
+    not move with the observation of its own step in the place of the next one's, and one that sums
+    several rewards must reach one step further than the last of them. Where no values
     are written, each recurrent pass inside the loss is run again from the true states, whatever
     order it has its steps in; a pass of torch's own layers over the next steps is held against the
     one over the steps, and that of a target network over the same steps, with the same weights,
@@ -88,6 +89,7 @@ from rnncheck.checks.value.last_values import (
     last_values_one_early,
     next_values_without_state,
 )
+from rnncheck.checks.value.n_step import bootstraps_early
 from rnncheck.checks.value.same_step import own_step, reads_nothing_next
 from rnncheck.checks.value.terminal_targets import PREDICTED, predicts_rewards_alone
 from rnncheck.numerics.difference import gap
@@ -116,7 +118,13 @@ def run(evidence: Evidence) -> Judgement:
         compared += count
         if finding is not None:
             return Judgement((finding,), compared)
-    for told in (own_step, last_values_one_early, next_values_without_state, cut_short):
+    for told in (
+        own_step,
+        bootstraps_early,
+        last_values_one_early,
+        next_values_without_state,
+        cut_short,
+    ):
         if (found := told(evidence)) is not None:
             return Judgement((found,), compared)
     if not compared and reads_nothing_next(evidence):
