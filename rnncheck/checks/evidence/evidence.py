@@ -22,7 +22,6 @@ from rnncheck.pipeline.subject.heads import Heads, take_heads
 from rnncheck.pipeline.subject.introspect import CannotStep, carry_keys, make_subject
 from rnncheck.pipeline.subject.passes import unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
-from rnncheck.pipeline.subject.training_pass import TwoPasses
 from rnncheck.results.model import Stage
 
 QUICK_STEPS = 512  # recorded steps that are replayed one by one without --thorough
@@ -219,9 +218,7 @@ class Evidence(Memo):
     def _heads(self) -> Heads:
         steps = self.pipeline.spec.verify.steps * (4 if self.thorough else 1)
         try:
-            module = self.policy.module
-            longest = module.longest if isinstance(module, TwoPasses) else None
-            return take_heads(self.policy, self.probe_env, steps, longest)
+            return take_heads(self.policy, self.probe_env, steps, self.policy.longest)
         except Exception as error:  # the user's env or policy may raise anything
             raise CouldNotLook(f"the policy cannot play the env ({reason_of(error)})") from error
 

@@ -195,15 +195,16 @@ def _recurrent(
     evidence: Evidence, subject: Subject, inputs: TensorDictBase
 ) -> dict[str, Pass | None]:
     batch = _batch(subject, inputs).update(_answers(evidence, subject))
+    batch = batch[:, : subject.longest or STREAM_STEPS]
     if subject.tile > 1:  # it takes so many rows or none
-        batch = batch.expand(subject.tile, STREAM_STEPS).clone()
+        batch = batch.expand(subject.tile, batch.shape[1]).clone()
     network = subject.copy()
     with Tap(network, subject.carriers, recurrent=True) as tap:
         try:
             run_recurrent(subject, as_collected(subject, batch), module=network)
         except Exception as error:
             raise unrun(subject, error) from error
-    return {path: _by_steps(one) for path, one in tap.passes.items()}
+    return {path: _by_steps(one, batch.shape[1]) for path, one in tap.passes.items()}
 
 
 def _batch(subject: Subject, inputs: TensorDictBase) -> TensorDictBase:
@@ -215,16 +216,16 @@ def _batch(subject: Subject, inputs: TensorDictBase) -> TensorDictBase:
     return batch
 
 
-def _by_steps(one: Pass) -> Pass | None:
+def _by_steps(one: Pass, steps: int) -> Pass | None:
     """A pass that was called once over all steps, cut into steps; only what it writes at every step
     is kept."""
-    if len(one.read) == STREAM_STEPS:
+    if len(one.read) == steps:
         return one
-    if len(one.read) != 1 or one.read[0].ndim == 0 or one.read[0].shape[-1] != STREAM_STEPS:
+    if len(one.read) != 1 or one.read[0].ndim == 0 or one.read[0].shape[-1] != steps:
         return None
     time = one.read[0].ndim - 1
     outputs = {key: value for key, value in one.wrote[0].items() if key[0] != "next"}
-    wrote = [{k: v.select(time, t) for k, v in outputs.items()} for t in range(STREAM_STEPS)]
+    wrote = [{k: v.select(time, t) for k, v in outputs.items()} for t in range(steps)]
     return Pass(True, list(one.read[0].unbind(time)), wrote)
 
 

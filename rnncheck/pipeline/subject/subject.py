@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import Key, declared, root_keys, tensor_keys
+from rnncheck.pipeline.subject.training_pass import TwoPasses
 from rnncheck.results.model import Stage
 
 
@@ -91,6 +92,12 @@ class Subject:
     tile: int = 1  # copies of a row that are run together where the module refuses a single row
     undeclared: tuple[Carrier, ...] = ()  # of carry that a module writes without declaring it
     by_absence: bool = False  # sequences are told from steps by a batch that holds no state
+
+    @property
+    def longest(self) -> int | None:
+        """How many steps a row of its recurrent mode may have at most, where that is known."""
+        found: int | None = getattr(self.module, "longest", None)
+        return found if isinstance(self.module, TwoPasses) else None
 
     @cached_property
     def carriers(self) -> list[Carrier]:

@@ -81,7 +81,10 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
             trained, _estimated(plain, estimator), shorter=acting.kind == "steps"
         )
         trained = [*trained, *(one for one in inside if _takes(loss, one))]
-    again = None if acting.parts else parts_of_steps(acting, loss, trained[0], axis)
+    inner, time_first = turned(loss.module, axis), axis is not None
+    again = None
+    if not acting.parts:
+        again = parts_of_steps(acting, loss, inner, trained[0], time_first=time_first)
     if again is not None:
         acting, noted = again, [*again.batches, *again.further]
     # Of a function around its networks that makes the action itself only these run in a loss.
@@ -94,18 +97,19 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     if from_starts and in_parts:
         # They are parts of rollouts that begin with a reset, as the rows do.
         noted, trained = _whole(noted), [one for one in trained if bool(_begins(one).all())]
-    inner = turned(loss.module, axis)
     parts = {path: acting.policy.get_submodule(path) for path in acting.parts}
     over_sequences: Any = LossPass(
         inner,
         parts,
         trained[0],
-        time_first=axis is not None,
+        time_first=time_first,
         shown=acting.shown,
         from_starts=from_starts,
     )
     if axis is None and rows_of_their_own(plain, loss):
         over_sequences = EpisodesAlone(over_sequences, from_starts=True, several=True)
+    else:
+        over_sequences = of_its_size(over_sequences, trained[0])
     reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])
     policy = WithParts(acting.policy, acting.parts, reads, acting.writes)
     return InForm(policy, noted, trained, judged, over_sequences, axis, whole)

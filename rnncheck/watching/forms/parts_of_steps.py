@@ -4,6 +4,7 @@ on them again, each by itself with the state that was stored beside it."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from tensordict import TensorDictBase
@@ -26,11 +27,12 @@ _CLOSE = 1e-4  # relative and absolute: the same numbers, in other batches of a 
 
 
 def parts_of_steps(
-    acting: Acting, loss: Called, trained: TensorDictBase, axis: int | None
+    acting: Acting, loss: Called, own: Any, trained: TensorDictBase, *, time_first: bool
 ) -> Acting | None:
-    """The same with its parts' outputs in its batches; None where the loss gives nothing by them on
-    a ``trained`` batch, or the policy itself runs in it."""
-    if loss.itself or loss.switches or acting.kind == "steps" or axis is not None:
+    """The same with its parts' outputs in its batches; None where the loss, as a function ``own``
+    of batches ``[rows, steps]``, gives nothing by them on a ``trained`` one, or the policy itself
+    runs in it."""
+    if loss.itself or loss.switches or acting.kind == "steps":
         return None
     if not isinstance(acting.policy, nn.Module) or not acting.batches:
         return None
@@ -39,7 +41,7 @@ def parts_of_steps(
         paths = sorted(set.intersection(*(set(given) for _, given in found)))
         parts = {path: acting.policy.get_submodule(path) for path in paths}
         with measuring(recurrent=loss.modes.recurrent, grad=True):
-            given = LossPass(loss.module, parts, trained, time_first=False)(trained)
+            given = LossPass(own, parts, trained, time_first=time_first)(trained)
     except Exception:  # modules of the user's may raise anything
         return None
     if not given:
