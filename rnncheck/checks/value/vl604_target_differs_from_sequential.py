@@ -6,8 +6,8 @@ Checks
     its value estimator, are held against them, at steps that do not end an episode. Behind the last
     recorded step the value is that of its next observation, from the state that it left. In a twin
     without memory, where the value of a step depends on that step alone, the target of a step must
-    not move with the observation of its own step in the place of the next one's, and one that sums
-    several rewards must reach one step further than the last of them. Where no values
+    not move with the observation of its own step in the place of the next one's. One that sums
+    several rewards must there reach one step further than the last of them. Where no values
     are written, each recurrent pass inside the loss is run again from the true states, whatever
     order it has its steps in; a pass of torch's own layers over the next steps is held against the
     one over the steps, and that of a target network over the same steps, with the same weights,
