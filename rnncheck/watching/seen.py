@@ -70,6 +70,7 @@ class Acting:
     apart: bool = False  # no optimiser has its weights, and it was given none of what they step
     # Entries that the script's loop fills with others of the step before, which are these.
     shown: dict[Key, Key] = field(default_factory=dict)
+    primed: dict[Key, Tensor] = field(default_factory=dict)  # states that its loop began with
     never_reset: bool = False  # a loop that puts its state back by itself was not seen to do so
 
 

@@ -100,9 +100,11 @@ def _play(
             td.update(_given(subject, td, state, t == 0))
             td.update(call(network, td.copy()))
             nxt = env.step(td)
-            answers.append(_answer(subject, nxt, keys, last=t == length - 1).reshape(rows)[:kept])
+            over = bool(rows_done(nxt["next"], keys, subject.rank).any())  # for all envs, then
+            last = over or t == length - 1
+            answers.append(_answer(subject, nxt, keys, last=last).reshape(rows)[:kept])
             state = {k: _kept(td, k, v, rows) for k, v in state.items()}
-            if bool(rows_done(nxt["next"], keys, subject.rank).any()):
+            if over:
                 break
             td = env.step_mdp(nxt)
     return on_cpu(torch.stack(taken, 1)), on_cpu(torch.stack(answers, 1))
@@ -113,14 +115,19 @@ def _answer(
 ) -> TensorDictBase:
     """What the env wrote under ``next``, without the module's own states and the start flags.
 
-    A head is cut as a time limit would cut it: ``done`` and ``truncated`` are true at its end.
+    A head is cut as a time limit would cut it: ``done`` and ``truncated`` are true at its end,
+    where the episode did not end by itself.
     """
     mine = {next_key(key) for key in (*subject.carry, *subject.flags)}
     keys = [key for key in tensor_keys(stepped) if key[0] == "next" and key not in mine]
     answer: TensorDictBase = stepped.select(*keys).clone()
+    ended = {key[:-1]: stepped.get(next_key(key)) for key in done if key[-1] == "terminated"}
     for key in done if last else ():
         if key[-1] != "terminated" and next_key(key) in keys:
-            answer.set(next_key(key), torch.ones_like(answer.get(next_key(key))))
+            flag = answer.get(next_key(key))
+            over = ended.get(key[:-1]) if key[-1] == "truncated" else None
+            cut = torch.ones_like(flag) if over is None else flag | ~over
+            answer.set(next_key(key), cut)
     return answer
 
 

@@ -11,7 +11,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.data import Composite, Unbounded
-from torchrl.envs import EnvBase, Transform, TransformedEnv
+from torchrl.envs import EnvBase, TensorDictPrimer, Transform, TransformedEnv
 
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.watching.envs import env_like
@@ -83,6 +83,14 @@ def with_shown(env: EnvBase, entries: Mapping[Key, Before]) -> EnvBase:
         return TransformedEnv(made, ShownBefore(entries))
     made.append_transform(ShownBefore(entries))
     return made
+
+
+def with_states(env: EnvBase, begun: Mapping[Key, Tensor]) -> EnvBase:
+    """A copy of the env whose resets give these states, as zeros, as the script's loop does."""
+    made, specs = env_like(env), Composite(shape=env.batch_size)
+    for key, value in begun.items():
+        specs.set(key, Unbounded(shape=value.shape, dtype=value.dtype, device=value.device))
+    return TransformedEnv(made, TensorDictPrimer(specs, default_value=0.0))
 
 
 def shown_before(

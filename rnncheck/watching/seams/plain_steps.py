@@ -295,11 +295,11 @@ class PlainSteps:
         if lines:
             self._lines.calls(stack)
         if not torch.is_grad_enabled():
-            self._loop.waits()
+            self._loop.waits(stack)
         for number, (frame, parent) in enumerate(itertools.pairwise(stack if follows else [])):
             if frame.f_code in self._loop:
                 break
-            behind = self._collects and self._loop.is_behind()
+            behind = self._collects and self._loop.is_behind(stack)
             if frame not in self._returns and self._may_act(frame.f_code, behind=behind):
                 self._follow(frame, parent, len(stack) - number, behind=behind)
 

@@ -19,8 +19,9 @@ from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.pipeline.keys import Key, declared, tensor_items, tensor_keys
 from rnncheck.pipeline.recording.masks import padding_mask
 from rnncheck.watching.forms.called_policy import CalledPolicy
+from rnncheck.watching.forms.drawn_actions import DrawsActions
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
-from rnncheck.watching.forms.shown_before import shown_before, shown_by, with_shown
+from rnncheck.watching.forms.shown_before import shown_before, shown_by, with_shown, with_states
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams import patching, training
@@ -138,6 +139,8 @@ class Stepping:
             self._watching.move_on(acting, step)
             return
         step = copy_now(step)
+        if not self._rows:
+            acting.primed = {k: step.get(k) for k in _given_by_the_loop(acting, self._keys)}
         self._note_parts(acting, step, wrote)
         if not self._rows or not self._goes_on or self._rows[-1][0] is not acting:
             self._rows.append((acting, []))
@@ -147,6 +150,8 @@ class Stepping:
         key = (id(env), *map(id, modules))
         if key not in self._known:
             whole = one_after_the_other(modules) if acts is None else acts
+            if acts is None and not writes_one(modules, list(env.action_keys)):
+                whole = DrawsActions(whole, env)
             acting = Acting("steps", whole, env, calling_place(3), env=env)
             acting.switches = switches_of(whole)
             self._known[key] = acting
@@ -202,6 +207,8 @@ def _show_before(acting: Acting) -> None:
     read, env = declared(acting.policy, "in_keys"), acting.make_env
     if isinstance(env, EnvBase) and acting.batches:
         entries = shown_before(env, acting.batches, read, acting.writes)
+        begun = {key: one for key, one in acting.primed.items() if not bool(one.any())}
+        env = with_states(env, begun) if begun else env
         acting.make_env = with_shown(env, entries) if entries else env
         acting.shown = {key: one.source for key, one in entries.items()}
 
@@ -213,6 +220,15 @@ def filled_by_loop(acting: Acting) -> list[Key]:
     shown, read = shown_by(acting.env), declared(acting.policy, "in_keys")
     carried = {key[1:] for key in declared(acting.policy, "out_keys") if key[0] == "next"}
     return [key for key in read if key not in shown | carried]
+
+
+def _given_by_the_loop(acting: Acting, keys: set[Key]) -> list[Key]:
+    """The states that were in the tensordict ahead of the first step, and that no reset gives."""
+    if not isinstance(acting.env, EnvBase):
+        return []
+    carried = {key[1:] for key in declared(acting.policy, "out_keys") if key[0] == "next"}
+    read = [key for key in declared(acting.policy, "in_keys") if key in carried & keys]
+    return [key for key in read if key not in shown_by(acting.env)]
 
 
 def _handed(before: TensorDictBase, step: TensorDictBase, key: Key, wrote: Key) -> bool:

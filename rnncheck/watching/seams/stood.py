@@ -37,18 +37,19 @@ class StoodAt:
         """Whether an env was stepped out of it."""
         return id(code) in self._codes
 
-    def waits(self) -> None:
+    def waits(self, stack: Sequence[FrameType]) -> None:
         """Something is called behind the last step: what its frames hold by now."""
-        if not self._waited and self.is_behind():
+        if not self._waited and self.is_behind(stack):
             self._waited = True
             self._holding = self._containers_in(self.frames)
 
-    def is_behind(self) -> bool:
-        """Whether the innermost of the frames around the last step goes on behind it, and not with
-        the next round of its loop."""
-        if not self.frames or not self._standing:
-            return False
-        return self.frames[0].f_lasti > self._standing[0][1]
+    def is_behind(self, stack: Sequence[FrameType]) -> bool:
+        """Whether the innermost of the frames around the last step that is still on the stack goes
+        on behind it, and not with the next round of its loop."""
+        for frame, (_, at) in zip(self.frames, self._standing, strict=False):
+            if any(frame is one for one in stack):
+                return frame.f_lasti > at
+        return False
 
     @property
     def lines(self) -> Mapping[CodeType, int]:
