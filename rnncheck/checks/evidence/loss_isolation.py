@@ -23,7 +23,7 @@ from rnncheck.checks.evidence.coupling import SEGMENTS, SUM_ROUNDING, Coupled, r
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.handed_states import in_order, layer_outputs
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
-from rnncheck.checks.evidence.recurrent_pass import row_states
+from rnncheck.checks.evidence.recurrent_pass import read_by_pass, row_states
 from rnncheck.checks.evidence.traced_steps import inner_gradients, inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
@@ -43,8 +43,7 @@ def _policy_leaks(evidence: Evidence, sample: Sample) -> bool:
     subject = evidence.policy
 
     def outputs(sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
-        batch = td.select(*[key for key in tensor_keys(td) if key[0] != "next"])
-        out = run_recurrent(subject, batch).reshape(sample.rows.shape)
+        out = run_recurrent(subject, read_by_pass(subject, td)).reshape(sample.rows.shape)
         return {".".join(k): out.get(k) for k in tensor_keys(out) if k in written}
 
     try:

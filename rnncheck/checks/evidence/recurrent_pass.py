@@ -18,6 +18,7 @@ from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.modes import ModeQueries
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, all_reads, next_key
+from rnncheck.pipeline.subject.training_pass import TwoPasses
 
 
 def as_collected(subject: Subject, batch: TensorDictBase) -> TensorDictBase:
@@ -132,6 +133,15 @@ def needs_recurrence(evidence: Evidence, subject: Subject) -> None:
 def declared_reads(module: object) -> set[Key]:
     """Every key that a module or a part of it declares to read."""
     return all_reads(module) if isinstance(module, nn.Module) else set()
+
+
+def read_by_pass(subject: Subject, td: TensorDictBase) -> TensorDictBase:
+    """What a recurrent pass may read of a training batch: a module its root entries, a pass of the
+    user's the ends as well."""
+    own = isinstance(subject.module, TwoPasses)
+    kept = [key for key in tensor_keys(td) if own or key[0] != "next"]
+    found: TensorDictBase = td.select(*kept).copy()
+    return found
 
 
 def unroll_one(subject: Subject, step: TensorDictBase) -> TensorDict:

@@ -39,7 +39,7 @@ from rnncheck.checks.evidence.opening_states import (
     wrong_openings,
 )
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
-from rnncheck.checks.evidence.recurrent_pass import needs_recurrence
+from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, read_by_pass
 from rnncheck.checks.evidence.relabelled import GOAL, relabelled
 from rnncheck.checks.evidence.state_handover import NO_STATE_KEPT
 from rnncheck.checks.evidence.training_batches import Sample, samples, truth
@@ -120,8 +120,7 @@ def _differing(
         return None
     subject, known = evidence.policy, truth(evidence)
     left = set(keys) - set(subject.reads)  # what the pass does not give anew is not compared
-    present = [k for k in tensor_keys(sample.td) if k[0] != "next" and k not in left]
-    batch = sample.td.select(*present).copy()
+    batch = read_by_pass(subject, sample.td).exclude(*left)
     try:
         out = run_recurrent(subject, batch).reshape(sample.rows.shape)
     except Exception as error:

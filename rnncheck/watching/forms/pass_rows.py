@@ -87,7 +87,11 @@ def _beside(
     time_first: bool,
 ) -> list[Beside]:
     """What the call is given of each step, and of the first one, and what was collected."""
-    entries = [one.detach().cpu() for key, one in tensor_items(acted) if key[0] != "next"]
+    entries = [
+        one.detach().cpu()
+        for key, one in tensor_items(acted)
+        if key[0] != "next" or one.numel() == acted.numel()  # flags of ends, rewards
+    ]
     entries = [one if one.is_floating_point() else one.double() for one in entries]
     found = list[Beside]()
     for value in tensors.values():
