@@ -207,6 +207,68 @@ for update in range(8):
     optim.step()
 """
 )
+# Tensordicts of the steps, stacked; the loop draws the action and hands the state on.
+STACKED = (
+    _MARKET
+    + """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(2, 12)
+        self.actor, self.critic = nn.Linear(12, 3), nn.Linear(12, 1)
+
+    def forward(self, seen, begins, h):
+        h = self.cell(seen, h * (~begins).float())
+        return self.actor(h), self.critic(h), h
+
+
+env = TransformedEnv(SerialEnv(ENVS, make_env), InitTracker())
+env.set_seed(0)
+net = Net()
+policy = TensorDictModule(net, ["observation", "is_init", "h"], ["logits", "value", ("next", "h")])
+optim = torch.optim.RMSprop(net.parameters(), lr=1e-3)
+td = env.reset()
+td["h"] = torch.zeros(ENVS, 12)
+for update in range(6):
+    steps = []
+    for t in range(STEPS):
+        with torch.no_grad():
+            ACT
+            td["action"] = Categorical(logits=td["logits"]).sample()
+            td["logp"] = Categorical(logits=td["logits"]).log_prob(td["action"]).unsqueeze(-1)
+            step, td = env.step_and_maybe_reset(td)
+            goes_on = torch.zeros(ENVS, 1, dtype=torch.bool)
+            step["next", "value"] = net(step["next", "observation"], goes_on, left)[1]
+        steps.append(step.clone())
+        td["h"] = left
+    data = torch.stack(steps, 1)
+    after = data["next"]
+    gain, found = torch.zeros(ENVS, 1), []
+    for t in reversed(range(STEPS)):
+        total = after["reward"][:, t] + 0.95 * after["value"][:, t] * ~after["terminated"][:, t]
+        gain = total - data["value"][:, t] + 0.9 * gain * ~after["done"][:, t]
+        found.insert(0, gain)
+    gains = torch.stack(found, 1)
+    h, logits, values = data["h"][:, 0], [], []
+    for t in range(STEPS):
+        one, value, h = net(data["observation"][:, t], data["is_init"][:, t], h)
+        logits.append(one)
+        values.append(value)
+    logits, values = torch.stack(logits, 1), torch.stack(values, 1)
+    logp = Categorical(logits=logits).log_prob(data["action"]).unsqueeze(-1)
+    ratio = (logp - data["logp"]).exp()
+    loss = -(ratio * gains).mean() + 0.5 * (values - gains - data["value"]).pow(2).mean()
+    optim.zero_grad()
+    loss.backward()
+    optim.step()
+"""
+)
+BY_NETWORK = (
+    "ACT",
+    'td["logits"], td["value"], left = net(td["observation"], td["is_init"], td["h"])',
+)
+BY_MODULE = ("ACT", 'td = policy(td)\n            left = td["next", "h"]')
+NO_STARTS = ('data["is_init"][:, t], h)', 'data["is_init"][:, t] & False, h)')
 AT_THE_END = ('data["start"], begun', 'data["start"], state')
 OWN_STEP = ('data["before"], data["paid"]', 'data["action"], data["reward"]')
 FROM_BEFORE = ("reward, goes_on, state)", "reward, goes_on, old)")

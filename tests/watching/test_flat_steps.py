@@ -10,13 +10,17 @@ import pytest
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.flat_script import (
     AT_THE_END,
+    BY_MODULE,
+    BY_NETWORK,
     CUT,
     FROM_BEFORE,
     GRAPHED,
     HANDED,
     LISTS,
     NEVER_RESET,
+    NO_STARTS,
     OWN_STEP,
+    STACKED,
 )
 from tests.watching.scripts import judged
 
@@ -32,6 +36,10 @@ _ASKED = "BD301,BD306,CL403,CL406,EQ201,GR801,LS701,RP504,VL603,VL604,WR112"
         pytest.param(LISTS, (OWN_STEP,), "EQ201", ["EQ201"], id="lists, own step"),
         pytest.param(HANDED, (), _ASKED, [], id="handed on"),
         pytest.param(HANDED, (AT_THE_END,), "RP504", ["RP504"], id="handed on, from the end"),
+        pytest.param(STACKED, (BY_NETWORK,), _ASKED + ",WR103", [], id="stacked"),
+        pytest.param(STACKED, (BY_MODULE,), _ASKED + ",WR103", [], id="stacked, by a module"),
+        pytest.param(STACKED, (BY_NETWORK, NO_STARTS), "BD301", ["BD301"], id="stacked, no starts"),
+        pytest.param(STACKED, (BY_MODULE, NO_STARTS), "BD301", ["BD301"], id="by a module, too"),
         pytest.param(GRAPHED, (), _ASKED, [], id="graphed"),
         pytest.param(GRAPHED, (CUT,), "GR801", ["GR801"], id="graphed, cut"),
         pytest.param(GRAPHED, (NEVER_RESET,), "CL403", ["CL403"], id="graphed, never reset"),

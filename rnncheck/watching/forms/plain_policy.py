@@ -179,10 +179,9 @@ class PlainEnv:
         return made
 
 
-def flat_env(make: Any) -> EnvBase | None:
-    """Which of TorchRL's envs copies are made of, as plain ones."""
-    first = make.makers[0] if isinstance(make, PlainEnv) else None
-    return first.env if isinstance(first, WholeEnv) else None
+def is_flat(make: Any) -> bool:
+    """Whether what makes envs makes copies of one of TorchRL's, as a plain one."""
+    return isinstance(make, PlainEnv) and isinstance(make.makers[0], WholeEnv)
 
 
 class PartShown(gymnasium.ObservationWrapper[Any, Any, Any]):

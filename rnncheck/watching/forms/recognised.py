@@ -37,8 +37,17 @@ from rnncheck.watching.forms.storages import (
     Tail,
     anew,
     behind,
+    spoilt,
 )
-from rnncheck.watching.forms.structures import Path, leaves_in, records, sequence_like, walked
+from rnncheck.watching.forms.structures import (
+    Path,
+    filled,
+    leaves_in,
+    records,
+    sequence_like,
+    walked,
+)
+from rnncheck.watching.seams.frames import is_tensordict
 
 _ENDS: tuple[Key, ...] = (DONE, ("next", "terminated"), ("next", "truncated"))
 _GIVEN: tuple[Key, ...] = (("next", "reward"), *_ENDS)  # one number for each env
@@ -174,20 +183,29 @@ def _note_records(found: Storages, path: Path, items: Any, batch: TensorDictBase
         found.parts[path] = of_rows
         return True
     told = [dict(leaves_in(one)) if records(one) else {} for one in items]
-    names = list(told[0])
-    if not names or any(list(one) != names for one in told):
+    names = [name for name in told[0] if all(name in one for one in told)]
+    loose = not all(map(is_tensordict, items))  # entries of a tensordict come in any order
+    if not names or (loose and any(list(one) != names for one in told)):
         return not any(leaf_tensor(value) is not None for one in told for value in one.values())
-    columns, known = dict[Path, Storage](), True
+    columns, unknown = dict[Path, Storage](), dict[Path, Any]()
     for name in names:
         whole, of_what = gathered([one[name] for one in told])
         one = None if whole is None else _of_all_steps((*path, *name), whole, batch)
         if one is not None and not one.longer:
             columns[name] = replace(one, listed=True, of_what=of_what)
-        else:
-            known = known and (whole is None or _goes_on_evenly(whole))
+        elif whole is not None and not _stays_or_goes_on(whole):
+            unknown[name] = spoilt(told[0][name])
     if columns:
         found.parts[path] = Records(columns, sequence_like(items, [items[0]]))
-    return known
+        if unknown:
+            other = filled(items[0], unknown)
+            found.doubts[path] = Records(columns, sequence_like(items, [other]))
+    return bool(columns) or not unknown
+
+
+def _stays_or_goes_on(value: Tensor) -> bool:
+    """Whether it is always the same, as nothing that steps hold, or a row of numbers."""
+    return bool((value == value[:1]).all()) or _goes_on_evenly(value)
 
 
 def _last_of_rows(value: Any, batch: TensorDictBase) -> RowRecords | None:

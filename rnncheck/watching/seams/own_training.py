@@ -29,7 +29,7 @@ from rnncheck.pipeline.subject.modes import Mode, in_mode_of
 from rnncheck.roles import role_of
 from rnncheck.watching.forms.named_switches import OwnSwitch, Switches, still_set
 from rnncheck.watching.forms.plain_calls import OBSERVATION
-from rnncheck.watching.forms.plain_policy import PlainPolicy, flat_env
+from rnncheck.watching.forms.plain_policy import PlainPolicy, is_flat
 from rnncheck.watching.forms.switches import switched_on, switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.entered import EnteredModes, mode_around
@@ -274,10 +274,9 @@ class OwnTraining:
         acting = self._watching.seen.actor()
         if acting is None or not isinstance(acting.policy, PlainPolicy):
             return False
-        held = [td for one in self._held.values() for td in one.batches.values()]
-        if (env := flat_env(acting.make_env)) is not None:  # single steps are no batch
-            known = bool(self._watching.seen.losses)
-            return known or not any(td.batch_dims > env.batch_dims for td in held)
+        if is_flat(acting.make_env):  # these steps have other names than the script's
+            return True
+        held = (td for one in self._held.values() for td in one.batches.values())
         return not any(td.get(OBSERVATION, None) is not None for td in held)
 
     def _name(self, loss: Any) -> None:
