@@ -268,6 +268,7 @@ BY_NETWORK = (
     'td["logits"], td["value"], left = net(td["observation"], td["is_init"], td["h"])',
 )
 BY_MODULE = ("ACT", 'td = policy(td)\n            left = td["next", "h"]')
+OLD_STATE = ("goes_on, left)[1]", 'goes_on, step["h"])[1]')
 NO_STARTS = ('data["is_init"][:, t], h)', 'data["is_init"][:, t] & False, h)')
 AT_THE_END = ('data["start"], begun', 'data["start"], state')
 OWN_STEP = ('data["before"], data["paid"]', 'data["action"], data["reward"]')

@@ -19,6 +19,7 @@ from tests.watching.flat_script import (
     LISTS,
     NEVER_RESET,
     NO_STARTS,
+    OLD_STATE,
     OWN_STEP,
     STACKED,
 )
@@ -40,6 +41,7 @@ _ASKED = "BD301,BD306,CL403,CL406,EQ201,GR801,LS701,RP504,VL603,VL604,WR112"
         pytest.param(STACKED, (BY_MODULE,), _ASKED + ",WR103", [], id="stacked, by a module"),
         pytest.param(STACKED, (BY_NETWORK, NO_STARTS), "BD301", ["BD301"], id="stacked, no starts"),
         pytest.param(STACKED, (BY_MODULE, NO_STARTS), "BD301", ["BD301"], id="by a module, too"),
+        pytest.param(STACKED, (BY_NETWORK, OLD_STATE), "VL604", ["VL604"], id="stacked, old state"),
         pytest.param(GRAPHED, (), _ASKED, [], id="graphed"),
         pytest.param(GRAPHED, (CUT,), "GR801", ["GR801"], id="graphed, cut"),
         pytest.param(GRAPHED, (NEVER_RESET,), "CL403", ["CL403"], id="graphed, never reset"),

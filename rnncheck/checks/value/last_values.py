@@ -39,12 +39,14 @@ def last_values_from_states(evidence: Evidence) -> int:
 
 
 def last_values_one_early(evidence: Evidence) -> Observation | None:
-    """Values behind the rows' last steps that start from the state which these steps were begun
-    with: what is made moves with it, as with no other inside the rows, and not with the one that
-    was left."""
+    """Values behind steps that start from the state which these steps were begun with: behind the
+    rows' last ones, where what is made moves with it, as with no other inside the rows, and not
+    with the one that was left; or behind any, where nothing in it moves with what these observed
+    as well."""
     try:
         for number, sample, made in _asked(evidence):
             early = _early(evidence, sample, made)
+            early = early if bool(early.any()) else _early_inside(evidence, sample, made)
             if bool(early.any()):
                 row, step = early.nonzero()[0].tolist()
                 where = Where((number, row), step, first_step=step)
@@ -132,6 +134,26 @@ def _early(evidence: Evidence, sample: Sample, made: Made) -> Tensor:
     return here if behind and ahead is False else here & False
 
 
+def _early_inside(evidence: Evidence, sample: Sample, made: Made) -> Tensor:
+    """The same of steps inside the rows."""
+    last, _, seen = _behind_rows(evidence, sample)
+    carry, keys = list(evidence.policy.carry), tensor_keys(sample.rows)
+    inside = ~last & sample.valid & ~sample.trajectory_start() & ~ended(sample, "done")
+    inside[:, 0] = False
+    known = seen and carry and {*carry, *map(next_key, carry)} <= set(keys)
+    if not known or not bool(inside.any()):
+        return inside & False
+
+    def moves(changed: list[Key]) -> bool:
+        return not torch.equal(made(sample.td), made(changed_batch(sample, inside, changed)))
+
+    if not moves(carry) or not moves(seen) or moves(list(map(next_key, carry))):
+        return inside & False
+    own = [key for key in observed(evidence, sample) if key[0] != "next"]
+    behind, ahead = (_meet(sample, made, inside, carry, keys) for keys in (seen, own))
+    return inside if behind and ahead is False else inside & False
+
+
 def _meet(sample: Sample, made: Made, at: Tensor, one: list[Key], other: list[Key]) -> bool | None:
     """Whether some module that has weights gives what moves with both, there: the state of a step
     and what it observes meet where a pass runs over that step. None where their calls differ."""
@@ -161,16 +183,16 @@ def _observed(where: Where, count: int, *, estimates: bool) -> Observation:
     return Observation(
         stage=Stage.ADVANTAGE if estimates else Stage.LOSS,
         message=(
-            f"the value behind the last step of {count} rows starts from the state that the step"
-            " itself was begun with: it is one step old"
+            f"the values behind {count} steps start from the state that the step itself was begun"
+            " with: it is one step old"
         ),
         key="next value",
-        quantity="rows whose last value moves with the state before their last step alone",
+        quantity="steps behind which a value moves with the state ahead of them alone",
         measured=float(count),
         bound_formula="none",
         where=where,
         cause="the state entry of the last step is the one ahead of it; what it left is under next",
-        fix='start the last value from batch["next", state][:, -1]',
+        fix='start the value behind a step from batch["next", state] of that step',
     )
 
 
