@@ -102,6 +102,10 @@ class UnrepeatableError(UserError, Lacking):
     """What a script was seen to do cannot be done again on other data."""
 
 
+class UntoldError(RuntimeError):
+    """What of some data a script holds cannot be told, so that its lines cannot be run on other."""
+
+
 class OutputError(UserError):
     """A report or a stored result cannot be written."""
 

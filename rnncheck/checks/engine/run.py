@@ -22,7 +22,7 @@ from rnncheck.checks.rule import (
     Unanswered,
     weightiest,
 )
-from rnncheck.errors import Lacking, Place, StageError, StageTimeout, first_line
+from rnncheck.errors import Lacking, Place, StageError, StageTimeout, UntoldError, first_line
 from rnncheck.numerics.kernels import missing_kernel
 from rnncheck.pipeline.copying.copies import CannotCopy
 from rnncheck.pipeline.guard.calling import exits_taken
@@ -151,6 +151,8 @@ class Inquiry:
         except BaseException as error:
             if isinstance(error, RuntimeError) and _WRITTEN_OVER in str(error):
                 raise CouldNotLook(WRITTEN_OVER) from error
+            if isinstance(error, UntoldError):
+                raise CouldNotLook(str(error)) from error
             return {"outcome": Outcome.ERROR, "reason": _raised(rule, error)}
         return self._concluded(rule, judgement, evidence)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
+from rnncheck.errors import UntoldError
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import TENSORS
 from rnncheck.watching.forms.plain_calls import OBSERVATION
@@ -104,7 +105,7 @@ class _StandsFor(TorchFunctionMode):
         if len(found) == len(self._whole) and all(n in one for n, one in enumerate(found)):
             return list(range(len(found)))  # all of them, in the order that they have
         if any(len(one) > 1 for one in found):
-            raise RuntimeError(
+            raise UntoldError(
                 "several steps show the same numbers: which of them an array holds cannot be told"
             )
         return [one[0] for one in found]

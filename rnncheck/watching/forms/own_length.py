@@ -55,8 +55,12 @@ class OfOneSize:
 
 
 def _like(td: TensorDictBase, other: TensorDictBase) -> TensorDictBase:
-    """A copy with each entry in the type and on the device that the other one has."""
-    return td.apply(lambda mine, theirs: mine.to(theirs, copy=True), other[:1, :1].expand(td.shape))
+    """A copy with each entry in the type, the form and on the device that the other one has."""
+
+    def made(mine: Tensor, theirs: Tensor) -> Tensor:
+        return mine.to(theirs, copy=True).reshape(theirs.shape)
+
+    return td.apply(made, other[:1, :1].expand(td.shape))
 
 
 def of_its_size(over: Any, example: TensorDictBase) -> Any:

@@ -184,11 +184,12 @@ class Slot:
 @dataclass(frozen=True)
 class OfStepBefore:
     """What a loop fills an argument with: the entry ``source`` of the step before, or its one-hot
-    form; at the first step of an episode with zeros, unless what was there ``stays``."""
+    form; ``first`` at the first step of an episode, unless what was there ``stays``."""
 
     source: Key
     one_hot: bool = False
     stays: bool = False
+    first: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,10 @@ class PlainRun:
         states = {slot.key: (slot.rest, slot.dtype) for slot in self._told.carry.values()}
         before = {
             slot.key: Before(
-                told.source, torch.zeros(slot.rest, dtype=slot.dtype), told.one_hot, told.stays
+                told.source,
+                torch.full(slot.rest, told.first).to(slot.dtype),
+                told.one_hot,
+                told.stays,
             )
             for slot in self._told.arguments.values()
             if (told := self._told.before.get(slot.key)) is not None

@@ -52,7 +52,8 @@ def told_call(steps: Columns) -> ToldCall:
             if source is not None and _is_action(steps, source):
                 shown = (_result(steps, source),)
                 results[source] = replace(slot, key=shown, none=None, scale=None)
-                before[slot.key] = OfStepBefore(shown, stays=_stays(steps, column.values, source))
+                stays, first = _stays(steps, column.values, source), _first(steps, column.values)
+                before[slot.key] = OfStepBefore(shown, stays=stays, first=first)
             elif source is not None:
                 results[source] = replace(slot, key=("next", *slot.key), none=None)
             elif slot.key in _OF_ENV:
@@ -94,7 +95,8 @@ def _is_action(steps: Columns, source: Path) -> bool:
         return False
     if not bool((taken != taken.flatten()[0]).any()):
         return False
-    return scale_of(gave.flatten(1), taken.flatten(1)) is not None
+    mine, theirs = (one.reshape(len(one), -1) for one in (gave, taken))
+    return scale_of(mine, theirs) is not None
 
 
 def _drawn_at_starts(
@@ -102,10 +104,21 @@ def _drawn_at_starts(
 ) -> Path:
     """The way to an argument that is the action before and begins an episode with anything else."""
     for path, slot in arguments.items():
-        stays = slot.key not in shown or shown[slot.key].stays
-        if not stays and _any_at_starts(steps, steps.given[path].values):
+        told = shown.get(slot.key)
+        known = told is None or told.stays or told.first != 0
+        if not known and _any_at_starts(steps, steps.given[path].values):
             return path
     return ()
+
+
+def _first(steps: Columns, values: Tensor | None) -> float:
+    """The number that every episode begins with; 0 where they do not all begin with one."""
+    if values is None or values.numel() != steps.done.numel():
+        return 0.0
+    first = torch.full_like(steps.done[:1], not steps.goes_on)
+    begins = torch.cat([first, steps.done[:-1]])
+    found = values.reshape(steps.done.shape)[begins]
+    return float(found[0]) if len(found) and bool((found == found[0]).all()) else 0.0
 
 
 def _any_at_starts(steps: Columns, values: Tensor | None) -> bool:
