@@ -17,8 +17,8 @@ Checks
     targets use what is observed next must use it there as well.
     Where a loss, or an estimator of the user's own, values what is observed next by calls that
     cannot be seen, at every step or behind a row's last one alone, it must move with every state
-    that was left there, and not with the state ahead of that step in its place. Estimates of the
-    user's own that move with what is observed next, and with nothing that was observed before, must
+    that was left there. It must not move with the state ahead of that step instead. Estimates of
+    the user's own that move with what is observed next, and with nothing that was observed before, must
     move with the states that were left there.
 
 Why it matters

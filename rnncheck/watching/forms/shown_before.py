@@ -85,7 +85,7 @@ def with_shown(env: EnvBase, entries: Mapping[Key, Before]) -> EnvBase:
     return made
 
 
-def with_states(env: EnvBase, begun: Mapping[Key, Tensor]) -> EnvBase:
+def with_begun_states(env: EnvBase, begun: Mapping[Key, Tensor]) -> EnvBase:
     """A copy of the env whose resets give these states, as zeros, as the script's loop does."""
     made, specs = env_like(env), Composite(shape=env.batch_size)
     for key, value in begun.items():

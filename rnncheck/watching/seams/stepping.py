@@ -21,7 +21,12 @@ from rnncheck.pipeline.recording.masks import padding_mask
 from rnncheck.watching.forms.called_policy import CalledPolicy
 from rnncheck.watching.forms.drawn_actions import DrawsActions
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
-from rnncheck.watching.forms.shown_before import shown_before, shown_by, with_shown, with_states
+from rnncheck.watching.forms.shown_before import (
+    shown_before,
+    shown_by,
+    with_begun_states,
+    with_shown,
+)
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams import patching, training
@@ -208,7 +213,7 @@ def _show_before(acting: Acting) -> None:
     if isinstance(env, EnvBase) and acting.batches:
         entries = shown_before(env, acting.batches, read, acting.writes)
         begun = {key: one for key, one in acting.primed.items() if not bool(one.any())}
-        env = with_states(env, begun) if begun else env
+        env = with_begun_states(env, begun) if begun else env
         acting.make_env = with_shown(env, entries) if entries else env
         acting.shown = {key: one.source for key, one in entries.items()}
 
