@@ -18,8 +18,8 @@ Checks
     Where a loss, or an estimator of the user's own, values what is observed next by calls that
     cannot be seen, at every step or behind a row's last one alone, it must move with every state
     that was left there. It must not move with the state ahead of that step instead. Estimates of
-    the user's own that move with what is observed next, and with nothing that was observed before, must
-    move with the states that were left there.
+    the user's own that move with what is observed next, and with nothing that was observed before,
+    must move with the states that were left there.
 
 Why it matters
     A target that starts from a zero state in the middle of a trajectory is another function than
