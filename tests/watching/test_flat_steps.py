@@ -23,7 +23,7 @@ from tests.watching.flat_script import (
     OWN_STEP,
     STACKED,
 )
-from tests.watching.scripts import judged
+from tests.watching.scripts import judged, written
 
 Changes = tuple[tuple[str, str], ...]
 _ASKED = "BD301,BD306,CL403,CL406,EQ201,GR801,LS701,RP504,VL603,VL604,WR112"
@@ -65,3 +65,22 @@ def test_a_value_of_what_was_shown_next_from_the_state_before_is_not_shown(
 ) -> None:
     asked = judged(rnncheck, tmp_path, "VL604", text, FROM_BEFORE)
     assert asked == (ExitCode.NOT_SHOWN, [])
+
+
+PRIMED = """
+import torch
+from torchrl.data import Unbounded
+from torchrl.envs import Compose, GymEnv, InitTracker, SerialEnv, TensorDictPrimer, TransformedEnv
+
+primer = TensorDictPrimer({"h": Unbounded((4,))})
+env = TransformedEnv(SerialEnv(2, lambda: GymEnv("CartPole-v1")), Compose(InitTracker(), primer))
+assert env.reset()["h"].shape == (2, 4)
+print("reset")
+"""
+
+
+def test_the_envs_specs_are_not_asked_before_its_reset(rnncheck: Any, tmp_path: Path) -> None:
+    """A primer that is not told to expand its specs does that at the first reset alone."""
+    done = rnncheck("run", str(written(tmp_path, PRIMED)), cwd=tmp_path)
+    assert "reset" in done.stdout
+    assert done.returncode == ExitCode.NOT_SHOWN

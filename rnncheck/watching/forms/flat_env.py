@@ -13,12 +13,13 @@ from torch import Tensor
 from torchrl.data import Binary, Composite, Unbounded
 from torchrl.envs import EnvBase, TensorDictPrimer, TransformedEnv
 
-from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.keys import Key, as_key, tensor_keys
 from rnncheck.watching.envs import env_like
 from rnncheck.watching.forms.plain_calls import ACTION, ENDS, OBSERVATION
 from rnncheck.watching.forms.shown_entries import ShownAs
 
 _FLAGS = ("done", *ENDS[:2])
+_REWARD: Key = ("reward",)
 
 
 @dataclass(frozen=True)
@@ -49,33 +50,26 @@ def _array(td: TensorDictBase, key: Key, lead: tuple[int, ...]) -> Any:
     return np.array(whole.reshape(*lead, *whole.shape[td.batch_dims :]))
 
 
-def flat_keys(env: EnvBase) -> FlatKeys | None:
-    """Those of an env; None where it has more than a plain one: several actions, or rewards."""
-    actions, rewards = env.action_keys, env.reward_keys
-    if len(actions) != 1 or len(rewards) != 1 or len(env.done_keys_groups) != 1:
+def flat_keys(env: EnvBase, begun: TensorDictBase) -> FlatKeys | None:
+    """Those of an env whose reset gave ``begun``; None where it has more than a plain one: several
+    actions, agents, or more than one dimension. Its specs are not asked what it shows: TorchRL
+    makes them when they are asked for, and a primer then takes them for final."""
+    actions, there = env.action_keys, tensor_keys(begun)
+    flags = {name: (name,) for name in _FLAGS if (name,) in there}
+    skip = {*flags.values(), *_primed(env)}
+    shown = [key for key in there if key not in skip and begun.get(key).dtype != torch.bool]
+    if len(actions) != 1 or not shown or not flags or begun.batch_dims > 1:
         return None
-    primed = _primed(env)
-    spec = env.full_observation_spec
-    shown = [_key(key) for key, one in spec.items(True, True) if one.dtype != torch.bool]
-    flags = {_key(key)[-1]: _key(key) for key in env.done_keys}
-    found = FlatKeys(
-        tuple(key for key in shown if key not in primed), _key(actions[0]), _key(rewards[0]), flags
-    )
-    single = env.reward_spec.shape[len(env.batch_size) :].numel() == 1
-    return found if found.shown and single and env.batch_dims < 2 else None
+    return FlatKeys(tuple(shown), as_key(actions[0]), _REWARD, flags)
 
 
 def _primed(env: EnvBase) -> set[Key]:
     found = set[Key]()
     while isinstance(env, TransformedEnv):
         primers = [one for one in env.transform.modules() if isinstance(one, TensorDictPrimer)]
-        found |= {_key(key) for one in primers for key in one.primers.keys(True, True)}
+        found |= {as_key(key) for one in primers for key in one.primers.keys(True, True)}
         env = env.base_env
     return found
-
-
-def _key(key: Any) -> Key:
-    return key if isinstance(key, tuple) else (key,)
 
 
 @dataclass(frozen=True)
@@ -103,13 +97,14 @@ class FlatEnv(EnvBase):  # type: ignore[misc]
         part: tuple[int, ...] | None = None,
         shown: ShownAs | None = None,
     ) -> None:
-        keys = flat_keys(env)
+        begun = env.reset()
+        keys = flat_keys(env, begun)
         if keys is None or (env.numel() > 1 and not batched):
             raise ValueError(f"{type(env).__name__} shows, takes or gives more than a plain env")
         self._lead = (env.numel(),) if batched else ()
         super().__init__(device=env.device, batch_size=self._lead)
         self._inner, self._keys, self._part, self._as = env, keys, part, shown
-        self._now = env.reset()
+        self._now = begun
         self.observation_spec = Composite(
             {name: _like(one, self._lead) for name, one in self._shown(self._now).items()},
             shape=self._lead,

@@ -51,22 +51,24 @@ class FlatSteps:
 
     def reset(self, original: Callable[..., Any], env: EnvBase, *args: Any, **kwargs: Any) -> Any:
         """``env.reset()``."""
-        keys = self._keys_of(env, sys._getframe(2))
+        looks = self._looks(env, sys._getframe(2))
         found = original(env, *args, **kwargs)
-        if keys is not None:
+        if looks:
             with self._harmless():
-                self._steps.begins(env, keys.shows(found, _lead(env)))
+                keys = self._keys_of(env, found)
+                if keys is not None:
+                    self._steps.begins(env, keys.shows(found, _lead(env)))
         return found
 
     def stepped(self, original: Callable[..., Any], env: EnvBase, data: Any, *more: Any) -> Any:
         """``env.step(data)`` or ``env.step_and_maybe_reset(data)``."""
         frame, note = sys._getframe(2), None
-        keys = self._keys_of(env, frame)
+        keys = self._keys.get(id(env)) if self._looks(env, frame) else None
         if keys is not None:
             with self._harmless():
                 note = self._about_to_step(env, keys, data, frame)
         found = original(env, data, *more)
-        if keys is not None and note is not None and self._keys_of(env, frame) is not None:
+        if keys is not None and note is not None and self._looks(env, frame):
             with self._harmless():
                 step = found[0] if isinstance(found, tuple) else found
                 note(_gave(keys, step.get("next"), _lead(env)))
@@ -86,15 +88,19 @@ class FlatSteps:
         except Exception:  # what a script's env shows may be anything
             self._over = True
 
-    def _keys_of(self, env: EnvBase, frame: FrameType) -> FlatKeys | None:
-        """Where its entries are, if it is the script that calls and nobody acts who is known."""
+    def _looks(self, env: EnvBase, frame: FrameType) -> bool:
+        """Whether it is the script that calls, and nobody acts who is known."""
         if self._over or not self._watching.looks or not _is_theirs(frame):
-            return None
-        if any(self._is_known(one) for one in self._watching.seen.acting):
+            return False
+        known = any(self._is_known(one) for one in self._watching.seen.acting)
+        if known:
             self._steps.forget(env)
-            return None
+        return not known
+
+    def _keys_of(self, env: EnvBase, begun: TensorDictBase) -> FlatKeys | None:
+        """Where its entries are, of which its reset gave some."""
         if id(env) not in self._keys:
-            self._keys[id(env)] = flat_keys(env)
+            self._keys[id(env)] = flat_keys(env, begun)
         return self._keys[id(env)]
 
     def _is_known(self, acting: Acting) -> bool:
