@@ -10,6 +10,7 @@ from typing import Any
 from rnncheck.watching.forms.plain_calls import PlainCall
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.seams.arguments import parsed
+from rnncheck.watching.seams.frames import is_tensordict
 from rnncheck.watching.seams.reads import entries_read
 
 
@@ -22,6 +23,8 @@ def is_unread(call: PlainCall, path: Path) -> bool:
     if read is None or path[1] in read:
         return False
     value: Any = call.arguments.get(path[0])
+    if is_tensordict(value):  # its batches are judged as those of TorchRL's are
+        return False
     return not any(callable(getattr(value, name, None)) for name in read)  # a method may read it
 
 

@@ -174,16 +174,23 @@ def seen_pass(
         stored = batch.get(slot.key).clone()
         stored[:, 0] = slot.found(given.tensors[path])
         batch.set(slot.key, stored)
+    each = _gives_each_step(call, len(steps.found))
     left = [
         one
         for path, one in given.tensors.items()
-        if path not in {**spreads, **states} and not is_unread(call, path)
+        if path not in {**spreads, **states} and not (each and is_unread(call, path))
     ]
     if any(_of_the_batch(value, steps.rows, steps.span) for value in left):
         return None  # it is given more of these steps than anyone could change: a loss, no pass
     lengths = tuple(_lengths(call.arguments, steps))
     nones = tuple((OWNER, *path) for path, one in leaves_in(held) if one is None)
     return SeenPass(call, spreads, states, time_first, batch, lengths, nones)
+
+
+def _gives_each_step(call: PlainCall, count: int) -> bool:
+    """Whether it gives something of each of the steps: a loss gives numbers of all of them."""
+    tensors = (one for _, one in leaves_in(call.result) if isinstance(one, Tensor))
+    return any(one.numel() >= count for one in tensors)
 
 
 def _lengths(arguments: Any, steps: LaidSteps) -> Iterator[Path]:

@@ -42,6 +42,11 @@ class HeldBy:
         }
         return filled(value, moved, holdings) if moved else value
 
+    def with_data(self, later: HeldBy) -> HeldBy:
+        """The same, with what is no container as it was later on."""
+        data = {p: one for p, one in later.held.items() if not isinstance(one, _CONTAINERS)}
+        return HeldBy({**self.held, **data})
+
 
 @dataclass(frozen=True)
 class _Form:

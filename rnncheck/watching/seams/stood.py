@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
-from rnncheck.watching.seams.containers import ContainersIn
+from rnncheck.watching.seams.containers import ContainersIn, HeldBy
 
 
 class StoodAt:
@@ -38,10 +38,16 @@ class StoodAt:
         return id(code) in self._codes
 
     def waits(self, stack: Sequence[FrameType]) -> None:
-        """Something is called behind the last step: what its frames hold by now."""
-        if not self._waited and self.is_behind(stack):
-            self._waited = True
-            self._holding = self._containers_in(self.frames)
+        """Something is called behind the last step: what objects hold by now beside containers."""
+        if self._waited or not self.is_behind(stack):
+            return
+        self._waited = True
+        later = dict(self._containers_in(self.frames))
+        for code, held in self._holding:
+            for name, one in held.items():
+                other = later.get(code, {}).get(name)
+                if isinstance(one, HeldBy) and isinstance(other, HeldBy):
+                    held[name] = one.with_data(other)
 
     def is_behind(self, stack: Sequence[FrameType]) -> bool:
         """Whether the innermost of the frames around the last step that is still on the stack goes
