@@ -109,7 +109,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     if axis is None and rows_of_their_own(plain, loss):
         over_sequences = EpisodesAlone(over_sequences, from_starts=True, several=True)
     else:
-        over_sequences = of_its_size(over_sequences, trained[0])
+        over_sequences = of_its_size(over_sequences, trained[0], at_most=True)
     reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])
     policy = WithParts(acting.policy, acting.parts, reads, acting.writes)
     return InForm(policy, noted, trained, judged, over_sequences, axis, whole)

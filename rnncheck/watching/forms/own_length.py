@@ -63,14 +63,16 @@ def _like(td: TensorDictBase, other: TensorDictBase) -> TensorDictBase:
     return td.apply(made, other[:1, :1].expand(td.shape))
 
 
-def of_its_size(over: Any, example: TensorDictBase) -> Any:
-    """The pass, for batches of any size: as it is where it runs on fewer steps and on fewer
-    rows."""
+def of_its_size(over: Any, example: TensorDictBase, *, at_most: bool = False) -> Any:
+    """The pass, for batches of any size: as it is where it runs on fewer steps and on fewer rows;
+    with ``at_most`` also where it runs on more steps."""
     if example.batch_dims < 2 or _START not in example:
         return over
     rows, steps = example.shape[:2]
     fewer = [example[:, : steps // 2], *([example[:1]] if rows > 1 else [])]
     if steps < 2 or not _runs(over, example):
+        return over
+    if at_most and _runs(over, torch.cat([example, example], 1)):
         return over
     return over if all(_runs(over, one) for one in fewer) else OfOneSize(over, example)
 

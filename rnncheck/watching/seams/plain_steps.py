@@ -235,7 +235,7 @@ class PlainSteps:
         calls = [one.call for one in direct if not one.behind]
         self._beside |= {one.call.code for one in direct if one.behind and self._actor is None}
         again = self._turns.goes_on(shown, calls) and not self._lines.heard
-        call = acted(calls, action)
+        call = acted(calls, action) or acted([one.call for one in direct], action)
         if call is None and shown is not None and (found := clipped_from(calls, action, shown.env)):
             call, action = found
             shown.clips = True
@@ -328,8 +328,8 @@ class PlainSteps:
         """Whether it is a function, and none of which it is settled that another one acts, or that
         is called ``behind`` every step."""
         settled = self._actor is not None and not torch.is_grad_enabled()
-        if settled and behind:
-            return code in self._beside
+        if settled and behind and code in self._beside:
+            return True
         return code is self._actor if settled else bool(code.co_flags & inspect.CO_NEWLOCALS)
 
     def _follow(self, frame: FrameType, parent: FrameType, depth: int, *, behind: bool) -> None:

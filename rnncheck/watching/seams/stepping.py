@@ -16,7 +16,7 @@ from torch import nn
 from torchrl.envs import EnvBase
 
 from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
-from rnncheck.pipeline.keys import Key, declared, tensor_items, tensor_keys
+from rnncheck.pipeline.keys import Key, as_key, declared, tensor_items, tensor_keys
 from rnncheck.pipeline.recording.masks import padding_mask
 from rnncheck.watching.forms.called_policy import CalledPolicy
 from rnncheck.watching.forms.drawn_actions import DrawsActions
@@ -183,7 +183,9 @@ class Stepping:
         filled = filled_by_loop(acting)
         if not filled or len(steps) < 2:
             return False
-        written = [key for key in declared(acting.policy, "out_keys") if key[0] != "next"]
+        actions = set(map(as_key, acting.env.action_keys))  # the one before is no state
+        outputs = declared(acting.policy, "out_keys")
+        written = [key for key in outputs if key[0] != "next" and key not in actions]
         return any(
             all(_handed(a, b, key, wrote) for a, b in pairwise(steps))
             for key in filled
