@@ -11,9 +11,11 @@ from typing import Any
 import gymnasium
 import torch
 from gymnasium.envs.registration import EnvSpec
+from torchrl.envs import EnvBase
 
 from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls
+from rnncheck.watching.forms.flat_env import WholeEnv
 from rnncheck.watching.forms.held_states import InsideOf
 from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall, held_states
 from rnncheck.watching.forms.plain_loss import rollout_loss
@@ -82,6 +84,8 @@ def _entries_again(forms: Any) -> ShownAs | None:
 
 def _maker_form(encoder: Encodes, make: Any) -> Any:
     """A function by its name or its place, else an env like that it makes."""
+    if isinstance(make, WholeEnv):
+        return encoder.form(make.env)
     if isinstance(make, functools.partial) and make.func is copy.deepcopy:
         return encoder.form(make.args[0])
     return maker_form(encoder, make)
@@ -99,6 +103,8 @@ def plain_env_again(decoder: Decodes, node: Node, _number: int) -> PlainEnv:
 
 
 def _maker(made: Any) -> Any:
+    if isinstance(made, EnvBase):
+        return WholeEnv(made)
     return functools.partial(copy.deepcopy, made) if isinstance(made, gymnasium.Env) else made
 
 
