@@ -275,3 +275,78 @@ OWN_STEP = ('data["before"], data["paid"]', 'data["action"], data["reward"]')
 FROM_BEFORE = ("reward, goes_on, state)", "reward, goes_on, old)")
 CUT = ('["observation"], h, td', '["observation"], h.detach(), td')
 NEVER_RESET = ("h * (~begins).float()", "h")
+# Who acts is a function, and the env one of gymnasium's registry: all of it can be kept.
+KEPT = """
+import torch
+from torch import nn
+from torch.distributions import Categorical
+from torchrl.envs import GymEnv, InitTracker, SerialEnv, StepCounter, TransformedEnv
+
+ENVS, STEPS = 4, 10
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.pi, self.v = nn.GRUCell(4, 12), nn.Linear(12, 2), nn.Linear(12, 1)
+
+    def forward(self, seen, begins, h):
+        h = self.cell(seen, h * (~begins).float())
+        return self.pi(h), self.v(h).squeeze(-1), h
+
+    @torch.no_grad()
+    def act(self, seen, begins, h):
+        logits, _, h = self(seen, begins, h)
+        return Categorical(logits=logits).sample(), h
+
+    def unroll(self, seen, begins, h):
+        logits, values = [], []
+        for x, begin in zip(seen, begins):
+            one, value, h = self(x, begin, h)
+            logits.append(one)
+            values.append(value)
+        return torch.stack(logits), torch.stack(values)
+
+
+def make_env():
+    env = GymEnv("CartPole-v1", categorical_action_encoding=True)
+    return TransformedEnv(env, StepCounter(max_steps=7))
+
+
+def main():
+    torch.manual_seed(0)
+    env = TransformedEnv(SerialEnv(ENVS, make_env), InitTracker())
+    env.set_seed(0)
+    net = Net()
+    optim = torch.optim.Adam(net.parameters(), lr=1e-3)
+    td, h = env.reset(), torch.zeros(ENVS, 12)
+    for update in range(6):
+        begun = h
+        seen, starts, actions, rewards, ends = [], [], [], [], []
+        for t in range(STEPS):
+            action, h = net.act(td["observation"], td["is_init"], h)
+            td["action"] = action
+            step, after = env.step_and_maybe_reset(td)
+            seen.append(td["observation"])
+            starts.append(td["is_init"])
+            actions.append(action)
+            rewards.append(step["next", "reward"].squeeze(-1))
+            ends.append(step["next", "done"].squeeze(-1))
+            td = after
+        total, returns = torch.zeros(ENVS), []
+        for reward, end in zip(reversed(rewards), reversed(ends)):
+            total = reward + 0.95 * total * ~end
+            returns.insert(0, total)
+        logits, values = net.unroll(torch.stack(seen), torch.stack(starts), begun)
+        gain = torch.stack(returns) - values
+        logp = Categorical(logits=logits).log_prob(torch.stack(actions))
+        loss = (gain.pow(2) - logp * gain.detach()).mean()
+        optim.zero_grad()
+        loss.backward()
+        optim.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+RUNS_ON = ("one, value, h = self(x, begin, h)", "one, value, h = self(x, begin & False, h)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ from tests.watching.flat_script import (
     FROM_BEFORE,
     GRAPHED,
     HANDED,
+    KEPT,
     LISTS,
     NEVER_RESET,
     NO_STARTS,
     OLD_STATE,
     OWN_STEP,
+    RUNS_ON,
     STACKED,
 )
-from tests.watching.scripts import judged, written
+from tests.watching.scripts import failed, judged, run, written
 
 Changes = tuple[tuple[str, str], ...]
 _ASKED = "BD301,BD306,CL403,CL406,EQ201,GR801,LS701,RP504,VL603,VL604,WR112"
@@ -84,3 +87,21 @@ def test_the_envs_specs_are_not_asked_before_its_reset(rnncheck: Any, tmp_path: 
     done = rnncheck("run", str(written(tmp_path, PRIMED)), cwd=tmp_path)
     assert "reset" in done.stdout
     assert done.returncode == ExitCode.NOT_SHOWN
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
+        pytest.param((RUNS_ON,), (ExitCode.FAILED, ["BD301"]), id="no starts"),
+    ],
+)
+def test_a_saved_one_is_judged_alike(
+    rnncheck: Any, tmp_path: Path, changes: Changes, expected: tuple[int, list[str]]
+) -> None:
+    path, file = written(tmp_path, KEPT, *changes), tmp_path / "seen.rnncheck"
+    asked = "--select", "BD301,WR112"
+    code, told, _ = run(rnncheck, *asked, "--save", file, path, cwd=tmp_path)
+    assert (code, failed(told)) == expected
+    again = rnncheck("verify", "--report", "json", *asked, str(file), cwd=tmp_path)
+    assert (again.returncode, failed(json.loads(again.stdout))) == expected

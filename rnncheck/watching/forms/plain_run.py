@@ -3,7 +3,7 @@ in tensordicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -15,7 +15,7 @@ from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.pipeline.keys import REWARD_ADDED, Key
 from rnncheck.watching.forms.acted_again import ActedAgain
-from rnncheck.watching.forms.beside_calls import beside_calls
+from rnncheck.watching.forms.beside_calls import BesideCalls, beside_calls
 from rnncheck.watching.forms.plain_calls import (
     FLAG,
     MASK_OF_ROWS,
@@ -32,14 +32,14 @@ from rnncheck.watching.forms.plain_pass import CallPass, Drawn, SeenPass, seen_p
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
 from rnncheck.watching.forms.plain_record import parts_given, steps_recorded
 from rnncheck.watching.forms.plain_told import told_call
-from rnncheck.watching.forms.recognised import storages_in
+from rnncheck.watching.forms.recognised import Storages, storages_in
 from rnncheck.watching.forms.sampled import begun_anew
 from rnncheck.watching.forms.shown_before import Before
 from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
 from rnncheck.watching.seams.containers import HeldBy
-from rnncheck.watching.seams.lines import around_of, lines_behind, lines_inside
+from rnncheck.watching.seams.lines import LinesBehind, around_of, lines_behind, lines_inside
 from rnncheck.watching.seams.returned_names import returned_names
 from rnncheck.watching.seams.sampling import sampled_lines
 from rnncheck.watching.seams.stood import StoodAt
@@ -156,35 +156,13 @@ class PlainRun:
         if lines is None:
             self._sampled(stack)
             return
-        held = lines.function.__kwdefaults__ or {}
-        names = {name: held.get(name, frame.f_globals.get(name)) for name in sorted(lines.reads)}
-        around, codes = around_of(lines.function), [frame.f_code]
-        if inner is not None and around is not None and around.inside is not None:
-            codes = [inner.f_code, *codes]
-        before = {n: v for code in codes for n, v in stood.containers.get(code, {}).items()}
-        names |= {
-            n: v.again(names[n]) if isinstance(v, HeldBy) else v
-            for n, v in before.items()
-            if n in names and n not in lines.stepped  # it was that of the rollout before
-        }
-        if len(codes) == 1 and inner is not None:  # else what it did behind its loop is done again
-            returned = returned_names(frame, loop[frame.f_code], inner)
-            own = stood.containers.get(inner.f_code, {})
-            kept = {name: own[of] for name, of in returned.items() if of in own and name in names}
-            names |= {n: v.again(names[n]) if isinstance(v, HeldBy) else v for n, v in kept.items()}
+        names = _names_at(lines, frame, inner, stood)
         steps = self._whole.shape[1]
         for name in lines.appended & names.keys():  # what they have made longer as they ran
             value = names[name]
             if isinstance(value, list) and len(value) == steps + 1:
                 names[name] = value[:-1]
-        made = list(beside_calls(self.steps, self._whole))
-        whole = self._whole.clone(recurse=False)
-        for _, gave in made:
-            whole.update(gave)
-        found = storages_in(names, whole, self._told, lines.stepped)
-        if (more := whole.get(REWARD_ADDED, None)) is not None:
-            self._whole.set(REWARD_ADDED, more)
-        beside = [call for call, gave in made if gave.keys() & found.keys]
+        found, beside = self._held(names, lines.stepped)
         acts = self._acts_again() if found.graphed else None
         nowhere = (OBSERVATION,) not in found.keys and acts is None
         if nowhere or (acts is None and found.of_a_memory):
@@ -201,6 +179,19 @@ class PlainRun:
             other = rollout_loss(lines.function, names, {**found.parts, path: part}, acts, beside)
             self._called.doubts.append((self._doubt(path, part), other))
         self._seen.losses.append(self._called)
+
+    def _held(
+        self, names: Mapping[str, Any], stepped: frozenset[str]
+    ) -> tuple[Storages, list[BesideCalls]]:
+        """What of the variables holds the steps, and which calls beside these some of it is of."""
+        made = list(beside_calls(self.steps, self._whole))
+        whole = self._whole.clone(recurse=False)
+        for _, gave in made:
+            whole.update(gave)
+        found = storages_in(names, whole, self._told, stepped)
+        if (more := whole.get(REWARD_ADDED, None)) is not None:
+            self._whole.set(REWARD_ADDED, more)
+        return found, [call for call, gave in made if gave.keys() & found.keys]
 
     def _sampled(self, stack: Sequence[FrameType]) -> bool:
         """Whether what is trained on are steps out of a memory. A loss in which the policy does not
@@ -354,6 +345,28 @@ class PlainRun:
         if inside != (True, False):
             return False
         return MASK_OF_ROWS in own.keys(True, True) or (at(0, (FLAG,)) and at(-1, DONE))
+
+
+def _names_at(
+    lines: LinesBehind, frame: FrameType, inner: FrameType | None, stood: StoodAt
+) -> dict[str, Any]:
+    """What the lines of a frame read, by name: containers as they were at the last step, which the
+    frame itself took or one ``inner`` to it."""
+    held = lines.function.__kwdefaults__ or {}
+    names = {name: held.get(name, frame.f_globals.get(name)) for name in sorted(lines.reads)}
+    around, codes = around_of(lines.function), [frame.f_code]
+    if inner is not None and around is not None and around.inside is not None:
+        codes = [inner.f_code, *codes]
+    before = {n: v for code in codes for n, v in stood.containers.get(code, {}).items()}
+    # One that was bound where the env is stepped was that of the rollout before.
+    kept = {n: v for n, v in before.items() if n in names and n not in lines.stepped}
+    names |= {n: v.again(names[n]) if isinstance(v, HeldBy) else v for n, v in kept.items()}
+    if len(codes) == 1 and inner is not None:  # else what it did behind its loop is done again
+        returned = returned_names(frame, stood.lines[frame.f_code], inner)
+        own = stood.containers.get(inner.f_code, {})
+        kept = {name: own[of] for name, of in returned.items() if of in own and name in names}
+        names |= {n: v.again(names[n]) if isinstance(v, HeldBy) else v for n, v in kept.items()}
+    return names
 
 
 def _called_from(frame: FrameType, stepped: Sequence[FrameType]) -> FrameType | None:
