@@ -7,6 +7,7 @@ time for is the machine's.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,8 @@ def last_lines(path: Path, family: str) -> str:
     for event in verify_events(spec, select_rules(spec, (family,))):
         collector(event)
     run = collector.finish(interrupted=False, seconds=0.0)
-    return render(run, 80).rstrip("\n").rpartition("\n\n")[2]
+    shown = render(run, 80).rstrip("\n").rpartition("\n\n")[2]
+    return re.sub(r"\d+(?=e\+\d\d times)", "N", shown)  # rounding that grew is the processor's
 
 
 @pytest.mark.slow

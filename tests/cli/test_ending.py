@@ -146,7 +146,9 @@ def test_a_fault_that_ends_the_process_is_told_and_the_next_one_planted(folder: 
 def test_a_sweep_whose_cells_end_their_process_recommends_nothing(folder: Path) -> None:
     done = run(folder, "bench", way="_exit-0", place="collect")
     assert done.returncode == ExitCode.NOT_SHOWN, done.stdout + done.stderr
-    assert {row["status"] for row in latest(folder)["cells"]} == {"crashed"}
+    status = {row["status"] for row in latest(folder)["cells"]}
+    assert "crashed" in status
+    assert status <= {"crashed", "skipped"}  # a slow machine has no time left for some
 
 
 IN_PROCESS = """

@@ -44,7 +44,7 @@ GREEN = [
     "training/ls705_batch_changed_by_loss",
     "training/ls705_same_loss_again",
     "training/ls706_loss_cannot_run",
-    "training/gr801_actor_alone_cut",
+    "training/ls703_actor_alone",
     "training/gr801_by_hand",
     "training/gr801_graph_cut",
     "training/gr801_module_alone",

@@ -31,6 +31,9 @@ _OWN, _TIMES = 0.1, 5.0
 # Where the ways hold each other to within such a share, less is enough: values that are normalised
 # besides hid an end at 0.05 to 0.1, with 1e-5 between the ways.
 _CLEAN, _SHARP = 1e-3, 0.05
+# Returns over an end, normalised over the batch, were outside by 3e-4 to 3e-3 on that side alone,
+# beside ways that are 1e-5 to 1e-4 apart; TD3+BC, whose scale is the batch's, once by 3e-3.
+_SEEN = 2e-4
 
 
 @dataclass(frozen=True)
@@ -102,13 +105,26 @@ def moved_alike(
     drawn first: where rewards are alike, a sum of them moves in the ways of a statistic."""
     drawn = changed_batch(sample, sample.valid, keys)
     sample = replace(sample, td=drawn, rows=drawn.reshape(sample.rows.shape))
-    watched = [
-        one for ahead in (False, True) for one in _watched(sample, ahead=ahead, other_rows=True)
-    ]
-    told: dict[str, list[bool]] = {}
-    for name, own, ways in _looks(sample, keys, elements, names, watched):
-        told.setdefault(name, []).append(_in_their_ways(own, ways))
-    return {name for name, each in told.items() if len(each) == len(watched) and all(each)}
+    asked, left, sharp = 0, set(names), dict[str, list[list[bool]]]()
+    for ahead in (False, True):
+        watched = list(_watched(sample, ahead=ahead, other_rows=True))
+        asked += len(watched)
+        side: dict[str, list[bool]] = {}
+        for name, own, ways in _looks(sample, keys, elements, names, watched):
+            left -= set() if _in_their_ways(own, ways) else {name}
+            side.setdefault(name, []).append(_stands_out(own, ways))
+        for name in names:
+            sharp.setdefault(name, []).append(side.get(name, []))
+    told = {n for n in left if sum(map(len, sharp[n])) == asked > 0 and not _one_sided(*sharp[n])}
+    return told
+
+
+def _one_sided(behind: list[bool], ahead: list[bool]) -> bool:
+    """Whether most neighbours of one side stand out, and none of the other."""
+    return any(
+        2 * sum(one) > len(one) and not any(other)
+        for one, other in ((behind, ahead), (ahead, behind))
+    )
 
 
 def _other_rows(units: Tensor, row: int) -> Tensor:
@@ -188,6 +204,19 @@ def _in_their_ways(own: Sequence[Tensor], ways: Sequence[Tensor]) -> bool:
     moved = [one for one in own if float(one.norm()) > _SMALL * largest]
     limit = _SHARP if apart < _CLEAN else _OWN
     return apart < _OWN and all(_outside(one, seen) < limit for one in moved)
+
+
+def _stands_out(own: Sequence[Tensor], ways: Sequence[Tensor]) -> bool:
+    """Whether some of ``own`` lie further outside of what the ``ways`` span than any of these does
+    of the others' span: sums over an end are smooth, and hardly outside where they are normalised
+    besides."""
+    largest = max((float(one.norm()) for one in (*own, *ways)), default=0.0)
+    seen = [one for one in ways if float(one.norm()) > _SMALL * largest]
+    moved = [one for one in own if float(one.norm()) > _SMALL * largest]
+    if len(seen) < _LEAST or not moved:
+        return False
+    apart = max(_outside(one, [*seen[:n], *seen[n + 1 :]]) for n, one in enumerate(seen))
+    return max(_outside(one, seen) for one in moved) > max(_SEEN, _TIMES * apart)
 
 
 def _outside(one: Tensor, ways: Sequence[Tensor]) -> float:

@@ -9,6 +9,7 @@ several is left out, unless it reads what an earlier pass of the same layout gav
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -190,15 +191,30 @@ def passes_of(
 
 def inner_outputs(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
     """What recurrent modules give inside the loss, as per-step entries ``[rows, steps, ...]``."""
+    return {
+        _named(one, number, block, steps): value
+        for number, one, steps in _told(evidence, sample, td)
+        for block, value in enumerate(steps.laid_out(one.y.detach()))
+    }
+
+
+def steps_inside(evidence: Evidence, sample: Sample) -> dict[str, Tensor]:
+    """By pass inside the loss, which steps ``[rows, steps]`` it shows in any of its parts."""
+    return {
+        of_pass(_named(one, number, 0, steps)): steps.has.any(0)
+        for number, one, steps in _told(evidence, sample, sample.td)
+    }
+
+
+def _told(
+    evidence: Evidence, sample: Sample, td: TensorDictBase
+) -> Iterator[tuple[int, ModuleCall, Shown]]:
+    """The passes inside the loss whose steps can be told, by number."""
     known = evidence.once("passes inside the loss", lambda: _known(evidence, sample), sample)
-    found = dict[str, Tensor]()
     for number, one in enumerate(passes_of(evidence, sample, td)):
         steps = known[number] if number < len(known) else None
-        if steps is None or one.shape.numel() != len(steps.place):
-            continue
-        for block, value in enumerate(steps.laid_out(one.y.detach())):
-            found[_named(one, number, block, steps)] = value
-    return found
+        if steps is not None and one.shape.numel() == len(steps.place):
+            yield number, one, steps
 
 
 def _named(one: ModuleCall, number: int, block: int, steps: Shown) -> str:

@@ -50,6 +50,7 @@ from rnncheck.checks.evidence.traced_steps import (
     inner_gradients,
     inner_outputs,
     of_pass,
+    steps_inside,
 )
 from rnncheck.checks.evidence.trained_memory import needs_memory
 from rnncheck.checks.evidence.training_batches import Sample
@@ -111,12 +112,19 @@ def _forgetful_pass(evidence: Evidence, sample: Sample, later: Tensor) -> str | 
     for name, steps in moved.items():
         if bool(steps.any()):
             reads[of_pass(name)] = reads.get(of_pass(name), False) | bool((steps & later).any())
-    alone = [name for name, remembers in reads.items() if not remembers]
-    if len(alone) in (0, len(reads)):
+    able = {name for name, has in steps_inside(evidence, sample).items() if _runs_on(has, later)}
+    alone = [name for name, remembers in reads.items() if not remembers and name in able]
+    if not alone or not any(reads.values()):
         return None
     grads = inner_gradients(evidence, sample, sample.td)
     reached = {of_pass(name) for name, value in grads.items() if bool(value.any())}
     return next((name for name in alone if GRADIENT_AT + name in reached), None)
+
+
+def _runs_on(has: Tensor, later: Tensor) -> bool:
+    """Whether a pass that shows the steps ``[rows, steps]`` runs from an earlier one to a later one
+    of some row: not where a loop calls its cell for each step, or chunks begin anew."""
+    return bool(((has & later).any(1) & (has & ~later).any(1)).any())
 
 
 def _beside(number: int, sample: Sample, name: str) -> Observation:

@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rnncheck.checks.evidence.neighbour_moves import _in_no_way, _in_their_ways
+from rnncheck.checks.evidence.neighbour_moves import (
+    _in_no_way,
+    _in_their_ways,
+    _one_sided,
+    _stands_out,
+)
 
 
 def moves(seed: int, count: int, ways: int, size: int = 12) -> tuple[list[Tensor], Tensor]:
@@ -69,3 +74,34 @@ def test_few_or_many_ways_tell_of_no_statistic() -> None:
 def test_what_some_of_the_others_do_not_move_is_no_statistic() -> None:
     found, _ = moves(0, 12, 2)
     assert not _in_their_ways(found[:2], [*found[2:], torch.zeros(12, dtype=torch.float64)])
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1, 2, 3]))
+def test_a_statistic_stands_nowhere_out(seed: int, ways: int) -> None:
+    found, _ = moves(seed, 12, ways)
+    assert not _stands_out(found[:2], found[2:])
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1e-3, 1e-2]))
+def test_a_small_way_of_its_own_stands_out_of_clean_ones(seed: int, share: float) -> None:
+    found, basis = moves(seed, 12, 2)
+    own = torch.linalg.qr(torch.cat([basis, torch.eye(12, 1, dtype=torch.float64)], 1))[0][:, 2]
+    near = [one + share * one.norm() * own for one in found[:2]]
+    assert _in_their_ways(near, found[2:])
+    assert _stands_out(near, found[2:])
+
+
+@pytest.mark.parametrize(
+    ("behind", "ahead", "told"),
+    [
+        ([True, True, False], [False] * 3, True),
+        ([False] * 3, [True, True, True], True),
+        ([True, False, False], [False] * 3, False),  # one alone may be rounding
+        ([True] * 3, [False, True, False], False),  # a statistic has no direction
+        ([], [], False),
+    ],
+)
+def test_most_neighbours_of_one_side_stand_out(
+    behind: list[bool], ahead: list[bool], told: bool
+) -> None:
+    assert _one_sided(behind, ahead) is told
