@@ -50,6 +50,7 @@ from rnncheck.pipeline.subject.subject import Subject, next_key
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
+_PLAIN = RunSettings()
 _LEAST = 2  # steps with an inside
 MOST_BATCHES = 4  # without --thorough, unless they hold fewer than QUICK_STEPS
 
@@ -179,15 +180,23 @@ def in_one_pass(
     """The worst recorded output that recurrent mode does not reproduce."""
     batch = as_recorded(subject, rows)
     try:
-        out = as_rows(run_recurrent(subject, batch), rows.data.shape)
+        out = as_rows(_replayed(subject, batch), rows.data.shape)
         exact = None
         if runs_in_double(evidence, subject, subject.inputs_of(rows.data[:1])):
-            exact = as_rows(run_recurrent(subject, batch, settings=IN_DOUBLE), rows.data.shape)
+            exact = as_rows(_replayed(subject, batch, IN_DOUBLE), rows.data.shape)
     except Exception as error:
         raise unrun(subject, error, "the collected data") from error
     acted = rows.data.select(*keys)
     found = mismatches(acted, out, exact, keys, rows.valid, coarse=recorded_error(evidence))
     return found[0] if found else None
+
+
+def _replayed(
+    subject: Subject, batch: TensorDictBase, settings: RunSettings = _PLAIN
+) -> TensorDictBase:
+    """The batch in recurrent mode, in the slices that the script trains on."""
+    parts = [batch] if subject.slices is None else batch.split(subject.slices, batch.ndim - 1)
+    return torch.cat([run_recurrent(subject, one, settings=settings) for one in parts], -1)
 
 
 def as_recorded(subject: Subject, rows: Rows) -> TensorDictBase:

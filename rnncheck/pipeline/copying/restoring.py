@@ -23,6 +23,7 @@ from tensordict import LazyStackedTensorDict, TensorDictBase
 from tensordict.nn import TensorDictParams
 from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.utils._python_dispatch import _disable_current_modes
 from torchrl.data import ReplayBuffer
 from torchrl.envs import EnvBase
 
@@ -57,6 +58,18 @@ class Restored:
         self._open = ExitStack()
 
     def __enter__(self) -> Restored:
+        with _disable_current_modes():  # one that computes in float64 would give copies in that
+            self._note_all()
+        _refuse(self._open)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with _disable_current_modes():
+            for undo in self._undo:
+                undo()
+        self._open.close()
+
+    def _note_all(self) -> None:
         self._undo.append(_random_numbers())
         waiting = deque(self._holders)
         while waiting:
@@ -65,13 +78,6 @@ class Restored:
             if id(value) not in self._seen and not issubclass(type(value), _LEFT_ALONE):
                 self._seen[id(value)] = value
                 waiting.extend(self._watched(value))
-        _refuse(self._open)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for undo in self._undo:
-            undo()
-        self._open.close()
 
     def _watched(self, value: Any) -> Iterator[Any]:
         """Note how ``value`` is put back, and give what it holds."""

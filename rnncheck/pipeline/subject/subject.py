@@ -99,6 +99,12 @@ class Subject:
         found: int | None = getattr(self.module, "longest", None)
         return found if isinstance(self.module, TwoPasses) else None
 
+    @property
+    def slices(self) -> int | None:
+        """How many steps the slices have that longer rows are trained on in; None where they are
+        not."""
+        return self.longest if getattr(self.module, "in_slices", False) is True else None
+
     @cached_property
     def carriers(self) -> list[Carrier]:
         """The innermost modules that carry state."""

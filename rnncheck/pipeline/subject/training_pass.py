@@ -55,6 +55,13 @@ class TwoPasses(nn.Module):
         return found
 
     @property
+    def in_slices(self) -> bool:
+        """Whether longer rows are trained on in slices of as many steps, each from its stored
+        state."""
+        function = getattr(self.over_sequences, "function", self.over_sequences)
+        return bool(getattr(function, "in_slices", False))
+
+    @property
     def from_starts(self) -> bool:
         """Whether the pass is given whole trajectories alone, and no state."""
         function = getattr(self.over_sequences, "function", self.over_sequences)

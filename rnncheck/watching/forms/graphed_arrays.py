@@ -35,16 +35,16 @@ def graph_at_arrays(
     seen = batch.get(OBSERVATION, None) if arrays else None
     if seen is None or not seen.requires_grad:
         return nullcontext()
-    return _StandsFor(seen.flatten(0, batch.batch_dims - 1))
+    return _StandsFor(seen.flatten(0, batch.batch_dims - 1), batch.shape)
 
 
 class _StandsFor(TorchFunctionMode):
     """Puts ``whole`` ``[all steps, ...]``, or those of its steps that a tensor holds the values of,
     in the place of that tensor."""
 
-    def __init__(self, whole: Tensor) -> None:
+    def __init__(self, whole: Tensor, batch: torch.Size) -> None:
         super().__init__()
-        self._whole = whole.reshape(len(whole), -1)
+        self._whole, self._batch = whole.reshape(len(whole), -1), batch
         self._known = dict[np.dtype[Any], dict[bytes, list[int]]]()
 
     def __torch_function__(
@@ -97,18 +97,28 @@ class _StandsFor(TorchFunctionMode):
         width = self._whole.shape[1]
         if given.size % width:
             return None
-        known = self._places(given.dtype)
         rows = given.reshape(-1, width)
+        if (every := self._all_steps(rows)) is not None:
+            return every
+        known = self._places(given.dtype)
         found = [known.get(one.tobytes(), []) if _tells(one) else [] for one in rows]
         if not all(found):
             return None
-        if len(found) == len(self._whole) and all(n in one for n, one in enumerate(found)):
-            return list(range(len(found)))  # all of them, in the order that they have
         if any(len(one) > 1 for one in found):
             raise UntoldError(
                 "several steps show the same numbers: which of them an array holds cannot be told"
             )
         return [one[0] for one in found]
+
+    def _all_steps(self, rows: Array) -> list[int] | None:
+        """All of them, where the rows are these in the order that they have, or time first."""
+        whole = self._numbers(rows.dtype)
+        if rows.shape != whole.shape or not (rows != rows[0]).any():
+            return None
+        order = torch.arange(len(rows)).reshape(self._batch)
+        orders = (order, order.transpose(0, 1)) if order.ndim > 1 else (order,)
+        tried = (one.flatten().tolist() for one in orders)
+        return next((one for one in tried if (rows == whole[one]).all()), None)
 
     def _some_numbers(self, given: Array) -> tuple[Tensor, Tensor] | None:
         """The steps and the places in them, where each row holds some of the numbers of one step,

@@ -22,13 +22,18 @@ from rnncheck.watching.forms.acted_again import ActingPass
 from rnncheck.watching.forms.called_policy import CalledPolicy
 from rnncheck.watching.forms.given_beside import numbers_beside
 from rnncheck.watching.forms.loss_pass import LossPass
-from rnncheck.watching.forms.own_length import of_its_size
+from rnncheck.watching.forms.own_length import OfOneSize, of_its_size, runs
 from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
 from rnncheck.watching.forms.parts_of_steps import parts_of_steps
 from rnncheck.watching.forms.plain_loss import acts_in, reads_a_state
 from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.rows_inside import on_flat, rows_inside
+from rnncheck.watching.forms.slices_in_lines import (
+    SlicesInLines,
+    is_in_order,
+    slices_in_lines,
+)
 from rnncheck.watching.forms.starts_beside import with_starts
 from rnncheck.watching.forms.states_beside import with_states
 from rnncheck.watching.forms.switches import EpisodesAlone, own_pass, rows_of_their_own
@@ -122,6 +127,10 @@ def _of_a_plain_loop(acting: Acting, loss: Called, noted: list[TensorDictBase]) 
     from_starts = from_starts and not _goes_on_from_zeros(loss)
     trained = loss.inputs if from_starts else loss.passed or loss.inputs
     over = innermost_pass(loss.over) or _inside(acting, loss)
+    slices = None if loss.alone else _slices(over, acting, loss)
+    if slices is not None:
+        over = OfOneSize(slices, slices.batch, in_slices=True)
+        return InForm(policy, noted, [slices.batch], loss.module, over, None, loss.inputs)
     if loss.alone:
         over = EpisodesAlone(over, from_starts=from_starts)
         noted = _whole(noted) if from_starts else noted
@@ -138,6 +147,17 @@ def innermost_pass(over: Any) -> Any:
 def plain_batches(acting: Acting) -> list[TensorDictBase]:
     """What was collected, without what parts of the policy gave."""
     return [batch.exclude(PARTS) for batch in (*acting.batches, *acting.further)]
+
+
+def _slices(over: Any, acting: Acting, loss: Called) -> SlicesInLines | None:
+    """The pass over slices that the lines take of the rollout, where they do not run over all of
+    it, one step after the other."""
+    if not isinstance(over, LossPass):
+        return None
+    if runs(over, loss.inputs[0]) and is_in_order(over, loss.inputs[0]):
+        return None
+    parts = {path: acting.policy.get_submodule(path) for path in acting.parts}
+    return slices_in_lines(loss.module, parts, loss.inputs[0])
 
 
 def _inside(acting: Acting, loss: Called) -> LossPass | ActingPass:

@@ -23,8 +23,8 @@ class OfOneSize:
 
     of_the_loss = True
 
-    def __init__(self, over: Any, example: TensorDictBase) -> None:
-        self._over, self._example = over, example
+    def __init__(self, over: Any, example: TensorDictBase, *, in_slices: bool = False) -> None:
+        self._over, self._example, self.in_slices = over, example, in_slices
         self.longest = int(example.shape[1])  # rows that it runs on, in steps
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
@@ -70,14 +70,15 @@ def of_its_size(over: Any, example: TensorDictBase, *, at_most: bool = False) ->
         return over
     rows, steps = example.shape[:2]
     fewer = [example[:, : steps // 2], *([example[:1]] if rows > 1 else [])]
-    if steps < 2 or not _runs(over, example):
+    if steps < 2 or not runs(over, example):
         return over
-    if at_most and _runs(over, torch.cat([example, example], 1)):
+    if at_most and runs(over, torch.cat([example, example], 1)):
         return over
-    return over if all(_runs(over, one) for one in fewer) else OfOneSize(over, example)
+    return over if all(runs(over, one) for one in fewer) else OfOneSize(over, example)
 
 
-def _runs(over: Any, batch: TensorDictBase) -> bool:
+def runs(over: Any, batch: TensorDictBase) -> bool:
+    """Whether the pass gives something of the batch."""
     try:
         with measuring(recurrent=None):
             over(batch.clone())

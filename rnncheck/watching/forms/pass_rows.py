@@ -33,11 +33,17 @@ def along_the_rows(
             beside = _beside(tensors, told, acted, rows, count // rows, time_first=time_first)
             shown = laid.reshape(rows, count // rows, width).to(seen.dtype)
             found = along_rows(shown, seen, beside)
-            share = float((found[..., 0] >= 0).double().mean())
+            share = _share(shown, found[..., 0] >= 0)
             if share > best[0] or (share == MOSTLY and best[1] is None):
                 order = found.transpose(0, 1) if time_first else found
                 best = share, path, order.reshape(-1, 2)
     return best[1], best[2]
+
+
+def _share(shown: Tensor, told: Tensor) -> float:
+    """How many of the steps that a row shows were ``told``: zeros may be behind its end."""
+    behind = ((shown != 0).any(-1) | told).flip(1).cumsum(1).flip(1) == 0
+    return float(told[~behind].double().mean()) if bool(told.any()) else 0.0
 
 
 def leading(value: Tensor, shape: torch.Size) -> tuple[int, ...]:

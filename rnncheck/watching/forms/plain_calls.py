@@ -163,6 +163,7 @@ class Slot:
     of_what: str = TENSORS
     none: Path | None = None  # what the function has in the place of zeros, if it is None
     scale: Scale | None = None  # a and b of a x + b: masks are the opposite of flags
+    listed: bool = False  # one for each env
 
     def given(self, value: Tensor) -> Any:
         """``[rows, ...]`` as the function wants it."""
@@ -171,7 +172,8 @@ class Slot:
         single = self.dtype == torch.float32  # in float64 all of it is
         rows = value.reshape(-1, *self.rest).to(torch.get_default_dtype() if single else self.dtype)
         whole = rows[0] if self.axis is None else rows.movedim(0, self.axis).contiguous()
-        return whole if self.of_what == TENSORS else handed(whole, self.of_what, listed=False)
+        plain = self.of_what == TENSORS and not self.listed
+        return whole if plain else handed(whole, self.of_what, listed=self.listed)
 
     def found(self, value: Tensor, lead: int = 0) -> Tensor:
         """What the function handles as ``[rows, ...]``; behind ``lead`` dimensions that come

@@ -29,12 +29,14 @@ _WIDEST = 256  # numbers of an observation that a part of is looked for in: no p
 class Column:
     """One leaf of the calls, ``[steps, ...]``: None where its form changes. ``of_what`` it is made;
     ``none`` is the way to what was None at some of the steps, which are zero here; ``lacking``: at
-    some of them what it is an entry of had no such entry."""
+    some of them what it is an entry of had no such entry. What is ``listed`` has one such for each
+    env, side by side here."""
 
     values: Tensor | None
     of_what: str = TENSORS
     none: Path | None = None
     lacking: bool = False
+    listed: bool = False  # one for each env
 
     @property
     def goes_one_way(self) -> bool:
@@ -78,6 +80,7 @@ def columns_of(steps: Sequence[PlainStep], goes_on: bool = False) -> Columns:
     calls = [step.call for step in steps]
     given = columns_in([{**call.arguments, OWNER: call.before} for call in calls])
     shown, entries = _shown(steps, given)
+    given = with_lists(given, entries.get((OBSERVATION,)), rows)
     return Columns(
         rows,
         steps[0].call.code.co_name,
@@ -105,6 +108,24 @@ def _shown(
     values = (one.values for one in given.values())
     told = shown_as(seen, steps[0].lead, [one for one in values if one is not None])
     return told, told.columns(seen, steps[0].lead)
+
+
+def with_lists(given: dict[Path, Column], seen: Tensor | None, rows: int) -> dict[Path, Column]:
+    """The same with tuples and lists of what each env showed as one column."""
+    lists = {path[:-1] for path in given if len(path) > 1 and path[-1] == "0"} if rows > 1 else ()
+    found = dict(given)
+    for path in lists:
+        inside = [(*path, str(number)) for number in range(rows)]
+        parts = [given[one].values for one in inside if one in given]
+        told = [one for one in parts if one is not None]
+        if seen is None or len(told) < rows or (*path, str(rows)) in given:
+            continue
+        whole = torch.stack(told, 1) if len({one.shape for one in told}) == 1 else None
+        if whole is not None and whole.shape == seen.shape and torch.equal(whole, seen.to(whole)):
+            kind = given[inside[0]].of_what
+            found = {key: one for key, one in found.items() if key not in inside}
+            found[path] = Column(whole, kind, listed=True)
+    return found
 
 
 def stacked(values: Sequence[Any]) -> Tensor | None:

@@ -151,7 +151,7 @@ class PlainRun:
         stepping = None if inner is None else (inner, loop[inner.f_code])
         lines = lines_behind(frame, loop[frame.f_code], stepping)
         if lines is None and number:  # one statement steps and trains: `update(collect())`
-            frame = stack[number - 1]
+            frame, inner = stack[number - 1], None
             lines = lines_inside(frame)
         if lines is None:
             self._sampled(stack)

@@ -165,7 +165,9 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
         if key == ACTION_BEFORE or key in steps.beside:
             width = values[0].numel() // steps.rows
         slot = slot_of(key, values, steps.rows, width)
-    slot = replace(slot, of_what=column.of_what, none=column.none, scale=scale)
+    slot = replace(
+        slot, of_what=column.of_what, none=column.none, scale=scale, listed=column.listed
+    )
     return slot, source
 
 

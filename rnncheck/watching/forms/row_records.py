@@ -1,5 +1,5 @@
-"""Lists of what each of several envs showed, as records of their own: of every step such a list, or
-of the last one alone."""
+"""Lists of what each of several envs showed, as records or arrays of their own: of every step such
+a list, or of the last one alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from rnncheck.watching.forms.held_as import gathered
@@ -19,6 +20,7 @@ from rnncheck.watching.forms.structures import (
 )
 
 _LISTS = (list, tuple)
+_DATA = (np.ndarray, Tensor)  # a record of one part
 
 
 def row_records(
@@ -46,8 +48,12 @@ def _is_of_rows(item: Any, rows: int) -> bool:
     return (
         isinstance(item, _LISTS)
         and len(item) == rows
-        and all(type(one) not in (list, tuple) and records(one) for one in item)
+        and all(isinstance(one, _DATA) or _is_record(one) for one in item)
     )
+
+
+def _is_record(one: Any) -> bool:
+    return type(one) not in _LISTS and bool(records(one))
 
 
 def _columns(

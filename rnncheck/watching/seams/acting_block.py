@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -27,6 +27,8 @@ from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
 from rnncheck.watching.seams.reads import entries_read, read_first, stored_by
 
 TAKEN = "action taken"  # by which name the function gives what ``env.step`` got
+_UNREAD = "_unread"
+_MOST_ENVS = 64  # whose observations stand in a list: chosen, vectors of more are arrays
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _STORAGES = (Tensor, np.ndarray, list, dict, deque)
 _LISTS = (list, dict, deque, set)
@@ -157,8 +159,59 @@ def _without_records(
         return _writes(one, seen) and not _fills(one, own)
 
     bare = _Kept(lambda one: not writes(one)).of(body)
-    needed = _loads([*bare, *taken])
-    return _Kept(lambda one: not writes(one) or bool(_written_to(one) & needed)).of(body)
+    needed = _read_in([*bare, *taken])
+    kept = _Kept(lambda one: not writes(one) or bool(_written_to(one) & needed)).of(body)
+    dropped = _Dropped(lambda base: isinstance(_value(base, seen), _STORAGES), needed)
+    return [dropped.visit(one) for one in kept]
+
+
+class _Reads(ast.NodeVisitor):
+    """Names that are read, and not for putting something into what they hold."""
+
+    def __init__(self) -> None:
+        self.names = set[str]()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        """One of them."""
+        self.names |= {node.id} if isinstance(node.ctx, ast.Load) else set()
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """``a[t] = …`` reads the place alone."""
+        self.visit(node.slice)
+        if not isinstance(node.ctx, ast.Store):
+            self.visit(node.value)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        """``a[t] += …`` reads what is there."""
+        self.generic_visit(node)
+        self.names |= _loads([node.target])
+
+
+def _read_in(nodes: Iterable[ast.AST]) -> set[str]:
+    found = _Reads()
+    for one in nodes:
+        found.visit(one)
+    return found.names
+
+
+class _Dropped(ast.NodeTransformer):
+    """``a, b[t] = …`` with a variable of its own in the place of ``b[t]``, where ``b`` is a storage
+    that nothing needs."""
+
+    def __init__(self, stores: Callable[[ast.expr], bool], needed: set[str]) -> None:
+        self._stores, self._needed = stores, needed
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
+        """Targets are tuples."""
+        if isinstance(node.ctx, ast.Store):
+            node.elts = [ast.copy_location(self._other(one), one) for one in node.elts]
+        return node
+
+    def _other(self, one: ast.expr) -> ast.expr:
+        base = one.value if isinstance(one, ast.Subscript) else None
+        if base is None or not self._stores(base) or _loads([base]) & self._needed:
+            return one
+        return ast.Name(id=_UNREAD, ctx=ast.Store())
 
 
 def _fills(one: ast.stmt, own: Collection[str]) -> bool:
@@ -245,7 +298,8 @@ def _attributes(lines: list[ast.stmt], frame: FrameType) -> dict[str, tuple[str,
 
 def _is_data(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
-        return 0 < len(value) <= 4 and all(map(_is_data, value))
+        arrays = all(isinstance(one, np.ndarray) for one in value)  # of each env one
+        return 0 < len(value) <= (_MOST_ENVS if arrays else 4) and all(map(_is_data, value))
     numbers = (Tensor, np.ndarray, bool, int, float)
     return value is None or (isinstance(value, numbers) and not isinstance(value, nn.Parameter))
 

@@ -1,0 +1,41 @@
+"""``rnncheck run``: updates on pieces of a rollout, in an env of few places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching.scripts import failed, judged, run, written
+from tests.watching.subsequences_script import (
+    CUT,
+    FROM_ZEROS,
+    NO_RESET,
+    PADDED,
+    STATE_BEHIND,
+    STEPPED,
+)
+
+
+@pytest.mark.parametrize("text", [STEPPED, PADDED], ids=["stepped", "padded"])
+def test_a_healthy_one_shows_all(rnncheck: Any, tmp_path: Path, text: str) -> None:
+    code, told, _ = run(rnncheck, written(tmp_path, text))
+    assert (code, failed(told)) == (ExitCode.VERIFIED, [])
+    assert {one["standing"] for one in told["guarantees"]} == {"shown"}
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "code"),
+    [
+        pytest.param(STEPPED, NO_RESET, "BD301", id="stepped, never reset"),
+        pytest.param(STEPPED, CUT, "GR801", id="stepped, cut at every step"),
+        pytest.param(PADDED, FROM_ZEROS, "RP504", id="padded, from zeros"),
+        pytest.param(PADDED, STATE_BEHIND, "RP504", id="states behind their steps"),
+    ],
+)
+def test_a_fault_is_named(
+    rnncheck: Any, tmp_path: Path, text: str, change: tuple[str, str], code: str
+) -> None:
+    assert judged(rnncheck, tmp_path, code, text, change) == (ExitCode.FAILED, [code])
