@@ -3,7 +3,7 @@ stands for the tensor that the array was made of, wherever the script computes w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map_only
 from rnncheck.errors import UntoldError
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import TENSORS
-from rnncheck.watching.forms.plain_calls import OBSERVATION
+from rnncheck.watching.forms.shown_entries import shown_keys
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_COMPARED = 4_000_000  # numbers: chosen, so that a picture is not searched
@@ -31,21 +31,19 @@ def graph_at_arrays(
 ) -> AbstractContextManager[Any]:
     """The context in which ``held``, each an entry and what the script holds it as, keeps the
     graph of ``batch``; nothing is done where that has none, or it is held as tensors."""
-    arrays = any(key == (OBSERVATION,) and what != TENSORS for key, what in held)
-    seen = batch.get(OBSERVATION, None) if arrays else None
-    if seen is None or not seen.requires_grad:
-        return nullcontext()
-    return _StandsFor(seen.flatten(0, batch.batch_dims - 1), batch.shape)
+    arrays = {key for key, what in held if what != TENSORS}
+    entries = (batch.get(key, None) for key in shown_keys(batch) if key in arrays)
+    shown = [one for one in entries if one is not None and one.requires_grad]
+    return _StandsFor([_Entry(one, batch.shape) for one in shown]) if shown else nullcontext()
 
 
 class _StandsFor(TorchFunctionMode):
-    """Puts ``whole`` ``[all steps, ...]``, or those of its steps that a tensor holds the values of,
-    in the place of that tensor."""
+    """Puts entries, or those of their steps that a tensor holds the values of, in the place of that
+    tensor."""
 
-    def __init__(self, whole: Tensor, batch: torch.Size) -> None:
+    def __init__(self, entries: Sequence[_Entry]) -> None:
         super().__init__()
-        self._whole, self._batch = whole.reshape(len(whole), -1), batch
-        self._known = dict[np.dtype[Any], dict[bytes, list[int]]]()
+        self._entries = entries
 
     def __torch_function__(
         self,
@@ -65,10 +63,29 @@ class _StandsFor(TorchFunctionMode):
 
     def _made_of(self, array: Array, made: Tensor) -> Tensor:
         """What torch made of an array: where that lies in the steps, these."""
-        found = self._lying_at(array) if made.dtype in _OF_ARRAYS else None
+        if made.dtype not in _OF_ARRAYS:
+            return made
+        found = next((one for e in self._entries if (one := e.lying_at(array)) is not None), None)
         return made if found is None else found.reshape(made.shape).to(made)
 
-    def _lying_at(self, array: Array) -> Tensor | None:
+    def _graphed(self, value: Tensor) -> Tensor:
+        if value.requires_grad or value.dtype not in _OF_ARRAYS or not value.numel():
+            return value
+        given = value.detach().cpu().numpy()
+        for entry in self._entries:
+            if (found := entry.held_by(given)) is not None:
+                return found.reshape(value.shape).to(value.dtype)
+        return value
+
+
+class _Entry:
+    """An entry ``whole`` ``[*batch, ...]``."""
+
+    def __init__(self, whole: Tensor, batch: torch.Size) -> None:
+        self._whole, self._batch = whole.reshape(batch.numel(), -1).contiguous(), batch
+        self._known = dict[np.dtype[Any], dict[bytes, list[int]]]()
+
+    def lying_at(self, array: Array) -> Tensor | None:
         """The steps whose memory it is."""
         whole = self._whole.detach().cpu().numpy()
         width, begin = whole.strides[0] or 1, array.ctypes.data - whole.ctypes.data
@@ -77,19 +94,15 @@ class _StandsFor(TorchFunctionMode):
             return None
         return self._whole[begin // width : (begin + array.nbytes) // width]
 
-    def _graphed(self, value: Tensor) -> Tensor:
-        if value.requires_grad or value.dtype not in _OF_ARRAYS or not value.numel():
-            return value
-        given = value.detach().cpu().numpy()
-        if (same := self._lying_at(given)) is not None:
-            return same.reshape(value.shape)
+    def held_by(self, given: Array) -> Tensor | None:
+        """What an array of the same numbers holds of it, with the graph."""
+        if (same := self.lying_at(given)) is not None:
+            return same
         where = self._whole_steps(given)
-        places = self._some_numbers(given) if where is None else None
         if where is not None:
-            return self._whole[where].reshape(value.shape).to(value.dtype)
-        if places is not None:
-            return self._whole[places[0], places[1]].reshape(value.shape).to(value.dtype)
-        return value
+            return self._whole[where]
+        places = self._some_numbers(given)
+        return None if places is None else self._whole[places[0], places[1]]
 
     def _whole_steps(self, given: Array) -> list[int] | None:
         """Which steps these are, all that each shows. Raises RuntimeError where several show the

@@ -62,6 +62,7 @@ class LossPass:
         found = {}
         for path, values in noted.given.items():
             trained = [value for value in values if value.requires_grad]
+            trained = _first_round(trained, steps) if self._once else trained
             if self._once and len(trained) not in (1, steps):
                 continue
             laid = self._laid(path, trained or values, rows, steps)
@@ -103,6 +104,20 @@ class LossPass:
             if key in given and source in whole:
                 whole[source] = _before(given[key], whole[source], batch.ndim - 1)
         return TensorDict(whole, batch_size=batch.batch_size)
+
+
+def _first_round(values: list[Tensor], steps: int) -> list[Tensor]:
+    """Those of the first of several rounds over the same steps, as the epochs of an update are: no
+    optimiser steps between them, so that all give the same."""
+    for each in (1, steps):
+        rounds = [values[n : n + each] for n in range(0, len(values), each)]
+        if len(rounds) > 1 and all(_equal(one, rounds[0]) for one in rounds):
+            return rounds[0]
+    return values
+
+
+def _equal(one: list[Tensor], other: list[Tensor]) -> bool:
+    return len(one) == len(other) and all(map(torch.equal, one, other))
 
 
 def _before(shown: Tensor, source: Tensor, time: int) -> Tensor:
