@@ -53,7 +53,8 @@ def states_known(
 def _reaches(evidence: Evidence, step: TensorDictBase, key: Key, modules: list[nn.Module]) -> bool:
     """Whether another state there moves what one of the modules, or one like it, gives."""
     value, flags = step.get(key), evidence.policy.flags
-    other = step.clone().set(key, value + torch.linspace(0.3, 0.7, value.numel()).view_as(value))
+    moved_by = torch.linspace(0.3, 0.7, value.numel()).view_as(value).to(value)
+    other = step.clone().set(key, value + moved_by)
     told = list[ModuleOutputs]()
     for one in (step.clone(), other):
         for flag in flags:
