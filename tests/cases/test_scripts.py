@@ -18,9 +18,11 @@ from tests.watching.scripts import SCRIPTS, planted
 NAME = "step_loop.py"
 FAULT = ("td = env.reset() if ended else step_mdp(td)", "td = env.reset()")
 OWN_CLASS = (
-    ("def make_env", "class Head(nn.Linear):\n    pass\n\n\ndef make_env"),
+    (
+        "    torch.manual_seed(7)",
+        "    class Head(nn.Linear):\n        pass\n\n    torch.manual_seed(7)",
+    ),
     ("nn.Linear(16, 2)", "Head(16, 2)"),
-    ('if __name__ == "__main__":\n    main()', "main()"),
 )
 
 Done = CompletedProcess[str]
@@ -67,7 +69,7 @@ def test_what_was_seen_stands_in_for_a_script_that_is_gone(rnncheck: Replay, bro
     assert f"what was seen of {NAME} then: {NAME} is gone" in done.stdout
     done = rnncheck("replay", case.name, "--script", "repro.py", cwd=broken)
     assert done.returncode == ExitCode.USAGE
-    assert "CL401 has no program yet" in done.stderr
+    assert "the case of a script has no program yet" in done.stderr
 
 
 @pytest.mark.slow
@@ -98,4 +100,4 @@ def test_what_cannot_be_kept_is_told_and_the_script_still_runs(
     done = rnncheck("replay", case.name, "--stored", cwd=broken)
     assert done.returncode == ExitCode.NOT_SHOWN
     assert f"what was seen of {NAME} is not stored: " in done.stdout
-    assert f"importing {NAME} would run it" in done.stdout
+    assert "Head" in done.stdout
