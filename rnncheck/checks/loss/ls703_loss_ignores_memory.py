@@ -62,6 +62,8 @@ from rnncheck.pipeline.subject.training_pass import TwoPasses
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
+_SHOWN = 0.5  # share of the changed steps that a pass over what is observed there shows
+
 
 def run(evidence: Evidence) -> Judgement:
     """Change first halves, look at second halves."""
@@ -109,8 +111,9 @@ def _forgetful_pass(evidence: Evidence, sample: Sample, later: Tensor) -> str | 
         return None
     moved = {name: features(bits_differ(one, after[name])).any(-1) for name, one in base.items()}
     reads = dict[str, bool]()  # of a pass that shows steps several times, whether a part remembers
+    earlier = _ahead_of(sample, later)
     for name, steps in moved.items():
-        if bool(steps.any()):
+        if bool(steps[earlier].double().mean() > _SHOWN):
             reads[of_pass(name)] = reads.get(of_pass(name), False) | bool((steps & later).any())
     able = {name for name, has in steps_inside(evidence, sample).items() if _runs_on(has, later)}
     alone = [name for name, remembers in reads.items() if not remembers and name in able]
@@ -119,6 +122,15 @@ def _forgetful_pass(evidence: Evidence, sample: Sample, later: Tensor) -> str | 
     grads = inner_gradients(evidence, sample, sample.td)
     reached = {of_pass(name) for name, value in grads.items() if bool(value.any())}
     return next((name for name in alone if GRADIENT_AT + name in reached), None)
+
+
+def _ahead_of(sample: Sample, later: Tensor) -> Tensor:
+    """Steps ``[rows, steps]`` of the segments that have ``later`` ones, ahead of these."""
+    segments, found = segments_of(sample), torch.zeros_like(later)
+    for row in range(len(later)):
+        own = segments[row][later[row]].unique()
+        found[row] = torch.isin(segments[row], own) & ~later[row] & sample.valid[row]
+    return found
 
 
 def _runs_on(has: Tensor, later: Tensor) -> bool:
