@@ -26,7 +26,7 @@ def along_rows(shown: Tensor, collected: Tensor, beside: Iterable[Beside] = ()) 
     found = torch.full((*shown.shape[:2], 2), -1)
     pairs = [(_flat(mine), [_flat(one) for one in others]) for mine, others in beside]
     for row, mine in enumerate(_numbered(shown, numbers, add=False)):
-        length, begins = _runs(mine, theirs)
+        length, begins = _runs(mine, theirs, _from_its_state(row, mine[0], theirs, pairs))
         if not length:
             continue
         alike = [_alike(row, begin, length, pairs) for begin in begins]
@@ -49,12 +49,25 @@ def _numbered(values: Tensor, numbers: dict[bytes, int], *, add: bool) -> Array:
     return np.array([numbers.get(one, -1) for one in told]).reshape(values.shape[:2])
 
 
-def _runs(mine: Array, theirs: Array) -> tuple[int, Array]:
-    """The length of the longest run of ``theirs`` that ``mine`` begins with, and where there are
-    such, ``[runs, 2]``."""
-    length, envs, time = 0, *np.nonzero(theirs == mine[0])
-    begins = np.stack([envs, time], 1)
-    going = begins
+def _from_its_state(
+    row: int, first: int, theirs: Array, pairs: Sequence[tuple[Tensor, Sequence[Tensor]]]
+) -> Array:
+    """Where the first step of a row was collected, ``[places, 2]``, if that can be, with the state
+    that it begins with: zeros that follow a short row may be what was shown elsewhere."""
+    found = np.argwhere(theirs == first)
+    for mine, others in pairs:
+        if mine.shape[1] > 1 or theirs.shape[1] == 1 or not bool(mine[row].any()):
+            continue
+        fitting = [one for one in others if one.shape[2:] == mine.shape[2:]]
+        same = [any(bool((one[e, t] == mine[row, 0]).all()) for one in fitting) for e, t in found]
+        found = found[same] if any(same) else found
+    return found
+
+
+def _runs(mine: Array, theirs: Array, begins: Array) -> tuple[int, Array]:
+    """The length of the longest run of ``theirs`` that ``mine`` begins with, of those that there
+    are at ``begins``, and where, ``[runs, 2]``."""
+    length, going = 0, begins
     while len(going):
         begins, length = going, length + 1
         if length == len(mine):

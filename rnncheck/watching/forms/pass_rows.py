@@ -17,10 +17,11 @@ _FEWEST = 2  # steps of a row
 
 
 def along_the_rows(
-    tensors: Mapping[Path, Tensor], told: ToldCall, acted: TensorDictBase
+    tensors: Mapping[Path, Tensor], told: ToldCall, acted: TensorDictBase, *, all_there: bool
 ) -> tuple[Path | None, Tensor | None]:
     """The argument that holds observations of ``acted`` ``[rows, steps]`` in rows, by what they
-    show one after the other, and where each was acted on, ``[rows * steps, 2]`` in its order."""
+    show one after the other, and where each was acted on, ``[rows * steps, 2]`` in its order. Zeros
+    may follow rows whose steps are ``all_there``; out of a memory, later steps may be others."""
     seen = acted.get(OBSERVATION).detach().cpu()
     width = seen[0, 0].numel()
     best: tuple[float, Path | None, Tensor | None] = (MOSTLY, None, None)
@@ -33,7 +34,8 @@ def along_the_rows(
             beside = _beside(tensors, told, acted, rows, count // rows, time_first=time_first)
             shown = laid.reshape(rows, count // rows, width).to(seen.dtype)
             found = along_rows(shown, seen, beside)
-            share = _share(shown, found[..., 0] >= 0)
+            there = found[..., 0] >= 0
+            share = _share(shown, there) if all_there else float(there.double().mean())
             if share > best[0] or (share == MOSTLY and best[1] is None):
                 order = found.transpose(0, 1) if time_first else found
                 best = share, path, order.reshape(-1, 2)

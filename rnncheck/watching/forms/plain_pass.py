@@ -154,7 +154,8 @@ def seen_pass(
     as_keys: dict[Path, AsKey] = {path: (slot.key, slot.scale) for path, slot in known.items()}
     observed, found = _observed(given.tensors, acted, drawn)
     if observed is None:
-        observed, found = along_the_rows(given.tensors, told, acted)
+        there = drawn is None  # else there may be steps that were collected later
+        observed, found = along_the_rows(given.tensors, told, acted, all_there=there)
     if observed is None or found is None:
         return None
     states = states_given(given.tensors, known, told, observed, (acted, found))
