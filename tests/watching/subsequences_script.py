@@ -1,6 +1,6 @@
 """Loops whose updates are made on pieces of a rollout, in an env of few places, so that many steps
 show the same: pieces that the lines run one step after the other, and pieces that are filled up
-with zeros and handed to the network as one batch."""
+with zeros and handed to the network as one batch. And the whole of it in several epochs."""
 
 ENV = """
 import gymnasium as gym
@@ -216,3 +216,57 @@ STATE_BEHIND = (
             states[:, t] = h.squeeze(0)
 """,
 )
+
+# The whole rollout step by step, in two epochs.
+EPOCHS = (
+    ENV
+    + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(7, WIDTH)
+        self.pi, self.v = nn.Linear(WIDTH, 2), nn.Linear(WIDTH, 1)
+
+    def forward(self, seen, h):
+        h = self.cell(seen, h)
+        return self.pi(h), self.v(h).squeeze(-1), h
+
+
+torch.manual_seed(0)
+envs, net = Envs(), Net()
+optim = torch.optim.Adam(net.parameters(), lr=1e-3)
+seen, h, mask = envs.reset(), torch.zeros(ENVS, WIDTH), torch.ones(ENVS, 1)
+for _ in range(6):
+    first, kept = h, {name: [] for name in ("seen", "mask", "action", "log_prob", "reward")}
+    for t in range(STEPS):
+        with torch.no_grad():
+            logits, _, h = net(torch.tensor(np.array(seen)), h * mask)
+        dist = Categorical(logits=logits)
+        action = dist.sample()
+        after, reward, ends = envs.step(action.numpy())
+        here = (np.array(seen), mask, action, dist.log_prob(action), torch.tensor(reward))
+        for name, one in zip(kept, here):
+            kept[name].append(one)
+        seen, mask = after, 1 - torch.tensor(ends, dtype=torch.float).unsqueeze(1)
+    after, gains = torch.zeros(ENVS), []
+    masks = [*kept["mask"][1:], mask]
+    for t in reversed(range(STEPS)):
+        after = kept["reward"][t].float() + 0.97 * after * masks[t].squeeze(1)
+        gains.append(after)
+    gain = torch.stack(gains[::-1])
+    for _ in range(2):
+        state, loss = first, 0
+        for t in range(STEPS):
+            logits, value, state = net(torch.tensor(kept["seen"][t]), state * kept["mask"][t])
+            now = Categorical(logits=logits).log_prob(kept["action"][t])
+            ratio = (now - kept["log_prob"][t]).exp()
+            good = (gain[t] - value).detach()
+            loss = loss - torch.min(ratio * good, ratio.clamp(0.8, 1.2) * good).mean()
+            loss = loss + 0.5 * (value - gain[t]).square().mean()
+        optim.zero_grad()
+        (loss / STEPS).backward()
+        optim.step()
+"""
+)
+RUNS_ON = ('state * kept["mask"][t])', "state)")

@@ -11,9 +11,11 @@ from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import failed, judged, run, written
 from tests.watching.subsequences_script import (
     CUT,
+    EPOCHS,
     FROM_ZEROS,
     NO_RESET,
     PADDED,
+    RUNS_ON,
     STATE_BEHIND,
     STEPPED,
 )
@@ -32,6 +34,7 @@ def test_a_healthy_one_shows_all(rnncheck: Any, tmp_path: Path, text: str) -> No
         pytest.param(STEPPED, NO_RESET, "BD301", id="stepped, never reset"),
         pytest.param(STEPPED, CUT, "GR801", id="stepped, cut at every step"),
         pytest.param(PADDED, FROM_ZEROS, "RP504", id="padded, from zeros"),
+        pytest.param(EPOCHS, RUNS_ON, "BD301", id="epochs, never reset"),
         pytest.param(PADDED, STATE_BEHIND, "RP504", id="states behind their steps"),
     ],
 )
@@ -39,3 +42,7 @@ def test_a_fault_is_named(
     rnncheck: Any, tmp_path: Path, text: str, change: tuple[str, str], code: str
 ) -> None:
     assert judged(rnncheck, tmp_path, code, text, change) == (ExitCode.FAILED, [code])
+
+
+def test_epochs_over_one_pass_are_one(rnncheck: Any, tmp_path: Path) -> None:
+    assert judged(rnncheck, tmp_path, "BD301", EPOCHS) == (ExitCode.VERIFIED, [])

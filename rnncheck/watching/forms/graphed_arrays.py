@@ -117,6 +117,8 @@ class _Entry:
         found = [known.get(one.tobytes(), []) if _tells(one) else [] for one in rows]
         if not all(found):
             return None
+        if any(len(one) > 1 for one in found) and (line := self._one_line(rows)) is not None:
+            return line
         if any(len(one) > 1 for one in found):
             raise UntoldError(
                 "several steps show the same numbers: which of them an array holds cannot be told"
@@ -126,12 +128,23 @@ class _Entry:
     def _all_steps(self, rows: Array) -> list[int] | None:
         """All of them, where the rows are these in the order that they have, or time first."""
         whole = self._numbers(rows.dtype)
-        if rows.shape != whole.shape or not (rows != rows[0]).any():
+        if rows.shape != whole.shape or not (rows != rows.flat[0]).any():
             return None
         order = torch.arange(len(rows)).reshape(self._batch)
         orders = (order, order.transpose(0, 1)) if order.ndim > 1 else (order,)
         tried = (one.flatten().tolist() for one in orders)
         return next((one for one in tried if (rows == whole[one]).all()), None)
+
+    def _one_line(self, rows: Array) -> list[int] | None:
+        """One step of each row of the batch, or all steps of one, where the array holds no other's:
+        single steps may show the same."""
+        if len(self._batch) != 2 or len(rows) == 1:
+            return None
+        order = torch.arange(len(self._whole)).reshape(self._batch)
+        whole = self._numbers(rows.dtype)
+        lines = [one for one in (*order.T, *order) if len(one) == len(rows)]
+        same = [one.tolist() for one in lines if (whole[one.numpy()] == rows).all()]
+        return same[0] if len(same) == 1 else None
 
     def _some_numbers(self, given: Array) -> tuple[Tensor, Tensor] | None:
         """The steps and the places in them, where each row holds some of the numbers of one step,

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torchrl.data import LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
 from torchrl.envs import GymEnv
 
+from rnncheck.numerics.emulate import Computing
 from rnncheck.pipeline.copying.restoring import CannotUndo, Restored
 
 COUNTER = 0
@@ -235,3 +236,17 @@ def test_what_cannot_be_undone_is_refused(tmp_path: Path) -> None:
     buffer.extend(torch.ones(2))
     assert len(buffer) == 2
     env.close()
+
+
+def test_parameters_keep_their_type_where_all_is_computed_in_float64() -> None:
+    """There a copy of a tensor is one in float64: it may not be put back in the tensor's place."""
+    network = nn.Linear(2, 1)
+    before = network.weight.detach().clone()
+
+    def stepped() -> None:
+        network.weight.data = network.weight.data + 1
+
+    with Computing(torch.float64), Restored(stepped, network):
+        stepped()
+    assert network.weight.dtype == torch.float32
+    assert torch.equal(network.weight, before)
