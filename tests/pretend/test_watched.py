@@ -9,6 +9,7 @@ import pytest
 
 from tests.extent import rows
 from tests.pretend.device import COMPILER, NAME, build
+from tests.watching import arrays_script, flat_script
 from tests.watching.scripts import SCRIPTS, failed, run
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
@@ -120,6 +121,30 @@ def test_one_that_makes_it_the_default_device_is_verified(
     code, told, done = run(rnncheck, moved(tmp_path, library, name, more=DEFAULT))
     looked = {one["code"]: one["reason"] for one in told["checks"] if "could" in one["outcome"]}
     assert (code, failed(told), looked) == (0, [], {}), done.stderr
+    assert told["environment"]["device"] == f"{NAME}:0"
+
+
+# Plain loops that name no device: what they make is on the default one, as is what they get back.
+THERE_TOO = {
+    "torch.from_numpy(": "torch.as_tensor(",
+    ".numpy()": ".cpu().numpy()",
+    "action_encoding=True": "action_encoding=True, device=DEV",
+}
+NAMELESS = {"arrays": arrays_script.HEALTHY, "acting": flat_script.GRAPHED}
+
+
+@pytest.mark.parametrize("name", rows(NAMELESS, ["acting"]))
+def test_so_is_one_that_names_no_device(
+    name: str, rnncheck: Any, tmp_path: Path, library: Path
+) -> None:
+    head = HEAD.format(root=str(ROOT), library=str(library), name=NAME)
+    text = NAMELESS[name]
+    for old, new in THERE_TOO.items():
+        text = text.replace(old, new)
+    path = tmp_path / f"{name}.py"
+    path.write_text(head + DEFAULT + text)
+    code, told, done = run(rnncheck, path)
+    assert (code, failed(told)) == (0, []), done.stderr
     assert told["environment"]["device"] == f"{NAME}:0"
 
 

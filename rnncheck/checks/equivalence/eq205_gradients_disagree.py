@@ -142,7 +142,7 @@ def numeric_agrees(asked: Asked, analytic: Gradients) -> bool:
     gradient."""
     for seed in (1, 2, 3):
         direction = _direction(analytic, seed)
-        slope = sum(float((analytic.values[n] * d).sum()) for n, d in direction.items())
+        slope = sum(float((analytic.values[n].cpu() * d).sum()) for n, d in direction.items())
         up, down = (_shifted(asked, direction, s) for s in (_STEP, -_STEP))
         if up is None or down is None:
             return False
@@ -166,10 +166,11 @@ def _shifted(asked: Asked, direction: dict[str, Tensor], step: float) -> float |
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if name in direction:
-                parameter.add_(direction[name], alpha=step)
+                parameter.add_(direction[name].to(parameter.device), alpha=step)
     for key in float_keys(asked.subject, inputs):
         if dotted(key) in direction:
-            inputs.set(key, inputs.get(key).double() + step * direction[dotted(key)])
+            value = inputs.get(key).double()
+            inputs.set(key, value + step * direction[dotted(key)].to(value.device))
     total = objective(asked, network, inputs, recurrent=True)
     return None if total is None else float(total)
 

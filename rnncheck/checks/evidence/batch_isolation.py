@@ -174,15 +174,31 @@ def leaks(
     for touched in parted(sample):
         after = elements(sample, changed_batch(sample, touched, keys))
         for name, old in base.items():
-            new = after.get(name)
-            stable = name in again and not bool(bits_differ(old, again[name]).any())
-            if new is None or new.shape != old.shape or not stable:
+            new, noise = after.get(name), _noise(old, again.get(name), tolerance)
+            if new is None or new.shape != old.shape or noise is None:
                 continue
-            alive = alive or bool(bits_differ(old, new)[touched].any())
+            alive = alive or bool(_moved(old, new, noise)[touched].any())
             leak = _leak(name, old, new, ~touched & sample.valid, tolerance)
             if leak is not None and name not in found:
                 found[name] = leak
     return list(found.values()), alive
+
+
+def _noise(old: Tensor, again: Tensor | None, tolerance: float) -> float | None:
+    """What two calls on the same batch may differ by: nothing, or with an accelerator, on which
+    sums come in any order, up to ``tolerance`` of the largest; None where they differ by more."""
+    if again is None:
+        return None
+    limits = (0.0, tolerance * _largest(old))
+    return next((limit for limit in limits if not bool(_moved(old, again, limit).any())), None)
+
+
+def _moved(old: Tensor, new: Tensor, limit: float) -> Tensor:
+    return bits_differ(old, new) & ~(gap(new, old) <= limit)
+
+
+def _largest(value: Tensor) -> float:
+    return float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
 
 
 def parted(sample: Sample) -> list[Tensor]:
@@ -197,7 +213,7 @@ def _leak(name: str, old: Tensor, new: Tensor, watch: Tensor, tolerance: float) 
     wide = watch.reshape(*watch.shape, *([1] * (old.ndim - 2)))
     differ = bits_differ(old, new) & wide
     gaps = torch.where(differ, gap(new, old).clamp_min(1e-300), 0.0)
-    limit = tolerance * float(old.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+    limit = tolerance * _largest(old)
     difference = locate(gaps, limit, old)
     if difference is None:
         return None

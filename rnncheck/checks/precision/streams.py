@@ -291,7 +291,8 @@ def rerun(
     try:
         module = copy_of(carrier.module, "the module").cpu().to(dtype)
         rounded, wide = Computing(dtype, precision), Wide(dtype)
-        with measuring(recurrent=False), default_dtype(dtype):
+        # What the module makes without naming a device belongs beside it.
+        with measuring(recurrent=False), default_dtype(dtype), torch.device("cpu"):
             for t, td in enumerate(reads):
                 given = cast(td.cpu(), dtype).copy().update(state)
                 with wide.at(t) if precision is None else rounded:

@@ -34,7 +34,7 @@ def derived_of(outputs: Mapping[Key, Tensor], action: Tensor) -> dict[Key, Tenso
     """Of ``outputs`` ``[rows, steps, ...]`` of the calls that acted and the actions."""
     rows, steps = action.shape[:2]
     mine = action.reshape(rows, steps, -1)
-    flat = {key: one.reshape(rows, steps, -1) for key, one in outputs.items()}
+    flat = {key: one.to(action.device).reshape(rows, steps, -1) for key, one in outputs.items()}
     found = _derived(flat, mine, "") | _of_several(flat, mine)
     for key, drawn in flat.items() if mine.is_floating_point() else ():
         if drawn.shape == mine.shape and not torch.equal(drawn, mine):  # clipped for the env
