@@ -206,6 +206,8 @@ for _ in range(6):
             optim.step()
 """
 )
+COUNTED = (" * there).sum() / there.sum()", ").mean()")
+SCALED = ("there).sum() / there.sum()", "there).mean()")
 FROM_ZEROS = ("first[some].unsqueeze(0)", "torch.zeros_like(first[some]).unsqueeze(0)")
 STATE_BEHIND = (
     """            all_seen[:, t], states[:, t] = torch.tensor(np.array(seen)), h.squeeze(0)

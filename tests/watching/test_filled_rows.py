@@ -64,3 +64,32 @@ def test_rows_of_a_layer_of_torch_alone(rnncheck: Any, tmp_path: Path) -> None:
     path = planted(tmp_path, "padded_switch.py", *INSIDE, COUNTED)
     code, told, _ = run(rnncheck, "--select", "RP505", path)
     assert (code, failed(told)) == (ExitCode.FAILED, ["RP505"])
+
+
+ADVANTAGE = "    advantage = target - value\n"
+OVER_ALL = (
+    ADVANTAGE,
+    f"{ADVANTAGE}    target = (target - target.mean()) / target.std()\n"
+    "    advantage = target - value\n",
+)
+OVER_DATA = (ADVANTAGE, OVER_ALL[1].replace("target.", "target[mask]."))
+SHARED = (
+    ("advantage.square()[mask].mean()", "(advantage.square() * mask).mean()"),
+    ("(chosen * advantage.detach())[mask].mean()", "(chosen * advantage.detach() * mask).mean()"),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        pytest.param((OVER_ALL,), ["RP505"], id="a mean over rows that zeros fill up"),
+        pytest.param((OVER_DATA,), [], id="over the data"),
+        pytest.param(SHARED, [], id="padding scales the loss, no more"),
+    ],
+)
+def test_more_padding_changes_nothing_that_is_learnt(
+    rnncheck: Any, tmp_path: Path, changes: tuple[tuple[str, str], ...], named: list[str]
+) -> None:
+    _, told, _ = run(rnncheck, "--select", "RP505", planted(tmp_path, "padded_switch.py", *changes))
+    assert failed(told) == named
+    assert [one["outcome"] for one in told["checks"]] == ["failed" if named else "passed"]

@@ -10,12 +10,14 @@ import pytest
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import failed, judged, run, written
 from tests.watching.subsequences_script import (
+    COUNTED,
     CUT,
     EPOCHS,
     FROM_ZEROS,
     NO_RESET,
     PADDED,
     RUNS_ON,
+    SCALED,
     STATE_BEHIND,
     STEPPED,
 )
@@ -35,6 +37,7 @@ def test_a_healthy_one_shows_all(rnncheck: Any, tmp_path: Path, text: str) -> No
         pytest.param(STEPPED, CUT, "GR801", id="stepped, cut at every step"),
         pytest.param(PADDED, FROM_ZEROS, "RP504", id="padded, from zeros"),
         pytest.param(EPOCHS, RUNS_ON, "BD301", id="epochs, never reset"),
+        pytest.param(PADDED, COUNTED, "RP505", id="padding counted in a minibatch"),
         pytest.param(PADDED, STATE_BEHIND, "RP504", id="states behind their steps"),
     ],
 )
@@ -42,6 +45,10 @@ def test_a_fault_is_named(
     rnncheck: Any, tmp_path: Path, text: str, change: tuple[str, str], code: str
 ) -> None:
     assert judged(rnncheck, tmp_path, code, text, change) == (ExitCode.FAILED, [code])
+
+
+def test_padding_that_scales_a_loss_is_left_out(rnncheck: Any, tmp_path: Path) -> None:
+    assert judged(rnncheck, tmp_path, "RP505", PADDED, SCALED) == (ExitCode.VERIFIED, [])
 
 
 def test_epochs_over_one_pass_are_one(rnncheck: Any, tmp_path: Path) -> None:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from tensordict import TensorDictBase
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.loss_calls import copied, loss_of, run_loss
+from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
 from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.rule import Unanswered
+from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.instruments.module_calls import ModuleCalls
 from rnncheck.pipeline.instruments.vmap import has_no_graph_of_its_own
 from rnncheck.pipeline.placing import on_cpu
 
 _DIMS = 3  # rows, steps, features
+_SEEDS = (3, 4)  # of what is observed instead: layers may give the same for one of them
 _FEWEST = 2  # filled steps: any last step of one row is like itself
 
 
@@ -25,16 +30,13 @@ def weight_of_padding(evidence: Evidence, sample: Sample) -> tuple[int, float]:
     """How many steps recurrent modules inside the loss get that its batch has not, zeros up to the
     end of a row beside its data, and the largest gradient of the loss there, relative to the
     largest at the data. Torch's own layers are asked where they are in no module that is known."""
-    loss = copied(loss_of(evidence))
-    with ModuleCalls(probing=True) as inside, _LayerProbes() as layers:
-        run = run_loss(evidence, sample, loss=loss, per_element=False)
-    known = {id(part) for one in inside.passes for part in one.module.modules()}
-    passes = [*_of_modules(inside), *layers.passes(known)]
+    total, passes = _passes(evidence, sample, sample.td)
     asked = [(one, blank) for one in passes if (blank := _blank(one.x, sample)) is not None]
-    if not asked or not run.total.requires_grad:
+    asked = asked or _of_some(evidence, sample, passes)
+    if not asked or not total.requires_grad:
         return 0, 0.0
     given = [probe for one, _ in asked for probe in one.probes]
-    grads = iter(torch.autograd.grad(run.total, given, allow_unused=True))
+    grads = iter(torch.autograd.grad(total, given, allow_unused=True))
     count, largest = 0, 0.0
     for one, blank in asked:
         mine: list[Tensor | None] = [next(grads) for _ in one.probes]
@@ -45,6 +47,44 @@ def weight_of_padding(evidence: Evidence, sample: Sample) -> tuple[int, float]:
         largest = max(largest, float(size[blank].max()) / most if most else 0.0)
         count = max(count, int(blank.sum()))
     return count, largest
+
+
+def _passes(evidence: Evidence, sample: Sample, td: TensorDictBase) -> tuple[Tensor, list[_Pass]]:
+    """The loss of ``td``, and what its recurrent parts are given."""
+    loss = copied(loss_of(evidence))
+    with ModuleCalls(probing=True) as inside, _LayerProbes() as layers:
+        run = run_loss(evidence, sample, td, loss=loss, per_element=False)
+    known = {id(part) for one in inside.passes for part in one.module.modules()}
+    return run.total, [*_of_modules(inside), *layers.passes(known)]
+
+
+def _of_some(
+    evidence: Evidence, sample: Sample, passes: Sequence[_Pass]
+) -> list[tuple[_Pass, Tensor]]:
+    """The passes over some of the rows (a minibatch) and what was filled in there: all else is
+    changed where every step shows something else."""
+    cut = [_filled(one.x) for one in passes]
+    if all(blank is None for blank in cut):
+        return []
+    moved = [torch.zeros_like(one.x, dtype=torch.bool).any(-1) for one in passes]
+    for seed in _SEEDS:
+        other = changed_batch(sample, sample.valid, observed(evidence, sample), seed=seed)
+        try:
+            _, others = _passes(evidence, sample, other)
+        except Unanswered:  # a loss that takes certain numbers alone
+            return []
+        if [one.x.shape for one in others] != [one.x.shape for one in passes]:
+            return []
+        pairs = zip(moved, passes, others, strict=True)
+        moved = [now | bits_differ(one.x, two.x).any(-1) for now, one, two in pairs]
+    there = zip(passes, moved, cut, strict=True)
+    return [(one, ~now) for one, now, blank in there if blank is not None and _is_end(~now, blank)]
+
+
+def _is_end(still: Tensor, filled: Tensor) -> bool:
+    """Whether steps that show nothing of the batch are ends of what is one and the same vector."""
+    behind = still.flip(1).long().cumprod(1).flip(1).bool()
+    return torch.equal(still, behind & filled) and int(still.sum()) >= _FEWEST
 
 
 @dataclass(frozen=True)
@@ -74,20 +114,24 @@ def _of_modules(inside: ModuleCalls) -> Iterator[_Pass]:
 
 def _blank(x: Tensor, sample: Sample) -> Tensor | None:
     """``[rows, steps]`` of the pass that is given ``x``: what was filled in; None where there is
-    nothing beyond the batch's data, of which some may be left out. Layers ahead of the module make
-    one and the same vector of what is filled in, and no data ends more rows, or longer ones."""
+    nothing beyond the batch's data, of which some may be left out."""
     if x.shape[:2].numel() <= sample.valid.numel():
         return None
+    blank = _filled(x)
+    within = blank is not None and int((~blank).sum()) <= int(sample.valid.sum())
+    return blank if within else None
+
+
+def _filled(x: Tensor) -> Tensor | None:
+    """``[rows, steps]``: one and the same vector, which layers ahead of the module make of what is
+    filled in, up to the end of rows. No data ends more rows, or longer ones."""
     found: list[Tensor] = [
         (x == filling).all(-1).flip(1).long().cumprod(1).flip(1).bool()
         for filling in x[:, -1].unique(dim=0)
     ]
     counts = [int(blank.sum()) for blank in found]
     most = max(counts)
-    data = x.shape[:2].numel() - most
-    if most < _FEWEST or counts.count(most) > 1 or data > int(sample.valid.sum()):
-        return None
-    return found[counts.index(most)]
+    return None if most < _FEWEST or counts.count(most) > 1 else found[counts.index(most)]
 
 
 class _LayerProbes:

@@ -6,7 +6,8 @@ Checks
     step of a rollout, repeated until other envs are done, needs none: its flags tell. In either
     case everything that is float is changed at the padded steps, but for what is next to them and
     is the data of the step to their right. The loss must stay the same, and must have no gradient
-    at the padded steps behind a row's data. What the estimator writes for the data of one row must
+    at the padded steps behind a row's data; where padding is zeros, more of it may not turn the
+    gradient. What the estimator writes for the data of one row must
     not change with the padding of others: a mean or a deviation would count it. Nor may a loss that
     fills rows up itself have a gradient there.
 
@@ -47,6 +48,7 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.loss_isolation import loss_gradients
+from rnncheck.checks.evidence.more_padding import same_with_more, turned_by_more
 from rnncheck.checks.evidence.padding_inside import weight_of_padding
 from rnncheck.checks.evidence.traced_steps import inner_gradients
 from rnncheck.checks.evidence.training_batches import Mask, Sample, padded
@@ -69,9 +71,6 @@ _UNREDUCED = (
     "the loss gives one number for each step, and it was not seen which of them its caller leaves"
     " out: reduce it inside the loss"
 )
-_MORE = 2  # steps of padding that are added
-_LONGER = 1e-5  # of the loss: rounding of longer sums; padding that counts moves it by its share
-_ORDERS = 4  # times the rounding of one other order of the same sums; chosen
 _FILLED = "the loss trains on steps that it has filled rows up with itself"
 _FILLED_CAUSE = "the loss averages over all steps of the rows that it makes"
 _FILLED_FIX = 'weigh per-step losses with the mask of split_trajectories, ("collector", "mask")'
@@ -150,13 +149,15 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         compared += int((~sample.valid).sum())
         size = abs(float(base.detach()) - float(after.detach()))
         limit = 1e-6 * max(abs(float(base.detach())), 1e-6)
-        if size > limit and not _same_with_more(evidence, sample, float(base.detach()), limit):
+        if size > limit and not same_with_more(evidence, sample, float(base.detach()), limit):
             found = counts_padding(sample, keys, loss_gradients(evidence))
             if found is None:
                 return _ignored(number, mask, size), compared
             return _counted(Stage.LOSS, number, mask, "loss", size), compared
         if (weight := _trained_on(evidence, sample)) > 0.0:
             return _weighed(number, mask, weight), compared
+        if (turned := turned_by_more(evidence, sample)) > 0.0:
+            return _lengthened(number, mask, turned), compared
     return None, compared
 
 
@@ -177,31 +178,6 @@ def _moved_at_data(run: LossRun, again: LossRun, sample: Sample) -> float:
         moved = float(gaps[sample.valid.reshape(steps)].max())
         largest = max(largest, moved if moved > _WEIGHT * float(one.abs().max()) else 0.0)
     return largest
-
-
-def _same_with_more(evidence: Evidence, sample: Sample, base: float, limit: float) -> bool:
-    """Whether all padding is zero, and more of it changes nothing: sums over it (a return) read it
-    then, and nothing counts it."""
-    rows, blank = sample.rows, ~sample.valid
-    behind = blank.flip(1).long().cumprod(1).flip(1).bool()
-    if sample.td.batch_dims != 2 or not bool((behind == blank).all()):
-        return False
-    keys = [key for key in tensor_keys(rows) if rows.get(key).is_floating_point()]
-    if any(bool(rows.get(key)[blank].any()) for key in keys):
-        return False
-    more = torch.cat([rows, torch.zeros_like(rows[:, :_MORE])], 1)
-    longer = replace(sample, valid=torch.cat([sample.valid, torch.zeros_like(blank[:, :_MORE])], 1))
-    turned = replace(sample, valid=sample.valid.flip(0))
-    try:
-        run, other = (
-            run_loss(evidence, one, td, per_element=False)
-            for one, td in ((longer, more), (turned, rows.flip(0)))
-        )
-    except Unanswered:  # a loss of rows of one length
-        return False
-    rounding = abs(float(other.total.detach()) - base)  # of sums in another order
-    allowed = max(limit, _LONGER * abs(base), _ORDERS * rounding)
-    return abs(float(run.total.detach()) - base) <= allowed
 
 
 def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
@@ -330,6 +306,18 @@ def _weighed(number: int, mask: Mask, size: float) -> Observation:
         message=f"the loss trains on steps that {dotted(mask.key)} calls padding",
         quantity="gradient of the loss at padded steps",
         bound_formula="none, up to 1e-6 of the gradient at the data",
+    )
+
+
+def _lengthened(number: int, mask: Mask, size: float) -> Observation:
+    return replace(
+        _ignored(number, mask, size),
+        message=f"the loss learns something else with more steps that {dotted(mask.key)} calls"
+        " padding",
+        quantity="change of the gradient's direction with more padding",
+        bound_formula="none, up to 1e-3 of the gradient",
+        cause="a mean, a deviation or another statistic counts padded steps",
+        fix=f"take it over the data alone: value[{mask.text}].mean(), or divide by the mask's sum",
     )
 
 
