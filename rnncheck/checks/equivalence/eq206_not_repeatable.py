@@ -38,11 +38,12 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.hidden_state import hidden_state
 from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_outputs import random_outputs
+from rnncheck.checks.evidence.recurrent_pass import as_collected
 from rnncheck.checks.rule import Judgement, Observation, Rule
-from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.pipeline.keys import Key, declared, dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
-from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
-from rnncheck.pipeline.subject.subject import Subject, next_key
+from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject, all_reads, next_key
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
@@ -116,7 +117,14 @@ def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Ob
     blamed = noisy if dropout else noisy & carry
     two = unroll_subject(subject, made.inputs, made.starts, settings=RunSettings(seed=1))
     drawn = set() if dropout else noisy & set(evidence.env.actions)
-    found = changes(one, two, sorted(blamed), _drawn_alike(one, two, drawn, made.starts))
+    before, until = _drawn_alike(one, two, drawn, made.starts)
+    actionless = blamed & _without_actions(evidence, subject)
+    if actionless and _draws_in_training(subject, made):
+        actionless = frozenset()
+    found = [
+        *changes(one, two, sorted(actionless), until),
+        *changes(one, two, sorted(blamed - actionless), before),
+    ]
     if not found:
         return None
     message, cause, fix = _dropout(names) if dropout else RANDOM_STATE
@@ -125,15 +133,40 @@ def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Ob
 
 def _drawn_alike(
     one: TensorDictBase, two: TensorDictBase, drawn: Set[Key], starts: Tensor
-) -> Tensor:
-    """``[rows, steps]``, True up to the first step of a row at which another action was drawn: a
-    state may hold the last action, and a policy may draw without asking whether to explore."""
+) -> tuple[Tensor, Tensor]:
+    """``[rows, steps]``, True before the first step of a row at which another action was drawn, and
+    up to it: a state may hold the last action, and a policy may draw without asking whether to
+    explore."""
     alike = torch.ones_like(starts)
     for key in drawn:
         same = (one.get(key) == two.get(key)).reshape(*starts.shape[:2], -1).all(-1)
         alike = alike & same.reshape(starts.shape)
-    steps = alike.reshape(*starts.shape[:2]).long().cumprod(1).bool()
-    return steps.reshape(starts.shape)
+    before = alike.reshape(*starts.shape[:2]).long().cumprod(1).bool()
+    until = torch.cat([torch.ones_like(before[:, :1]), before[:, :-1]], 1)
+    return before.reshape(starts.shape), until.reshape(starts.shape)
+
+
+def _draws_in_training(subject: Subject, made: Constructed) -> bool:
+    """Whether the recurrent mode draws as acting does, as that of a stochastic latent; where it
+    cannot be run, it may."""
+    td = as_collected(subject, made.batch(subject))
+    try:
+        one, two = (run_recurrent(subject, td, settings=RunSettings(seed=s)) for s in (0, 1))
+    except Exception:  # the user's module may raise anything: other checks tell of it
+        return True
+    return any(not torch.equal(one.get(key), two.get(key)) for key in tensor_keys(one))
+
+
+def _without_actions(evidence: Evidence, subject: Subject) -> set[Key]:
+    """States that no action of the same step can be in: of modules that neither read nor write
+    one."""
+    actions = set(evidence.env.actions)
+    return {
+        next_key(key)
+        for one in subject.carriers
+        for key in one.keys
+        if not actions & {*all_reads(one.module), *declared(one.module, "out_keys")}
+    }
 
 
 def _dropout(names: list[str]) -> tuple[str, str, str]:
