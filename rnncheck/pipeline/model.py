@@ -71,6 +71,7 @@ class Pipeline:
     disturbed: str = ""  # where a script played its collector's env between two batches
     unstepped: frozenset[str] | None = None  # weights of its losses that no optimiser has, by name
     apart: bool = False  # what acts was given nothing of what the optimisers step
+    anew: bool = False  # every batch began with a reset of all envs
     never_reset: bool = False  # no episode began behind another, for a loop to put its state back
     overfilled: Overfilled | None = None  # a second buffer of the user's own, beyond its capacity
     batch_source: Source | None = None  # where the batch factory is written

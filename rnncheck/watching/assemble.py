@@ -95,6 +95,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         joins=acting.joins,
         disturbed=acting.disturbed,
         apart=acting.apart,
+        anew=acting.anew,
         never_reset=acting.never_reset,
         unstepped=unstepped_weights(seen, [one for one in seen.losses if one.inputs]),
     )

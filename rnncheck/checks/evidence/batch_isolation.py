@@ -99,9 +99,19 @@ def paid(evidence: Evidence, sample: Sample) -> list[Key]:
         if key[0] in UNREAD or skip & {key, own, next_key(own)} or not value.is_floating_point():
             continue
         only_next = key[0] == "next" and own not in tensor_keys(sample.rows)
+        if not only_next and _one_for_a_row(value, sample):
+            continue
         if only_next or value.numel() == sample.valid.numel():
             found.append(key)
     return found
+
+
+def _one_for_a_row(value: Tensor, sample: Sample) -> bool:
+    """One number for each row, such as its weight, at every step of it: no step has it alone."""
+    if value.numel() != sample.valid.numel() or sample.valid.shape[1] < 2:
+        return False
+    rows = value.reshape(sample.valid.shape)
+    return bool((rows == rows[:, :1]).all())
 
 
 def recorded_values(evidence: Evidence, sample: Sample) -> list[Key]:

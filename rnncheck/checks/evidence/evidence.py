@@ -206,6 +206,7 @@ class Evidence(Memo):
             self.env,
             self.pipeline.random_batches,
             self.pipeline.takes_turns,
+            self.pipeline.anew,
         )
         if not recording.batches:
             raise CouldNotLook("the collector gave no tensordict with a time dimension")

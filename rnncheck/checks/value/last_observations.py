@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,11 +57,20 @@ def last_observations(evidence: Evidence) -> LastObservations:
     same = [one for one in ends if one.same]
     if 2 * len(same) <= len(ends):
         return LastObservations(None, len(ends))
-    if prod(one.chance for one in same) <= _BY_CHANCE:
+    if _at_least(len(same), [one.chance for one in ends]) <= _BY_CHANCE:
         return LastObservations(same[0].where, len(ends))
     unclear = [one for one in same if not one.cleared]
     used = sum(not one.terminated for one in unclear)
     return LastObservations(None, len(ends) - len(unclear), len(unclear), used)
+
+
+def _at_least(count: int, chances: Sequence[float]) -> float:
+    """How likely at least so many of what is as likely as this come true together: the tail of
+    their Poisson binomial distribution."""
+    distribution = np.ones(1)
+    for chance in chances:
+        distribution = np.convolve(distribution, [1 - chance, chance])
+    return float(distribution[count:].sum())
 
 
 def _ends(evidence: Evidence) -> Iterator[_End]:

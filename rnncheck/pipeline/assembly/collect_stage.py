@@ -66,6 +66,7 @@ class CollectStage:
             pipeline.disturbed = self._spec._made.disturbed
             pipeline.unstepped = self._spec._made.unstepped
             pipeline.apart = self._spec._made.apart
+            pipeline.anew = self._spec._made.anew
             pipeline.never_reset = self._spec._made.never_reset
         with writing(pipeline.random_frames if buffered else 0):
             self._take(component, pipeline, buffered)

@@ -34,6 +34,7 @@ class MadeBatches:
     ``given``. ``disturbed`` is where the script played its collector's env between two batches.
     ``apart``: no optimiser has the weights that act, and they were given nothing of what is
     stepped.
+    ``anew``: every batch began with a reset of all envs.
     ``never_reset``: the script puts its state back by itself, and no episode began behind another.
     ``unstepped`` are the weights of its losses, by name, that no optimiser of the script has; None
     where that is not known.
@@ -50,6 +51,7 @@ class MadeBatches:
     disturbed: str = ""
     unstepped: frozenset[str] | None = None
     apart: bool = False
+    anew: bool = False
     never_reset: bool = False
     first: str = ""  # how the loss is called, where there are others
     others: list[OtherTraining] = field(default_factory=list)

@@ -93,8 +93,10 @@ class Recording:
         env: EnvFacts,
         random_batches: int = 0,
         turns: bool = False,
+        anew: bool = False,
     ) -> None:
-        """``turns``: consecutive batches may come from different workers."""
+        """``turns``: consecutive batches may come from different workers. ``anew``: all envs were
+        reset ahead of each of them, so that none goes on where another shows the same by chance."""
         self.subject = subject
         self.env = env
         usable = [batch for batch in batches if batch.batch_dims > 0 and batch.numel() > 0]
@@ -105,6 +107,7 @@ class Recording:
         ]
         self.steady = self._steady_keys()
         self._seen = self._last_places()
+        self._anew = anew
         self.turns = turns or any(map(self._is_turn, range(2, len(self.batches))))
         for number in range(len(self.batches)):
             self._join(number)
@@ -257,7 +260,7 @@ class Recording:
     def _predecessor(self, number: int, row: int) -> StepPlace | None:
         """The step that this row's first step follows: same trajectory number, or same row of the
         batch before."""
-        if number == 0:
+        if number == 0 or self._anew:
             return None
         rows, previous = self.batches[number], self.batches[number - 1]
         ids = self.traj_ids(rows)

@@ -13,7 +13,7 @@ from tensordict import TensorDictBase
 from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
-from rnncheck.watching.forms.storages import HeldPart, Storage
+from rnncheck.watching.forms.storages import HeldPart, PieceStates, Storage
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
 
 Held = list[tuple[str, Any, dict[Path, HeldPart]]]
@@ -47,7 +47,7 @@ def reads_a_state(loss: Any) -> bool:
     if not (isinstance(loss, partial) and loss.func is run_lines):
         return True
     parts = (one for _, _, held in loss.args[1] for one in held.values())
-    return any(isinstance(one, Storage) and one.slot is not None for one in parts)
+    return any(isinstance(one, (Storage, PieceStates)) and one.slot is not None for one in parts)
 
 
 def _kept(value: Any) -> Any:

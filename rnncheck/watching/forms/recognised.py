@@ -30,6 +30,7 @@ from rnncheck.watching.forms.shown_entries import shown_keys
 from rnncheck.watching.forms.storages import (
     DONE,
     HeldPart,
+    PieceStates,
     Records,
     RowRecords,
     Spoilt,
@@ -113,9 +114,9 @@ def storages_in(
             return True
         if not numbers and not isinstance(value, (Tensor, np.ndarray)):
             return False
-        one = _of_one_step(path, value, batch, told)
-        if one is not None:
-            found.parts[path] = one
+        part = _of_one_step(path, value, batch, told) or _of_pieces(value, batch, told)
+        if part is not None:
+            found.parts[path] = part
         elif not numbers and (_of_every_row(value, batch) or _like_a_state(value, told)):
             found.doubts[path] = Spoilt(value)
         return True
@@ -366,6 +367,20 @@ def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) 
         return found[0]
     shown = [("next", *key) for key in shown_keys(batch)]
     return _last(held, batch, (*shown, DONE), of_what, names_an_end(path))
+
+
+def _of_pieces(value: Any, batch: TensorDictBase, told: ToldCall) -> PieceStates | None:
+    """The states at the beginning of pieces that the steps are cut into."""
+    held = leaf_tensor(value)
+    if held is None or held.ndim == 0 or not held.shape[0] or batch.shape[1] % held.shape[0]:
+        return None
+    of_what = ARRAYS if isinstance(value, np.ndarray) else TENSORS
+    for slot in told.carry.values():
+        one = PieceStates(replace(slot, of_what=TENSORS), held.shape[0])
+        wanted = one.of(batch)
+        if wanted.shape == held.shape and _equal(held, wanted):
+            return PieceStates(replace(slot, of_what=of_what), held.shape[0])
+    return None
 
 
 def names_an_end(path: Path) -> bool:

@@ -256,7 +256,28 @@ class Tail:
         return self.steps.held
 
 
-HeldPart = Storage | Records | RowRecords | Spoilt | Tail | PerRow | ZeroState
+@dataclass(frozen=True)
+class PieceStates:
+    """The states that acting had where each of ``pieces`` of one length begins, in a first
+    dimension."""
+
+    slot: Slot
+    pieces: int
+    graphed = False
+
+    def of(self, batch: TensorDictBase) -> Any:
+        """Those of a batch ``[rows, steps]``."""
+        length, states = max(batch.shape[1] // self.pieces, 1), batch.get(self.slot.key)
+        given = [self.slot.given(states[:, n * length]) for n in range(self.pieces)]
+        return torch.stack(given) if self.slot.of_what == TENSORS else np.stack(given)
+
+    @property
+    def held(self) -> list[tuple[Key, str]]:
+        """Its entry, and what the script holds it as."""
+        return [(self.slot.key, self.slot.of_what)]
+
+
+HeldPart = Storage | Records | RowRecords | Spoilt | Tail | PerRow | ZeroState | PieceStates
 
 
 def spoilt(value: Any) -> Any:

@@ -205,6 +205,7 @@ def _acting(made: dict[str, Any], part: SavedPart) -> Acting:
     acting.openings = made.get("openings", [])  # of files that are older there are none
     acting.joins, acting.disturbed = made.get("joins", []), made.get("disturbed", "")
     acting.apart = made.get("apart", False)
+    acting.anew = made.get("anew", False)
     acting.never_reset = made.get("never_reset", False)
     acting.shown = {tuple(key): tuple(source) for key, source in made.get("shown", [])}
     acting.switches, acting.random = made["switches"], made["random"]

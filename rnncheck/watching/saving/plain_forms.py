@@ -25,6 +25,7 @@ from rnncheck.watching.forms.shown_entries import ShownAs, ShownEntry
 from rnncheck.watching.forms.storages import (
     HeldPart,
     PerRow,
+    PieceStates,
     Records,
     RowRecords,
     Storage,
@@ -44,6 +45,7 @@ from rnncheck.watching.saving.import_paths import CannotKeep
 Node = dict[str, Any]
 _WRAPPERS = "gymnasium.wrappers"
 _RECORDS, _TAIL, _PER_ROW, _ZEROS = "records", "tail", "per row", "zero state"
+_PIECES = "states of pieces"
 _ROW_RECORDS = "records of each env"
 
 
@@ -341,6 +343,8 @@ def _part_form(one: HeldPart) -> list[Any]:
         return [_PER_ROW, one.value, one.of_what]
     if isinstance(one, ZeroState):
         return [_ZEROS, _slot_form(one.slot)]
+    if isinstance(one, PieceStates):
+        return [_PIECES, _slot_form(one.slot), one.pieces]
     raise CannotKeep("a loss with other values than the script's")
 
 
@@ -353,6 +357,8 @@ def _part(form: list[Any]) -> HeldPart:
         return PerRow(form[1], form[2])
     if form[0] == _ZEROS:
         return ZeroState(_slot(form[1]))
+    if form[0] == _PIECES:
+        return PieceStates(_slot(form[1]), form[2])
     if form[0] != _RECORDS:
         return _storage(form)
     return Records({tuple(path): _storage(held) for path, held in form[1]}, form[2])

@@ -177,6 +177,7 @@ class _RolledOut:
         else:
             seen.acting.remove(acting)
         seen.acting.append(acting)
+        acting.anew = again is not None and (acting.anew or not acting.batches)
         acting.more = again
         if seen.frozen:
             self._watching.move_on(acting, data)
