@@ -36,7 +36,14 @@ from rnncheck.watching.forms.slices_in_lines import (
 )
 from rnncheck.watching.forms.starts_beside import with_starts
 from rnncheck.watching.forms.states_beside import with_states
-from rnncheck.watching.forms.switches import EpisodesAlone, own_pass, rows_of_their_own
+from rnncheck.watching.forms.storages import DONE
+from rnncheck.watching.forms.switches import (
+    MASKS,
+    EpisodesAlone,
+    own_pass,
+    rows_of_their_own,
+    starts_inside,
+)
 from rnncheck.watching.forms.time_axis import time_axis
 from rnncheck.watching.seen import Acting, Called
 
@@ -111,7 +118,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         shown=acting.shown,
         from_starts=from_starts,
     )
-    if axis is None and rows_of_their_own(plain, loss):
+    if axis is None and (rows_of_their_own(plain, loss) or _each_anew(acting, plain, loss)):
         over_sequences = EpisodesAlone(over_sequences, from_starts=True, several=True)
     else:
         over_sequences = of_its_size(over_sequences, trained[0], at_most=True)
@@ -168,6 +175,16 @@ def _inside(acting: Acting, loss: Called) -> LossPass | ActingPass:
     if acts is not None:
         return ActingPass(acts, parts)
     return LossPass(loss.module, parts, loss.inputs[0], time_first=True, once=True)
+
+
+def _each_anew(acting: Acting, plain: Sequence[TensorDictBase], loss: Called) -> bool:
+    """Whether every rollout begins with a reset and ends with an episode, and every row that is
+    trained on begins there too: no pass is ever given two trajectories in a row."""
+    batches = [*plain, *loss.inputs]
+    if not acting.anew or starts_inside(batches) or not all(map(_has_flags, batches)):
+        return False
+    ended = any(bool(one.get(DONE).any()) for one in plain if DONE in tensor_keys(one))
+    return ended and all(bool(_begins(one).all()) for one in batches)
 
 
 def _is_given_a_state(loss: Called) -> bool:
@@ -342,12 +359,17 @@ def _told_by_numbers(key: Key, batch: TensorDictBase) -> bool:
 
 
 def _has_flags(batch: TensorDictBase) -> bool:
-    return any(key[0] != "next" and key[-1] == _START for key in tensor_keys(batch))
+    return bool(_flags(batch))
+
+
+def _flags(batch: TensorDictBase) -> list[Key]:
+    keys = tensor_keys(batch)
+    return [key for key in keys if key[0] not in ("next", MASKS) and key[-1] == _START]
 
 
 def _begins(batch: TensorDictBase) -> Tensor:
     """Which rows begin with an episode; all of them where no flag tells."""
-    flags = [batch.get(key) for key in tensor_keys(batch) if key[0] != "next" and key[-1] == _START]
+    flags = [batch.get(key) for key in _flags(batch)]
     steps = batch.shape[-1]
     count = batch.numel() // steps
     rows = [flag.reshape(count, steps, -1)[:, 0].any(1) for flag in flags]

@@ -19,6 +19,7 @@ from rnncheck.watching.forms.episode_rows import one_episode_each
 from rnncheck.watching.forms.named_switches import Switches, named_set, named_switches
 from rnncheck.watching.seen import Called
 
+MASKS = "masks"  # of every entry, as `pad_sequence(..., return_mask=True)` writes them
 _INIT = "is_init"
 _ABSENT = object()
 _PLAIN = (bool, int, float, str, type(None))
@@ -74,7 +75,8 @@ def rows_of_their_own(acted: Sequence[TensorDictBase], loss: Called) -> bool:
 
 
 def _has_flags(batch: TensorDictBase) -> bool:
-    return any(as_key(key)[-1] == _INIT for key in batch.keys(True, True))
+    keys = map(as_key, batch.keys(True, True))
+    return any(key[-1] == _INIT and key[0] != MASKS for key in keys)
 
 
 def _starts(batch: TensorDictBase) -> Tensor:
@@ -83,7 +85,7 @@ def _starts(batch: TensorDictBase) -> Tensor:
     found = torch.zeros(rows.shape, dtype=torch.bool)
     for key in rows.keys(True, True):
         parts = as_key(key)
-        if parts[-1] == _INIT and parts[0] != "next":
+        if parts[-1] == _INIT and parts[0] not in ("next", MASKS):
             found |= rows.get(key).reshape(*rows.shape, -1).any(-1).cpu()
     return found
 
