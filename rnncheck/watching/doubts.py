@@ -37,13 +37,17 @@ def settle_starts(seen: Sightings) -> None:
 
 
 def settle_numbers(seen: Sightings) -> None:
-    """Lines that train more at some updates than at others, such as an actor at every second one,
-    are judged with the numbers with which they trained most."""
+    """Lines and functions that train more at some updates than at others, such as an actor at every
+    second one, are judged with the numbers with which they trained most."""
     for called in [one for each in seen.losses for one in (each, *each.around)]:
         told, called.numbers = called.numbers, ()
-        if called.inputs and any(one != told[0] for one in told):
-            ways = [called.module, *(_with_numbers(called.module, one) for one in told)]
-            called.module = max(ways, key=lambda one: _trained_by(one, called))
+        ways, called.ways = called.ways, []
+        if len(ways) < 2 or numbers_beside(called):
+            ways = []
+        if any(one != told[0] for one in told):
+            ways += [_with_numbers(called.module, one) for one in told]
+        if called.inputs and ways:
+            called.module = max(called.module, *ways, key=lambda one: _trained_by(one, called))
 
 
 def _with_numbers(loss: Any, numbers: Mapping[str, Any]) -> Any:
@@ -68,13 +72,13 @@ def _trained_by(loss: Any, called: Called) -> int:
 
 
 def settle_wholes(seen: Sightings) -> None:
-    """A function that is given the batch and gives no number, such as a network's unroll, is a part
-    of the loss: the lines around it are all of it, where these give one."""
+    """A function that is given the batch and gives no number, such as a network's unroll, or that
+    cannot be called again, is a part of the loss: the lines around it are all of it, where these
+    give one."""
     for at, called in enumerate(seen.losses):
         if called.own is not None and called.around and called.inputs:
             whole = called.around[0]
-            found = _given(called.module, called)
-            part = found is not None and not _is_number(found)  # one that raises is told of
+            part = not _is_number(_given(called.module, called))
             if part and _is_number(_given(whole.module, whole)):
                 whole.around, whole.rounds = called.around[1:], called.rounds
                 seen.losses[at] = whole

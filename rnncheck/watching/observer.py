@@ -95,6 +95,8 @@ class Watching:
         # The latest that a buffer was given, and that one gave out of a memory, older ones too.
         self.stored: TensorDictBase | None = None
         self.drawn: TensorDictBase | None = None
+        self.untrained = False  # who acts has weights to train, and no step was taken on them yet
+        self._moved = set[int]()  # weights that steps were taken on, by id
         self._lags_since: float | None = None
         self.when_settled: Callable[[], None] = lambda: None  # closes what it watches through
         self._updates, self._ends = updates, ends
@@ -146,6 +148,8 @@ class Watching:
         """The weights are still those that collected and trained on everything so far."""
         if self.looks:
             self.seen.stepped |= {id(weight) for weight in self._stepped(optimizer)}
+            self._moved |= {id(one) for one in _with_gradient(optimizer)}
+            self.untrained = self._is_untrained()
         if not self.seen.frozen and self.looks:
             self._acts_otherwise = self._acts_otherwise or self._of_who_acts(optimizer)
         if not self.seen.frozen and self.looks and self._trains():
@@ -172,9 +176,10 @@ class Watching:
         if acting is not None and batch is not None and self.looks:
             for note in self.at_a_later_batch:
                 note(acting, batch)
-        if not self.seen.moved_on:
-            self.seen.moved_on = True
-            for close in self.at_moving_on:
+        self.seen.moved_on = True
+        if not self.untrained:
+            closing, self.at_moving_on = self.at_moving_on, []
+            for close in closing:
                 close()
 
     def settle(self) -> None:
@@ -204,13 +209,20 @@ class Watching:
         return bool(before) and bool(stepped) and not own & stepped and not have_changed(before)
 
     def _lags(self) -> bool:
-        """An actor that is no part of what is trained is given its weights now and then."""
+        """An actor that is no part of what is trained is given its weights now and then, and one
+        that is may be trained at some of the updates alone."""
         acting = self.seen.actor()
-        if acting is None or not self._apart(acting):
+        if acting is None or not (self.untrained or self._apart(acting)):
             return False
         now = time.monotonic()
         self._lags_since = self._lags_since or now
         return now - self._lags_since <= _LONGEST_LAG and self.seen.updates <= _MOST_LAGGED
+
+    def _is_untrained(self) -> bool:
+        """Whether an optimiser has weights that act, and has not trained any so far."""
+        policies = [one.policy for one in self.seen.acting if isinstance(one.policy, nn.Module)]
+        own = {id(p) for one in policies for p in one.parameters() if p.requires_grad}
+        return bool(own & self.seen.stepped) and not own & self._moved
 
     def _trains(self) -> bool:
         """Whether anything was trained on so far."""
@@ -227,9 +239,13 @@ class Watching:
         """Whether it changes weights that have acted, or a copy of them that these are synchronised
         with, whatever the loss is."""
         policies = [one.policy for one in self.seen.acting if isinstance(one.policy, nn.Module)]
-        groups = (group["params"] for group in optimizer.param_groups)
-        stepped = [p for group in groups for p in group if p.grad is not None]
+        stepped = _with_gradient(optimizer)
         return any(is_stepped(list(one.parameters()), stepped) for one in policies)
+
+
+def _with_gradient(optimizer: Optimizer) -> list[Tensor]:
+    groups = (group["params"] for group in optimizer.param_groups)
+    return [p for group in groups for p in group if p.grad is not None]
 
 
 def modes_now() -> Modes:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -109,6 +109,8 @@ class Called:
     # Of lines of a loop that bind the batch more than once: shorter ones, to those behind the last.
     later: Sequence[Any] = ()
     numbers: Sequence[Mapping[str, Any]] = ()  # that lines read, by update
+    ways: list[Any] = field(default_factory=list)  # a function as it was called at each update
+    told_by: list[Any] = field(default_factory=list)  # these: the numbers that they were given
     time_dim: int | None = None  # that an estimator was called with
     begins: int = 0  # of lines of the user's: the one that they begin behind, where that is known
 
@@ -116,6 +118,10 @@ class Called:
         """Whether the place is among the lines that it is."""
         inside = 0 < self.begins <= (place.line or 0) <= (self.place.line or 0)
         return inside and place.path == self.place.path
+
+    def is_around(self, stack: Sequence[FrameType]) -> bool:
+        """Whether it is a function that one of the frames is a call of."""
+        return bool(self.told_by) and any(frame.f_code is self.own[0] for frame in stack)
 
     @property
     def as_called(self) -> Any:

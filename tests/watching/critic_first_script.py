@@ -180,6 +180,28 @@ for number in range(30):
 """
 )
 OVER_ENDS = ("0.95 * (1.0 - over) * value", "0.95 * value")
+# The actor is trained at every second update, which an object counts.
+_COUNTS = """class Counts:
+    def __init__(self):
+        self.updates = 0
+
+
+counts = Counts()
+
+
+def update("""
+EVERY_SECOND = (
+    ("        update(*drawn())", "        for _ in range(2):\n            update(*drawn())"),
+    ("def update(", _COUNTS),
+    (
+        "    mean, _ = actor(x, action, None)\n",
+        """    counts.updates += 1
+    if counts.updates % 2:
+        return
+    mean, _ = actor(x, action, None)
+""",
+    ),
+)
 
 TWO_MEMORIES = """
 import gymnasium as gym

@@ -12,6 +12,7 @@ from rnncheck.results.exit_codes import ExitCode
 from tests.watching.critic_first_script import (
     ACTORS_STATE,
     CRITIC_FROM_ZEROS,
+    EVERY_SECOND,
     ONE_MORE,
     OVER_ENDS,
     STATES_BESIDE,
@@ -32,6 +33,7 @@ slow = pytest.mark.slow
             STATES_BESIDE, (STATES_OF_THE_NEXT,), "RP504", ["RP504"], id="states of the next"
         ),
         pytest.param(ONE_MORE, (), "BD3,EQ2,GR,LS701,RP5,VL603", [], id="rows of T+1"),
+        pytest.param(ONE_MORE, EVERY_SECOND, "GR803,LS701", [], id="actor at every second update"),
         pytest.param(ONE_MORE, (OVER_ENDS,), "VL603", ["VL603"], id="T+1, over ends"),
         pytest.param(TWO_MEMORIES, (), "BD301,EQ201,RP504,VL604", [], id="two memories"),
         pytest.param(

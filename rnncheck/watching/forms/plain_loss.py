@@ -12,6 +12,7 @@ from tensordict import TensorDictBase
 
 from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls
+from rnncheck.watching.forms.by_numbers import bare
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.storages import HeldPart, PieceStates, Storage
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
@@ -38,12 +39,14 @@ def rollout_loss(
 
 def acts_in(loss: Any) -> ActedAgain | None:
     """What acts again inside such a loss."""
+    loss = bare(loss)
     found = loss.args[2] if isinstance(loss, partial) and loss.func is run_lines else None
     return found if isinstance(found, ActedAgain) else None
 
 
 def reads_a_state(loss: Any) -> bool:
     """Whether such a loss reads a state that acting had."""
+    loss = bare(loss)
     if not (isinstance(loss, partial) and loss.func is run_lines):
         return True
     parts = (one for _, _, held in loss.args[1] for one in held.values())

@@ -424,8 +424,10 @@ class CallPass:
         found = {}
         for part, outputs in noted.given.items():
             laid = over_steps(outputs, rows, steps, time_first=seen.time_first)
+            if laid is None:  # over what was observed behind the steps as well
+                laid = over_steps(outputs, rows, steps + 1, time_first=seen.time_first)
             if laid is not None:
-                found[part_key(part)] = placed(laid, place_of(batch))
+                found[part_key(part)] = placed(laid[:, :steps], place_of(batch))
         if not found:
             raise RuntimeError("no part of the policy gave anything for each step of the batch")
         return found

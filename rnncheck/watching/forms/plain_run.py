@@ -16,6 +16,7 @@ from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.pipeline.keys import REWARD_ADDED, Key
 from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls, beside_calls
+from rnncheck.watching.forms.by_numbers import Counts
 from rnncheck.watching.forms.plain_calls import (
     FLAG,
     MASK_OF_ROWS,
@@ -70,6 +71,7 @@ class PlainRun:
         self.waits = False  # for a loss in which the policy runs
         self.weights: set[int] | None = None  # that the loss is made of, by id, where it is known
         self.ran = set[int]()  # parts of networks, by id, with gradients and since the last steps
+        self._counts = Counts()
         self._split = False  # its training pass gets one trajectory after the other
         self._inside = False  # an episode ended inside a rollout
         self._to_an_end = False  # a rollout went on to the end of an episode, and no further
@@ -199,6 +201,7 @@ class PlainRun:
         told = sampled_lines(stack, self._whole, self._told)
         if told is None:
             return False
+        self._counts.note(one for frame in stack for one in frame.f_locals.values())
         self.from_memory, self.waits = True, not self._is_trained()
         if self.waits:
             return False
@@ -209,6 +212,7 @@ class PlainRun:
         place = Place(display_path(frame.f_code.co_filename), frame.f_lineno)
         loss = rollout_loss(lines.function, names, found.parts, None)
         self._called = Called(loss, place, modes_now(), [found.batch], own=frame.f_code)
+        self._called.ways = self._counts.ways(loss)
         self._called.alone = self._split = not found.flagged
         self._called.holds_states = not found.from_starts
         around = around_of(lines.function)

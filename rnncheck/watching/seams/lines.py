@@ -441,7 +441,7 @@ def _read(body: list[ast.stmt]) -> set[str]:
     return read
 
 
-def loads_of(statement: ast.stmt) -> set[str]:
+def loads_of(statement: ast.AST) -> set[str]:
     nodes = ast.walk(statement)
     return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 

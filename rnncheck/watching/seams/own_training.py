@@ -10,9 +10,8 @@ from __future__ import annotations
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 from weakref import ref
@@ -33,6 +32,7 @@ from rnncheck.watching.forms.plain_policy import PlainPolicy, is_flat
 from rnncheck.watching.forms.switches import switched_on, switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.entered import EnteredModes, mode_around
+from rnncheck.watching.seams.found_losses import FoundLoss, further, of_a_function
 from rnncheck.watching.seams.frames import (
     batches_in,
     decorated_with,
@@ -53,7 +53,6 @@ from rnncheck.watching.seams.held_batches import (
     holds_tensors,
     of_a_part,
     of_the_memory,
-    with_the_rest,
 )
 from rnncheck.watching.seams.lines import Lines, lines_between, lines_of_a_round
 from rnncheck.watching.seams.lines_read import (
@@ -65,6 +64,7 @@ from rnncheck.watching.seams.lines_read import (
     taken_out,
     with_taken,
 )
+from rnncheck.watching.seams.own_memories import through_own_memories
 from rnncheck.watching.seams.owners import cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seen import KEPT, Called, copy_now
@@ -73,22 +73,6 @@ from rnncheck.watching.weights import is_equal
 _NOBODY: tuple[Callable[[], Any], bool] = (lambda: None), False
 _MOST_LEFT_OUT = 8  # statements behind a batch's first binding that are left out; chosen
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # by anyone
-
-
-@dataclass(frozen=True)
-class FoundLoss:
-    """What makes a loss of ``batch``, the name of one that is ``held``. ``own`` tells one such from
-    another."""
-
-    loss: Any
-    held: HeldBatches
-    batch: str
-    own: Any
-    argument: str = ""
-    last: int = 0
-    later: Sequence[Any] = ()  # the same from later on, to where the batch was bound last
-    taken: Mapping[str, torch.Tensor] = field(default_factory=dict)  # out of the batch, by key
-    numbers: Sequence[Mapping[str, Any]] = ()  # that it reads, by update
 
 
 def own_training_seams(watching: Watching, scope: ExitStack) -> None:
@@ -126,7 +110,7 @@ class OwnTraining:
         on_td = bool(inputs) and is_tensordict(inputs[0])
         if not (on_td or module._parameters) or not torch.is_grad_enabled():
             return
-        if not self._watching.looks or seen.moved_on:
+        if not self._watching.looks or (seen.moved_on and not self._watching.untrained):
             return
         if seen.losses and not any(one.own or one.fed or one.unreduced for one in seen.losses):
             return
@@ -161,19 +145,21 @@ class OwnTraining:
             }
             if found := batches_given(frame, there):
                 copies |= {id(td): copy_now(td) for td in found.values() if id(td) not in copies}
+                given = frame_arguments(frame)
+                stored, drawn = through_own_memories(frame, found, given)
                 self._held[frame] = HeldBatches(
                     frame.f_code,
                     frame,
                     frame.f_lineno,
                     modes_now(),
-                    frame_arguments(frame),
+                    given,
                     self._switches(),
                     depth_of(frame),
                     {name: copies[id(td)] for name, td in found.items()},
                     self._modes.now(),
                     None if only is None else frame.f_lineno,
-                    alike(found, self._watching.stored),
-                    alike(found, self._watching.drawn),
+                    alike(found, self._watching.stored) | stored,
+                    alike(found, self._watching.drawn) | drawn,
                 )
         for look in self._watching.at_a_batch if len(self._held) > held else ():
             look(here)
@@ -263,7 +249,7 @@ class OwnTraining:
             if self._held and not self._of_plain_storages():
                 self._note(sys._getframe(1))
             else:
-                self._name(loss)
+                self._name(loss, sys._getframe(1))
         self.forget()
         with self._watching.inside():
             original(loss, *args, **kwargs)
@@ -279,11 +265,14 @@ class OwnTraining:
         held = (td for one in self._held.values() for td in one.batches.values())
         return not any(td.get(OBSERVATION, None) is not None for td in held)
 
-    def _name(self, loss: Any) -> None:
+    def _name(self, loss: Any, here: FrameType) -> None:
         """Note what of this loss nothing judges: all that is seen of it is its weights."""
         seen, called = self._watching.seen, calling_place(3)
-        place = str(called)
-        judged = any(str(one.place) == place or one.holds(called) for one in seen.losses)
+        place, stack = str(called), list(their_frames(here))
+        judged = any(
+            str(one.place) == place or one.holds(called) or one.is_around(stack)
+            for one in seen.losses
+        )
         if judged or not seen.losses or place in self._told:
             return
         given = [node for nodes in seen.given.values() for node in nodes]
@@ -314,6 +303,10 @@ class OwnTraining:
     def _note(self, here: FrameType) -> None:
         stack, losses = list(their_frames(here)), self._watching.seen.losses
         found, several = self._function(stack)
+        if self._watching.seen.moved_on:
+            for one in [*([found] if found else []), *self._lines(stack)]:
+                self._goes_further(losses, one)
+            return
         if found is None or several:
             lines = next(self._lines(stack), None)
             if lines is not None:
@@ -325,6 +318,12 @@ class OwnTraining:
         for lines in self._lines(outside, found.own):
             self._add(known.around, lines)
         self._add_rounds(known, outside)
+
+    def _goes_further(self, losses: list[Called], found: FoundLoss) -> None:
+        """It was called at a later update, on a batch of other weights."""
+        known = next((one for one in losses if one.own == found.own), None)
+        if known is not None:
+            further(known, found)
 
     def _add_rounds(self, known: Called, stack: list[FrameType]) -> None:
         """Loops around the loss whose batch is bound anew: of what was collected last."""
@@ -356,9 +355,7 @@ class OwnTraining:
             known.batch, known.trains, known.later = found.argument, True, found.later
             losses.append(known)
         known.itself = known.itself or self._itself
-        known.numbers = found.numbers or known.numbers
-        if found.last > known.last:  # of lines that go on to another `backward`: all of them
-            known.module, known.last, known.later = found.loss, found.last, found.later
+        further(known, found)
         if len(known.inputs) < KEPT:
             known.inputs.append(with_taken(held.batches[found.batch], found.taken))
             if found.argument:
@@ -383,10 +380,8 @@ class OwnTraining:
         found = of_the_memory(found, self._held.values())
         for function, held, name in marked[:1] or of_a_part(found, stack)[:1]:
             beside = [one for _, one, _ in found if one.depth == held.depth]
-            loss = with_the_rest(function, held, name)
-            loss = in_mode_of(self._mode(held), loss)
             own = (held.code, *keys_among(held.arguments, held.batches[name]))
-            told = FoundLoss(loss, held, name, own, argument=name)
+            told = of_a_function(function, held, name, self._mode(held), own)
             return told, not marked and len(beside) > 1
         return None, False
 
