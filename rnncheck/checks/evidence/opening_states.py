@@ -13,6 +13,8 @@ from rnncheck.pipeline.recording.recording import Joint
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.pipeline.subject.training_pass import TwoPasses
 
+_SEVERAL = 4  # chosen: rows of a number of steps end with their episodes seldom
+
 
 def opens_alone(subject: Subject) -> bool:
     """Whether the recurrent pass is given no state, so that whatever it is given begins there."""
@@ -50,12 +52,32 @@ def one_trajectory_each(sample: Sample) -> bool:
 
 def begins_with_trajectories(evidence: Evidence) -> bool:
     """Whether every row begins with its trajectory, where it was collected and where it is trained
-    on: no state is needed there. Where a later batch was seen to go on with one, they do not."""
+    on: no state is needed there. Where a later batch was seen to go on with one, they do not. How
+    the steps were collected says nothing where whole trajectories are trained on."""
     if evidence.pipeline.joins:
         return False
+    if _are_whole(samples(evidence)):
+        return True
     begins = torch.tensor([int(Joint.AFTER_DONE), int(Joint.BEGINS)])
     rows = (one.joints[:, 0][one.valid[:, 0]] for one in evidence.recording.batches)
     if not all(bool(torch.isin(one, begins).all()) for one in rows):
         return False
     starts = ((one.marked & one.valid, one.trajectory_start()) for one in samples(evidence))
     return all(bool((first | ~marked).all()) for marked, first in starts)
+
+
+def _are_whole(made: list[Sample]) -> bool:
+    """Whether the rows that could be traced, several of them, are whole trajectories, and no other
+    row begins inside of one: a step may have another goal by now."""
+    count = 0
+    for one in made:
+        starts, valid = one.trajectory_start(), one.valid
+        if bool(starts[:, 1:].any()) or not bool((starts | ~one.known)[:, 0].all()):
+            return False
+        rows = ((one.known == valid).all(1) & valid.any(1)).nonzero().flatten().tolist()
+        for row in rows:
+            last = one.ids[row][valid[row]][-1]
+            if int(one.steps.successor[last]) >= 0 or int(last) + 1 == len(one.steps.places):
+                return False
+        count += len(rows)
+    return count >= _SEVERAL

@@ -2,7 +2,8 @@
 
 Checks
     The start flags and carry keys of the collected data are looked for in the training batches; a
-    start flag that was true when it was collected must still be true (inside a row).
+    start flag that was true when it was collected must still be true (inside a row). Where rows of
+    a script begin with episodes, none begins inside, and all flags are gone, a later batch tells.
 
 Why it matters
     Without the flag recurrent mode does not reset, without the state it starts every slice from
@@ -57,6 +58,10 @@ def run(evidence: Evidence) -> Judgement:
         where = lost_start(sample, number)
         if where is not None:
             return Judgement((_overwritten(where, number),), compared)
+    flags = [one.get("flagged", None) for one in evidence.pipeline.openings]
+    later = [one for one in flags if one is not None]
+    if later and not any(bool(one.any()) for one in later):
+        return Judgement((_overwritten_later(sum(map(len, later))),), compared)
     return Judgement((), compared, counted(compared, "key", "are still there"))
 
 
@@ -94,6 +99,21 @@ def _overwritten(where: Where, number: int) -> Observation:
         where=where,
         cause="a transform or the batch's making writes the flag anew",
         fix="combine new marks with the collected ones: is_init | slice_start",
+    )
+
+
+def _overwritten_later(count: int) -> Observation:
+    return Observation(
+        message=(
+            f"{counted(count, 'start flag')} inside of rows, behind the first update,"
+            f" {'was' if count == 1 else 'were'} true when collected and false when trained on"
+        ),
+        key="is_init",
+        quantity="start flags overwritten",
+        measured=float(count),
+        on="rows of a later batch",
+        cause="what stands between the collector and the loss writes the flag anew",
+        fix="keep the collected flags, or combine new marks with them: is_init | slice_start",
     )
 
 

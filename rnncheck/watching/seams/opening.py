@@ -9,6 +9,7 @@ from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting import acting_seams
 from rnncheck.watching.seams.ahead import ahead_seams
 from rnncheck.watching.seams.flat_steps import flat_seams
+from rnncheck.watching.seams.later_flags import later_flag_seams
 from rnncheck.watching.seams.later_joins import join_seams
 from rnncheck.watching.seams.later_openings import later_seams
 from rnncheck.watching.seams.makings import making_seams
@@ -39,6 +40,7 @@ def opened(watching: Watching) -> Iterator[None]:
         own_training_seams(watching, scope)
         ahead_seams(watching, scope)
         later_seams(watching, scope)
+        later_flag_seams(watching, scope)
         join_seams(watching, scope)
         if watching.describes:
             parts_seams(watching, scope)
