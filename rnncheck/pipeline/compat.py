@@ -11,6 +11,7 @@ from typing import Any, Final
 import torchrl
 from packaging.version import Version
 from torch import nn
+from torchrl.objectives.value import ValueEstimatorBase
 
 RENAMED = {  # either name of a class stands for the one that the installed version has
     "SyncDataCollector": "Collector",
@@ -171,6 +172,13 @@ def loses_end_states() -> bool:
     """Whether recurrent mode leaves 0 at the end of a trajectory that is shorter than the longest:
     before 0.13, pytorch/rl issue 3711."""
     return installed() < Version("0.13")
+
+
+def sums_over_time(estimator: object) -> bool:
+    """Whether it is one of TorchRL's own estimators, and takes no mean over what it is given."""
+    normalise = ("average_gae", "average_rewards", "average_adv")
+    own = isinstance(estimator, ValueEstimatorBase)
+    return own and not any(getattr(estimator, name, False) for name in normalise)
 
 
 def joins_rows(estimator: object) -> bool:

@@ -7,7 +7,8 @@ Checks
     (advantages less their mean, over their deviation) is no leak: it couples segments in both
     directions in the memoryless twin as well (every step marked as a start), and moves and scales
     all of them alike, or does not ask in which order they stand. A leak behind a normalisation does
-    neither.
+    neither. Where TorchRL's own estimator gets a reward for each agent, that of one agent must not
+    change the estimates of another.
 
 Why it matters
     An advantage that depends on another episode is noise with a sign.
@@ -33,6 +34,8 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.checks.value.estimator_isolation import estimator_leaks, rewards_run_on
+from rnncheck.checks.value.joined_agents import joins_agents
+from rnncheck.numerics.difference import Difference
 from rnncheck.pipeline.compat import installed, joins_rows
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
@@ -43,6 +46,8 @@ def run(evidence: Evidence) -> Judgement:
     estimator_of(evidence)
     compared, alive = 0, False
     for number, sample in enumerate(batches(evidence)):
+        if (joined := joins_agents(evidence, sample)) is not None:
+            return Judgement((_of_agents(number, *joined),), int(sample.valid.sum()))
         if not neighbours(sample):
             continue
         found, lively = estimator_leaks(evidence, sample)
@@ -55,6 +60,23 @@ def run(evidence: Evidence) -> Judgement:
     if not alive:
         raise CouldNotLook("no change of the observations or the rewards changes the estimates")
     return Judgement((), compared, counted(compared, "step", "are isolated"))
+
+
+def _of_agents(number: int, name: str, difference: Difference) -> Observation:
+    return Observation(
+        message=f"the reward of one agent changes the {name} of another",
+        key=name,
+        quantity=f"change of {name} of agents whose rewards were not touched",
+        measured=difference.worst,
+        on=f"batch {number}",
+        bound_formula="none beyond 1e-5 of the largest entry",
+        where=Where((number, difference.row), difference.step, difference.feature),
+        cause="the estimator sums over the agents of a step, and not over its steps",
+        fix=(
+            "give it the dimension of time (time_dim: 1 of [envs, steps, agents]; without it, it is"
+            " the batch's last one), and done flags in the shape of the rewards"
+        ),
+    )
 
 
 def _observed(evidence: Evidence, sample: Sample, number: int, found: list[Leak]) -> Observation:
