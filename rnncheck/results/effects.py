@@ -184,7 +184,10 @@ EFFECTS = (
     Effect("CL406", ("RP507", "LS702"), "training runs the pass that differs"),
     Effect(
         "RP502",
-        ("RP501", "RP503", "RP504", "RP506", "VL601", "VL602", "LS701", "LS704", *_LATER_PASSES),
+        (
+            *("RP501", "RP503", "RP504", "RP506", "VL601", "VL602", "LS701", "LS704"),
+            *("BD301", "BD303", "BD304", "BD305", "EQ201", "EQ202", "EQ205", *_LATER_PASSES),
+        ),
         "the recurrence runs over steps that never followed each other",
     ),
     Effect(

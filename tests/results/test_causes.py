@@ -40,6 +40,7 @@ SEEN = {
     "rows, a tracker left out": ["WR102"],
     "slices, a memory that is cut": ["GR801", "GR805"],
     "q memoryless-loss": ["LS703", "GR801", "GR803"],
+    "a loop's flat minibatches, in random order": ["RP502", "BD301", "BD304", "EQ201", "CL406"],
 }
 
 

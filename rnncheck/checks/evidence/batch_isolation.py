@@ -194,6 +194,18 @@ def leaks(
     return list(found.values()), alive
 
 
+def changes_there(
+    sample: Sample, keys: list[Key], elements: Elements, touched: Tensor, watch: Tensor
+) -> bool:
+    """Whether other values at the steps ``touched`` change a gradient at those to ``watch``."""
+    base, after = (elements(sample, td) for td in (sample.td, changed_batch(sample, touched, keys)))
+    there = [(old, after[name]) for name, old in base.items() if name in after]
+    return any(
+        old.shape == new.shape and _leak("", old, new, watch, GRADIENT) is not None
+        for old, new in there
+    )
+
+
 def _noise(old: Tensor, again: Tensor | None, tolerance: float) -> float | None:
     """What two calls on the same batch may differ by: nothing, or with an accelerator, on which
     sums come in any order, up to ``tolerance`` of the largest; None where they differ by more."""

@@ -29,6 +29,13 @@ from rnncheck.pipeline.subject.subject import Subject, next_key
 
 APPROXIMATED = "the slices open with states that a burn-in approximates (RP508 judges it)"
 TRIED = 4  # openings on which the policy is asked what its state depends on
+SEQUENTIAL = (
+    "it runs in sequential mode, in which every step of a batch starts from its own stored state"
+)
+MODE = (
+    "run the burn-in in recurrent mode: `with set_recurrent_mode(True): ...`, or modules with"
+    " default_recurrent_mode=True"
+)
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,13 @@ def _warm_ups(evidence: Evidence) -> list[WarmUp]:
 def working(evidence: Evidence) -> bool:
     """Whether some maker burns states in."""
     return any(one.works for one in warm_ups(evidence))
+
+
+def last_step_alone(evidence: Evidence) -> bool:
+    """Whether a burn-in makes states of the last step alone that it is given."""
+    return any(
+        (one.ran or one.ready_made) and one.reached and not one.deep for one in warm_ups(evidence)
+    )
 
 
 def approximated(evidence: Evidence, sample: Sample) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -12,12 +13,14 @@ from rnncheck.checks.evidence.batch_isolation import (
     GRADIENT,
     Elements,
     Leak,
+    changes_there,
     changing,
     input_gradients,
     leaks,
     observed,
     paid,
     parted,
+    segments_of,
 )
 from rnncheck.checks.evidence.coupling import SEGMENTS, SUM_ROUNDING, Coupled, real_leaks
 from rnncheck.checks.evidence.evidence import Evidence
@@ -153,6 +156,21 @@ def coupled_by_statistics(evidence: Evidence, sample: Sample) -> bool:
     made = loss_gradients(evidence)
     found, _ = leaks(sample, changing(evidence, sample, made), made, tolerance=GRADIENT)
     return bool(found) and not loss_leaks(evidence, sample)[0]
+
+
+def reaches_back_alone(evidence: Evidence, sample: Sample) -> bool:
+    """Whether segments change those ahead of them in their rows, and none behind them: a memory
+    does not do that, but a target that takes what stands behind an end."""
+    made, numbers = loss_gradients(evidence), segments_of(sample)
+    first, last = numbers == 0, numbers == numbers.amax(1, keepdim=True)
+    ahead, behind = ~last & sample.valid, ~first & sample.valid
+    if not bool(ahead.any()):
+        return False
+    with suppress(Unanswered):  # it only says more of what was found
+        keys = changing(evidence, sample, made)
+        back = changes_there(sample, keys, made, last & behind, ahead)
+        return back and not changes_there(sample, keys, made, first & ahead, behind)
+    return False
 
 
 def _apart(evidence: Evidence, sample: Sample) -> bool:

@@ -45,7 +45,11 @@ from rnncheck.checks.evidence.loss_calls import (
     each_sample,
     loss_of,
 )
-from rnncheck.checks.evidence.loss_isolation import loss_leaks, policy_leaks
+from rnncheck.checks.evidence.loss_isolation import (
+    loss_leaks,
+    policy_leaks,
+    reaches_back_alone,
+)
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.unmarked_joins import crosses
 from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, NotApplicable, Observation, Rule
@@ -75,7 +79,7 @@ def run(evidence: Evidence) -> Judgement:
         compared += int(sample.valid.sum())
         alive = alive or lively
         if found:
-            return Judgement((_observed(sample, number, found),), compared)
+            return Judgement((_observed(evidence, sample, number, found),), compared)
     if not compared:
         raise NotApplicable("no training batch has two segments")
     if not alive:
@@ -87,11 +91,11 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement((), compared, f"{compared} steps of the loss are isolated")
 
 
-def _observed(sample: Sample, number: int, found: list[Leak]) -> Observation:
+def _observed(evidence: Evidence, sample: Sample, number: int, found: list[Leak]) -> Observation:
     first = min(found, key=lambda leak: _rank(leak.name))
     d = first.difference
     names = ", ".join(leak.name for leak in found)
-    cause, fix = _blame(first, found)
+    cause, fix = _blame(first, found, back=reaches_back_alone(evidence, sample))
     return Observation(
         message=(
             f"a change in one segment changes the {first.name} of"
@@ -109,7 +113,7 @@ def _observed(sample: Sample, number: int, found: list[Leak]) -> Observation:
     )
 
 
-def _blame(first: Leak, found: list[Leak]) -> tuple[str, str]:
+def _blame(first: Leak, found: list[Leak], *, back: bool) -> tuple[str, str]:
     """Cause and fix, by what runs on between what."""
     if first.paid:
         return (
@@ -133,10 +137,19 @@ def _blame(first: Leak, found: list[Leak]) -> tuple[str, str]:
             'clear the state where batch["is_init"] is true, ahead of each call:'
             " h = torch.where(is_init[:, t], torch.zeros_like(h), h)",
         )
+    if back:
+        return (
+            "something of the step behind an end, which is another episode's, is taken at the end:"
+            " a target's next value, or an entry that was shifted by a step",
+            "leave a next value out where an episode ends: target = reward + gamma *"
+            ' (~batch["next", "terminated"]).float() * next_value, and where a time limit cut it'
+            ' take that of batch["next"]; leave entries at their own steps (no roll, no [:, 1:])',
+        )
     fix = (
         'set batch["next", "is_init"] = batch["is_init"].clone() between sample() and the loss (a'
         " batch factory; replay transforms run before the slices are marked), so that the next"
-        " state is cut where the root is"
+        " state is cut where the root is, and keep the collected ('next', state) as rnncheck rule"
+        " VL604 shows"
     )
     if any(leak.name in ("next value", "target") for leak in found):
         return (

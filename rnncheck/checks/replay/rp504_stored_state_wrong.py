@@ -25,11 +25,19 @@ Example
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.burn_in_by_loss import warms_up
-from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, working
+from rnncheck.checks.evidence.burn_in_by_maker import (
+    APPROXIMATED,
+    MODE,
+    SEQUENTIAL,
+    last_step_alone,
+    working,
+)
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.opening_states import (
     begins_with_trajectories,
@@ -71,6 +79,8 @@ def run(evidence: Evidence) -> Judgement:
             compared += int((starts & ~spent).sum())
             if bool(wrong.any()):
                 finding = _observed(key, number, sample, wrong, stored, recorded)
+                if last_step_alone(evidence):
+                    finding = replace(finding, cause=f"a burn-in made it: {SEQUENTIAL}", fix=MODE)
                 return Judgement((finding,), compared)
     later, wrong_later = _later(evidence)
     compared += later

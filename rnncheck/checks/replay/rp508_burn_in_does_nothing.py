@@ -29,7 +29,7 @@ Example
 from __future__ import annotations
 
 from rnncheck.checks.evidence.burn_in_by_loss import burn_in, opens_with_stored, reaches
-from rnncheck.checks.evidence.burn_in_by_maker import WarmUp, warm_ups
+from rnncheck.checks.evidence.burn_in_by_maker import MODE, SEQUENTIAL, WarmUp, warm_ups
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample
 from rnncheck.checks.evidence.training_batches import samples
@@ -40,13 +40,6 @@ from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Source, Stage
 
 IDLE = "the state at the start of what remains is the one that was stored"
-SEQUENTIAL = (
-    "it runs in sequential mode, in which every step of a batch starts from its own stored state"
-)
-MODE = (
-    "run the burn-in in recurrent mode: `with set_recurrent_mode(True): ...`, or modules with"
-    " default_recurrent_mode=True"
-)
 
 
 def run(evidence: Evidence) -> Judgement:
