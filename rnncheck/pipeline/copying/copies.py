@@ -148,11 +148,9 @@ class Copier:
 
 
 def _method_of(value: Any, name: str) -> Any:
-    """The method that it has; a ``__getattr__`` of a user's may raise whatever it likes."""
-    try:
-        return getattr(value, name, None)
-    except Exception:
-        return None
+    """The method that its class has; a ``__getattr__`` of a user's may raise whatever it likes, or
+    answer to any name."""
+    return getattr(value, name) if getattr(type(value), name, None) is not None else None
 
 
 def _set_state(made: Any, state: Any, setter: Callable[[Any, Any], None] | None) -> None:

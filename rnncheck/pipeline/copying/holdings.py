@@ -53,7 +53,7 @@ def _parts(holder: Any) -> Iterator[tuple[str, Any]]:
         yield from _numbered(holder)
     elif isinstance(holder, dict):
         yield from ((str(key), item) for key, item in holder.items())
-    elif hasattr(holder, "held_parts"):
+    elif hasattr(type(holder), "held_parts"):  # an instance of the user's may answer to any name
         yield from holder.held_parts()
     elif (callable(holder) or is_own_instance(holder)) and not isinstance(holder, type):
         yield from getattr(holder, "__dict__", {}).items()

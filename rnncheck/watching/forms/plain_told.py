@@ -155,6 +155,11 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
     key, scale = (None, None) if path[0] == OWNER else _known(steps, column)
     source = None
     if key is None:
+        if column.of_what == NUMBERS and bool((values == values[0]).all()):
+            return (
+                None,
+                None,
+            )  # a plain number that stays is no state, whatever was the same by chance
         source = _carried(steps, values)
         if source is None or (path[0] == OWNER) != (source[:1] == (OWNER,)):
             return None, None
