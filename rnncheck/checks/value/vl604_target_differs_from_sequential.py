@@ -90,6 +90,7 @@ from rnncheck.checks.value.last_values import (
     next_values_without_state,
 )
 from rnncheck.checks.value.n_step import bootstraps_early
+from rnncheck.checks.value.said_of_targets import CAUSES, FIXES, for_own_losses
 from rnncheck.checks.value.same_step import own_step, reads_nothing_next
 from rnncheck.checks.value.terminal_targets import PREDICTED, predicts_rewards_alone
 from rnncheck.numerics.difference import gap
@@ -117,7 +118,7 @@ def run(evidence: Evidence) -> Judgement:
             continue
         compared += count
         if finding is not None:
-            return Judgement((finding,), compared)
+            return Judgement((for_own_losses(evidence, finding),), compared)
     for told in (
         own_step,
         bootstraps_early,
@@ -436,30 +437,6 @@ def fading(sample: Sample, gaps: Tensor) -> int:
     return next((t for t in range(peak, len(means)) if means[t] <= 0.1 * largest), len(means))
 
 
-_CAUSES = {
-    Stage.LOSS: (
-        "the root pass overwrites the collected ('next', state) before the next pass reads it, or"
-        " the next pass starts from another state than the trajectory's own"
-    ),
-    Stage.ADVANTAGE: (
-        "the estimator ran outside of set_recurrent_mode(True), where the critic forgets at every"
-        " step, or the critic's state at a segment's start is not the trajectory's own: it was not"
-        " collected, or a pass over the same batch has overwritten ('next', state) before"
-    ),
-}
-_FIXES = {  # what mends most pipelines first
-    Stage.LOSS: (
-        "give the loss a network that keeps the collected ('next', state) and puts it back after"
-        " its pass (KeepsNext in rnncheck rule VL604); or copy the batch before the root pass; or"
-        " leave the first steps out of the loss (burn-in)"
-    ),
-    Stage.ADVANTAGE: (
-        "let the estimator evaluate T+1 steps in one pass (shifted=True) under"
-        " set_recurrent_mode(True); before it run the critic on batch.copy() only"
-    ),
-}
-
-
 def _observed(
     stage: Stage,
     sample: Sample,
@@ -481,8 +458,8 @@ def _observed(
         bound=bound,
         bound_formula="1e-4 of the largest value, 1e-3 inside of a pass, more where tf32 acted",
         where=Where((number, row), step, first_step=int(beyond.any(0).nonzero()[0])),
-        cause=_CAUSES[stage],
-        fix=_FIXES[stage],
+        cause=CAUSES[stage],
+        fix=FIXES[stage],
         details={"fades to a tenth after": f"{fading(sample, gaps)} steps"},
     )
 

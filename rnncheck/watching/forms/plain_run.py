@@ -3,7 +3,7 @@ in tensordicts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -292,6 +292,8 @@ class PlainRun:
         found = seen_pass(call, self._told, self._call, self._whole, self._drawn)
         if found is None or not self._is_of_the_policy(call):
             return False
+        if isinstance(called.over, CallPass) and self._is_beside(call, found, called.over.seen):
+            return True
         anew = self.from_memory and self._split and not called.holds_states
         given = with_data(found.batch)
         called.passed.append(begun_anew(given, self._told) if anew else given)
@@ -304,6 +306,12 @@ class PlainRun:
             if len(self._ran_in(call)) > len(self._ran_in(before)):  # that was a critic's alone
                 called.over = self._pass(found, policy)
         return True
+
+    def _is_beside(self, call: PlainCall, found: SeenPass, over: SeenPass) -> bool:
+        """Whether fewer parts ran in it, over other steps: a critic alone, on the next ones."""
+        own, others = (one.batch.get((OBSERVATION,)) for one in (found, over))
+        fewer = len(self._ran_in(call)) < len(self._ran_in(over.call))
+        return fewer and not (own.shape == others.shape and torch.equal(own, others))
 
     def _pass(self, found: SeenPass, policy: PlainPolicy) -> CallPass:
         paths = parts_given(self._call, policy)
@@ -320,6 +328,11 @@ class PlainRun:
     def _is_of_the_policy(self, call: PlainCall) -> bool:
         """Whether a part that acted ran in it, and not those of a copy, a target, alone."""
         return not call.parts or bool(self._ran_in(call))
+
+    def most_first(self, calls: Iterable[PlainCall]) -> list[PlainCall]:
+        """Those in which most of the parts that acted ran: a critic's alone may be over the next
+        steps, to value them."""
+        return sorted(calls, key=lambda call: -len(self._ran_in(call)))
 
     def _ran_in(self, call: PlainCall) -> set[int]:
         """The parts that acted and ran in it, by id."""

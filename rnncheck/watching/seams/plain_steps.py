@@ -418,7 +418,7 @@ class PlainSteps:
         calls = [one for one in self._calls if one.returned]
         direct = [one for one in calls if any(one.parent is frame for frame in stack)]
         inside = sorted((one for one in calls if one not in direct), key=lambda one: one.depth)
-        taken = [self._run.passed(one.call) for one in direct]
+        taken = [self._run.passed(one) for one in self._run.most_first(o.call for o in direct)]
         if not any(taken):  # where the outer one reads its data by name, an inner one is given it
             next((one for one in inside if self._run.passed(one.call)), None)
         elif not self._run.complete:
