@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+)
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
@@ -90,8 +98,7 @@ def watched_events(
     with main_kept(), own_tensors_on_cpu(), ExitStack() as scope:
         yield StageStarted(Stage.TRAIN)
         ended = run_script(script, watching, limits.seconds)
-        if (acting := watching.seen.actor()) is not None:
-            scope.enter_context(as_acted(acting.policy, acting.switches))
+        scope.enter_context(as_it_acted(watching.seen))
         watching.compare_weights()
         weights.put(watching.seen.weights)
         _settle(watching.seen)
@@ -163,6 +170,14 @@ def judged_events(
     )
     short = RAISED if raised else unseen
     yield from without(lost, as_far_as_it_came(told, short), strict=strict)
+
+
+def as_it_acted(seen: Sightings) -> AbstractContextManager[None]:
+    """Who acts is as it was while it did."""
+    acting = seen.actor()
+    if acting is None:
+        return nullcontext()
+    return as_acted(acting.policy, acting.switches, acting.trains)
 
 
 def _settle(seen: Sightings) -> None:

@@ -58,6 +58,7 @@ class Acting:
     further: list[TensorDictBase] = field(default_factory=list)
     more: Callable[[], TensorDictBase | None] | None = None
     switches: dict[str, dict[str, Any]] = field(default_factory=dict)  # as it acts
+    trains: dict[str, bool] = field(default_factory=dict)  # which of its modules are in that mode
     random: int | None = None  # leading random ``batches`` of those read back from a buffer
     parts: list[str] = field(default_factory=list)  # of the policy, whose outputs were noted
     writes: list[Key] = field(default_factory=list)  # what it was seen to write

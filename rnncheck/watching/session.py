@@ -57,7 +57,7 @@ class Watched:
         from rnncheck.exhibits.collect import Illustration
         from rnncheck.notebook import ShownRun, in_notebook
         from rnncheck.results.collect import RunCollector
-        from rnncheck.watching.events import judged_events
+        from rnncheck.watching.events import as_it_acted, judged_events
 
         seen, begin = self._watching.seen, time.perf_counter()
         settings = VerifySpec(strict=strict, timeout=timeout)
@@ -65,7 +65,7 @@ class Watched:
         rules = select_rules(asked, select, ignore)
         train = trained(seen, ScriptEnd())
         listener = RunCollector(run_started(asked, rules, "run", strict=strict))
-        with own_tensors_on_cpu(), weights.instead(seen.weights):
+        with own_tensors_on_cpu(), weights.instead(seen.weights), as_it_acted(seen):
             events = judged_events(
                 seen,
                 asked,

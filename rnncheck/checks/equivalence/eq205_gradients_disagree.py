@@ -57,6 +57,7 @@ from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.pipeline.subject.training_pass import TwoPasses
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
 
@@ -89,9 +90,27 @@ def _judge(evidence: Evidence, subject: Subject) -> tuple[Observation | None, in
     if found is None and evidence.finds("EQ202"):
         raise Deferred("the outputs have no gradient, and the end states differ", "EQ202")
     found = found or _compared(outputs.of_states())
+    if found is not None and found[0] is not None and trains_apart(subject):
+        found = _without_heads(outputs) or found
     if found is None:
         raise CouldNotLook(f"no gradient of the {subject.stage} is more than rounding")
     return found
+
+
+def _without_heads(asked: Asked) -> tuple[Observation | None, int, str] | None:
+    """What the rest tells, where some heads are parted from the memory in training: an actor of an
+    encoder that its critic trains. None where there is no such head."""
+    rest = asked.of_the_memory()
+    found = _compared(rest) if rest.without else None
+    if found is None or found[0] is not None:
+        return None
+    said = f"{counted(len(rest.without), 'head is', 'heads are')} trained on a detached memory"
+    return None, found[1], f"{found[2]}; {said}"
+
+
+def trains_apart(subject: Subject) -> bool:
+    """Whether the pass is that of a loss whose parts are trained one by one."""
+    return isinstance(subject.module, TwoPasses) and subject.module.trains_apart
 
 
 def _compared(asked: Asked) -> tuple[Observation | None, int, str] | None:

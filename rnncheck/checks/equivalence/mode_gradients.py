@@ -32,6 +32,7 @@ class Asked:
     made: Constructed
     dtype: torch.dtype | None
     states: bool = False
+    without: frozenset[Key] = frozenset()  # outputs that are not asked for
 
     def of_states(self) -> Asked:
         """The same question about the end states."""
@@ -47,7 +48,23 @@ class Asked:
         """Those that both modes give: a training pass of the user's may give fewer."""
         both = recurrent_outputs(self.evidence, self.subject, self.made)
         keys = comparable_outputs(self.evidence, self.subject, both)
-        return [key for key in keys if key in self.made.truth.keys(True, True)]
+        there = (key for key in keys if key in self.made.truth.keys(True, True))
+        return [key for key in there if key not in self.without]
+
+    def of_the_memory(self) -> Asked:
+        """The same question without heads that recurrent mode parts from the memory: they have
+        gradients, and none at what was observed."""
+        outputs = self._outputs()
+        alone = {key: replace(self, without=frozenset(outputs) - {key}) for key in outputs}
+        given = {key: gradients(one, recurrent=True) for key, one in alone.items()}
+        seen = set(map(dotted, float_keys(self.subject, self.made.inputs)))
+        parted = {
+            key
+            for key, one in given.items()
+            if one.largest() > 0
+            and not any(bool(one.values[n].any()) for n in seen & {*one.values})
+        }
+        return replace(self, without=frozenset(parted))
 
 
 @dataclass(frozen=True)

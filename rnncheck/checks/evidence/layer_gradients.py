@@ -110,7 +110,7 @@ def _candidates(
     single = dict[int, list[int]]()
     for number, value in enumerate(given):
         lead = tuple(size for size in value.shape[:-1] if size != 1)
-        if lead in ((rows, steps), (steps,), (rows * steps,)):
+        if lead in ((rows, steps), (rows * steps,)) or (rows == 1 and lead == (steps,)):
             yield _Layer((number,), "rows", owners[number])
         if lead in ((steps, rows), (rows * steps,)) and rows > 1:
             yield _Layer((number,), "steps", owners[number])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rnncheck.checks.evidence.evidence import Evidence, recorded_error
 from rnncheck.checks.evidence.training_batches import Sample, samples, stale
 from rnncheck.checks.evidence.trajectory_replay import reads_at_start
+from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.recording.recording import Joint
+from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.pipeline.subject.training_pass import TwoPasses
 
@@ -64,6 +66,23 @@ def begins_with_trajectories(evidence: Evidence) -> bool:
         return False
     starts = ((one.marked & one.valid, one.trajectory_start()) for one in samples(evidence))
     return all(bool((first | ~marked).all()) for marked, first in starts)
+
+
+def is_of_acting_alone(evidence: Evidence, sample: Sample, key: Key) -> bool:
+    """Whether the state is that of a module without weights to train, which cannot run on the
+    batch: so it does not run in the loss, as a rule that labels what was acted, or an opponent."""
+    modules = [one.module for one in evidence.policy.carriers if key in one.keys]
+    trained = any(p.requires_grad for one in modules for p in one.parameters())
+    return bool(modules) and not trained and not any(_runs(one, sample) for one in modules)
+
+
+def _runs(module: nn.Module, sample: Sample) -> bool:
+    try:
+        with measuring(recurrent=True):
+            copy_of(module, "the policy")(sample.rows[:1].clone())
+    except Exception:  # the user's module may raise anything
+        return False
+    return True
 
 
 def _are_whole(made: list[Sample]) -> bool:

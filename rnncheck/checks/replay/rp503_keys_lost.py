@@ -12,7 +12,8 @@ Why it matters
 Says nothing when
     the loss leaves the first steps of each slice out (burn-in): then a missing state is a choice.
     Nor where every collected row and every row that is trained on begins with its trajectory;
-    where no step that is trained on was traced, it cannot look.
+    where no step that is trained on was traced, it cannot look. Nor of the state of a module that
+    has no weights to train and cannot run on the batch: the loss does not run it (a teacher's).
 
 Fix
     Keep the keys in every select, exclude and transform between collection and loss.
@@ -27,6 +28,7 @@ from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.opening_states import (
     begins_with_trajectories,
+    is_of_acting_alone,
     one_trajectory_each,
 )
 from rnncheck.checks.evidence.training_batches import Sample, samples
@@ -49,6 +51,8 @@ def run(evidence: Evidence) -> Judgement:
             compared += 1
             if key not in tensor_keys(sample.rows):
                 if key in subject.carry and _is_not_needed(evidence, sample):
+                    continue
+                if is_of_acting_alone(evidence, sample, key):
                     continue
                 if key in subject.flags and one_trajectory_each(sample):
                     continue

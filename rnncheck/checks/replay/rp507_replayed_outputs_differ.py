@@ -35,6 +35,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.left_out import needs_sequence
 from rnncheck.checks.evidence.opening_states import (
     begins_with_trajectories,
+    is_of_acting_alone,
     opens_alone,
     wrong_openings,
 )
@@ -88,6 +89,8 @@ def _named_elsewhere(evidence: Evidence, sample: Sample, number: int) -> bool:
         if recorded is None:
             continue
         if stored is None and begins_with_trajectories(evidence):
+            continue
+        if stored is None and is_of_acting_alone(evidence, sample, key):
             continue
         if stored is None:
             return not approximated(evidence, sample)

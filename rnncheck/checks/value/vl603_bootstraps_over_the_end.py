@@ -62,6 +62,7 @@ from rnncheck.checks.value.cleared_ends import Cleared, cleared
 from rnncheck.checks.value.estimates import ended, per_step
 from rnncheck.checks.value.estimator_isolation import (
     estimator_leaks,
+    paid_more,
     reward_keys,
     rewards_run_on,
     statistics,
@@ -283,7 +284,7 @@ def looks_over(
         at = asked if own else torch.zeros_like(asked)
         others = ~torch.isin(segments, segments[asked | behind]) & sample.valid
         after = per_step(evidence, sample, _changed_behind(evidence, sample, at, behind))
-        names = dict.fromkeys((*TARGETS, *map(dotted, made_by(evidence))))
+        names = dict.fromkeys((*TARGETS, *_own_targets(evidence, sample)))
         pairs = [(name, base[name], after[name]) for name in names if name in base.keys() & after]
         looks = [_changes(evidence, sample, pair, others, asked) for pair in pairs]
         known = [differ for differ in looks if differ is not None]
@@ -293,6 +294,20 @@ def looks_over(
                 row, step = differ.nonzero()[0].tolist()
                 return Where((number, row), step, first_step=step), told
     return None, told
+
+
+def _own_targets(evidence: Evidence, sample: Sample) -> list[str]:
+    """What lines of the user's make that moves with rewards: a value of what is observed next does
+    so at an end as well, and is no target."""
+    own = [dotted(key) for key in made_by(evidence)]
+    if not own or not reward_keys(sample.td):
+        return own
+    some = sample.valid.clone()
+    some[:, ::2] = False
+    base = per_step(evidence, sample, sample.td)
+    paid = per_step(evidence, sample, paid_more(sample, sample.td, some))
+    there = [name for name in own if name in base.keys() & paid.keys()]
+    return [n for n in there if bool(bits_differ(base[n], paid[n]).any())]
 
 
 def _changes(

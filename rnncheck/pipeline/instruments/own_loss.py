@@ -36,12 +36,14 @@ class OwnLoss:
 
     def __init__(self, function: LossCall, given: Mapping[str, Any], batch: str = "") -> None:
         self.function, self.given, self.batch = function, dict(given), batch
+        self.backwards = 0  # that it called, the last time
 
     def __call__(self, td: TensorDictBase) -> dict[str, Tensor]:
         """The losses of the batch ``td``."""
         ranges = nullcontext() if accelerator() is None else RangesKept()
         with Restored(self.function, self.given), TrainStep() as step, ranges:
             result = self._called(td)
+        self.backwards = len(step.losses)
         if step.losses:
             return {"loss": torch.stack(step.losses).sum()}
         return losses_in(result)

@@ -48,6 +48,12 @@ class TwoPasses(nn.Module):
         return bool(getattr(function, "of_the_loss", False))
 
     @property
+    def trains_apart(self) -> bool:
+        """Whether the loss has parts that are trained one by one, such as a critic and an actor."""
+        function = getattr(self.over_sequences, "function", self.over_sequences)
+        return bool(getattr(function, "trains_apart", False))
+
+    @property
     def longest(self) -> int | None:
         """How many steps a row may have at most; None where it may have any number."""
         function = getattr(self.over_sequences, "function", self.over_sequences)

@@ -41,6 +41,7 @@ class LossPass:
         self._loss, self._parts, self._example = loss, dict(parts), example
         self._time_first, self._once, self._shown = time_first, once, dict(shown or {})
         self.from_starts = from_starts  # whatever state a batch has, a row begins with none
+        self.trains_apart = False  # in several losses, each with a `backward` of its own
         self._more = dict[str, bool]()  # parts that run over T+1 steps of the example, by path
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
@@ -57,7 +58,9 @@ class LossPass:
     def _at_once(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         td = placed(self._like_the_example(batch), place_of(self._example))
         with torch.enable_grad(), PartOutputs(self._parts) as noted:
-            OwnLoss(self._loss, {})(td)
+            loss = OwnLoss(self._loss, {})
+            loss(td)
+        self.trains_apart = loss.backwards > 1
         rows, steps = td.shape[:-1].numel(), td.shape[-1]
         found = {}
         for path, values in noted.given.items():

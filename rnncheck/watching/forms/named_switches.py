@@ -58,6 +58,11 @@ def still_set(before: Switches, now: Callable[[], Switches]) -> Switches:
     return {path: values for path, values in named.items() if held.get(path) == values}
 
 
+def modes_of(policy: nn.Module) -> dict[str, bool]:
+    """Which of its modules ``train()`` was called on, by path."""
+    return {path: one.training for path, one in policy.named_modules()}
+
+
 @contextmanager
 def named_set(policy: nn.Module, switches: Switches) -> Iterator[None]:
     """Set them inside, and put them back."""
@@ -92,10 +97,25 @@ class OwnSwitch:
             yield
 
 
-def as_acted(policy: Any, switches: Switches) -> AbstractContextManager[None]:
-    """The named switches as they were while it acted: a script that was ended may have left others
-    behind."""
-    return named_set(policy, switches) if isinstance(policy, nn.Module) else nullcontext()
+def as_acted(
+    policy: Any, switches: Switches, trains: Mapping[str, bool]
+) -> AbstractContextManager[None]:
+    """The named switches, and ``train()`` or ``eval()``, as they were while it acted: a script that
+    was ended may have left others behind."""
+    return _as_acted(policy, switches, trains) if isinstance(policy, nn.Module) else nullcontext()
+
+
+@contextmanager
+def _as_acted(policy: nn.Module, switches: Switches, trains: Mapping[str, bool]) -> Iterator[None]:
+    before = [(one, one.training, path) for path, one in policy.named_modules()]
+    for one, was, path in before:
+        one.training = trains.get(path, was)
+    try:
+        with named_set(policy, switches):
+            yield
+    finally:
+        for one, was, _ in before:
+            one.training = was
 
 
 def _holders(policy: nn.Module) -> dict[str, _Holder]:

@@ -19,6 +19,7 @@ from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.watching import weights
 from rnncheck.watching.envs import kept, one_of
 from rnncheck.watching.forms.called_policy import as_module, is_of
+from rnncheck.watching.forms.named_switches import modes_of
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.patching import replace
@@ -195,6 +196,7 @@ def _goes_on(given: dict[str, Any]) -> bool:
 def _note_switches(acting: Acting) -> None:
     if isinstance(acting.policy, nn.Module) and not acting.switches:
         acting.switches = switches_of(acting.policy)
+        acting.trains = modes_of(acting.policy)
 
 
 def take_further(watching: Watching) -> None:

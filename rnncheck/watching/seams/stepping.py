@@ -20,6 +20,7 @@ from rnncheck.pipeline.keys import Key, as_key, declared, tensor_items, tensor_k
 from rnncheck.pipeline.recording.masks import padding_mask
 from rnncheck.watching.forms.called_policy import CalledPolicy
 from rnncheck.watching.forms.drawn_actions import DrawsActions
+from rnncheck.watching.forms.named_switches import modes_of
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
 from rnncheck.watching.forms.shown_before import (
     shown_before,
@@ -159,6 +160,7 @@ class Stepping:
                 whole = DrawsActions(whole, env)
             acting = Acting("steps", whole, env, calling_place(3), env=env)
             acting.switches = switches_of(whole)
+            acting.trains = modes_of(whole)
             self._known[key] = acting
             self._watching.seen.acting.append(acting)
         return self._known[key]
