@@ -68,6 +68,32 @@ if __name__ == "__main__":
 """
 STATE_LOST = ('"label", "h")', '"label")')
 
+# The rows are weighed by numbers that stand beside the batch, or by their places in it.
+WEIGHED = (
+    (
+        "def main():",
+        """def loss_of(student, batch, weight):
+    with set_recurrent_mode(True):
+        logits = student(batch)["logits"]
+    errors = nn.functional.cross_entropy(logits.movedim(-1, 1), batch["label"], reduction="none")
+    return (errors.mean(1) * weight).mean()
+
+
+def main():""",
+    ),
+    (
+        """        with set_recurrent_mode(True):
+            logits = student(batch)["logits"]
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), batch["label"].flatten())
+""",
+        "        loss = loss_of(student, batch, torch.rand(3))\n",
+    ),
+)
+BY_PLACE = (
+    ("    errors = nn", "    weight = torch.arange(1.0, 1.0 + len(batch))\n    errors = nn"),
+    ("loss_of(student, batch, torch.rand(3))", "loss_of(student, batch, None)"),
+)
+
 # Acts in eval mode and trains with dropout; an actor's head is trained on a detached memory.
 ENCODED = """
 import torch
@@ -169,6 +195,17 @@ def test_a_teachers_memory_is_no_lost_state(rnncheck: Any, tmp_path: Path) -> No
 def test_the_students_is(rnncheck: Any, tmp_path: Path) -> None:
     given = judged(rnncheck, tmp_path, "RP503", TAUGHT, STATE_LOST)
     assert given == (ExitCode.FAILED, ["RP503"])
+
+
+def test_weights_beside_the_batch_stay_where_they_are(rnncheck: Any, tmp_path: Path) -> None:
+    """Another order of the rows tells nothing."""
+    given = judged(rnncheck, tmp_path, "LS704", TAUGHT, *WEIGHED)
+    assert given == (ExitCode.NOT_SHOWN, [])
+
+
+def test_weights_by_the_place_of_a_row_are_named(rnncheck: Any, tmp_path: Path) -> None:
+    given = judged(rnncheck, tmp_path, "LS704", TAUGHT, *WEIGHED, *BY_PLACE)
+    assert given == (ExitCode.FAILED, ["LS704"])
 
 
 def test_dropout_in_training_alone_is_left_alone(rnncheck: Any, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ from rnncheck.checks.rule import (
     Rule,
     Unanswered,
 )
+from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.instruments.shuffles import nothing_shuffled
 from rnncheck.results.model import Severity, Stage
 
@@ -95,6 +96,11 @@ def run(evidence: Evidence) -> Judgement:
             raise CouldNotLook("the loss draws random numbers")
         if order is not None:
             finding = _reordered(evidence, number, sample, order)
+            if finding is not None and (beside := _of_rows(evidence, sample)):
+                raise CouldNotLook(
+                    f"the loss is given {beside} beside its batch, with a number for each row,"
+                    " which another order of the rows leaves where it is"
+                )
             if finding is not None:
                 return Judgement((finding,), 1)
             told.append("the order of the slices does not matter")
@@ -126,6 +132,12 @@ def other_order(sample: Sample) -> Tensor | None:
         return None
     pieces = torch.arange(len(ids)).tensor_split(begins.nonzero().flatten()[1:])
     return torch.cat(pieces[::-1])
+
+
+def _of_rows(evidence: Evidence, sample: Sample) -> str:
+    loss = loss_of(evidence)
+    name = loss.of_rows(len(sample.valid)) if isinstance(loss, OwnLoss) else ""
+    return f"`{name}`" if name and not name.isdigit() else name and "an argument"
 
 
 def _reordered(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -53,11 +54,26 @@ class OwnLoss:
         yield "", self.function
         yield from self.given.items()
 
+    def of_rows(self, rows: int) -> str:
+        """What it is given beside the batch that has a number for each of its rows, by name."""
+        function, given = self.function, dict(self.given)
+        while isinstance(function, functools.partial):
+            given |= {**{str(n): one for n, one in enumerate(function.args)}, **function.keywords}
+            function = next((one for one in function.args if callable(one)), function.func)
+        return next((name for name, one in given.items() if _is_of_rows(one, rows)), "")
+
     def _called(self, td: TensorDictBase) -> Any:
         td = td.transpose(0, 1).contiguous() if self.time_first else td
         if self.batch:
             return self.function(**{self.batch: td}, **self.given)
         return self.function(td, **self.given)
+
+
+def _is_of_rows(value: Any, rows: int) -> bool:
+    """Whether it may say something of each row, such as whether it is an expert's."""
+    if not isinstance(value, Tensor) or isinstance(value, nn.Parameter) or rows < 2:
+        return False
+    return value.ndim == 1 and len(value) == rows
 
 
 class OwnLosses(OwnLoss):
