@@ -96,18 +96,13 @@ def run(evidence: Evidence) -> Judgement:
             raise CouldNotLook("the loss draws random numbers")
         if order is not None:
             finding = _reordered(evidence, number, sample, order)
-            if finding is not None and (beside := _of_rows(evidence, sample)):
-                raise CouldNotLook(
-                    f"the loss is given {beside} beside its batch, with a number for each row,"
-                    " which another order of the rows leaves where it is"
-                )
             if finding is not None:
-                return Judgement((finding,), 1)
+                return _judged(evidence, sample, finding)
             told.append("the order of the slices does not matter")
         if several:
             finding, said = _made_of(evidence, number, sample, alone=order is None)
             if finding is not None:
-                return Judgement((finding,), 1)
+                return _judged(evidence, sample, finding)
             told.append(said)
     if not told:
         raise NotApplicable("every row of the training batches is a single segment")
@@ -132,6 +127,15 @@ def other_order(sample: Sample) -> Tensor | None:
         return None
     pieces = torch.arange(len(ids)).tensor_split(begins.nonzero().flatten()[1:])
     return torch.cat(pieces[::-1])
+
+
+def _judged(evidence: Evidence, sample: Sample, finding: Observation) -> Judgement:
+    if beside := _of_rows(evidence, sample):
+        raise CouldNotLook(
+            f"the loss is given {beside} beside its batch, with a number for each row, which"
+            " other rows leave where it is"
+        )
+    return Judgement((finding,), 1)
 
 
 def _of_rows(evidence: Evidence, sample: Sample) -> str:

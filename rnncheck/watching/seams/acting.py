@@ -19,7 +19,7 @@ from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.watching import weights
 from rnncheck.watching.envs import kept, one_of
 from rnncheck.watching.forms.called_policy import as_module, is_of
-from rnncheck.watching.forms.named_switches import modes_of
+from rnncheck.watching.forms.named_switches import as_acted, modes_of
 from rnncheck.watching.forms.switches import switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.patching import replace
@@ -208,6 +208,7 @@ def take_further(watching: Watching) -> None:
         return
     with (
         weights.instead(seen.weights),
+        as_acted(acting.policy, acting.switches, acting.trains),
         set_recurrent_mode(acting.modes.recurrent),
         set_exploration_type(acting.modes.explore),
         suppress(Exception),  # it goes without them: what was collected before is judged

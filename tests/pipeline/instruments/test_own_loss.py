@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -133,3 +134,15 @@ def test_a_step_with_a_closure_and_afterwards_none_is_held_back() -> None:
     OwnLoss(learner.update, {})(batch())
     learner.update(batch())
     assert learner.first.state  # outside of the loss the optimiser steps
+
+
+def test_what_has_a_number_for_each_row_is_named() -> None:
+    """A batch in another order leaves that where it is."""
+
+    def loss(td: TensorDict, expert: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return (td["x"].mean(1) * expert).sum() * scale
+
+    beside = partial(loss, expert=torch.ones(4), scale=torch.ones(()))
+    assert OwnLoss(beside, {}).of_rows(4) == "expert"
+    assert OwnLoss(beside, {}).of_rows(3) == ""
+    assert OwnLoss(loss, {"expert": torch.ones(4)}).of_rows(4) == "expert"
