@@ -37,14 +37,15 @@ class OwnLoss:
 
     def __init__(self, function: LossCall, given: Mapping[str, Any], batch: str = "") -> None:
         self.function, self.given, self.batch = function, dict(given), batch
-        self.backwards = 0  # that it called, the last time
+        self.backwards = 0  # that it called the last time, on other losses than before
 
     def __call__(self, td: TensorDictBase) -> dict[str, Tensor]:
         """The losses of the batch ``td``."""
         ranges = nullcontext() if accelerator() is None else RangesKept()
         with Restored(self.function, self.given), TrainStep() as step, ranges:
             result = self._called(td)
-        self.backwards = len(step.losses)
+        # Epochs give the same loss again, as no optimiser steps between them.
+        self.backwards = len({float(one.detach()) for one in step.losses})
         if step.losses:
             return {"loss": torch.stack(step.losses).sum()}
         return losses_in(result)

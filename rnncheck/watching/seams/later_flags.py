@@ -12,10 +12,10 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.watching.forms.plain_policy import PlainEnv
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.seams.told_steps import not_zero, observed_keys, tells, whole_prints
+from rnncheck.watching.seams.told_steps import not_zero, telling_keys, tells, whole_prints
 from rnncheck.watching.seen import Acting
 
 _MOST_UPDATES, _MOST_SECONDS = 400, 60.0  # that are waited for at most: PPO takes some hundred
@@ -52,9 +52,7 @@ class LaterFlags:
         with suppress(Exception):  # what a script holds may be anything
             if not _are_gone(acting.batches, loss.inputs):
                 return
-            writes = {*declared(acting.policy, "out_keys"), *acting.writes}
-            told_by = observed_keys(acting.batches, loss.inputs, writes)
-            self._told_by = [key for key in told_by if ("next", *key) not in writes]
+            self._told_by = telling_keys(acting, loss.inputs)
             if self._told_by and tells(acting.batches, self._told_by, [_FLAG]):
                 self._acting = acting
                 handle = register_module_forward_pre_hook(self._trained)

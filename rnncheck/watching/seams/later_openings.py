@@ -22,9 +22,9 @@ from rnncheck.watching.seams.told_steps import (
     joined,
     lays_rows_end_to_end,
     not_zero,
-    observed_keys,
     stands,
     states_of,
+    telling_keys,
     tells,
     whole_prints,
 )
@@ -66,9 +66,7 @@ class LaterOpenings:
         if isinstance(acting.make_env, PlainEnv):  # nothing tells of its later batches
             return
         with suppress(Exception):  # what a script holds may be anything
-            writes = {*declared(acting.policy, "out_keys"), *acting.writes}
-            told_by = observed_keys(acting.batches, loss.inputs, writes)
-            self._told_by = [key for key in told_by if ("next", *key) not in writes]
+            self._told_by = telling_keys(acting, loss.inputs)
             self._keys = self._needed(acting, loss.inputs) if self._told_by else []
         if self._keys and tells(acting.batches, self._told_by, self._keys):
             self._acting, self._steps = acting, acting.kind == "steps"

@@ -103,6 +103,13 @@ def observed_keys(
     ]
 
 
+def telling_keys(acting: Acting, given: list[TensorDictBase]) -> list[Key]:
+    """The same of who acts, without what it hands on itself."""
+    writes = {*declared(acting.policy, "out_keys"), *acting.writes}
+    found = observed_keys(acting.batches, given, writes)
+    return [key for key in found if ("next", *key) not in writes]
+
+
 def stands(key: Key, collected: list[TensorDictBase], given: list[TensorDictBase]) -> bool:
     """Whether what is trained on has nothing there but what was collected."""
     if any(key not in tensor_keys(one) for one in (*collected, *given)):
