@@ -20,7 +20,7 @@ from rnncheck.pipeline.assembly.made import MadeCall
 from rnncheck.pipeline.assembly.replay import RECURRENT
 from rnncheck.pipeline.assembly.training import COLLECTED, runs_on
 from rnncheck.pipeline.compat import runs_workers
-from rnncheck.pipeline.instruments.own_loss import OwnLoss
+from rnncheck.pipeline.instruments.own_loss import OwnLoss, OwnLosses
 from rnncheck.pipeline.keys import STEP_KEY, Key, as_key, declared, tensor_items
 from rnncheck.pipeline.model import Pipeline
 from rnncheck.spec.model import Component, KeyPath, Spec
@@ -267,7 +267,7 @@ class ProgramParts:
     def _own_function(self, section: Component) -> None:
         """A function that is the loss itself."""
         live = self.pipeline.loss
-        if not isinstance(live, OwnLoss):
+        if not isinstance(live, OwnLoss) or isinstance(live, OwnLosses):
             raise CaseError("the loss is no function of a batch")
         module, _, name = (section.factory or "").partition(":")
         self.writer.uses(module, name)

@@ -34,10 +34,10 @@ class OwnLoss:
     """
 
     time_first = False
+    backwards = 0  # how often the last call reached one, on other losses than before
 
     def __init__(self, function: LossCall, given: Mapping[str, Any], batch: str = "") -> None:
         self.function, self.given, self.batch = function, dict(given), batch
-        self.backwards = 0  # that it called the last time, on other losses than before
 
     def __call__(self, td: TensorDictBase) -> dict[str, Tensor]:
         """The losses of the batch ``td``."""
@@ -85,16 +85,22 @@ class OwnLosses(OwnLoss):
 
     def __call__(self, td: TensorDictBase) -> dict[str, Tensor]:
         """All of them, under names that begin with ``loss``."""
-        return {
+        found = {
             f"loss of {name}{part.removeprefix('loss')}": value
             for name, one in self._losses_by_name.items()
             for part, value in one(td.clone()).items()
         }
+        self.backwards = sum(one.backwards for one in self._losses_by_name.values())
+        return found
 
     def held_parts(self) -> Iterator[tuple[str, Any]]:
         """What all of them can reach."""
         for one in self._losses_by_name.values():
             yield from one.held_parts()
+
+    def of_rows(self, rows: int) -> str:
+        """The first such thing that one of them is given."""
+        return next(filter(None, (one.of_rows(rows) for one in self._losses_by_name.values())), "")
 
 
 class TrainStep:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rnncheck.errors import StageError
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.copying.holdings import trained_parameters
-from rnncheck.pipeline.instruments.own_loss import OwnLoss, losses_in
+from rnncheck.pipeline.instruments.own_loss import OwnLoss, OwnLosses, losses_in
 
 WEIGHT = torch.tensor(2.0, requires_grad=True)
 
@@ -146,3 +146,14 @@ def test_what_has_a_number_for_each_row_is_named() -> None:
     assert OwnLoss(beside, {}).of_rows(4) == "expert"
     assert OwnLoss(beside, {}).of_rows(3) == ""
     assert OwnLoss(loss, {"expert": torch.ones(4)}).of_rows(4) == "expert"
+
+
+def test_several_losses_answer_as_one_does() -> None:
+    """Whoever asks a loss of the user's something need not know how many there are."""
+    learner = Learner()
+    beside = OwnLoss(lambda td, expert: td["x"].mean() * expert.mean(), {"expert": torch.ones(4)})
+    together = OwnLosses({"a.py:1": OwnLoss(learner.update, {}), "a.py:2": beside})
+    assert together.backwards == 0
+    assert len(together(batch())) == 2
+    assert together.backwards == 2
+    assert (together.of_rows(4), together.of_rows(3)) == ("expert", "")
