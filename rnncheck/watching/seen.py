@@ -67,6 +67,7 @@ class Acting:
     # States that a later batch was to go on with, ``collected``, and those it was ``given``.
     joins: list[TensorDictBase] = field(default_factory=list)
     disturbed: str = ""  # where the script played its collector's env between two batches
+    spent: bool = False  # the collector gave all of its frames ahead of the first update
     late: bool = False  # its workers collected ahead of the weights that they were sent
     apart: bool = False  # no optimiser has its weights, and it was given none of what they step
     # Entries that the script's loop fills with others of the step before, which are these.
@@ -205,9 +206,13 @@ class Sightings:
     buffers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def actor(self) -> Acting | None:
-        """Who collected most with a policy; None where nobody was to."""
+        """Who collected most with a policy, of those who go on if they have begun (a teacher's
+        collector ends ahead of training); None where nobody was to."""
         found = [one for one in self.acting if one.policy is not None]
-        return max(found, key=lambda one: sum(b.numel() for b in one.batches), default=None)
+        frames = [sum(batch.numel() for batch in one.batches) for one in found]
+        goes_on = [size > 0 and not one.spent for one, size in zip(found, frames, strict=True)]
+        ranks = list(zip(goes_on, frames, strict=True))
+        return found[ranks.index(max(ranks))] if found else None
 
     def loss(self) -> Called | None:
         """The loss that was called on the most data."""

@@ -45,7 +45,7 @@ from rnncheck.checks.equivalence.mode_gradients import (
     objective,
     rounding,
 )
-from rnncheck.checks.evidence.constructed_batches import constructed, longest_head
+from rnncheck.checks.evidence.constructed_batches import constructed, trained_head
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_mix import mixed
@@ -54,7 +54,6 @@ from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs
 from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, Observation, Rule
 from rnncheck.numerics.difference import features
 from rnncheck.pipeline.keys import dotted
-from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.pipeline.subject.training_pass import TwoPasses
@@ -84,8 +83,9 @@ def _judge(evidence: Evidence, subject: Subject) -> tuple[Observation | None, in
     """The finding of one subject, the gradients compared, and a note."""
     if disagreement(evidence, subject, constructed(evidence, subject))[0] is not None:
         raise Deferred("the values differ already", "EQ201")
-    made = longest_head(evidence, subject)
-    outputs = Asked(evidence, subject, made, torch.float64 if made.oracle is not None else None)
+    made, since = trained_head(evidence, subject)
+    dtype = torch.float64 if made.oracle is not None else None
+    outputs = Asked(evidence, subject, made, dtype, since=since)
     found = _compared(outputs)
     if found is None and evidence.finds("EQ202"):
         raise Deferred("the outputs have no gradient, and the end states differ", "EQ202")
@@ -135,7 +135,7 @@ def _compared(asked: Asked) -> tuple[Observation | None, int, str] | None:
         return None, count, f"{counted(count, 'gradient', 'agree')}, some in being rounding alone"
     if asked.dtype is not None and numeric_agrees(asked, through_sequence):
         return None, count, "recurrent mode's gradients agree with finite differences"
-    if cut_every := truncation(asked.evidence, asked.subject, asked.made):
+    if cut_every := truncation(asked):
         return None, count, f"back-propagation is cut every {cut_every} steps"
     return _observed(asked, worst), count, ""
 
@@ -194,10 +194,10 @@ def _shifted(asked: Asked, direction: dict[str, Tensor], step: float) -> float |
     return None if total is None else float(total)
 
 
-def truncation(evidence: Evidence, subject: Subject, made: Constructed) -> int:
+def truncation(asked: Asked) -> int:
     """The length of deliberate truncation: every step reaches back inside its block of k > 1 steps;
     0 if not so."""
-    reach = _reach(evidence, subject, made)
+    reach = _reach(asked)
     if reach is None:
         return 0
     cuts = [t for t in range(1, len(reach)) if reach[t] == t]
@@ -205,7 +205,7 @@ def truncation(evidence: Evidence, subject: Subject, made: Constructed) -> int:
     lengths = [b - a for a, b in zip([0, *cuts], [*cuts, len(reach)], strict=False)]
     if not cuts or not honest or max(lengths) < 2 or not (cuts[0] > 1 or _regular(lengths)):
         return 0
-    return max(lengths) if _exact_inside(evidence, subject, made, cuts) else 0
+    return max(lengths) if _exact_inside(asked, cuts[0] - 1) else 0
 
 
 def _regular(lengths: list[int]) -> bool:
@@ -214,11 +214,11 @@ def _regular(lengths: list[int]) -> bool:
     return len(lengths) > 3 and len(inner) == 1 and max(lengths) == max(inner)
 
 
-def _reach(evidence: Evidence, subject: Subject, made: Constructed) -> list[int] | None:
+def _reach(asked: Asked) -> list[int] | None:
     """For every step the earliest step whose input still has a gradient in recurrent mode."""
     earliest = []
-    for t in range(made.steps):
-        grads = _step_gradients(evidence, subject, made, t, recurrent=True)
+    for t in range(asked.made.steps - asked.since):
+        grads = _step_gradients(asked, t, recurrent=True)
         if not grads:
             return None
         alive = torch.stack([features(g).abs().amax(-1)[0] for g in grads]).amax(0) > 0
@@ -226,20 +226,19 @@ def _reach(evidence: Evidence, subject: Subject, made: Constructed) -> list[int]
     return earliest
 
 
-def _exact_inside(evidence: Evidence, subject: Subject, made: Constructed, cuts: list[int]) -> bool:
+def _exact_inside(asked: Asked, last: int) -> bool:
     """Inside the first block recurrent mode's gradient is the sequential one."""
-    last = cuts[0] - 1
-    left = _step_gradients(evidence, subject, made, last, recurrent=True)
-    right = _step_gradients(evidence, subject, made, last, recurrent=False)
+    left = _step_gradients(asked, last, recurrent=True)
+    right = _step_gradients(asked, last, recurrent=False)
     return all(torch.allclose(a, b, rtol=1e-3, atol=1e-6) for a, b in zip(left, right, strict=True))
 
 
-def _step_gradients(
-    evidence: Evidence, subject: Subject, made: Constructed, step: int, *, recurrent: bool
-) -> list[Tensor]:
+def _step_gradients(asked: Asked, step: int, *, recurrent: bool) -> list[Tensor]:
+    """Of one of the steps that are asked for, at all of these."""
+    evidence, subject, made = asked.evidence, asked.subject, asked.made
     inputs = leaves(subject, made.inputs, None)
     only = torch.zeros_like(made.starts)
-    only[:, step] = True
+    only[:, asked.since + step] = True
     network = subject.copy()
     select: Callable[[TensorDictBase], Tensor | None] = lambda rows: mixed(  # noqa: E731
         rows, comparable_outputs(evidence, subject, rows), only
@@ -258,7 +257,7 @@ def _step_gradients(
     if total is None or not dense:
         return []
     grads = torch.autograd.grad(total, dense, allow_unused=True)
-    return [g for g in grads if g is not None]
+    return [g[:, asked.since :] for g in grads if g is not None]
 
 
 def _observed(asked: Asked, worst: tuple[str, float]) -> Observation:

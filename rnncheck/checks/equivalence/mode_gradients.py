@@ -33,6 +33,7 @@ class Asked:
     dtype: torch.dtype | None
     states: bool = False
     without: frozenset[Key] = frozenset()  # outputs that are not asked for
+    since: int = 0  # steps ahead, whose outputs are not asked for either
 
     def of_states(self) -> Asked:
         """The same question about the end states."""
@@ -41,8 +42,14 @@ class Asked:
     def mix(self, rows: TensorDictBase) -> Tensor | None:
         """One number out of what is asked; None where it has no graph."""
         if self.states:
-            return mixed(rows, [next_key(key) for key in self.subject.carry], self.made.ends)
-        return mixed(rows, self._outputs(), torch.ones_like(self.made.starts))
+            states = [next_key(key) for key in self.subject.carry]
+            return mixed(rows, states, self.made.ends & self._asked())
+        return mixed(rows, self._outputs(), self._asked())
+
+    def _asked(self) -> Tensor:
+        asked = torch.ones_like(self.made.starts)
+        asked[:, : self.since] = False
+        return asked
 
     def _outputs(self) -> list[Key]:
         """Those that both modes give: a training pass of the user's may give fewer."""

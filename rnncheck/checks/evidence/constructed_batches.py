@@ -7,6 +7,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.rule import CouldNotLook
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed, Piece, lay_out
 from rnncheck.pipeline.subject.passes import IN_DOUBLE, StartStates, unroll_subject
@@ -56,6 +57,22 @@ def longest_head(evidence: Evidence, subject: Subject) -> Constructed:
     """The longest head of the first row, one segment; as many rows of it as the module takes."""
     piece = max(replayed_heads(evidence, subject)[0], key=lambda p: p.inputs.shape[1])
     return lay_out([[piece]], subject.tile)
+
+
+def trained_head(evidence: Evidence, subject: Subject) -> tuple[Constructed, int]:
+    """The longest head that recurrent mode runs with a graph, and how many steps of other heads
+    stand ahead of it in its row: as many as a burn-in has, at least."""
+    if not subject.burnt:
+        return longest_head(evidence, subject), 0
+    pieces = replayed_heads(evidence, subject)[0]
+    ends = [sum(one.inputs.shape[1] for one in pieces[: n + 1]) for n in range(len(pieces))]
+    begins = [n + 1 for n, end in enumerate(ends[:-1]) if end >= subject.burnt]
+    if not begins:
+        raise CouldNotLook(
+            f"no episode's head lies behind the {subject.burnt} steps of the burn-in"
+        )
+    last = max(begins, key=lambda n: pieces[n].inputs.shape[1])
+    return lay_out([pieces[: last + 1]], subject.tile, turned=False), ends[last - 1]
 
 
 def _runs_in_double(subject: Subject, inputs: TensorDictBase) -> bool:

@@ -3,6 +3,7 @@ a graph: those of a critic that never acts, which no pass of a policy shows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,23 +50,33 @@ def layer_without_state(evidence: Evidence, sample: Sample) -> str | None:
 
 def layer_outputs(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
     """What layers that are called once for each step of the rows give there, ``[rows, steps,
-    hidden]``, by name; with several passes each by itself. A pass may go on to the observation
-    behind the last step, which is left out."""
+    hidden]``, by name; with several passes each by itself, whether they come one after the other or
+    by turns. A pass may go on to the observation behind the last step, which is left out."""
     rows, steps = sample.valid.shape
     found = dict[str, Tensor]()
     for one in _noted(evidence, sample, td):
         alone = not one.whole and one.given[0].shape[-2:-1] == (rows,)
         length = _calls_of_a_pass(len(one.given), steps) if alone else 0
-        for begin in range(0, len(one.given) if length else 0, length or 1):
-            given = [value.reshape(rows, -1) for value in one.given[begin : begin + steps]]
-            again = f" (pass {begin // length + 1})" if begin else ""
-            found[f"{OUTPUT}{one.name or 'a layer'}{again}"] = on_cpu(torch.stack(given, 1))
+        name = f"{OUTPUT}{one.name or 'a layer'}"
+        for told, given in _by_pass(one.given, length) if length else ():
+            laid = [value.reshape(rows, -1) for value in given[:steps]]
+            found[name + told] = on_cpu(torch.stack(laid, 1))
     return found
+
+
+def _by_pass(given: list[Tensor], length: int) -> Iterator[tuple[str, list[Tensor]]]:
+    """Each pass that the calls may be, and how it is told from the first."""
+    passes = len(given) // length
+    for n in range(passes):
+        yield f" (pass {n + 1})" if n else "", given[n * length : (n + 1) * length]
+    for n in range(passes if passes > 1 else 0):
+        yield f" (call {n + 1} at each step)", given[n::passes]
 
 
 def in_order(evidence: Evidence, sample: Sample) -> set[str]:
     """The names in ``layer_outputs`` of what stands as the batch does: an observation moves nothing
-    but its own step and later ones of its row. Rows that the loss cuts and mixes do not."""
+    but its own step and later ones of its row. Rows that the loss cuts and mixes do not, nor do
+    calls of several passes by turns."""
     rows, steps = sample.valid.shape
     root = [key for key in observed(evidence, sample) if key[0] != "next"]
     base = layer_outputs(evidence, sample, sample.td)
@@ -76,8 +87,9 @@ def in_order(evidence: Evidence, sample: Sample) -> set[str]:
         after = layer_outputs(evidence, sample, changed_batch(sample, at, root)) if left else {}
         for name in left & after.keys():
             moved = bits_differ(base[name], after[name]).any(-1)
+            own = bool(moved[row, step])
             moved[row, step:] = False
-            left -= {name} if bool(moved.any()) else set()
+            left -= set() if own and not bool(moved.any()) else {name}
         left &= after.keys()
     return left
 

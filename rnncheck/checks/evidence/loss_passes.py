@@ -65,7 +65,8 @@ def _from_true_states(
     kinds = _kinds(evidence, sample, orders)
     own = _recorded(evidence, sample) if recorded else _stored(evidence, sample)
     states = {True: _true(evidence, sample), False: own}
-    known = sample.known if recorded else torch.ones_like(sample.valid)
+    acted = ~(sample.known & sample.steps.random[sample.ids.clamp_min(0)])
+    known = acted & sample.known if recorded else acted
     has = {True: _replayed(evidence, sample), False: known}
     over_next = any(any(one.following) for one in kinds.values())
     apart = alone(evidence, sample) if over_next else set()
@@ -85,7 +86,7 @@ def _from_true_states(
             return None  # one step of an unroll by another network, from its own states
         return found | true_flags(steps, lie, given, evidence.policy.flags)
 
-    mask = {True: _goes_on(evidence, sample), False: sample.known}
+    mask = {True: _goes_on(evidence, sample), False: acted & sample.known}
     passes = passes_of(evidence, sample, sample.td, others)
     joins = [_joins_steps(one, sample) for one in passes]
     return [

@@ -58,16 +58,16 @@ def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
     rows, steps = sample.valid.shape
     if steps < 2:
         return []
-    at = (rows // 2, steps // 2)
+    at = _marked(sample, (rows // 2, steps // 2), (rows // 2, 0))  # a row's middle and beginning
     base = _passes(evidence, sample, sample.td)
     if not base:
         return []
     by_root, by_next = (_moved(evidence, sample, base, at, after=after) for after in (False, True))
-    own = [(one, laid) for one, moved in by_root if (laid := _laid(one, moved, sample, at))]
-    following = [(one, laid) for one, moved in by_next if (laid := _laid(one, moved, sample, at))]
-    own += [(one, [one.y]) for one, moved in by_next if _is_behind(moved, sample, at)]
+    own = [(one, laid) for one, moved in by_root if (laid := _laid(one, moved, at))]
+    following = [(one, laid) for one, moved in by_next if (laid := _laid(one, moved, at))]
+    own += [(one, [one.y]) for one, moved in by_next if _is_behind(moved, at)]
     for one, moved in by_root:
-        if _is_longer(moved, sample, at):
+        if _is_longer(moved, at):
             own.append((one, [one.y[:, :-1]]))
             following.append((one, [one.y[:, 1:]]))
     for one, _ in following:  # the first step and all next ones, by itself
@@ -91,7 +91,8 @@ def twin_passes(evidence: Evidence, sample: Sample) -> Iterator[NextPass]:
     rows, steps = sample.valid.shape
     at = (rows // 2, steps // 2)
     base = _passes(evidence, sample, sample.td)
-    moved = _moved(evidence, sample, base, at, after=False) if len(base) > 1 else []
+    here = _marked(sample, at)
+    moved = _moved(evidence, sample, base, here, after=False) if len(base) > 1 else []
     laid = [
         (one, begin) for one, where in moved if (begin := _begin(where, sample, at)) is not None
     ]
@@ -144,45 +145,42 @@ def _compared(sample: Sample, one: _Call, after: Tensor, own: Tensor) -> NextPas
 
 
 def _moved(
-    evidence: Evidence, sample: Sample, base: list[_Call], at: Place, *, after: bool
+    evidence: Evidence, sample: Sample, base: list[_Call], at: Tensor, *, after: bool
 ) -> list[tuple[_Call, Tensor]]:
-    """Each pass with where what it is given moves with one observation; none where the loss makes
-    other passes then."""
-    mask = torch.zeros_like(sample.valid)
-    mask[at] = True
+    """Each pass with where what it is given moves with the observations ``at`` ``[rows, steps]``;
+    none where the loss makes other passes then."""
     keys = [key for key in observed(evidence, sample) if (key[0] == "next") is after]
-    others = _passes(evidence, sample, changed_batch(sample, mask, keys)) if keys else []
+    others = _passes(evidence, sample, changed_batch(sample, at, keys)) if keys else []
     if [one.x.shape for one in others] != [one.x.shape for one in base]:
         return []
     pairs = zip(base, others, strict=True)
     return [(one, features(bits_differ(one.x, other.x)).any(-1)) for one, other in pairs]
 
 
-def _laid(one: _Call, moved: Tensor, sample: Sample, at: Place) -> list[Tensor]:
-    """What it gave as ``[rows, steps, ...]``, in the order in which that step alone moves it; empty
-    where there is none."""
-    rows, steps = sample.valid.shape
-    wanted = torch.zeros_like(sample.valid)
-    wanted[at] = True
-    for order in _orders(moved, rows, steps):
-        if torch.equal(order(moved), wanted):
+def _marked(sample: Sample, *places: Place) -> Tensor:
+    mask = torch.zeros_like(sample.valid)
+    for place in places:
+        mask[place] = True
+    return mask
+
+
+def _laid(one: _Call, moved: Tensor, at: Tensor) -> list[Tensor]:
+    """What it gave as ``[rows, steps, ...]``, in the order in which those steps alone move it;
+    empty where there is none."""
+    for order in _orders(moved, *at.shape):
+        if torch.equal(order(moved), at):
             return [order(one.y)]
     return []
 
 
-def _is_longer(moved: Tensor, sample: Sample, at: Place) -> bool:
+def _is_longer(moved: Tensor, at: Tensor) -> bool:
     """Whether it is one pass over the steps and what the last of them showed."""
-    rows, steps = sample.valid.shape
-    wanted = torch.zeros(rows, steps + 1, dtype=torch.bool)
-    wanted[at] = True
-    return tuple(moved.shape) == (rows, steps + 1) and torch.equal(moved, wanted)
+    return torch.equal(moved, nn.functional.pad(at, (0, 1)))
 
 
-def _is_behind(moved: Tensor, sample: Sample, at: Place) -> bool:
+def _is_behind(moved: Tensor, at: Tensor) -> bool:
     """Whether it is the pass over the steps, each shown as what the one before it observed next."""
-    wanted = torch.zeros_like(sample.valid)
-    wanted[at[0], at[1] + 1 :][:1] = True
-    return tuple(moved.shape) == tuple(wanted.shape) and torch.equal(moved, wanted)
+    return torch.equal(moved, nn.functional.pad(at, (1, 0))[:, :-1])
 
 
 def _orders(moved: Tensor, rows: int, steps: int) -> Iterator[Any]:

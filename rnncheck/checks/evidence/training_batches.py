@@ -48,6 +48,12 @@ class Steps:
         return torch.cat([rows.valid.flatten() for rows in self.recording.batches])
 
     @cached_property
+    def random(self) -> Tensor:
+        """``[steps]``: a collector acted at random there, so that nothing wrote the state."""
+        batches = self.recording.batches
+        return torch.cat([torch.full((rows.valid.numel(),), rows.random) for rows in batches])
+
+    @cached_property
     def columns(self) -> dict[Key, Tensor]:
         """Every entry that was recorded throughout, ``[steps, ...]``."""
         keys = tensor_keys(self.recording.batches[0].data) if self.recording.batches else ()

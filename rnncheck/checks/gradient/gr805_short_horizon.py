@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import torch
 
-from rnncheck.checks.evidence.constructed_batches import longest_head
+from rnncheck.checks.evidence.constructed_batches import trained_head
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
@@ -72,7 +72,7 @@ def _reads_tokens(evidence: Evidence) -> bool:
 def reach(evidence: Evidence) -> list[float]:
     """Mean gradient size at n = 0, 1, 2, ... steps back, over the longest head."""
     subject = evidence.policy
-    made = longest_head(evidence, subject)
+    made, since = trained_head(evidence, subject)
     batch = made.batch(subject)
     keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
     leaves = [batch.get(key).clone().requires_grad_() for key in keys]
@@ -81,16 +81,16 @@ def reach(evidence: Evidence) -> list[float]:
         run_recurrent(subject, as_collected(subject, batch), settings=RunSettings(grad=True)),
         batch.shape,
     )
-    sums: list[list[float]] = [[] for _ in range(made.steps)]
-    for step in range(made.steps):
+    sums: list[list[float]] = [[] for _ in range(made.steps - since)]
+    for step in range(since, made.steps):
         only = torch.zeros_like(made.starts)
         only[:, step] = True
         total = mixed(out, comparable_outputs(evidence, subject, out), only)
         if total is None or not leaves:
-            return [0.0] * made.steps
+            return [0.0] * len(sums)
         found = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
         size = sum(features(g).abs().amax(-1)[0] for g in found if g is not None)
-        for back in range(step + 1):
+        for back in range(step - since + 1):
             sums[back].append(float(size[step - back]) if isinstance(size, torch.Tensor) else 0.0)
     return [sum(values) / max(1, len(values)) for values in sums]
 

@@ -6,7 +6,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from rnncheck.checks.evidence.constructed_batches import longest_head
+from rnncheck.checks.evidence.constructed_batches import trained_head
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
@@ -50,8 +50,8 @@ def reaches_back(evidence: Evidence, subject: Subject) -> tuple[bool, bool]:
 
 
 def _passes(evidence: Evidence, subject: Subject) -> list[ModuleCall]:
-    made = longest_head(evidence, subject)
-    if made.steps < _LEAST:
+    made, since = trained_head(evidence, subject)
+    if made.steps - since < _LEAST:
         raise CouldNotLook(f"no episode head has {_LEAST} steps")
     batch = as_collected(subject, made.batch(subject))
     try:
@@ -65,11 +65,11 @@ def _passes(evidence: Evidence, subject: Subject) -> list[ModuleCall]:
 def _from_outside(evidence: Evidence, subject: Subject) -> tuple[bool, bool]:
     """The same where no module inside can be watched (a pass that calls cells by hand): by the
     gradient of the outputs at what is observed."""
-    made, network = longest_head(evidence, subject), subject.copy()
+    (made, since), network = trained_head(evidence, subject), subject.copy()
     batch = made.batch(subject)
     keys = [k for k in subject.changeable_inputs(made.inputs) if batch.get(k).is_floating_point()]
     leaves = {key: batch.get(key).clone().requires_grad_() for key in keys}
-    late = (torch.arange(made.steps) >= made.steps // 2).expand(batch.shape)
+    late = (torch.arange(made.steps) >= (since + made.steps) // 2).expand(batch.shape)
     draw = torch.Generator().manual_seed(7)
     early = {key: perturbed(batch.get(key), ~late, draw) for key in keys}
     whole, other = (_outputs(subject, network, batch, given) for given in (leaves, early))

@@ -211,12 +211,12 @@ class Piece:
     nexts: TensorDictBase
 
 
-def lay_out(pieces: list[list[Piece]], rows: int) -> Constructed:
-    """Row ``r`` gets the pieces of env ``r mod envs``, rotated by ``2 r``."""
+def lay_out(pieces: list[list[Piece]], rows: int, *, turned: bool = True) -> Constructed:
+    """Row ``r`` gets the pieces of env ``r mod envs``, rotated by ``2 r`` if ``turned``."""
     arranged = []
     for row in range(rows):
         own = pieces[row % len(pieces)]
-        turn = (2 * row) % len(own)
+        turn = (2 * row) % len(own) if turned else 0
         arranged.append(list(enumerate(own[turn:] + own[:turn])))
     return Constructed(
         inputs=_grid([[p.inputs for _, p in row] for row in arranged]),

@@ -105,6 +105,11 @@ class Subject:
         not."""
         return self.longest if getattr(self.module, "in_slices", False) is True else None
 
+    @property
+    def burnt(self) -> int:
+        """How many first steps of a row its recurrent mode runs without a graph."""
+        return self.module.burnt if isinstance(self.module, TwoPasses) else 0
+
     @cached_property
     def carriers(self) -> list[Carrier]:
         """The innermost modules that carry state."""

@@ -54,6 +54,12 @@ class TwoPasses(nn.Module):
         return bool(getattr(function, "trains_apart", False))
 
     @property
+    def burnt(self) -> int:
+        """How many first steps of a row it runs without a graph."""
+        function = getattr(self.over_sequences, "function", self.over_sequences)
+        return int(getattr(function, "burnt", 0))
+
+    @property
     def longest(self) -> int | None:
         """How many steps a row may have at most; None where it may have any number."""
         function = getattr(self.over_sequences, "function", self.over_sequences)

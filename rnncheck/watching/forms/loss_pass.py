@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, tensor_items
 from rnncheck.pipeline.placing import place_of, placed
-from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_key
+from rnncheck.watching.forms.part_outputs import PartOutputs, behind_burn_in, over_steps, part_key
 
 
 class LossPass:
@@ -42,6 +42,7 @@ class LossPass:
         self._time_first, self._once, self._shown = time_first, once, dict(shown or {})
         self.from_starts = from_starts  # whatever state a batch has, a row begins with none
         self.trains_apart = False  # in several losses, each with a `backward` of its own
+        self.burnt = 0  # first steps that it runs without a graph
         self._more = dict[str, bool]()  # parts that run over T+1 steps of the example, by path
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
@@ -66,9 +67,12 @@ class LossPass:
         for path, values in noted.given.items():
             trained = [value for value in values if value.requires_grad]
             trained = _first_round(trained, steps) if self._once else trained
-            if self._once and len(trained) not in (1, steps):
-                continue
-            laid = self._laid(path, trained or values, rows, steps)
+            laid = None
+            if not self._once or len(trained) in (1, steps):
+                laid = self._laid(path, trained or values, rows, steps)
+            if laid is None:
+                laid, burnt = behind_burn_in(values, rows, steps, time_first=self._time_first)
+                self.burnt = max(self.burnt, burnt)
             if laid is not None:
                 whole = laid.reshape(*td.shape, *laid.shape[2:])
                 whole = placed(whole, place_of(batch))

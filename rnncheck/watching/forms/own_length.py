@@ -27,6 +27,16 @@ class OfOneSize:
         self._over, self._example, self.in_slices = over, example, in_slices
         self.longest = int(example.shape[1])  # rows that it runs on, in steps
 
+    @property
+    def trains_apart(self) -> bool:
+        """As of the pass."""
+        return bool(getattr(self._over, "trains_apart", False))
+
+    @property
+    def burnt(self) -> int:
+        """As of the pass."""
+        return int(getattr(self._over, "burnt", 0))
+
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         """What the pass gives at each step of the batch."""
         parts = [self._of_some(part) for part in batch.split(len(self._example))]
@@ -45,7 +55,9 @@ class OfOneSize:
             behind = _like(more[:rows, : more.shape[1] - steps], whole)
             behind.get(_START)[:, 0] = True
             whole = torch.cat([whole, behind], 1)
-        if rows < len(more):
+        if rows < len(more) and steps > more.shape[1]:
+            whole = whole[torch.arange(len(more)) % rows]  # the example has no rows as long
+        elif rows < len(more):
             whole = torch.cat([whole, _like(more[rows:, : whole.shape[1]], whole)])
         return whole
 
@@ -69,11 +81,11 @@ def of_its_size(over: Any, example: TensorDictBase, *, at_most: bool = False) ->
     if example.batch_dims < 2 or _START not in example:
         return over
     rows, steps = example.shape[:2]
-    fewer = [example[:, : steps // 2], *([example[:1]] if rows > 1 else [])]
+    fewer = [example[:less] for less in {1, rows - 1} if less]  # one row fits itself to more
     if steps < 2 or not runs(over, example):
         return over
-    if at_most and runs(over, torch.cat([example, example], 1)):
-        return over
+    if not at_most or not runs(over, torch.cat([example, example], 1)):
+        fewer.append(example[:, : steps // 2])
     return over if all(runs(over, one) for one in fewer) else OfOneSize(over, example)
 
 

@@ -128,3 +128,25 @@ def over_steps(values: list[Tensor], rows: int, steps: int, *, time_first: bool)
         several = [v for v in values if counts == {v.shape[:-1].numel()}]
         one = several if len(several) == steps else []
     return torch.stack([v.reshape(rows, -1) for v in one[:steps]], 1) if len(one) >= steps else None
+
+
+def behind_burn_in(
+    values: list[Tensor], rows: int, steps: int, *, time_first: bool
+) -> tuple[Tensor | None, int]:
+    """The same of a part whose first steps run without a graph, ahead of the others, and how many
+    these are: a burn-in. None where it is no such part."""
+    first = next((n for n, value in enumerate(values) if value.requires_grad), 0)
+    trained = [value for value in values[first:] if value.requires_grad]
+    sizes = [value.shape[:-1].numel() for value in trained]
+    count, rest = divmod(sum(sizes), rows)
+    if not first or rest or not 0 < count < steps:
+        return None, 0
+    laid = over_steps(trained, rows, count, time_first=time_first)
+    ahead = (
+        over_steps(values[:n], rows, steps - count, time_first=time_first)
+        for n in range(1, first + 1)
+    )
+    burnt = next((one for one in ahead if one is not None), None)
+    if laid is None or burnt is None:
+        return None, 0
+    return torch.cat([burnt, laid], 1), steps - count

@@ -55,26 +55,48 @@ def _with_parts(policy: nn.Module, batch: TensorDictBase) -> tuple[TensorDictBas
     """The batch with what parts give at each step, and where that stands."""
     asked = copy_of(policy, "the policy")
     written = set(declared(policy, "out_keys"))
-    steps = batch.reshape(-1)
-    kept = [key for key in tensor_keys(steps) if key[0] != "next" and key not in written]
-    with measuring(recurrent=False), torch.no_grad(), PartOutputs(innermost_parts(asked)) as noted:
-        out = asked(steps.select(*kept).clone())
-    with measuring(recurrent=False, seed=_OTHER_SEED), torch.no_grad():
-        again = asked(steps.select(*kept).clone())
-    if not _is_recorded(out, again, steps, written):
+    kept = [key for key in tensor_keys(batch) if key[0] != "next" and key not in written]
+    given = batch.select(*kept)
+    try:
+        out, again, parts = _of_steps(asked, given.reshape(-1))
+    except Exception:  # it may take as many rows as there are envs, and no more
+        out, again, parts = _step_by_step(asked, given)
+    if not _is_recorded(out, again, batch, written):
         raise RuntimeError("the policy gives something else for single steps")
-    given = of_one_step(noted.given, steps.batch_size)
     whole = batch.clone()
-    for path, value in given.items():
-        whole.set(part_key(path), value.reshape(*batch.shape, *value.shape[1:]))
-    return whole, {path: part_key(path) for path in given}
+    for path, value in parts.items():
+        whole.set(part_key(path), value.reshape(*batch.shape, *value.shape[out.ndim :]))
+    return whole, {path: part_key(path) for path in parts}
+
+
+def _of_steps(
+    asked: nn.Module, steps: TensorDictBase
+) -> tuple[TensorDictBase, TensorDictBase, dict[str, Tensor]]:
+    """What the policy gives on single steps, the same again by other random numbers, and what its
+    parts give."""
+    with measuring(recurrent=False), torch.no_grad(), PartOutputs(innermost_parts(asked)) as noted:
+        out = asked(steps.clone())
+    with measuring(recurrent=False, seed=_OTHER_SEED), torch.no_grad():
+        again = asked(steps.clone())
+    return out, again, of_one_step(noted.given, steps.batch_size)
+
+
+def _step_by_step(
+    asked: nn.Module, batch: TensorDictBase
+) -> tuple[TensorDictBase, TensorDictBase, dict[str, Tensor]]:
+    """The same of a batch ``[*rows, steps]``, one step after the other."""
+    time = batch.ndim - 1
+    outs, agains, parts = zip(*(_of_steps(asked, one) for one in batch.unbind(time)), strict=True)
+    whole = {path: torch.stack([one[path] for one in parts], time) for path in parts[0]}
+    return torch.stack(outs, time), torch.stack(agains, time), whole
 
 
 def _is_recorded(
-    out: TensorDictBase, again: TensorDictBase, steps: TensorDictBase, written: set[Key]
+    out: TensorDictBase, again: TensorDictBase, batch: TensorDictBase, written: set[Key]
 ) -> bool:
     """Whether a state that it writes is the one that was recorded; those that are drawn, such as
     the action of the step, tell nothing."""
+    steps = batch.reshape(out.shape)
     both = set(tensor_keys(steps)) & set(tensor_keys(out))
     states = [key for key in written if key[0] == "next" and key in both]
     drawn = {key for key in states if not torch.equal(out.get(key), again.get(key))}

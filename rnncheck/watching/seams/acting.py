@@ -119,6 +119,7 @@ class _Iterated:
                     with self._watching.inside():
                         batch = next(source)
                 except StopIteration:
+                    mine.spent = not self._watching.seen.frozen
                     return
                 self._note(mine, batch)
                 yield batch
