@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -53,6 +54,8 @@ def settle_numbers(seen: Sightings) -> None:
 def _with_numbers(loss: Any, numbers: Mapping[str, Any]) -> Any:
     """The lines with these in the place of those that they read."""
     mode, lines = called_in_mode(loss)
+    if isinstance(lines, partial):
+        return in_mode_of(mode, partial(_with_numbers(lines.func, numbers), **lines.keywords))
     code, names = lines.__code__, lines.__globals__
     made = FunctionType(code, names, lines.__name__, lines.__defaults__, lines.__closure__)
     made.__kwdefaults__ = {**(lines.__kwdefaults__ or {}), **numbers}

@@ -121,7 +121,9 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     if axis is None and (rows_of_their_own(plain, loss) or _each_anew(acting, plain, loss)):
         over_sequences = EpisodesAlone(over_sequences, from_starts=True, several=True)
     else:
-        over_sequences = of_its_size(over_sequences, trained[0], at_most=True)
+        longer = max(one.shape[-1] for one in plain) > trained[0].shape[1]
+        cut = longer and not all(bool(_begins(one).all()) for one in trained)
+        over_sequences = of_its_size(over_sequences, trained[0], at_most=True, in_slices=cut)
     reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])
     policy = WithParts(acting.policy, acting.parts, reads, acting.writes)
     return InForm(policy, noted, trained, judged, over_sequences, axis, whole)

@@ -75,18 +75,25 @@ def _like(td: TensorDictBase, other: TensorDictBase) -> TensorDictBase:
     return td.apply(made, other[:1, :1].expand(td.shape))
 
 
-def of_its_size(over: Any, example: TensorDictBase, *, at_most: bool = False) -> Any:
+def of_its_size(
+    over: Any, example: TensorDictBase, *, at_most: bool = False, in_slices: bool = False
+) -> Any:
     """The pass, for batches of any size: as it is where it runs on fewer steps and on fewer rows;
-    with ``at_most`` also where it runs on more steps."""
+    with ``at_most`` also where it runs on more steps. Where longer rows are trained ``in_slices``,
+    they are run in such."""
     if example.batch_dims < 2 or _START not in example:
         return over
     rows, steps = example.shape[:2]
     fewer = [example[:less] for less in {1, rows - 1} if less]  # one row fits itself to more
     if steps < 2 or not runs(over, example):
         return over
-    if not at_most or not runs(over, torch.cat([example, example], 1)):
+    longer = at_most and runs(over, torch.cat([example, example], 1))
+    if not longer:
         fewer.append(example[:, : steps // 2])
-    return over if all(runs(over, one) for one in fewer) else OfOneSize(over, example)
+    cut = in_slices and not longer
+    if not cut and all(runs(over, one) for one in fewer):
+        return over
+    return OfOneSize(over, example, in_slices=cut)
 
 
 def runs(over: Any, batch: TensorDictBase) -> bool:

@@ -32,16 +32,23 @@ def with_states(loss: Called, acted: Sequence[TensorDictBase]) -> Called:
     if not loss.inputs or len(loss.beside) < len(loss.inputs):
         return loss
     mode, inner = called_in_mode(loss.module)
-    given, axis = given_with(inner), time_axis(loss.inputs[0], acted)
-    found = [
-        (name, path, key)
-        for name, value in given.items()
-        for path, one in leaves_in(value)
-        if isinstance(one, Tensor) and (key := _stored_as(loss, name, path, axis)) is not None
-    ]
+    found, axis = states_given(loss, acted)
     if not found:
         return loss
     return replace(loss, module=in_mode_of(mode, partial(run_from_states, inner, found, axis)))
+
+
+def states_given(loss: Called, acted: Sequence[TensorDictBase]) -> tuple[list[Given], int]:
+    """What it was given beside its batches that is the state which their rows begin with, and the
+    dimension of time."""
+    axis = time_axis(loss.inputs[0], acted)
+    found = [
+        (name, path, key)
+        for name, value in given_with(called_in_mode(loss.module)[1]).items()
+        for path, one in leaves_in(value)
+        if isinstance(one, Tensor) and (key := _stored_as(loss, name, path, axis)) is not None
+    ]
+    return found, axis
 
 
 def run_from_states(
@@ -53,7 +60,7 @@ def run_from_states(
     given = given_with(loss)
     ahead = list(given)[: len(loss.args)]
     for name in {name for name, _, _ in states}:
-        parts = {path: _first(td, key, axis) for own, path, key in states if own == name}
+        parts = {path: first_of(td, key, axis) for own, path, key in states if own == name}
         given[name] = filled(given[name], parts, records)
     rest = {name: value for name, value in given.items() if name not in ahead}
     return loss.func(*(given[name] for name in ahead), *batch, **rest, **named)
@@ -81,24 +88,25 @@ def _handed_on(batch: TensorDictBase) -> list[Key]:
     ]
 
 
-def _first(batch: TensorDictBase, key: Key, axis: int) -> Tensor:
+def first_of(batch: TensorDictBase, key: Key, axis: int) -> Tensor:
+    """The entry at the rows' first steps."""
     value: Tensor = batch.get(key)
     return value.select(min(axis, batch.batch_dims - 1), 0)
 
 
-def _begins(batch: TensorDictBase, axis: int) -> Tensor | bool:
+def begins_anew(batch: TensorDictBase, axis: int) -> Tensor | bool:
     """Which rows begin with an episode: whatever state is handed over there is not read."""
     flags = [k for k in tensor_keys(batch) if k[0] != "next" and k[-1] == "is_init"]
-    return _first(batch, flags[0], axis).flatten(1).any(1).cpu() if flags else False
+    return first_of(batch, flags[0], axis).flatten(1).any(1).cpu() if flags else False
 
 
 def _is_of(state: Tensor, batch: TensorDictBase, key: Key, axis: int) -> bool:
     """Whether it is the entry's at the first step of each row, and not that of a step beside it."""
-    stored, after = _first(batch, key, axis), _first(batch, ("next", *key), axis)
+    stored, after = first_of(batch, key, axis), first_of(batch, ("next", *key), axis)
     if state.shape != stored.shape or state.ndim < 2:
         return False
     apart, size, step = (
         on_cpu(value).flatten(1).norm(dim=1) for value in (state - stored, stored, after - stored)
     )
     limit = torch.maximum(_ROUNDED * size, torch.minimum(_CLOSE * size, _OF_A_STEP * step))
-    return bool(((apart <= limit) | _begins(batch, axis)).all())
+    return bool(((apart <= limit) | begins_anew(batch, axis)).all())

@@ -10,7 +10,8 @@ import torch
 
 from rnncheck.pipeline.subject.modes import Mode, in_mode_of
 from rnncheck.watching.forms.by_numbers import plain_numbers, with_numbers
-from rnncheck.watching.seams.held_batches import HeldBatches, with_the_rest
+from rnncheck.watching.seams.held_batches import HeldBatches, holds_tensors, with_the_rest
+from rnncheck.watching.seams.owners import cloned
 from rnncheck.watching.seen import Called
 
 _MOST_WAYS = 6  # calls that are told apart by numbers; chosen: actors wait for every second update
@@ -32,6 +33,15 @@ class FoundLoss:
     taken: Mapping[str, torch.Tensor] = field(default_factory=dict)  # out of the batch, by key
     numbers: Sequence[Mapping[str, Any]] = ()  # that it reads, by update
     way: Any = None  # the same with the numbers that its owner held
+    begun: Mapping[str, Any] = field(default_factory=dict)  # what lines began with, by name
+
+    @property
+    def beside(self) -> dict[str, Any] | None:
+        """What it was given beside the batch that may be states; None of lines that begin with
+        none."""
+        given = self.held.arguments if self.argument else self.begun
+        found = {name: cloned(one) for name, one in given.items() if holds_tensors(one)}
+        return found if self.argument or found else None
 
 
 def of_a_function(function: Any, held: HeldBatches, name: str, mode: Mode, own: Any) -> FoundLoss:

@@ -19,7 +19,8 @@ from rnncheck.watching.forms.named_switches import Switches
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller, parsed
 from rnncheck.watching.seams.entered import EnteredMode
 from rnncheck.watching.seams.frames import frame_arguments, owner_of
-from rnncheck.watching.seams.lines import bound_by, holds_line, loads_of
+from rnncheck.watching.seams.lines import Lines, bound_by, holds_line, loads_of
+from rnncheck.watching.seams.reads import read_first, stored_by
 from rnncheck.watching.seen import Modes
 
 
@@ -39,6 +40,7 @@ class HeldBatches:
     since: int | None = None  # the line of a loss module's call, where its batch is that one
     stored: frozenset[str] = frozenset()  # batches that were put into a memory
     drawn: frozenset[str] = frozenset()  # and those that came out of one
+    begun: Mapping[str, Any] = field(default_factory=dict)  # what may be states, by name
 
 
 GivenTo = tuple[Any, HeldBatches, str]  # a function, and the batch by name
@@ -85,6 +87,20 @@ def holds_tensors(value: Any) -> bool:
     """Whether it may be a state: a tensor that is no weight, or a container."""
     is_weight = isinstance(value, nn.Parameter)
     return isinstance(value, (torch.Tensor, tuple, list, dict)) and not is_weight
+
+
+def states_in(frame: FrameType, left: frozenset[str]) -> dict[str, Any]:
+    """What the frame holds that may be a state, but what is ``left`` from the round before."""
+    return {
+        name: one for name, one in frame.f_locals.items() if name not in left and holds_tensors(one)
+    }
+
+
+def begun_with(lines: Lines, held: HeldBatches) -> dict[str, Any]:
+    """What the lines read and bind anew, as it was when a network was first called in them: by
+    ``backward`` it is another."""
+    carried = read_first(list(lines.body)) & stored_by(lines.body)
+    return {name: held.begun[name] for name in carried if name in held.begun}
 
 
 @functools.cache

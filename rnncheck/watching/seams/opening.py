@@ -9,6 +9,7 @@ from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting import acting_seams
 from rnncheck.watching.seams.ahead import ahead_seams
 from rnncheck.watching.seams.flat_steps import flat_seams
+from rnncheck.watching.seams.later_carried import later_carried_seams
 from rnncheck.watching.seams.later_flags import later_flag_seams
 from rnncheck.watching.seams.later_joins import join_seams
 from rnncheck.watching.seams.later_openings import later_seams
@@ -41,6 +42,7 @@ def opened(watching: Watching) -> Iterator[None]:
         ahead_seams(watching, scope)
         later_seams(watching, scope)
         later_flag_seams(watching, scope)
+        later_carried_seams(watching, scope)
         join_seams(watching, scope)
         if watching.describes:
             parts_seams(watching, scope)

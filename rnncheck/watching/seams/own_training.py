@@ -10,8 +10,9 @@ from __future__ import annotations
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 from weakref import ref
@@ -50,9 +51,10 @@ from rnncheck.watching.seams.held_batches import (
     about_to_be_bound,
     alike,
     batches_given,
-    holds_tensors,
+    begun_with,
     of_a_part,
     of_the_memory,
+    states_in,
 )
 from rnncheck.watching.seams.lines import Lines, lines_between, lines_of_a_round
 from rnncheck.watching.seams.lines_read import (
@@ -65,7 +67,6 @@ from rnncheck.watching.seams.lines_read import (
     with_taken,
 )
 from rnncheck.watching.seams.own_memories import through_own_memories
-from rnncheck.watching.seams.owners import cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seen import KEPT, Called, copy_now
 from rnncheck.watching.weights import is_equal
@@ -160,6 +161,7 @@ class OwnTraining:
                     None if only is None else frame.f_lineno,
                     alike(found, self._watching.stored) | stored,
                     alike(found, self._watching.drawn) | drawn,
+                    states_in(frame, left),
                 )
         for look in self._watching.at_a_batch if len(self._held) > held else ():
             look(here)
@@ -188,8 +190,12 @@ class OwnTraining:
             return {}
         return switched_on(acting.switches, switches_of(acting.policy))
 
-    def _in_its_mode(self, held: HeldBatches, lines: Lines) -> Any:
-        return in_mode_of(self._mode(held, begins_at(lines)), lines.function)
+    def _in_its_mode(
+        self, held: HeldBatches, lines: Lines, begun: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = begun_with(lines, held) if begun is None else begun
+        function = partial(lines.function, **given) if given else lines.function
+        return in_mode_of(self._mode(held, begins_at(lines)), function)
 
     def _mode(self, held: HeldBatches, line: int = 0) -> Mode:
         """What the script has set around a frame, or around its lines from ``line`` on."""
@@ -358,11 +364,7 @@ class OwnTraining:
         further(known, found)
         if len(known.inputs) < KEPT:
             known.inputs.append(with_taken(held.batches[found.batch], found.taken))
-            if found.argument:
-                given = held.arguments.items()
-                known.beside.append(
-                    {name: cloned(one) for name, one in given if holds_tensors(one)}
-                )
+            known.beside += [] if (beside := found.beside) is None else [beside]
         return known
 
     def _function(self, stack: list[FrameType]) -> tuple[FoundLoss | None, bool]:
@@ -412,9 +414,9 @@ class OwnTraining:
                 if found is None:
                     break
                 whole, *later = self._from_each_start(frame, found, held)
-                first = begins_at(whole)
+                first, begun = begins_at(whole), begun_with(whole, held)
                 yield FoundLoss(
-                    self._in_its_mode(held, whole),
+                    self._in_its_mode(held, whole, begun),
                     held,
                     found.batch,
                     (held.code, first, *keys_read(whole, held.batches[found.batch])),
@@ -422,6 +424,7 @@ class OwnTraining:
                     later=[self._in_its_mode(held, one) for one in later],
                     taken=taken_out(frame, whole),
                     numbers=self._numbers.read_by(whole, frame),
+                    begun=begun,
                 )
                 names -= {found.batch}
 
