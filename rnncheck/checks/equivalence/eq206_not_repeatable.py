@@ -11,8 +11,9 @@ Why it matters
     on makes the replayed policy another one than the policy that acted.
 
 Says nothing when
-    an output is drawn on purpose and not carried (a sampled action), or noise follows TorchRL's
-    exploration type; whether what was drawn is stored is CL406's question.
+    an output is drawn on purpose and not carried (a sampled action), a state is drawn where an
+    episode starts alone and not anew in training (the head of an ensemble that acts), or noise
+    follows TorchRL's exploration type; whether what was drawn is stored is CL406's question.
 
 Fix
     Carry state under a key and ``("next", key)``; call ``policy.eval()`` or keep dropout out of the
@@ -125,7 +126,7 @@ def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Ob
         *changes(one, two, sorted(actionless), until),
         *changes(one, two, sorted(blamed - actionless), before),
     ]
-    if not found:
+    if not found or (not dropout and _drawn_at_starts(subject, made, blamed)):
         return None
     message, cause, fix = _dropout(names) if dropout else RANDOM_STATE
     return _observed(subject, made, found[0], message=message, cause=cause, fix=fix)
@@ -144,6 +145,17 @@ def _drawn_alike(
     before = alike.reshape(*starts.shape[:2]).long().cumprod(1).bool()
     until = torch.cat([torch.ones_like(before[:, :1]), before[:, :-1]], 1)
     return before.reshape(starts.shape), until.reshape(starts.shape)
+
+
+def _drawn_at_starts(subject: Subject, made: Constructed, states: Set[Key]) -> bool:
+    """Whether they are drawn where an episode starts alone, as a skill or the head of an ensemble
+    that acts for the whole of it is, and training does not draw them anew."""
+    inside = torch.zeros_like(made.starts)
+    one, two = (
+        unroll_subject(subject, made.inputs, inside, settings=RunSettings(seed=s)) for s in (0, 1)
+    )
+    kept = all(torch.equal(one.get(key), two.get(key)) for key in states)
+    return kept and not _draws_in_training(subject, made)
 
 
 def _draws_in_training(subject: Subject, made: Constructed) -> bool:

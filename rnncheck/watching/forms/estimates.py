@@ -22,7 +22,7 @@ from rnncheck.pipeline.instruments.own_estimates import OwnEstimates
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.turned import time_last
-from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 from rnncheck.watching.forms.in_form import lines_ahead, plain_batches
 from rnncheck.watching.forms.same_numbers import same_numbers
 from rnncheck.watching.forms.time_axis import time_axis
@@ -79,7 +79,11 @@ def settle_estimates(seen: Sightings) -> None:
         wanted -= set(tensor_keys(found.module(found.inputs[0])))
     elif lines_ahead(acting, loss) is not None:
         return
-    key = unmade(loss, sorted(wanted - seen.by_buffer))
+    wanted -= seen.by_buffer
+    key = unmade(loss, sorted(wanted))
+    while key is not None and _is_drawn(seen, acting, key):
+        wanted.discard(key)
+        key = unmade(loss, sorted(wanted))
     if key is not None:
         module = Unmade(
             f"the loss reads {dotted(key)!r}, which your lines made ahead of it, and "
@@ -134,6 +138,24 @@ def own_estimates(seen: Sightings, acting: Acting, wanted: set[Key]) -> Called |
 
 def _made_otherwise(seen: Sightings, acting: Acting, key: Key) -> bool:
     """Whether lines that can be run again make the entry, with other numbers than it had."""
+    return next(_makers(seen, acting, key), None) is not None
+
+
+def _is_drawn(seen: Sightings, acting: Acting, key: Key) -> bool:
+    """Whether lines draw the entry whatever the batch holds, as they do masks of an ensemble's
+    heads: it is no number of the batch."""
+    for module, given, usual in _makers(seen, acting, key):
+        other = _made(module, given.apply(_otherwise))
+        anew = _made(module, given, seed=_DRAW)
+        if other is not None and anew is not None and same_numbers(other, usual, [key]):
+            return not same_numbers(anew, usual, [key])
+    return False
+
+
+def _makers(
+    seen: Sightings, acting: Acting, key: Key
+) -> Iterator[tuple[OwnEstimates, TensorDictBase, TensorDictBase]]:
+    """Lines that make an entry of its form of a batch, that batch, and what they give."""
     collected = [*acting.batches, *acting.further]
     for site in seen.ahead:
         for name, batch in site.batches[0].items():
@@ -141,13 +163,11 @@ def _made_otherwise(seen: Sightings, acting: Acting, key: Key) -> bool:
             functions = () if value is None else ways_to(site.scene, name, set(site.names))
             given = [batch.exclude(key), *_alike(collected, batch)[:1]]
             for function, one in itertools.product(functions, given):
-                again = _made(
-                    OwnEstimates(function, [key], recurrent=None, within=nullcontext), one
-                )
+                module = OwnEstimates(function, [key], recurrent=None, within=nullcontext)
+                again = _made(module, one)
                 made = None if again is None else again.get(key, None)
                 if made is not None and value is not None and made.shape == value.shape:
-                    return True
-    return False
+                    yield module, one, again
 
 
 def _contexts(seen: Sightings) -> list[Within]:
@@ -249,10 +269,10 @@ def _otherwise(value: Tensor) -> Tensor:
     return value + 1 + torch.rand(value.shape, generator=draw).to(value)
 
 
-def _made(module: Any, given: TensorDictBase) -> TensorDictBase | None:
+def _made(module: Any, given: TensorDictBase, seed: int = MEASURING_SEED) -> TensorDictBase | None:
     """None where the lines raise."""
     try:
-        with measuring(recurrent=None, grad=False):
+        with measuring(recurrent=None, grad=False, seed=seed):
             made: TensorDictBase = module(given)
     except Exception:  # lines of the user's may raise anything
         return None

@@ -55,7 +55,8 @@ def _with_parts(policy: nn.Module, batch: TensorDictBase) -> tuple[TensorDictBas
     """The batch with what parts give at each step, and where that stands."""
     asked = copy_of(policy, "the policy")
     written = set(declared(policy, "out_keys"))
-    kept = [key for key in tensor_keys(batch) if key[0] != "next" and key not in written]
+    made = written - set(declared(policy, "in_keys"))  # by the step alone
+    kept = [key for key in tensor_keys(batch) if key[0] != "next" and key not in made]
     given = batch.select(*kept)
     try:
         out, again, parts = _of_steps(asked, given.reshape(-1))
