@@ -54,7 +54,7 @@ ALONE_BUT_CUT = (
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        pytest.param((), [], id="a healthy one"),
+        pytest.param((), [], id="a healthy one", marks=pytest.mark.slow),
         pytest.param((NEIGHBOUR,), ["LS701"], id="a neighbour in the batch"),
         pytest.param((BY_STEP,), ["LS703"], id="each step alone", marks=pytest.mark.slow),
     ],

@@ -24,7 +24,7 @@ def ran(rnncheck: Any, folder: Path, text: str, *codes: str) -> tuple[int, list[
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param((), id="from_numpy"),
+        pytest.param((), id="from_numpy", marks=pytest.mark.slow),
         pytest.param((scripts.FLOAT_TENSOR,), id="FloatTensor", marks=pytest.mark.slow),
         pytest.param((scripts.COPIED,), id="copied", marks=pytest.mark.slow),
     ],
@@ -66,7 +66,7 @@ def test_sums_of_rewards_beside_another_step(
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param((scripts.NORMALISED,), id="normalised"),
+        pytest.param((scripts.NORMALISED,), id="normalised", marks=pytest.mark.slow),
         pytest.param((scripts.WHOLE_RETURN,), id="whole return", marks=pytest.mark.slow),
         pytest.param((scripts.BASELINE,), id="baseline", marks=pytest.mark.slow),
     ],

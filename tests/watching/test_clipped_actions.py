@@ -32,7 +32,9 @@ def test_a_healthy_one_is_verified(rnncheck: Any, tmp_path: Path) -> None:
         pytest.param(OF_THE_RESET, "VL603", id="valued after the reset"),
         pytest.param(FROM_ZEROS, "VL603", id="valued from zeros"),
         pytest.param(TURNED_WRONG, "CL406", id="rows of other envs"),
-        pytest.param(AFTER_THE_STEP, "CL406", id="states behind their steps"),
+        pytest.param(
+            AFTER_THE_STEP, "CL406", id="states behind their steps", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_fault_is_named(rnncheck: Any, tmp_path: Path, change: Change, code: str) -> None:

@@ -28,14 +28,30 @@ slow = pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "changes", "codes", "expected"),
     [
-        pytest.param(STATES_BESIDE, (), "BD3,EQ2,GR,LS701,RP5,VL603", [], id="states beside"),
+        pytest.param(
+            STATES_BESIDE,
+            (),
+            "BD3,EQ2,GR,LS701,RP5,VL603",
+            [],
+            id="states beside",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             STATES_BESIDE, (STATES_OF_THE_NEXT,), "RP504", ["RP504"], id="states of the next"
         ),
-        pytest.param(ONE_MORE, (), "BD3,EQ2,GR,LS701,RP5,VL603", [], id="rows of T+1"),
+        pytest.param(
+            ONE_MORE, (), "BD3,EQ2,GR,LS701,RP5,VL603", [], id="rows of T+1", marks=pytest.mark.slow
+        ),
         pytest.param(ONE_MORE, EVERY_SECOND, "GR803,LS701", [], id="actor at every second update"),
         pytest.param(ONE_MORE, (OVER_ENDS,), "VL603", ["VL603"], id="T+1, over ends"),
-        pytest.param(TWO_MEMORIES, (), "BD301,EQ201,RP504,VL604", [], id="two memories"),
+        pytest.param(
+            TWO_MEMORIES,
+            (),
+            "BD301,EQ201,RP504,VL604",
+            [],
+            id="two memories",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             TWO_MEMORIES, (CRITIC_FROM_ZEROS,), "RP504", ["RP504"], id="critic from zeros"
         ),

@@ -35,18 +35,45 @@ _ASKED = "BD301,BD306,CL403,CL406,EQ201,GR801,LS701,RP504,VL603,VL604,WR112"
 @pytest.mark.parametrize(
     ("text", "changes", "codes", "expected"),
     [
-        pytest.param(LISTS, (), _ASKED, [], id="lists"),
+        pytest.param(LISTS, (), _ASKED, [], id="lists", marks=pytest.mark.slow),
         pytest.param(LISTS, (AT_THE_END,), "RP504", ["RP504"], id="lists, from the end"),
-        pytest.param(LISTS, (OWN_STEP,), "EQ201", ["EQ201"], id="lists, own step"),
-        pytest.param(HANDED, (), _ASKED, [], id="handed on"),
+        pytest.param(
+            LISTS, (OWN_STEP,), "EQ201", ["EQ201"], id="lists, own step", marks=pytest.mark.slow
+        ),
+        pytest.param(HANDED, (), _ASKED, [], id="handed on", marks=pytest.mark.slow),
         pytest.param(HANDED, (AT_THE_END,), "RP504", ["RP504"], id="handed on, from the end"),
-        pytest.param(STACKED, (BY_NETWORK,), _ASKED + ",WR103", [], id="stacked"),
-        pytest.param(STACKED, (BY_MODULE,), _ASKED + ",WR103", [], id="stacked, by a module"),
-        pytest.param(STACKED, (BY_NETWORK, NO_STARTS), "BD301", ["BD301"], id="stacked, no starts"),
+        pytest.param(
+            STACKED, (BY_NETWORK,), _ASKED + ",WR103", [], id="stacked", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            STACKED,
+            (BY_MODULE,),
+            _ASKED + ",WR103",
+            [],
+            id="stacked, by a module",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            STACKED,
+            (BY_NETWORK, NO_STARTS),
+            "BD301",
+            ["BD301"],
+            id="stacked, no starts",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(STACKED, (BY_MODULE, NO_STARTS), "BD301", ["BD301"], id="by a module, too"),
-        pytest.param(STACKED, (BY_NETWORK, OLD_STATE), "VL604", ["VL604"], id="stacked, old state"),
-        pytest.param(GRAPHED, (), _ASKED, [], id="graphed"),
-        pytest.param(GRAPHED, (CUT,), "GR801", ["GR801"], id="graphed, cut"),
+        pytest.param(
+            STACKED,
+            (BY_NETWORK, OLD_STATE),
+            "VL604",
+            ["VL604"],
+            id="stacked, old state",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(GRAPHED, (), _ASKED, [], id="graphed", marks=pytest.mark.slow),
+        pytest.param(
+            GRAPHED, (CUT,), "GR801", ["GR801"], id="graphed, cut", marks=pytest.mark.slow
+        ),
         pytest.param(GRAPHED, (NEVER_RESET,), "CL403", ["CL403"], id="graphed, never reset"),
     ],
 )
@@ -92,8 +119,10 @@ def test_the_envs_specs_are_not_asked_before_its_reset(rnncheck: Any, tmp_path: 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
-        pytest.param((RUNS_ON,), (ExitCode.FAILED, ["BD301"]), id="no starts"),
+        pytest.param((), (ExitCode.VERIFIED, []), id="healthy", marks=pytest.mark.slow),
+        pytest.param(
+            (RUNS_ON,), (ExitCode.FAILED, ["BD301"]), id="no starts", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_saved_one_is_judged_alike(

@@ -29,13 +29,13 @@ _ASKED = "BD301,BD304,CL403,EQ201,EQ205,GR801,LS707"
 @pytest.mark.parametrize(
     ("text", "changes", "codes", "expected"),
     [
-        pytest.param(LINES, (), _ASKED, [], id="lines"),
+        pytest.param(LINES, (), _ASKED, [], id="lines", marks=pytest.mark.slow),
         pytest.param(LINES, (NEVER_RESET,), "CL403", ["CL403"], id="lines, never reset"),
-        pytest.param(TRAINER, (), _ASKED, [], id="lines of a trainer"),
+        pytest.param(TRAINER, (), _ASKED, [], id="lines of a trainer", marks=pytest.mark.slow),
         pytest.param(TRAINER, (NEVER_RESET,), "CL403", ["CL403"], id="trainer, never reset"),
-        pytest.param(METHOD, (), _ASKED, [], id="method"),
+        pytest.param(METHOD, (), _ASKED, [], id="method", marks=pytest.mark.slow),
         pytest.param(METHOD, (NEVER_RESET,), "CL403", ["CL403"], id="method, never reset"),
-        pytest.param(FUNCTION, (), _ASKED, [], id="function"),
+        pytest.param(FUNCTION, (), _ASKED, [], id="function", marks=pytest.mark.slow),
         pytest.param(FUNCTION, (DETACHED_ALONE,), "CL403", ["CL403"], id="function, never reset"),
         pytest.param(FUNCTION, (IN_FRONT,), "LS707", ["LS707"], id="function, turned returns"),
         pytest.param(DRQN, (), "BD301,BD304,EQ201,GR801,RP,VL603", [], id="out of a memory"),

@@ -23,8 +23,15 @@ from tests.watching.scripts import judged
     ("changes", "expected"),
     [
         pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
-        pytest.param((KEPT,), (ExitCode.FAILED, ["LS701"]), id="a state that is kept"),
-        pytest.param((OWN_VALUE,), (ExitCode.FAILED, ["VL604"]), id="the step's own value"),
+        pytest.param(
+            (KEPT,), (ExitCode.FAILED, ["LS701"]), id="a state that is kept", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            (OWN_VALUE,),
+            (ExitCode.FAILED, ["VL604"]),
+            id="the step's own value",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             (BY_TURNS, OF_NEXT), (ExitCode.VERIFIED, []), id="by turns", marks=pytest.mark.slow
         ),

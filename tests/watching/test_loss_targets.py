@@ -36,6 +36,7 @@ def asked(rnncheck: Any, path: Path, code: str) -> tuple[int, list[str], dict[st
     return ended, failed(told), next(one for one in told["checks"] if one["code"] == code)
 
 
+@pytest.mark.slow
 def test_a_loss_that_leaves_the_stored_state_out(rnncheck: Any, tmp_path: Path) -> None:
     """Its first rows all begin with episodes, where the state is zero anyhow."""
     ended, names, _ = asked(rnncheck, written(tmp_path, OWN, STATE_LEFT_OUT), "VL604")

@@ -24,7 +24,7 @@ def written(folder: Path, text: str, *changes: Change) -> Path:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(DRQN, id="drqn"),
+        pytest.param(DRQN, id="drqn", marks=pytest.mark.slow),
         pytest.param(R2D2, id="r2d2", marks=SLOW),
         pytest.param(TD3, id="td3", marks=SLOW),
     ],
@@ -60,8 +60,14 @@ def test_faulty(rnncheck: Any, tmp_path: Path, text: str, change: Change, code: 
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        pytest.param((), (ExitCode.VERIFIED, []), id="behind the last reward"),
-        pytest.param((scripts.ONE_EARLY,), (ExitCode.FAILED, ["VL604"]), id="one early"),
+        pytest.param(
+            (), (ExitCode.VERIFIED, []), id="behind the last reward", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            (scripts.ONE_EARLY,),
+            (ExitCode.FAILED, ["VL604"]),
+            id="one early",
+        ),
     ],
 )
 def test_targets_of_several_rewards(

@@ -41,7 +41,7 @@ def test_passes_from_the_states_that_were_left(
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param((scripts.ROOT_FLAGS,), id="the flags of the root"),
+        pytest.param((scripts.ROOT_FLAGS,), id="the flags of the root", marks=pytest.mark.slow),
         pytest.param((scripts.ALL_BEGIN,), id="every step begins", marks=pytest.mark.slow),
         pytest.param((FLAT, scripts.ROOT_FLAGS), id="flat, its flags", marks=pytest.mark.slow),
         pytest.param((FLAT, scripts.ROOT_MEMORY), id="flat, its memory", marks=pytest.mark.slow),
@@ -90,7 +90,7 @@ def test_their_memory_is_another(rnncheck: Any, tmp_path: Path, change: tuple[st
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param((), id="from the state that was left"),
+        pytest.param((), id="from the state that was left", marks=pytest.mark.slow),
         pytest.param(
             (scripts.CELL_LAST_TWO,), id="by the last step once more", marks=pytest.mark.slow
         ),

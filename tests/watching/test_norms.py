@@ -16,7 +16,12 @@ from tests.watching.scripts import judged
     ("changes", "expected"),
     [
         pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
-        pytest.param((GOES_ON,), (ExitCode.FAILED, ["VL601"]), id="over truncated ends"),
+        pytest.param(
+            (GOES_ON,),
+            (ExitCode.FAILED, ["VL601"]),
+            id="over truncated ends",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             (NO_MODE,), (ExitCode.FAILED, ["LS703"]), id="step by step", marks=pytest.mark.slow
         ),

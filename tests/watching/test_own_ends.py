@@ -70,7 +70,9 @@ def test_faults_beside_clipped_rewards(
         pytest.param((MADE, *OF_ITS_OWN), id="an entry made ahead", marks=SLOW),
         pytest.param((STEPPED, *OF_ITS_OWN), id="an entry that was stored", marks=SLOW),
         pytest.param((*STORED, *scripts.UNDER_NEXT), id="stored under next", marks=SLOW),
-        pytest.param((*STORED, *scripts.AS_A_FLAG), id="a flag that was stored"),
+        pytest.param(
+            (*STORED, *scripts.AS_A_FLAG), id="a flag that was stored", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_ends_are_respected_where_none_was_seen(

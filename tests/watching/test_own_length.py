@@ -35,6 +35,7 @@ def test_as_many_steps_as_the_script_has(
     assert not unseen
 
 
+@pytest.mark.slow
 def test_no_more_steps_than_the_script_has(rnncheck: Any, tmp_path: Path) -> None:
     changes = (scripts.RETURNS, scripts.UNROLLED, scripts.SHORT)
     path = planted(tmp_path, "plain_single.py", *changes)

@@ -77,7 +77,12 @@ def test_a_loss_keeps_its_mode(
     [
         pytest.param((), (ExitCode.VERIFIED, []), id="whole", marks=SLOW),
         pytest.param((scripts.CUT_SOMETIMES,), (ExitCode.VERIFIED, []), id="cut sometimes"),
-        pytest.param((scripts.CUT,), (ExitCode.FAILED, ["GR801"]), id="cut at every step"),
+        pytest.param(
+            (scripts.CUT,),
+            (ExitCode.FAILED, ["GR801"]),
+            id="cut at every step",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_graph_of_a_critic_that_never_acts(
@@ -96,7 +101,12 @@ def test_the_graph_of_a_critic_that_never_acts(
         pytest.param(
             (scripts.FEW_STEPS, scripts.OF_THE_STEP_BEFORE), ["LS707"], id="before, of few steps"
         ),
-        pytest.param((*scripts.SHOWN, scripts.OF_THE_STEP_BEFORE), [], id="as the policy is shown"),
+        pytest.param(
+            (*scripts.SHOWN, scripts.OF_THE_STEP_BEFORE),
+            [],
+            id="as the policy is shown",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             (*scripts.SHOWN, scripts.OF_THE_STEP_BEHIND), ["LS707"], id="another one", marks=SLOW
         ),
@@ -143,8 +153,13 @@ def test_a_saved_loss_keeps_the_mode_it_was_called_in(rnncheck: Any, tmp_path: P
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param((), (ExitCode.VERIFIED, []), id="made in the loop"),
-        pytest.param((scripts.RUN_ON,), (ExitCode.FAILED, ["LS701"]), id="run on over ends"),
+        pytest.param((), (ExitCode.VERIFIED, []), id="made in the loop", marks=pytest.mark.slow),
+        pytest.param(
+            (scripts.RUN_ON,),
+            (ExitCode.FAILED, ["LS701"]),
+            id="run on over ends",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_returns_that_a_loss_is_given_beside_its_batch(
@@ -214,8 +229,13 @@ def test_a_critic_that_is_never_handed_its_state(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param((), (ExitCode.VERIFIED, []), id="from its state"),
-        pytest.param((scripts.FROM_ZERO,), (ExitCode.FAILED, ["CL406"]), id="from zero"),
+        pytest.param((), (ExitCode.VERIFIED, []), id="from its state", marks=pytest.mark.slow),
+        pytest.param(
+            (scripts.FROM_ZERO,),
+            (ExitCode.FAILED, ["CL406"]),
+            id="from zero",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_switch_that_is_an_attribute_of_the_class(
@@ -242,9 +262,11 @@ def test_every_loss_that_a_module_gives_is_judged(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param((), [], id="healthy"),
+        pytest.param((), [], id="healthy", marks=pytest.mark.slow),
         pytest.param((scripts.NEVER_BEGUN,), ["LS701"], id="it runs on", marks=SLOW),
-        pytest.param((scripts.CUT,), ["GR801"], id="it is cut at every step"),
+        pytest.param(
+            (scripts.CUT,), ["GR801"], id="it is cut at every step", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_loss_of_a_critic_that_never_acts_is_judged(
@@ -271,6 +293,7 @@ MOVED = (
 )
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_bound_anew_twice(rnncheck: Any, tmp_path: Path) -> None:
     """Its lines begin behind the second: what parts it into trajectories has done so."""
     codes = ("--select", "LS,RP505")

@@ -129,6 +129,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_a_healthy_one_shows_all(rnncheck: Any, tmp_path: Path) -> None:
     ended, told, done = run(rnncheck, written(tmp_path, SCRIPT))
     assert (ended, failed(told)) == (ExitCode.VERIFIED, []), done.stderr

@@ -33,18 +33,54 @@ Changes = tuple[tuple[str, str], ...]
     ("text", "changes", "codes", "expected"),
     [
         pytest.param(FROM_RESETS, (), "BD301,EQ201,GR801,VL604", [], id="from resets"),
-        pytest.param(FROM_RESETS, (NEXT_FROM_ZEROS,), "VL604", ["VL604"], id="next from zeros"),
-        pytest.param(FROM_RESETS, (NOT_RESET,), "EQ201", ["EQ201"], id="not from resets"),
-        pytest.param(AHEAD, (), "EQ201,VL6", [], id="estimates"),
-        pytest.param(AHEAD, FORGETFUL, "VL6", [], id="a critic without memory"),
-        pytest.param(AHEAD, (STATE_AHEAD,), "VL604", ["VL604"], id="state ahead of the step"),
-        pytest.param(AHEAD, (ZERO_STATE,), "VL604", ["VL604"], id="zero states"),
-        pytest.param(AHEAD, (GAE_CALLED,), "VL601", [], id="called with its time"),
-        pytest.param(AHEAD, (GAE_CALLED, OVER_ROWS), "VL601", ["VL601"], id="over the rows"),
+        pytest.param(
+            FROM_RESETS,
+            (NEXT_FROM_ZEROS,),
+            "VL604",
+            ["VL604"],
+            id="next from zeros",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            FROM_RESETS,
+            (NOT_RESET,),
+            "EQ201",
+            ["EQ201"],
+            id="not from resets",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(AHEAD, (), "EQ201,VL6", [], id="estimates", marks=pytest.mark.slow),
+        pytest.param(
+            AHEAD, FORGETFUL, "VL6", [], id="a critic without memory", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            AHEAD,
+            (STATE_AHEAD,),
+            "VL604",
+            ["VL604"],
+            id="state ahead of the step",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            AHEAD, (ZERO_STATE,), "VL604", ["VL604"], id="zero states", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            AHEAD, (GAE_CALLED,), "VL601", [], id="called with its time", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            AHEAD,
+            (GAE_CALLED, OVER_ROWS),
+            "VL601",
+            ["VL601"],
+            id="over the rows",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             AHEAD, (GAE_CALLED, RENAMED, AS_NAMED, OVER_ROWS), "VL601", ["VL601"], id="renamed"
         ),
-        pytest.param(EPISODES, (ROWS,), "BD301,EQ201,RP503", [], id="episodes"),
+        pytest.param(
+            EPISODES, (ROWS,), "BD301,EQ201,RP503", [], id="episodes", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_what_is_named(

@@ -14,7 +14,11 @@ from tests.watching.scripts import failed, judged, run, written
 
 
 @pytest.mark.parametrize(
-    "text", [pytest.param(EPISODES, id="episodes"), pytest.param(CHUNKS, id="chunks")]
+    "text",
+    [
+        pytest.param(EPISODES, id="episodes"),
+        pytest.param(CHUNKS, id="chunks", marks=pytest.mark.slow),
+    ],
 )
 def test_healthy(rnncheck: Any, tmp_path: Path, text: str) -> None:
     """All of it is shown."""
@@ -27,7 +31,13 @@ def test_healthy(rnncheck: Any, tmp_path: Path, text: str) -> None:
     [
         pytest.param(EPISODES, scripts.PADDING_COUNTS, "RP505", id="padding counts"),
         pytest.param(EPISODES, scripts.OVER_ENDS, "VL603", id="over ends"),
-        pytest.param(EPISODES, scripts.OWN_VALUE, "VL604", id="value of the step itself"),
+        pytest.param(
+            EPISODES,
+            scripts.OWN_VALUE,
+            "VL604",
+            id="value of the step itself",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(CHUNKS, scripts.STATE_BEHIND, "RP504", id="state behind the step"),
         pytest.param(CHUNKS, scripts.FROM_ZEROS, "RP504", id="burn-in thrown away"),
         pytest.param(CHUNKS, scripts.COLD_TARGET, "VL604", id="a target without its burn-in"),

@@ -38,7 +38,12 @@ STEP_BY_STEP = ("with set_recurrent_mode(True):\n            worth", "if True:\n
     ("fault", "expected"),
     [
         pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
-        pytest.param((LATE,), (ExitCode.FAILED, ["LS701"]), id="start flags are missing"),
+        pytest.param(
+            (LATE,),
+            (ExitCode.FAILED, ["LS701"]),
+            id="start flags are missing",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_parts_are_judged_as_the_loss_that_they_are_of(

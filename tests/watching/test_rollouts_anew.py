@@ -165,11 +165,13 @@ OVER_ROWS = ("gains(batch[", "gains((batch["), (" * mask)\n", " * mask).T).T\n")
 UNMARKED = (".clone()\n", '.clone()\n        batch["is_init"][:, 1:] = False\n')
 
 
+@pytest.mark.slow
 def test_what_shows_the_same_by_chance_does_not_go_on(rnncheck: Any, tmp_path: Path) -> None:
     code, told, done = run(rnncheck, written(tmp_path, SCRIPT))
     assert (code, failed(told)) == (ExitCode.VERIFIED, []), done.stdout
 
 
+@pytest.mark.slow
 def test_rows_of_whole_episodes_need_no_marks(rnncheck: Any, tmp_path: Path) -> None:
     """The pass is never given two episodes in a row, nor are its marks those of the padding."""
     code, told, done = run(rnncheck, written(tmp_path, EPISODES))

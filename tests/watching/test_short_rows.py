@@ -23,7 +23,7 @@ NO_MODE = ("with set_recurrent_mode(True)", "with set_recurrent_mode(False)")
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param(PADDED, (ExitCode.VERIFIED, []), id="recurrent"),
+        pytest.param(PADDED, (ExitCode.VERIFIED, []), id="recurrent", marks=pytest.mark.slow),
         pytest.param((*PADDED, NO_MODE), (ExitCode.FAILED, ["LS703"]), id="step by step"),
     ],
 )

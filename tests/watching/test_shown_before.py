@@ -98,6 +98,7 @@ OF_NOW = (
 CODES = "WR,BD3,EQ,CL4,RP5,GR8"
 
 
+@pytest.mark.slow
 def test_it_is_an_input_that_the_env_gives(rnncheck: Any, tmp_path: Path) -> None:
     assert judged(rnncheck, tmp_path, CODES, SCRIPT) == (ExitCode.VERIFIED, [])
 

@@ -29,8 +29,12 @@ Changes = tuple[tuple[str, str], ...]
         pytest.param(
             SLICES, (RUNS_ON,), "LS701", ["LS701"], id="gains run on", marks=pytest.mark.slow
         ),
-        pytest.param(SLICES, (), "BD3,EQ,RP504,GR8", [], id="pieces of trajectories"),
-        pytest.param(SLICES, FLAT, "BD3,EQ,RP504,GR8", [], id="in one dimension"),
+        pytest.param(
+            SLICES, (), "BD3,EQ,RP504,GR8", [], id="pieces of trajectories", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            SLICES, FLAT, "BD3,EQ,RP504,GR8", [], id="in one dimension", marks=pytest.mark.slow
+        ),
         pytest.param(SLICES, (FROM_ZEROS,), "RP504", ["RP504"], id="from zeros"),
         pytest.param(SLICES, (STATE_BEHIND,), "RP504", ["RP504"], id="state behind the step"),
         pytest.param(BESIDE, (), "GR803", [], id="a model beside"),

@@ -33,10 +33,10 @@ def test_a_healthy_one_shows_all(rnncheck: Any, tmp_path: Path, text: str) -> No
 @pytest.mark.parametrize(
     ("text", "change", "code"),
     [
-        pytest.param(STEPPED, NO_RESET, "BD301", id="stepped, never reset"),
+        pytest.param(STEPPED, NO_RESET, "BD301", id="stepped, never reset", marks=pytest.mark.slow),
         pytest.param(STEPPED, CUT, "GR801", id="stepped, cut at every step"),
         pytest.param(PADDED, FROM_ZEROS, "RP504", id="padded, from zeros"),
-        pytest.param(EPOCHS, RUNS_ON, "BD301", id="epochs, never reset"),
+        pytest.param(EPOCHS, RUNS_ON, "BD301", id="epochs, never reset", marks=pytest.mark.slow),
         pytest.param(PADDED, COUNTED, "RP505", id="padding counted in a minibatch"),
         pytest.param(PADDED, STATE_BEHIND, "RP504", id="states behind their steps"),
     ],

@@ -22,7 +22,9 @@ def test_a_healthy_one_shows_all(rnncheck: Any, tmp_path: Path) -> None:
     ("change", "code"),
     [
         pytest.param(NEVER_RESET, "BD301", id="never reset"),
-        pytest.param(OWN_STATE, "VL604", id="next values from the state before"),
+        pytest.param(
+            OWN_STATE, "VL604", id="next values from the state before", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_fault_is_named(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import judged
 
@@ -212,6 +214,7 @@ def test_dropout_while_acting_is_named(rnncheck: Any, tmp_path: Path) -> None:
     assert given == (ExitCode.FAILED, ["EQ206"])
 
 
+@pytest.mark.slow
 def test_a_memory_that_is_cut_at_every_step_is_named(rnncheck: Any, tmp_path: Path) -> None:
     given = judged(rnncheck, tmp_path, "EQ205,GR801", ENCODED, CUT_AT_EVERY_STEP)
     assert given[0] == ExitCode.FAILED

@@ -25,7 +25,9 @@ from tests.watching.whole_episodes_script import (
         pytest.param("BD3,EQ,CL,RP", (), id="states", marks=pytest.mark.slow),
         pytest.param("LS707,VL604", (), id="loss"),
         pytest.param("BD3,EQ,CL,RP", (NO_FLAGS,), id="no flags", marks=pytest.mark.slow),
-        pytest.param("BD3,EQ,CL,RP,VL604", PREVIOUS, id="shown the step before"),
+        pytest.param(
+            "BD3,EQ,CL,RP,VL604", PREVIOUS, id="shown the step before", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_each_row_begins_with_its_memory(
@@ -36,6 +38,7 @@ def test_each_row_begins_with_its_memory(
     assert judged(rnncheck, tmp_path, codes, SCRIPT, *changes) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_what_was_shown_is_kept(rnncheck: Any, tmp_path: Path) -> None:
     kept, codes = tmp_path / "seen.rnncheck", "BD3,EQ,CL"
     run(rnncheck, "--select", codes, "--save", kept, written(tmp_path, SCRIPT, *PREVIOUS))
@@ -43,6 +46,7 @@ def test_what_was_shown_is_kept(rnncheck: Any, tmp_path: Path) -> None:
     assert done.returncode == ExitCode.VERIFIED, done.stdout
 
 
+@pytest.mark.slow
 def test_what_a_step_itself_had_is_not_what_acting_was_shown(rnncheck: Any, tmp_path: Path) -> None:
     """The passes are shown the action that they are to choose."""
     code, found = judged(rnncheck, tmp_path, "BD304", SCRIPT, *PREVIOUS, OF_NOW)

@@ -32,7 +32,12 @@ def test_it_may_train_on_single_steps(rnncheck: Any, tmp_path: Path) -> None:
     ("changes", "codes", "named"),
     [
         pytest.param(SHUFFLED, ORDER, "RP502", id="the memory's rows are shuffled"),
-        pytest.param(ANEW, "RP502,LS704", "LS704", id="the memory runs over single steps"),
+        pytest.param(
+            ANEW,
+            "RP502,LS704",
+            "LS704",
+            id="the memory runs over single steps",
+        ),
     ],
 )
 def test_what_runs_the_memory_may_not(

@@ -73,7 +73,7 @@ ZEROED = (WHOLE, f'    rows["critic_state"] = torch.zeros_like(rows["critic_stat
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param((), [], id="none"),
+        pytest.param((), [], id="none", marks=pytest.mark.slow),
         pytest.param((ZEROED,), ["VL604"], id="the critic begins with zeros"),
     ],
 )
