@@ -4,7 +4,7 @@ pass over the steps: with the same weights and the right states one is the other
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.placing import on_cpu
 
 Place = tuple[int, int]  # row and step
+Run = Callable[[TensorDictBase], object]
 _TURNS = 4  # passes that are called by turns, step by step: chosen, twice a pass and its next one
 
 
@@ -52,17 +53,20 @@ class _Call:
     chained: bool = True  # a step goes on from the one before
 
 
-def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
+def next_passes(evidence: Evidence, sample: Sample, run: Run | None = None) -> list[NextPass]:
     """Every pass over the next steps of a layer that runs over the steps as well, or one with the
-    same weights."""
+    same weights; of the loss, or of what ``run`` does with the batch."""
     rows, steps = sample.valid.shape
     if steps < 2:
         return []
     at = _marked(sample, (rows // 2, steps // 2), (rows // 2, 0))  # a row's middle and beginning
-    base = _passes(evidence, sample, sample.td)
+    run = run or _loss(evidence, sample)
+    base = _passes(run, sample, sample.td)
     if not base:
         return []
-    by_root, by_next = (_moved(evidence, sample, base, at, after=after) for after in (False, True))
+    by_root, by_next = (
+        _moved(evidence, sample, run, base, at, after=after) for after in (False, True)
+    )
     own = [(one, laid) for one, moved in by_root if (laid := _laid(one, moved, at))]
     following = [(one, laid) for one, moved in by_next if (laid := _laid(one, moved, at))]
     own += [(one, [one.y]) for one, moved in by_next if _is_behind(moved, at)]
@@ -74,7 +78,7 @@ def next_passes(evidence: Evidence, sample: Sample) -> list[NextPass]:
         if one.y.shape[1] == steps + 1 and not any(one is other for other, _ in own):
             own.append((one, [one.y[:, :-1]]))
     found = list[NextPass]()
-    begun = _begun_with_theirs(evidence, sample, base) if following else set()
+    begun = _begun_with_theirs(evidence, sample, run, base) if following else set()
     for one, after in following:
         mine = next((pair for pair in own if is_copy(one.layer, pair[0].layer)), None)
         if mine is not None:
@@ -90,9 +94,10 @@ def twin_passes(evidence: Evidence, sample: Sample) -> Iterator[NextPass]:
     begin with, such as what a burn-in made."""
     rows, steps = sample.valid.shape
     at = (rows // 2, steps // 2)
-    base = _passes(evidence, sample, sample.td)
+    run = _loss(evidence, sample)
+    base = _passes(run, sample, sample.td)
     here = _marked(sample, at)
-    moved = _moved(evidence, sample, base, here, after=False) if len(base) > 1 else []
+    moved = _moved(evidence, sample, run, base, here, after=False) if len(base) > 1 else []
     laid = [
         (one, begin) for one, where in moved if (begin := _begin(where, sample, at)) is not None
     ]
@@ -121,13 +126,13 @@ def _begin(moved: Tensor, sample: Sample, at: Place) -> int | None:
     return ahead if row == at[0] and ahead >= 0 and moved.shape[1] > 1 else None
 
 
-def _begun_with_theirs(evidence: Evidence, sample: Sample, base: list[_Call]) -> set[int]:
+def _begun_with_theirs(evidence: Evidence, sample: Sample, run: Run, base: list[_Call]) -> set[int]:
     """The passes, by id, that begin with what the batch has as the state of its first step, which
     may be zero: with another there they begin with another."""
     mask = torch.zeros_like(sample.valid)
     mask[:, 0] = True
     keys = [key for key in evidence.policy.carry if key in tensor_keys(sample.rows)]
-    others = _passes(evidence, sample, changed_batch(sample, mask, keys)) if keys else []
+    others = _passes(run, sample, changed_batch(sample, mask, keys)) if keys else []
     if len(others) != len(base):
         return set()
     return {id(one) for one, other in zip(base, others, strict=True) if len(other.state)}
@@ -145,12 +150,18 @@ def _compared(sample: Sample, one: _Call, after: Tensor, own: Tensor) -> NextPas
 
 
 def _moved(
-    evidence: Evidence, sample: Sample, base: list[_Call], at: Tensor, *, after: bool
+    evidence: Evidence,
+    sample: Sample,
+    run: Run,
+    base: list[_Call],
+    at: Tensor,
+    *,
+    after: bool,
 ) -> list[tuple[_Call, Tensor]]:
     """Each pass with where what it is given moves with the observations ``at`` ``[rows, steps]``;
     none where the loss makes other passes then."""
     keys = [key for key in observed(evidence, sample) if (key[0] == "next") is after]
-    others = _passes(evidence, sample, changed_batch(sample, at, keys)) if keys else []
+    others = _passes(run, sample, changed_batch(sample, at, keys)) if keys else []
     if [one.x.shape for one in others] != [one.x.shape for one in base]:
         return []
     pairs = zip(base, others, strict=True)
@@ -194,10 +205,17 @@ def _orders(moved: Tensor, rows: int, steps: int) -> Iterator[Any]:
         yield lambda value: value.reshape(steps, rows, *value.shape[2:]).transpose(0, 1)
 
 
-def _passes(evidence: Evidence, sample: Sample, td: TensorDictBase) -> list[_Call]:
+def _loss(evidence: Evidence, sample: Sample) -> Run:
+    def run(td: TensorDictBase) -> None:
+        run_loss(evidence, sample, td, loss=copied(loss_of(evidence)), per_element=False)
+
+    return run
+
+
+def _passes(run: Run, sample: Sample, td: TensorDictBase) -> list[_Call]:
     """The calls, those of one step in a row taken together as a pass over the steps."""
     with _Calls() as noted:
-        run_loss(evidence, sample, td, loss=copied(loss_of(evidence)), per_element=False)
+        run(td)
     rows, steps = sample.valid.shape
     found = [one for one in noted.calls if one.x.shape[1] > 1 or len(one.x) == rows * steps]
     single = [one for one in noted.calls if one.x.shape[1] == 1 and len(one.x) % rows == 0]

@@ -37,6 +37,18 @@ _OWN = (
 )
 
 
+def of_own_layers(finding: Observation) -> Observation:
+    """The finding of layers that an estimator of the user's calls by itself."""
+    return replace(
+        finding,
+        cause="the pass over the next steps starts from other states than the steps leave",
+        fix=(
+            "start it from the states that the pass over the steps gives, each at its own step; or"
+            " run over T+1 steps in one pass"
+        ),
+    )
+
+
 def for_own_losses(evidence: Evidence, finding: Observation) -> Observation:
     """The finding with what mends it in a loss of the user's, which may be called as they like."""
     loss = evidence.pipeline.loss

@@ -52,13 +52,14 @@ Example
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions, warms_up
 from rnncheck.checks.evidence.burn_in_by_maker import APPROXIMATED, approximated, working
-from rnncheck.checks.evidence.estimator_calls import VALUE, batches, made_by, value_key
+from rnncheck.checks.evidence.estimator_calls import VALUE, batches, estimated, made_by, value_key
 from rnncheck.checks.evidence.evidence import Evidence, recorded_error
 from rnncheck.checks.evidence.left_out import (
     OF_THE_ESTIMATOR,
@@ -90,7 +91,7 @@ from rnncheck.checks.value.last_values import (
     next_values_without_state,
 )
 from rnncheck.checks.value.n_step import bootstraps_early
-from rnncheck.checks.value.said_of_targets import CAUSES, FIXES, for_own_losses
+from rnncheck.checks.value.said_of_targets import CAUSES, FIXES, for_own_losses, of_own_layers
 from rnncheck.checks.value.same_step import own_step, reads_nothing_next
 from rnncheck.checks.value.terminal_targets import PREDICTED, predicts_rewards_alone
 from rnncheck.numerics.difference import gap
@@ -231,8 +232,27 @@ def _estimator_inside(evidence: Evidence) -> tuple[Observation | None, int]:
                 return _without_hand_over(found) if last else found, compared
     if not compared and made_by(evidence) and estimator_leaves_out(evidence):
         raise NotApplicable(OF_THE_ESTIMATOR)
+    if not compared and made_by(evidence):
+        finding, compared = _layers_of_the_estimator(evidence)
+        if finding is not None:
+            return finding, compared
     if not compared:
         raise CouldNotLook("no recurrent pass over the steps could be seen inside the estimator")
+    return None, compared
+
+
+def _layers_of_the_estimator(evidence: Evidence) -> tuple[Observation | None, int]:
+    """Torch's own layers in an estimator of the user's, which no tensordict tells the states of."""
+    compared = 0
+    for number, sample in enumerate(batches(evidence)):
+        for one in next_passes(evidence, sample, partial(estimated, evidence)):
+            gaps, bound = one.gaps * one.mask, _limit(evidence, _INSIDE) * one.scale
+            beyond = bool((gaps > bound).any())
+            if beyond and not one.from_zero:
+                name = f"{one.name} for the next step"
+                found = _observed(Stage.ADVANTAGE, sample, number, name, gaps, bound)
+                return of_own_layers(found), compared
+            compared += 0 if beyond else int(one.mask.sum())
     return None, compared
 
 

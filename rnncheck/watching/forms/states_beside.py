@@ -23,7 +23,9 @@ from rnncheck.watching.seen import Called
 # Row by row, of the state's size and of what the first step changes of it: weights are updated from
 # chunk to chunk; another row's state, or that of the step beside, is farther off. Chosen.
 _CLOSE, _OF_A_STEP, _ROUNDED = 0.2, 0.5, 1e-4
-Given = tuple[str, Path, Key]  # an argument, the way to a tensor in it, the entry that it is of
+HandedState = tuple[
+    str, Path, Key
+]  # an argument, the way to a tensor in it, the entry that it is of
 
 
 def with_states(loss: Called, acted: Sequence[TensorDictBase]) -> Called:
@@ -32,13 +34,13 @@ def with_states(loss: Called, acted: Sequence[TensorDictBase]) -> Called:
     if not loss.inputs or len(loss.beside) < len(loss.inputs):
         return loss
     mode, inner = called_in_mode(loss.module)
-    found, axis = states_given(loss, acted)
+    found, axis = states_handed(loss, acted)
     if not found:
         return loss
     return replace(loss, module=in_mode_of(mode, partial(run_from_states, inner, found, axis)))
 
 
-def states_given(loss: Called, acted: Sequence[TensorDictBase]) -> tuple[list[Given], int]:
+def states_handed(loss: Called, acted: Sequence[TensorDictBase]) -> tuple[list[HandedState], int]:
     """What it was given beside its batches that is the state which their rows begin with, and the
     dimension of time."""
     axis = time_axis(loss.inputs[0], acted)
@@ -52,7 +54,7 @@ def states_given(loss: Called, acted: Sequence[TensorDictBase]) -> tuple[list[Gi
 
 
 def run_from_states(
-    loss: partial[Any], states: Sequence[Given], axis: int, /, *batch: Any, **named: Any
+    loss: partial[Any], states: Sequence[HandedState], axis: int, /, *batch: Any, **named: Any
 ) -> Any:
     """``loss`` on the batch, with the states that its rows begin with in the place of the arguments
     that held such."""

@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
 from rnncheck.pipeline.subject.modes import called_in_mode
-from rnncheck.watching.forms.states_beside import Given, begins_anew, first_of, states_given
+from rnncheck.watching.forms.states_beside import HandedState, begins_anew, first_of, states_handed
 from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.frames import their_frames
@@ -38,7 +38,7 @@ class LaterCarried:
     def __init__(self, watching: Watching, scope: ExitStack) -> None:
         self._watching, self._scope = watching, scope
         self._loss: Called | None = None
-        self._states = list[Given]()
+        self._states = list[HandedState]()
         self._axis = self._batches = 0
         self._handle: RemovableHandle | None = None
         self._since: float | None = None
@@ -57,7 +57,7 @@ class LaterCarried:
         loss = self._watching.seen.loss()
         if loss is None or not loss.beside or _around(loss) is None:
             return
-        self._states, self._axis = states_given(loss, acting.batches)
+        self._states, self._axis = states_handed(loss, acting.batches)
         if self._states:
             self._loss = loss
             self._handle = register_module_forward_pre_hook(self._called)
