@@ -248,11 +248,22 @@ def _mask(rows: TensorDictBase, padding: Tensor, steps: Steps) -> Mask | None:
     if bool(padding.any()) and not bool(padding.all()):
         made = [key for key in tensor_keys(rows) if key[0] not in ("next", STEP_KEY[0])]
         more = [key for key in made if key not in fitting and steps.column(key) is None]
+        if _goes_on(rows, padding, steps):
+            more = []  # data that others have collected, which such an entry may name as theirs
         for key in (*fitting, *more):
             for inverted in (False, True):
                 if _parts(rows.get(key), padding if inverted else ~padding):
                     return Mask(key, inverted)
     return Mask(fitting[0]) if fitting else None
+
+
+def _goes_on(rows: TensorDictBase, padding: Tensor, steps: Steps) -> bool:
+    """Whether what is recorded of steps differs from one step to the next where none was collected:
+    what rows are filled up with does not."""
+    beside = padding[:, 1:] & padding[:, :-1]
+    kept = set(steps.recording.steady) & set(tensor_keys(rows))
+    values = [rows.get(key).reshape(*padding.shape, -1) for key in kept]
+    return any(bool((one[:, 1:] != one[:, :-1]).any(-1)[beside].any()) for one in values)
 
 
 def _parts(value: Tensor, data: Tensor) -> bool:

@@ -39,6 +39,7 @@ from rnncheck.checks.evidence.opening_states import (
     opens_alone,
     wrong_openings,
 )
+from rnncheck.checks.evidence.parts_that_run import part_that_runs
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, read_by_pass
 from rnncheck.checks.evidence.relabelled import GOAL, relabelled
@@ -60,12 +61,13 @@ def run(evidence: Evidence) -> Judgement:
         raise Deferred("the batch joins steps without a mark", "RP501", "RP502", "RP506")
     if opens_alone(evidence.policy) and not begins_with_trajectories(evidence):
         raise NotApplicable(NO_STATE_KEPT)
-    compared, goals = 0, False
+    compared, goals, strange = 0, False, list[int]()
     for number, sample in enumerate(samples(evidence)):
         if _named_elsewhere(evidence, sample, number):
             raise Deferred("keys or states are lost in replay", "RP503", "RP504")
         if approximated(evidence, sample):
             raise NotApplicable(APPROXIMATED)
+        strange += [] if bool(sample.known.any()) else [number]
         keys, mask = _compared_keys(evidence), _judged(evidence, sample)
         others = relabelled(evidence, sample)
         goals, mask = goals or bool((mask & others).any()), mask & ~others
@@ -77,6 +79,11 @@ def run(evidence: Evidence) -> Judgement:
         raise NotApplicable(GOAL)
     if not compared:
         raise CouldNotLook("no step of the training batches could be replayed")
+    if strange:
+        raise CouldNotLook(
+            f"no step of training batch {strange[0]} is one that was collected: what it shows was"
+            " changed on the way, or it comes from elsewhere"
+        )
     return Judgement((), compared, f"{compared} replayed outputs are the trajectory's")
 
 
@@ -125,7 +132,8 @@ def _differing(
     left = set(keys) - set(subject.reads)  # what the pass does not give anew is not compared
     batch = read_by_pass(subject, sample.td).exclude(*left)
     try:
-        out = run_recurrent(subject, batch).reshape(sample.rows.shape)
+        part = part_that_runs(subject, batch)
+        out = run_recurrent(subject, batch, module=part).reshape(sample.rows.shape)
     except Exception as error:
         raise CouldNotLook(
             f"recurrent mode raises on the training batch ({type(error).__name__})"

@@ -268,7 +268,8 @@ def lines_ahead(acting: Acting, loss: Called) -> Called | None:
 
 def _holds_a_buffer(lines: Any) -> bool:
     """Whether they read a replay buffer: what they are given is not what comes out of it."""
-    function = called_in_mode(lines)[1]
+    inner = called_in_mode(lines)[1]
+    function = getattr(inner, "func", inner)  # of lines that begin with a state they carry
     named = (function.__globals__.get(name) for name in global_names(function))
     held = [*named, *(function.__kwdefaults__ or {}).values()]
     return any(issubclass(type(one), ReplayBuffer) for one in held)
