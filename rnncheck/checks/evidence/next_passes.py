@@ -74,6 +74,7 @@ def next_passes(evidence: Evidence, sample: Sample, run: Run | None = None) -> l
         if _is_longer(moved, at):
             own.append((one, [one.y[:, :-1]]))
             following.append((one, [one.y[:, 1:]]))
+    following += [(one, [one.y]) for one, moved in by_root if _is_ahead(moved, at)]
     for one, _ in following:  # the first step and all next ones, by itself
         if one.y.shape[1] == steps + 1 and not any(one is other for other, _ in own):
             own.append((one, [one.y[:, :-1]]))
@@ -192,6 +193,11 @@ def _is_longer(moved: Tensor, at: Tensor) -> bool:
 def _is_behind(moved: Tensor, at: Tensor) -> bool:
     """Whether it is the pass over the steps, each shown as what the one before it observed next."""
     return torch.equal(moved, nn.functional.pad(at, (1, 0))[:, :-1])
+
+
+def _is_ahead(moved: Tensor, at: Tensor) -> bool:
+    """Whether it is a pass over all steps but the first, and what the last of them showed."""
+    return torch.equal(moved, nn.functional.pad(at, (0, 1))[:, 1:])
 
 
 def _orders(moved: Tensor, rows: int, steps: int) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.along_rows import along_rows
+from rnncheck.watching.forms.carried_along import carried_along
 from rnncheck.watching.forms.held_as import ARRAYS, TENSORS, Scale, scale_of
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
@@ -71,6 +72,12 @@ class SampledBatch:
         held = ((path[0], one) for path, one in parts if not isinstance(one, ZeroState))
         return frozenset(name for name, one in held if getattr(one, "at", None) is None)
 
+    @property
+    def openings(self) -> frozenset[str]:
+        """The variables that hold what each row begins with."""
+        held = ((path[0], one) for path, one in self.parts.items() if isinstance(one, Storage))
+        return frozenset(name for name, one in held if one.at == 0 and one.slot is not None)
+
 
 @dataclass(frozen=True)
 class _Laid:
@@ -96,6 +103,12 @@ class _Laid:
         """The steps, of what also holds what the last one showed."""
         time = int(not self.time_first and len(self.lead) > 1)
         return value.narrow(time, 0, self.found.shape[1]) if self.longer else value
+
+    def ahead_of_last(self, value: Tensor) -> Tensor | None:
+        """``[rows, steps, ...]`` of what also holds something behind the last step."""
+        time = int(not self.time_first and len(self.lead) > 1)
+        more = value.ndim > time and value.shape[time] == self.found.shape[1] + 1
+        return self.of(self.without_last(value.detach().cpu())) if self.longer and more else None
 
     def from_second(self, value: Tensor) -> Tensor | None:
         """The same of something that each step has of the one before, from the second on and once
@@ -280,6 +293,8 @@ def _told(
             made.from_starts = made.from_starts and key not in told.carry
             one = _of_steps(value, entry, laid, of_what)
             made.parts[path] = replace(one, longer=own and laid.longer)
+        elif steps is None and (along := carried_along(laid.ahead_of_last(value), batch, told)):
+            made.parts[path] = replace(_of_steps(value, (along, None), laid, of_what), longer=True)
         elif before is not None and before[0] in (_REWARD, (ACTION,), *_ENDED):
             made.parts[path] = _one_late(value, before, laid, of_what)
         elif slot is not None and (left := _left_behind(path, held, told, batch)) is not None:

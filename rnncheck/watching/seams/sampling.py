@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
+from typing import Any
 
 from tensordict import TensorDictBase
-from torch import Tensor
+from torch import Tensor, nn
 
 from rnncheck.watching.forms.plain_calls import ToldCall
 from rnncheck.watching.forms.sampled import SampledBatch, sampled_batch
@@ -41,7 +42,8 @@ def sampled_lines(
 
 def _lines(frame: FrameType, found: SampledBatch) -> LinesBehind | None:
     tree = parsed(frame.f_code.co_filename)
-    bound = None if tree is None else _binding(tree.body, frame.f_lineno, found.names)
+    names = found.names | _stored_states(frame, found)
+    bound = None if tree is None else _binding(tree.body, frame.f_lineno, names)
     for line in bound or ():
         lines = lines_behind(frame, line)
         if lines is not None and not _has_a_graph(lines):
@@ -51,6 +53,41 @@ def _lines(frame: FrameType, found: SampledBatch) -> LinesBehind | None:
     code = frame.f_code
     given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return lines_inside(frame) if found.names & set(given) else None
+
+
+def _stored_states(frame: FrameType, found: SampledBatch) -> frozenset[str]:
+    """Variables with the states that the rows begin with, which no network made of something: they
+    were stored, as the rest of the batch was."""
+    tree, seen = parsed(frame.f_code.co_filename), {**frame.f_globals, **frame.f_locals}
+    around = () if tree is None else _around(tree.body, frame.f_lineno)
+    made = {
+        name
+        for block in around
+        for one in block
+        if any(_is_of_a_network(node, seen) for node in ast.walk(one))
+        for name in bound_by(one)
+    }
+    return found.openings - made
+
+
+def _is_of_a_network(node: ast.AST, seen: Mapping[str, Any]) -> bool:
+    """Whether it calls one, or a method of one."""
+    named = node.func if isinstance(node, ast.Call) else None
+    while named is not None:
+        if isinstance(_looked_up(named, seen), nn.Module):
+            return True
+        named = named.value if isinstance(named, ast.Attribute) else None
+    return False
+
+
+def _looked_up(named: ast.expr, seen: Mapping[str, Any]) -> Any:
+    """A variable, or what an object holds as an attribute; None for what would be computed."""
+    if isinstance(named, ast.Name):
+        return seen.get(named.id)
+    if not isinstance(named, ast.Attribute):
+        return None
+    held = getattr(_looked_up(named.value, seen), "__dict__", {})
+    return {**held, **held.get("_modules", {})}.get(named.attr)
 
 
 def _has_a_graph(lines: LinesBehind) -> bool:
