@@ -11,8 +11,8 @@ from rnncheck.watching.forms.plain_calls import MOSTLY, ToldCall
 
 
 def carried_along(value: Tensor | None, batch: TensorDictBase, told: ToldCall) -> Key | None:
-    """The carried entry that ``value`` ``[rows, steps, ...]`` is, at its own steps; None where it is
-    none, or the same throughout."""
+    """The carried entry that ``value`` ``[rows, steps, ...]`` is, at its own steps; None where it
+    is none, or the same throughout."""
     if value is None or not bool((value != value.reshape(-1)[0]).any()):
         return None
     flat = value.reshape(*batch.shape, -1)

@@ -16,6 +16,7 @@ from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import Key, declared, root_keys
 from rnncheck.pipeline.subject.modes import measuring
 
+_TURNS = 4  # passes that are made by turns, step by step: chosen, twice a pass and its next one
 PARTS = "parts"  # under which their outputs stand in a batch
 
 
@@ -128,6 +129,24 @@ def over_steps(values: list[Tensor], rows: int, steps: int, *, time_first: bool)
         several = [v for v in values if counts == {v.shape[:-1].numel()}]
         one = several if len(several) == steps else []
     return torch.stack([v.reshape(rows, -1) for v in one[:steps]], 1) if len(one) >= steps else None
+
+
+def own_calls(
+    values: list[Tensor], recorded: Tensor | None, rows: int, steps: int, *, time_first: bool
+) -> slice:
+    """Which of its calls are those on the steps, where a part is called for other passes by turns
+    with them, such as on what is seen next: what they give is nearest to what was ``recorded``
+    ``[rows, steps, ...]``."""
+    passes, rest = divmod(len(values), steps)
+    best, found = slice(None), torch.inf
+    if recorded is None or rest or not 1 < passes <= _TURNS:
+        return best
+    for one in (best, *(slice(n, None, passes) for n in range(passes))):
+        laid = over_steps(values[one], rows, steps, time_first=time_first)
+        if laid is not None and laid.numel() == recorded.numel():
+            apart = float((laid.detach() - recorded.reshape(laid.shape).to(laid)).abs().mean())
+            best, found = (one, apart) if apart < found else (best, found)
+    return best
 
 
 def behind_burn_in(

@@ -25,7 +25,7 @@ from rnncheck.watching.forms.held_as import (
     lists_in,
     scale_of,
 )
-from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, part_key
+from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, own_calls, part_key
 from rnncheck.watching.forms.pass_rows import along_the_rows, leading
 from rnncheck.watching.forms.pass_states import states_given
 from rnncheck.watching.forms.plain_calls import (
@@ -373,6 +373,7 @@ class CallPass:
     def __init__(self, seen: SeenPass, parts: Mapping[str, nn.Module]) -> None:
         self.seen, self.parts = seen, dict(parts)
         self._inside = list[SeenPass]()
+        self._own: dict[str, slice] | None = None  # of each part's calls those on the steps
 
     def calls(self, inner: SeenPass) -> None:
         """The function calls another one on the same steps, which may be the pass by itself."""
@@ -403,12 +404,29 @@ class CallPass:
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         """By key, what each part gives at every step of ``batch`` ``[rows, steps]``. A call that
         was seen on one row alone gets one row after the other: it may be made for one env."""
+        if self._own is None:
+            self._own = self._calls_on_steps()
         if len(self.seen.batch) > 1 or len(batch) == 1:
             return self._at_once(batch)
         rows = [self._at_once(batch[n : n + 1]) for n in range(len(batch))]
         return {key: torch.cat([one[key] for one in rows]) for key in rows[0]}
 
     def _at_once(self, batch: TensorDictBase) -> dict[Key, Tensor]:
+        rows, steps = batch.shape
+        found, own, time_first = {}, self._own or {}, self.seen.time_first
+        for part, every in self._noted(batch).items():
+            outputs = every[own.get(part, slice(None))]
+            laid = over_steps(outputs, rows, steps, time_first=time_first)
+            if laid is None:  # over what was observed behind the steps as well
+                laid = over_steps(outputs, rows, steps + 1, time_first=time_first)
+            if laid is not None:
+                found[part_key(part)] = placed(laid[:, :steps], place_of(batch))
+        if not found:
+            raise RuntimeError("no part of the policy gave anything for each step of the batch")
+        return found
+
+    def _noted(self, batch: TensorDictBase) -> dict[str, list[Tensor]]:
+        """What each part gives, call by call."""
         seen, given = self.seen, dict(tensor_items(batch))
         values = {
             path: one.given(self._entry(one.key, given, batch), time_first=seen.time_first)
@@ -420,17 +438,17 @@ class CallPass:
         held = ((one.key, one.of_what) for one in seen.steps.values())
         with PartOutputs(self.parts) as noted, graph_at_arrays(batch, held):
             run_call(seen.call, values)
-        rows, steps = batch.shape
-        found = {}
-        for part, outputs in noted.given.items():
-            laid = over_steps(outputs, rows, steps, time_first=seen.time_first)
-            if laid is None:  # over what was observed behind the steps as well
-                laid = over_steps(outputs, rows, steps + 1, time_first=seen.time_first)
-            if laid is not None:
-                found[part_key(part)] = placed(laid[:, :steps], place_of(batch))
-        if not found:
-            raise RuntimeError("no part of the policy gave anything for each step of the batch")
-        return found
+        return noted.given
+
+    def _calls_on_steps(self) -> dict[str, slice]:
+        """Of each part's calls those on the steps, told by what was recorded at them."""
+        batch, first = self.seen.batch, self.seen.time_first
+        with torch.no_grad():
+            noted = self._noted(batch)
+        return {
+            part: own_calls(calls, batch.get(part_key(part), None), *batch.shape, time_first=first)
+            for part, calls in noted.items()
+        }
 
     def held_parts(self) -> list[tuple[str, Any]]:
         """What it can reach."""
