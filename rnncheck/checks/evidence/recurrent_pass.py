@@ -164,4 +164,4 @@ def as_rows(td: TensorDictBase, shape: torch.Size) -> TensorDict:
 def _close(left: Tensor, right: Tensor) -> bool:
     if not left.is_floating_point():
         return bool((left == right).double().mean() > 0.9)
-    return torch.allclose(left, right, rtol=1e-4, atol=1e-5, equal_nan=True)
+    return torch.allclose(left, right.to(left), rtol=1e-4, atol=1e-5, equal_nan=True)

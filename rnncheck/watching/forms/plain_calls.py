@@ -7,7 +7,7 @@ import dis
 import functools
 import inspect
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import CodeType, MethodType
 from typing import Any
@@ -34,6 +34,9 @@ ENDS = ("terminated", "truncated", "reset")
 MOSTLY = 0.9  # share of the steps at which an argument must be what it is taken for
 
 
+Cast = tuple[str, torch.dtype] | None
+
+
 @dataclass
 class PlainCall:
     """One call; ``parts`` is what innermost parts of the networks gave in it."""
@@ -47,11 +50,18 @@ class PlainCall:
     after: dict[str, Any] = field(default_factory=dict)  # the same behind the call
     parts: list[tuple[Any, Tensor]] = field(default_factory=list)
     graphed: bool = False  # it was given something that has a graph: a state that is not detached
+    cast: Cast = None  # the autocast that a network was called in
 
     @property
     def holder(self) -> Any:
         """What may hold a state: the owner of a method, or a function, which reads some by name."""
         return self.function if self.owner is None else self.owner
+
+
+def cast_now() -> Cast:
+    """The device and the type that autocast computes in here; None where it is off."""
+    on = (one for one in ("cpu", "cuda") if torch.is_autocast_enabled(one))
+    return next(((one, torch.get_autocast_dtype(one)) for one in on), None)
 
 
 def run_call(call: PlainCall, values: Mapping[Path, Any]) -> dict[Path, Any]:
@@ -64,7 +74,11 @@ def run_call(call: PlainCall, values: Mapping[Path, Any]) -> dict[Path, Any]:
         owner = with_states_inside(call.holder, filled(call.before, own))
         whole = call.function is call.holder
         function = owner if whole else MethodType(call.function.__func__, owner)
-    with counters_kept(function, owner), drawn_from_the_global_one(function, owner, call.arguments):
+    with (
+        counters_kept(function, owner),
+        drawn_from_the_global_one(function, owner, call.arguments),
+        nullcontext() if call.cast is None else torch.autocast(*call.cast),
+    ):
         found = dict(leaves_in(function(**filled(call.arguments, given))))
     like = {name: call.before[name] for name in dict.fromkeys(path[0] for path in own)}
     held = states_again(owner, like)

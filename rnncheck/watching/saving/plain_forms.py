@@ -197,7 +197,7 @@ def inside_again(decoder: Decodes, node: Node, _number: int) -> InsideOf:
 
 def plain_policy_node(encoder: Encodes, policy: PlainPolicy) -> Node:
     """The function that acts, and what its arguments and results are."""
-    call, told = policy.call, policy.told
+    call, told = _plain(policy.call), policy.told
     slots = [
         [[list(path), _slot_form(slot)] for path, slot in leaves.items()]
         for leaves in (told.arguments, told.results)
@@ -224,7 +224,7 @@ def call_pass_node(encoder: Encodes, over: CallPass) -> Node:
     seen = over.seen
     steps = [[list(path), _spread_form(one)] for path, one in seen.steps.items()]
     states = [[list(path), _slot_form(one)] for path, one in seen.states.items()]
-    call = seen.call
+    call = _plain(seen.call)
     lengths, nones = ([list(path) for path in paths] for paths in (seen.lengths, seen.nones))
     parts = (
         *(call.function, call.arguments, steps, states, seen.batch, dict(over.parts)),
@@ -273,6 +273,13 @@ def rollout_loss_again(decoder: Decodes, node: Node, _number: int) -> Any:
     parts = {(name, *path): _part(one) for name, _, told in held for path, one in told}
     acts = None if again is None else ActedAgain(*again)
     return rollout_loss(lines, names, parts, acts, [BesideCalls(one) for one in calls])
+
+
+def _plain(call: PlainCall) -> PlainCall:
+    """Raises CannotKeep."""
+    if call.cast is not None:
+        raise CannotKeep("a network that is called under torch.autocast")
+    return call
 
 
 def _call(

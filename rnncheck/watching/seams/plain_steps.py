@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from rnncheck.errors import Place, first_line
 from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, has_graph
+from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, cast_now, has_graph
 from rnncheck.watching.forms.plain_run import PlainRun
 from rnncheck.watching.forms.shown_entries import with_parts_copied as _kept
 from rnncheck.watching.observer import Watching
@@ -344,6 +344,7 @@ class PlainSteps:
         before = self._owners.before(frame.f_code, function if owner is None else owner)
         call = PlainCall(frame.f_code, function, cloned(given), owner=owner, before=before)
         call.graphed = has_graph(given) or self._owners.graphed
+        call.cast = cast_now() if isinstance(owner, nn.Module) else None
         running = _Running(call, parent, depth, behind)
         if self._returns.follow(frame, functools.partial(self._returned, running)):
             self._calls.append(running)
