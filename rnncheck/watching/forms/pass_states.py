@@ -35,6 +35,8 @@ def states_given(
         for path, slots in fitting.items()
         if bool(tensors[path].any())  # states that are zero are alike
     }
+    lead = tensors[observed].shape[:2]  # of rows and steps: a number of each of these is no state
+    fitting = {p: [] if tensors[p].shape == lead else slots for p, slots in fitting.items()}
     found, taken = dict[Path, Slot](), set[tuple[str, ...]]()
     for choices in (held, fitting):
         for path, slots in choices.items():
