@@ -11,8 +11,9 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.opening_states import opens_alone
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import recurrent_outputs
-from rnncheck.checks.rule import Deferred
+from rnncheck.checks.rule import CouldNotLook, Deferred
 from rnncheck.numerics.difference import Difference
+from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.subject import Subject
 
@@ -46,7 +47,12 @@ def disagreement(
     """The worst mismatch of one constructed batch and how many outputs were compared."""
     out = recurrent_outputs(evidence, subject, made)
     keys = comparable_outputs(evidence, subject, out)
-    numbers = [k for k in keys if not bool(made.truth.get(k, out.get(k)).isnan().any())]
+    told = [key for key in keys if key in tensor_keys(made.truth)]
+    if keys and not told:
+        raise CouldNotLook(
+            f"recurrent mode of the {subject.stage} gives nothing that single steps give as well"
+        )
+    numbers = [key for key in told if not bool(made.truth.get(key).isnan().any())]
     if keys and not numbers:
         raise Deferred(f"the {subject.stage}'s outputs are NaN in sequential mode already", "CL409")
     found = mismatches(out, made.truth, made.oracle, numbers)

@@ -4,8 +4,8 @@ a sampled action tells little of the numbers that it was drawn by."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from tensordict import TensorDictBase
@@ -32,22 +32,53 @@ def innermost_parts(network: nn.Module) -> dict[str, nn.Module]:
 class PartOutputs:
     """Notes what ``parts`` give while the context is open, call by call."""
 
+    _open: ClassVar[list[PartOutputs]] = []
+
     def __init__(self, parts: Mapping[str, nn.Module]) -> None:
         self._paths = {id(part): path for path, part in parts.items()}
         self.given: dict[str, list[Tensor]] = defaultdict(list)
 
     def __enter__(self) -> PartOutputs:
         self._handle = register_module_forward_hook(self.note)
+        self._open.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._handle.remove()
+        self._open.remove(self)
 
     def note(self, part: nn.Module, _inputs: Any, result: Any) -> None:
         """A module has run."""
         path = self._paths.get(id(part))
         if path is not None and isinstance(result, Tensor):
             self.given[path].append(result)
+
+
+class CallsNoted:
+    """The calls that open notes have from here on."""
+
+    def __init__(self) -> None:
+        notes = PartOutputs._open
+        self._from = [
+            (one, {path: len(calls) for path, calls in one.given.items()}) for one in notes
+        ]
+
+    def take_back(self) -> None:
+        """They were of what failed."""
+        for one, before in self._from:
+            for path, calls in one.given.items():
+                del calls[before.get(path, 0) :]
+
+    def join(self, sizes: Sequence[int], size: int) -> None:
+        """They were of parts of the rows, each filled up to ``size`` rows: as one call of as many
+        rows as the ``sizes`` have together."""
+        for one, before in self._from:
+            for path, calls in one.given.items():
+                begin = before.get(path, 0)
+                each, rest = divmod(len(calls) - begin, len(sizes))
+                if each == 1 and not rest and all(len(v) % size == 0 for v in calls[begin:]):
+                    pairs = zip(calls[begin:], sizes, strict=True)
+                    calls[begin:] = [torch.cat([v[: rows * len(v) // size] for v, rows in pairs])]
 
 
 def of_one_step(given: Mapping[str, list[Tensor]], lead: torch.Size) -> dict[str, Tensor]:

@@ -33,6 +33,7 @@ from rnncheck.watching.envs import env_like
 from rnncheck.watching.forms.flat_env import WholeEnv
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.held_as import NUMBERS
+from rnncheck.watching.forms.part_outputs import CallsNoted
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
     PlainCall,
@@ -88,15 +89,21 @@ class PlainPolicy(nn.Module):
 
     def outputs(self, rows: TensorDictBase) -> dict[Key, Tensor]:
         """What it gives for one step of each of the rows, ``[rows, ...]``."""
+        noted = CallsNoted()
         if self.told.rows == 1 and len(rows) > 1:  # it may be made for one env
             single = [self.outputs(rows[n : n + 1]) for n in range(len(rows))]
+            noted.join([1] * len(rows), 1)
             return {key: torch.cat([one[key] for one in single]) for key in single[0]}
         if self.told.rows == len(rows):
             return self._at_once(rows)
         try:
             return self._at_once(rows)
         except Exception:  # it may be made for as many envs as the script has
-            return self._filled_up(rows)
+            noted.take_back()
+            found = self._filled_up(rows)
+            size = self.told.rows
+            noted.join([len(one) for one in rows.split(size)], size)
+            return found
 
     def _filled_up(self, rows: TensorDictBase) -> dict[Key, Tensor]:
         """The same in parts of as many rows as it was called on, the last of them filled up."""
