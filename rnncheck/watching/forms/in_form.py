@@ -121,8 +121,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     if axis is None and (rows_of_their_own(plain, loss) or _each_anew(acting, plain, loss)):
         over_sequences = EpisodesAlone(over_sequences, from_starts=True, several=True)
     else:
-        longer = max(one.shape[-1] for one in plain) > trained[0].shape[1]
-        cut = longer and not all(bool(_begins(one).all()) for one in trained)
+        cut = _are_slices(trained, plain)
         over_sequences = of_its_size(over_sequences, trained[0], at_most=True, in_slices=cut)
     reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])
     policy = WithParts(acting.policy, acting.parts, reads, acting.writes)
@@ -144,7 +143,8 @@ def _of_a_plain_loop(acting: Acting, loss: Called, noted: list[TensorDictBase]) 
         over = EpisodesAlone(over, from_starts=from_starts)
         noted = _whole(noted) if from_starts else noted
     else:
-        over = of_its_size(over, trained[0])
+        cut = _are_slices(trained, noted)
+        over = of_its_size(over, trained[0], at_most=cut, in_slices=cut)
     return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
 
 
@@ -368,6 +368,12 @@ def _has_flags(batch: TensorDictBase) -> bool:
 def _flags(batch: TensorDictBase) -> list[Key]:
     keys = tensor_keys(batch)
     return [key for key in keys if key[0] not in ("next", MASKS) and key[-1] == _START]
+
+
+def _are_slices(trained: Sequence[TensorDictBase], collected: Sequence[TensorDictBase]) -> bool:
+    """Whether rows that are trained on are pieces of longer ones, and begin inside of episodes."""
+    longer = max(one.shape[-1] for one in collected) > trained[0].shape[-1]
+    return longer and not all(bool(_begins(one).all()) for one in trained)
 
 
 def _begins(batch: TensorDictBase) -> Tensor:
