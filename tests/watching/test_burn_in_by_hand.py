@@ -41,3 +41,14 @@ def test_its_faults_are_found(
     rnncheck: Any, tmp_path: Path, change: tuple[str, str], codes: str, named: str
 ) -> None:
     assert judged(rnncheck, tmp_path, codes, BURN_IN, change) == (ExitCode.FAILED, [named])
+
+
+def test_rows_of_others_are_no_padding(rnncheck: Any, tmp_path: Path) -> None:
+    """Though nobody who acts has collected them, and an entry says which they are."""
+    drawn = "            loss = loss_of(net, target, batch)\n"
+    named = (
+        drawn,
+        '            batch["theirs"] = torch.arange(7).gt(4)[:, None].expand(7, T)\n' + drawn,
+    )
+    found = judged(rnncheck, tmp_path, "RP505", BURN_IN, named)
+    assert found == (ExitCode.NOT_SHOWN, [])  # there is no padding to ask of
