@@ -21,7 +21,6 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 # less than the entries of a whole step, so that shuffled steps are not taken for a sequence; more
 # than one entry, so that a state which replay changed does not hide which step it was.
 _CONSECUTIVE = 0.5
-_ALIKE = 0.5  # share of the other entries: the greater part
 
 
 def recognised(
@@ -53,19 +52,8 @@ def recognised(
         candidate = (given[row, :, None] == known) & valid
         equal = [mine[row, :, None] == theirs for mine, theirs in shared]
         share = torch.stack(equal).double().mean(0) if equal else candidate.double()
-        found = _best(candidate, share, successor)
-        ids[row] = torch.where(several[row] & _by_chance(found, share, successor), -1, found)
+        ids[row] = _best(candidate, share, successor)
     return ids
-
-
-def _by_chance(found: Tensor, share: Tensor, successor: Tensor) -> Tensor:
-    """``[steps]``: one of many that show the same, of which little else is equal and which neither
-    follows its neighbour nor is followed by one, such as what the last step of a row led to."""
-    number = found.clamp_min(0)
-    after = (successor[number[:-1]] == number[1:]) & (found[:-1] >= 0) & (found[1:] >= 0)
-    no = torch.zeros_like(after[:1])
-    joined = torch.cat([no, after]) | torch.cat([after, no])
-    return ~joined & (share.gather(1, number.unsqueeze(1)).squeeze(1) < _ALIKE)
 
 
 def _others(rows: TensorDictBase, columns: dict[Key, Tensor], steady: Sequence[Key]) -> list[Key]:

@@ -13,7 +13,6 @@ Checks
     one over the steps, and that of a target network over the same steps, with the same weights,
     against it as well. Behind a loss's own burn-in the pass over the next steps must not be
     further from the sequential run than twice what the burn-in leaves of the steps themselves.
-    So is it asked of torch's own layers in an estimator of the user's.
     Where a sampler has cut a row inside an episode and marks its last step as done, a loss whose
     targets use what is observed next must use it there as well.
     Where a loss, or an estimator of the user's own, values what is observed next by calls that

@@ -167,7 +167,7 @@ class PlainRun:
         found, beside = self._held(names, lines.stepped)
         acts = self._acts_again() if found.graphed else None
         nowhere = (OBSERVATION,) not in found.keys and acts is None
-        if nowhere or (acts is None and (found.of_a_memory or self._draws_windows(stack))):
+        if nowhere or (acts is None and found.of_a_memory):
             sampled = self._sampled(stack) or self.waits
             if nowhere and not sampled:
                 self._seen.unseen = _nowhere(self._whole)
@@ -194,18 +194,6 @@ class PlainRun:
         if (more := whole.get(REWARD_ADDED, None)) is not None:
             self._whole.set(REWARD_ADDED, more)
         return found, [call for call, gave in made if gave.keys() & found.keys]
-
-    def _draws_windows(self, stack: Sequence[FrameType]) -> bool:
-        """Whether rows are drawn that begin anywhere inside of episodes, out of a log of all steps:
-        pieces of a rollout begin one behind the other."""
-        told = sampled_lines(stack, self._whole, self._told)
-        drawn = None if told is None else told[2].drawn
-        if drawn is None:
-            return False
-        steps, first = drawn[1].shape[1], drawn[1][:, 0]
-        flags = self._whole.get((FLAG,))[first[:, 0].clamp_min(0), first[:, 1].clamp_min(0)]
-        inside = (first[:, 0] >= 0) & ~flags.reshape(-1).bool()
-        return bool((inside & (first[:, 1] % steps != 0)).any())
 
     def _sampled(self, stack: Sequence[FrameType]) -> bool:
         """Whether what is trained on are steps out of a memory. A loss in which the policy does not

@@ -72,11 +72,3 @@ def test_padding_is_no_candidate() -> None:
     valid[:5] = False
     rows = taken(columns, 1, 2)
     assert recognised(rows, columns, STEADY, SUCCESSOR, valid).min() >= 5
-
-
-def test_what_shows_the_same_alone_is_unknown() -> None:
-    """Behind a row, what its last step led to: no step that was collected, by all else."""
-    columns = collected()
-    rows = taken(columns, 0, 1, 2, 6)
-    rows["state"][:, 3], rows["action"][:, 3] = 0.0, -1
-    assert found(rows, columns) == [0, 1, 2, -1]
