@@ -110,7 +110,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         # They are parts of rollouts that begin with a reset, as the rows do.
         noted, trained = _whole(noted), [one for one in trained if bool(_begins(one).all())]
     parts = {path: acting.policy.get_submodule(path) for path in acting.parts}
-    over_sequences: Any = LossPass(
+    in_loss = LossPass(
         inner,
         parts,
         trained[0],
@@ -118,14 +118,21 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         shown=acting.shown,
         from_starts=from_starts,
     )
-    if axis is None and (rows_of_their_own(plain, loss) or _each_anew(acting, plain, loss)):
-        over_sequences = EpisodesAlone(over_sequences, from_starts=True, several=True)
-    else:
-        cut = _are_slices(trained, plain)
-        over_sequences = of_its_size(over_sequences, trained[0], at_most=True, in_slices=cut)
+    anew = axis is None and (rows_of_their_own(plain, loss) or _each_anew(acting, plain, loss))
+    over = _in_rows(in_loss, trained, plain, anew=anew)
     reads = reads_of(acting.policy, noted[0].exclude("next", *acting.writes)[..., 0])
     policy = WithParts(acting.policy, acting.parts, reads, acting.writes)
-    return InForm(policy, noted, trained, judged, over_sequences, axis, whole)
+    return InForm(policy, noted, trained, judged, over, axis, whole)
+
+
+def _in_rows(
+    over: Any, trained: list[TensorDictBase], plain: list[TensorDictBase], *, anew: bool
+) -> Any:
+    """The pass for rows of any length: one trajectory at a time where each begins ``anew``."""
+    if anew:
+        return EpisodesAlone(over, from_starts=True, several=True)
+    cut = _are_slices(trained, plain)
+    return of_its_size(over, trained[0], at_most=True, in_slices=cut)
 
 
 def _of_a_plain_loop(acting: Acting, loss: Called, noted: list[TensorDictBase]) -> InForm:
