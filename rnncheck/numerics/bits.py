@@ -14,3 +14,11 @@ def raw_bits(value: Tensor) -> Tensor:
     plain = value.detach().cpu().contiguous()
     plain = torch.view_as_real(plain.resolve_conj()).contiguous() if plain.is_complex() else plain
     return plain.view(_WHOLE[plain.element_size()])
+
+
+def value_bits(value: Tensor) -> Tensor:
+    """The same to tell equal values by: -0.0 is 0.0, as it is for a network. In float8, which torch
+    does not add, they are two."""
+    floats = value.is_floating_point() or value.is_complex()
+    adds = floats and value.element_size() > 1
+    return raw_bits(value.detach() + 0.0 if adds else value)

@@ -14,7 +14,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.numerics.bits import raw_bits
+from rnncheck.numerics.bits import value_bits
 from rnncheck.pipeline.keys import Key, tensor_keys
 
 # What a consecutive pair of steps counts beside the share (0 to 1) of other entries that are equal:
@@ -75,7 +75,7 @@ def _codes(
 
 
 def _prints(values: Sequence[Tensor]) -> list[bytes]:
-    arrays = [raw_bits(value).numpy() for value in values]
+    arrays = [value_bits(value).numpy() for value in values]
     return [b"".join(array[n].tobytes() for array in arrays) for n in range(len(arrays[0]))]
 
 

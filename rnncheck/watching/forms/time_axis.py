@@ -8,7 +8,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.numerics.bits import raw_bits
+from rnncheck.numerics.bits import value_bits
 from rnncheck.pipeline.keys import Key, tensor_items, tensor_keys
 
 _LEAST = 0.5  # share of the steps that must be known by one of their entries: the greater part
@@ -69,7 +69,7 @@ def known_places(key: Key, acted: Sequence[TensorDictBase]) -> dict[bytes, tuple
 
 
 def prints(values: Tensor) -> list[bytes]:
-    return [row.tobytes() for row in raw_bits(values.contiguous()).numpy()]
+    return [row.tobytes() for row in value_bits(values).numpy()]
 
 
 def in_a_row(places: Tensor, dim: int) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rnncheck.numerics.bits import value_bits
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.watching.seen import Acting
 
@@ -126,5 +127,4 @@ def whole_prints(batch: TensorDictBase, keys: list[Key]) -> list[bytes]:
 def step_prints(batch: TensorDictBase, key: Key) -> list[bytes]:
     """An entry of each step, ``[steps]`` of the batch, whatever its dimensions."""
     value: Tensor = batch.get(key)
-    rows = value.detach().reshape(batch.numel(), -1).cpu().contiguous().numpy()
-    return [row.tobytes() for row in rows]
+    return [row.tobytes() for row in value_bits(value.reshape(batch.numel(), -1)).numpy()]
