@@ -72,7 +72,7 @@ def told_call(steps: Columns) -> ToldCall:
         if action is None and _same(values, steps.action):
             action = path, _action(steps, values)
             results.setdefault(path, action[1])
-        if path in results:
+        if path in results or _is_handed_on(steps, values):
             continue
         if values.is_floating_point() and (steps.rows == 1 or steps.rows in values.shape[1:]):
             results[path] = slot_of((_result(steps, path),), values, steps.rows)
@@ -82,6 +82,12 @@ def told_call(steps: Columns) -> ToldCall:
             " episodes with another value than zero, such as a random action"
         )
     return replace(_whole(steps, arguments, results), action=action, before=before)
+
+
+def _is_handed_on(steps: Columns, values: Tensor) -> bool:
+    """Whether a result is what the call was given, as lines that note a step have it among theirs:
+    no network made it."""
+    return any(_same(values, one.values) for one in steps.given.values())
 
 
 def _result(steps: Columns, path: Path) -> str:

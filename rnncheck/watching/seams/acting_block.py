@@ -48,6 +48,7 @@ class ActingBlock:
     held: Mapping[str, tuple[str, str]]
     lines: tuple[int, int]  # of the first call of a network, and of ``env.step``
     entries: Mapping[str, frozenset[str]]  # of variables that are read by some of theirs alone
+    drawn: frozenset[str]  # what each env's action is made of where they are stepped by turns
 
     def values(self, seen: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
         """What the variables are, as far as they are there."""
@@ -97,7 +98,25 @@ def acting_block(
         held,
         around,
         entries_read(lines[: len(lines) - len(taken)]),
+        frozenset(_made_of(call, tree.body) & stores if by_turns else ()),
     )
+
+
+def _made_of(call: ast.Call, body: list[ast.stmt]) -> set[str]:
+    """Names that what the call is given is made of, in the innermost loop around it: ``2 * a[i]``,
+    or ``a`` of ``for env, a in zip(envs, actions)``."""
+    found = _loads(call.args[:1])
+    around = [inside[at] for inside, at, _ in _around(body, call.lineno)]
+    loop = next((one for one in reversed(around) if isinstance(one, ast.For)), None)
+    if loop is None:
+        return found
+    bound = [(loop.target, loop.iter)]
+    for one in ast.walk(loop):
+        if isinstance(one, ast.Assign) and one.lineno < call.lineno:
+            bound += [(target, one.value) for target in one.targets]
+    for target, value in reversed(bound):
+        found |= _loads([value]) if stored_by([target]) & found else set()
+    return found
 
 
 def _taken(call: ast.Call, entry: Key) -> ast.stmt:

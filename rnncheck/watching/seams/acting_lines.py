@@ -94,6 +94,11 @@ class LinesThatAct:
         """Whether it is such a passage."""
         return any(block.code is call.code for block, _ in self._blocks.values())
 
+    def drawn(self, call: PlainCall | None) -> frozenset[str]:
+        """By which names the passage's result holds what each env's action is made of."""
+        made = (block for block, _ in self._blocks.values() if call and block.code is call.code)
+        return next((block.drawn for block in made), frozenset())
+
     def stepped(
         self, stack: Sequence[FrameType], action: Any, *, again: bool = False
     ) -> PlainCall | None:

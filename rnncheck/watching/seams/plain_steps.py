@@ -244,7 +244,7 @@ class PlainSteps:
             self._lines.forget()
         before = None if again else self._turns.begin(calls)
         if shown is not None:
-            self._turns.turn(shown, ahead)
+            self._turns.turn(shown, ahead, self._lines.drawn(ahead))
         if not again:
             self._settle(call or before or ahead)
         return call or ahead, action

@@ -27,6 +27,7 @@ class Turns:
         self._envs = list[SteppedEnv]()  # in the order of their turns
         self._calls: Sequence[PlainCall] = ()
         self._lines: PlainCall | None = None
+        self._drawn = frozenset[str]()  # by their names, what each env's action is made of
         self._uneven = False  # not the same envs took part in every round
 
     def goes_on(self, shown: SteppedEnv | None, calls: Sequence[PlainCall]) -> bool:
@@ -41,10 +42,13 @@ class Turns:
         self._calls = calls
         return acted
 
-    def turn(self, shown: SteppedEnv, lines: PlainCall | None) -> None:
-        """The env is about to be stepped; the lines of the loop may be what acted."""
+    def turn(
+        self, shown: SteppedEnv, lines: PlainCall | None, drawn: frozenset[str] = frozenset()
+    ) -> None:
+        """The env is about to be stepped; the lines of the loop may be what acted, and what they
+        have ``drawn`` what its action is made of."""
         self._envs.append(shown)
-        self._lines = self._lines or lines
+        self._lines, self._drawn = self._lines or lines, self._drawn | drawn
 
     def end(self) -> None:
         """No more steps are taken for now."""
@@ -52,8 +56,8 @@ class Turns:
         self._calls = ()
 
     def _over(self) -> PlainCall | None:
-        envs, calls, lines = self._envs, self._calls, self._lines
-        self._envs, self._lines = [], None
+        envs, calls, lines, drawn = self._envs, self._calls, self._lines, self._drawn
+        self._envs, self._lines, self._drawn = [], None, frozenset()
         steps = [one.steps[-1] for one in envs if one.steps]
         if len(steps) < 2 or len(steps) < len(envs):
             return None
@@ -63,7 +67,7 @@ class Turns:
             together.steps = []
             return None
         together.env = made
-        together.steps.append(_as_one(made, steps, calls, lines))
+        together.steps.append(_as_one(made, steps, calls, lines, drawn))
         call = together.steps[-1].call
         return call if call.function is not None else None
 
@@ -73,6 +77,7 @@ def _as_one(
     steps: Sequence[PlainStep],
     calls: Sequence[PlainCall],
     lines: PlainCall | None,
+    drawn: frozenset[str],
 ) -> PlainStep:
     def rows(name: str) -> Any:
         values = [getattr(one, name) for one in steps]
@@ -82,10 +87,13 @@ def _as_one(
     if lines is not None:  # what one of the envs got is no action of all
         given = {name: one for name, one in lines.result.items() if name != TAKEN}
         calls = [replace(lines, result=given), *calls]
+    call = acted(calls, action)
+    if call is None and (whole := _drawn_for_all(calls, drawn, len(envs))) is not None:
+        call, action = calls[0], whole
     return PlainStep(
         envs,
         side_by_side_shown([one.seen for one in steps]),
-        acted(calls, action) or unseen_call(),
+        call or unseen_call(),
         action,
         side_by_side_shown([one.after for one in steps]),
         rows("reward"),
@@ -93,6 +101,17 @@ def _as_one(
         rows("truncated"),
         rows("reset"),
     )
+
+
+def _drawn_for_all(
+    calls: Sequence[PlainCall], drawn: frozenset[str], number: int
+) -> np.ndarray[Any, Any] | None:
+    """What the lines have drawn for all envs, which each makes its own action of, if it is one
+    thing."""
+    given = calls[0].result if drawn else {}
+    found = [leaf_tensor(one) for name, one in given.items() if name in drawn]
+    rows = [one for one in found if one is not None and one.dim() and len(one) == number]
+    return rows[0].numpy(force=True) if len(rows) == 1 else None
 
 
 def unseen_call() -> PlainCall:
