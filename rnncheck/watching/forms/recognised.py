@@ -294,7 +294,8 @@ def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale |
 
 def _added_to_rewards(mine: Tensor, batch: TensorDictBase) -> Tensor | None:
     """What ``mine`` ``[steps, rows, 1]`` has more than the rewards, ``[rows, steps, 1]``, where
-    that is something at steps alone at which a time limit cut an episode."""
+    that is something at steps alone at which a time limit cut an episode. A mask that is 0 or 1
+    there is none of it: rewards may be 1 at every step as well, or 0."""
     given, cut, over = (
         batch.get(key).transpose(0, 1) for key in (("next", "reward"), *reversed(_ENDS[1:]))
     )
@@ -302,6 +303,8 @@ def _added_to_rewards(mine: Tensor, batch: TensorDictBase) -> Tensor | None:
         return None
     differs = mine != given.to(mine.dtype)
     if not bool(differs.any()) or bool((differs & ~(cut & ~over)).any()):
+        return None
+    if bool(((mine == 0) | (mine == 1))[differs].all()):
         return None
     return (mine.to(given.dtype) - given).transpose(0, 1) if bool((~differs).any()) else None
 

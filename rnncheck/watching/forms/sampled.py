@@ -376,8 +376,11 @@ def _entry(
 def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:
     if theirs.dtype == torch.bool:
         return [None, (-1.0, 1.0)]
-    scaled = key in (_REWARD, (ACTION,)) and mine.is_floating_point()
-    return [None, scale_of(mine, theirs.to(mine.dtype))] if scaled else [None]
+    if key not in (_REWARD, (ACTION,)) or not mine.is_floating_point():
+        return [None]
+    scale = scale_of(mine, theirs.to(mine.dtype))
+    shifted_mask = scale is not None and scale[1] != 0 and bool(((mine == 0) | (mine == 1)).all())
+    return [None] if shifted_mask else [None, scale]  # 1 - reward is a flag beside rewards of 1
 
 
 def _is_named(path: Path, key: Key) -> bool:
