@@ -120,7 +120,9 @@ def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Ob
     drawn = set() if dropout else noisy & set(evidence.env.actions)
     before, until = _drawn_alike(one, two, drawn, made.starts)
     actionless = blamed & _without_actions(evidence, subject)
-    if actionless and _draws_in_training(subject, made):
+    if (drawn or actionless) and _draws_in_training(subject, made):
+        if drawn:  # it never asks whether to explore: a stochastic latent has no other way
+            return None
         actionless = frozenset()
     found = [
         *changes(one, two, sorted(actionless), until),

@@ -26,7 +26,7 @@ from rnncheck.checks.evidence.coupling import SEGMENTS, SUM_ROUNDING, Coupled, r
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.handed_states import in_order, layer_outputs
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
-from rnncheck.checks.evidence.recurrent_pass import read_by_pass, row_states
+from rnncheck.checks.evidence.recurrent_pass import read_by_pass, row_states, steps_only
 from rnncheck.checks.evidence.traced_steps import inner_gradients, inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
@@ -50,6 +50,8 @@ def _policy_leaks(evidence: Evidence, sample: Sample) -> bool:
         return {".".join(k): out.get(k) for k in tensor_keys(out) if k in written}
 
     try:
+        if steps_only(evidence, subject):  # its loss alone goes through sequences
+            return False
         written = set(subject.writes) - row_states(evidence, subject)
         return bool(leaks(sample, observed(evidence, sample), outputs)[0])
     except Exception:  # a policy without a recurrent mode is judged through its loss alone
