@@ -13,7 +13,7 @@ from tensordict import TensorDict, TensorDictBase
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
-from rnncheck.pipeline.keys import REWARD_ADDED, Key
+from rnncheck.pipeline.keys import REWARD_ADDED, Key, tensor_keys
 from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls, beside_calls
 from rnncheck.watching.forms.by_numbers import Counts
@@ -297,6 +297,8 @@ class PlainRun:
         anew = self.from_memory and self._split and not called.holds_states
         given = with_data(found.batch)
         called.passed.append(begun_anew(given, self._told) if anew else given)
+        if self.from_memory:
+            self._note_given(found.batch)
         if called.over is None:
             called.over = self._pass(found, policy)
             self._split = self._split or self._of_one_trajectory(found)
@@ -306,6 +308,19 @@ class PlainRun:
             if len(self._ran_in(call)) > len(self._ran_in(before)):  # that was a critic's alone
                 called.over = self._pass(found, policy)
         return True
+
+    def _note_given(self, given: TensorDictBase) -> None:
+        """What was drawn holds what a pass over all of it was given of each step's predecessor: a
+        memory may have paired that with another step."""
+        held = None if self._called is None else self._called.inputs[0]
+        if held is None or len(given) != len(held) or given.shape[1] < held.shape[1]:
+            return
+        given = given[:, : held.shape[1]]
+        if not torch.equal(given.get(OBSERVATION), held.get(OBSERVATION)):
+            return
+        there = set(tensor_keys(held)) & set(tensor_keys(given))
+        for key in there & self._told.before.keys():
+            held.set(key, given.get(key).clone())
 
     def _is_beside(self, call: PlainCall, found: SeenPass, over: SeenPass) -> bool:
         """Whether fewer parts ran in it, over other steps: a critic alone, on the next ones."""
