@@ -73,6 +73,7 @@ class Pipeline:
     apart: bool = False  # what acts was given nothing of what the optimisers step
     anew: bool = False  # every batch began with a reset of all envs
     never_reset: bool = False  # no episode began behind another, for a loop to put its state back
+    shows_starts: bool = False  # its env may show at an end what the next episode begins with
     overfilled: Overfilled | None = None  # a second buffer of the user's own, beyond its capacity
     batch_source: Source | None = None  # where the batch factory is written
     makers: list[Maker] = field(default_factory=list)  # what made the samples out of stored steps

@@ -114,6 +114,12 @@ class Watching:
         """Whether a library's call is under way."""
         return bool(self._inside.depth)
 
+    def stepped(self) -> None:
+        """The script itself has stepped an env."""
+        self.seen.env_steps += 1
+        for forget in self.at_a_step:
+            forget()
+
     def inside(self) -> AbstractContextManager[None]:
         """What is called here is called by a library, not by the script."""
         return self._inside

@@ -75,6 +75,7 @@ class Acting:
     primed: dict[Key, Tensor] = field(default_factory=dict)  # states that its loop began with
     anew: bool = False  # every batch began with a reset of all envs
     never_reset: bool = False  # a loop that puts its state back by itself was not seen to do so
+    shows_starts: bool = False  # its env may show at an end what the next episode begins with
 
 
 @dataclass

@@ -49,11 +49,13 @@ def last_observations(evidence: Evidence) -> LastObservations:
     """Every recorded end that another episode follows.
 
     An env that shows one blank at its ends and its starts looks as if the reset's observation was
-    kept: what starts differ in tells the two apart.
+    kept: what starts differ in tells the two apart. Of an env that itself shows a start there, ends
+    of the task do no harm: no target reads them.
     """
     if (lost := _lost_between(evidence)) is not None:
         return LastObservations(lost, 1)
-    ends = list(_ends(evidence))
+    starts = evidence.pipeline.shows_starts
+    ends = [one for one in _ends(evidence) if not (starts and one.terminated)]
     same = [one for one in ends if one.same]
     if 2 * len(same) <= len(ends):
         return LastObservations(None, len(ends))
@@ -107,6 +109,8 @@ def _lost_between(evidence: Evidence) -> Where | None:
         others = [one for one in recording.batches if one is not after]
         starts = {key: _starts(others, key) for key in read}
         ends, chance, same = _last_steps(rows), 1.0, True
+        if evidence.pipeline.shows_starts:
+            ends = [at for at in ends if not _is_terminated(rows, *at)]
         for row, step in ends if _all_begin(after) else ():
             first = {key: after.data.get(key)[row, 0] for key in read}
             last = {key: rows.data.get(next_key(key))[row, step] for key in read}

@@ -33,6 +33,7 @@ from rnncheck.watching.envs import env_like
 from rnncheck.watching.forms.flat_env import WholeEnv
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.held_as import NUMBERS
+from rnncheck.watching.forms.own_env import OwnEnv, OwnRows
 from rnncheck.watching.forms.part_outputs import CallsNoted
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
@@ -213,6 +214,8 @@ def makers_of(env: Any) -> tuple[Callable[[], Any] | WholeEnv, ...]:
         if made is None:
             raise ValueError(f"{type(env.unwrapped).__name__} does not tell what its envs are")
         return tuple(made)
+    if isinstance(env, OwnEnv) and env.rows is not None:
+        env = OwnRows(copy.deepcopy(env))
     if isinstance(env, EnvBase):
         return (WholeEnv(env_like(env)),)
     kept = copy.deepcopy(env)

@@ -17,6 +17,7 @@ from rnncheck.pipeline.keys import REWARD_ADDED, Key, tensor_keys
 from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls, beside_calls
 from rnncheck.watching.forms.by_numbers import Counts
+from rnncheck.watching.forms.own_env import is_own_env
 from rnncheck.watching.forms.plain_calls import (
     FLAG,
     MASK_OF_ROWS,
@@ -128,6 +129,7 @@ class PlainRun:
         acting.batches = [one if policy.batched else one[0] for one in parts]
         acting.parts = list(parts_given(self._call, policy))
         acting.never_reset = self.puts_back_unseen
+        acting.shows_starts = is_own_env(steps[0].env)
         self._acting = acting
         self._seen.acting.append(acting)
         return True

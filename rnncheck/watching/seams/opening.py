@@ -14,6 +14,7 @@ from rnncheck.watching.seams.later_flags import later_flag_seams
 from rnncheck.watching.seams.later_joins import join_seams
 from rnncheck.watching.seams.later_openings import later_seams
 from rnncheck.watching.seams.makings import making_seams
+from rnncheck.watching.seams.own_envs import own_env_seams
 from rnncheck.watching.seams.own_training import own_training_seams
 from rnncheck.watching.seams.parts import parts_seams
 from rnncheck.watching.seams.plain_steps import plain_seams
@@ -30,6 +31,7 @@ def opened(watching: Watching) -> Iterator[None]:
         update_seams(watching, whole)
         scope = whole.enter_context(ExitStack())
         steps = plain_seams(watching, scope)  # who acted is known before others keep it
+        own_env_seams(watching, scope, steps)
         stepping = stepping_seams(
             watching, scope
         )  # its steps are batches before others look at them

@@ -190,9 +190,7 @@ class PlainSteps:
         note = self.about_to_step(env, sys._getframe(2), lambda: _kept(action))
         with self._watching.inside():
             found = original(env, action, *more)
-        self._watching.seen.env_steps += 1
-        for forget in self._watching.at_a_step:
-            forget()
+        self._watching.stepped()
         if note is not None and isinstance(found, tuple) and len(found) == 5:
             note(found)
         return found

@@ -130,6 +130,8 @@ def clipped_from(calls: Sequence[PlainCall], action: Any, env: Any) -> tuple[Pla
     space = getattr(env, "action_space", None)
     if not isinstance(space, gymnasium.spaces.Box) or np.shape(action) != space.shape:
         return None
+    if not isinstance(action, np.ndarray):
+        return None
 
     def fits(value: Tensor) -> bool:
         if value.numel() != action.size or not value.is_floating_point():

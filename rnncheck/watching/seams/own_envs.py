@@ -1,0 +1,153 @@
+"""The seam of a loop over the steps of an env of a class of the user's own, which is made of no
+library's: it has ``reset`` and ``step``, and that is all that is known of it."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import FunctionType
+from typing import Any
+
+import gymnasium
+from gymnasium.vector import VectorEnv
+from torch import nn
+
+from rnncheck.pipeline.guard.user_frames import is_user_file
+from rnncheck.watching.forms.own_env import (
+    OwnEnv,
+    as_shown,
+    holds_another,
+    shown_by_reset,
+    step_of,
+)
+from rnncheck.watching.observer import Watching
+from rnncheck.watching.seams.patching import replace
+from rnncheck.watching.seams.plain_steps import PlainSteps
+
+_METHODS = ("reset", "step")
+_OTHERS = (nn.Module, gymnasium.Env, VectorEnv)
+
+
+def own_env_seams(watching: Watching, scope: ExitStack, steps: PlainSteps) -> None:
+    """Open the seams until ``scope`` ends, at the classes that there are and those that come."""
+    noting = OwnEnvs(watching, steps)
+    for kind in list(_defined()):
+        noting.open(scope, kind)
+    original = builtins.__build_class__
+
+    @functools.wraps(original)
+    def build(*args: Any, **kwargs: Any) -> Any:
+        kind = original(*args, **kwargs)
+        if isinstance(kind, type) and is_user_file(sys._getframe(1).f_code.co_filename):
+            noting.open(scope, kind)
+        return kind
+
+    def put_back() -> None:
+        if builtins.__build_class__ is build:
+            builtins.__build_class__ = original
+
+    builtins.__build_class__ = build
+    scope.callback(put_back)
+
+
+def _defined() -> Iterator[type]:
+    """Classes of the user's that there are by now, as in a notebook."""
+    for module in list(sys.modules.values()):
+        path, name = getattr(module, "__file__", None), getattr(module, "__name__", "")
+        if name == "__main__" or (isinstance(path, str) and is_user_file(path)):
+            for one in list(vars(module).values()):
+                if isinstance(one, type) and one.__module__ == name:
+                    yield one
+
+
+class OwnEnvs:
+    """Tells of the steps as of those of a plain env. It never raises into the script: it looks no
+    longer then."""
+
+    def __init__(self, watching: Watching, steps: PlainSteps) -> None:
+        self._watching, self._steps = watching, steps
+        self._known = dict[int, OwnEnv]()  # by the id of the user's, which each holds
+        self._opened = set[tuple[type, str]]()
+        self._others = set[type]()  # that only look like envs
+        self._over = False
+
+    def open(self, scope: ExitStack, kind: type) -> None:
+        """Hear of what envs of this kind do, if it is one."""
+        if not all(callable(getattr(kind, name, None)) for name in _METHODS):
+            return
+        if issubclass(kind, _OTHERS):
+            return
+        for base in kind.__mro__:
+            for name, instead in (("reset", self.reset), ("step", self.stepped)):
+                own = base.__dict__.get(name)
+                new = isinstance(own, FunctionType) and (base, name) not in self._opened
+                if new and is_user_file(own.__code__.co_filename):
+                    self._opened.add((base, name))
+                    replace(scope, base, name, instead)
+
+    def reset(self, original: Callable[..., Any], env: Any, *args: Any, **kwargs: Any) -> Any:
+        """``env.reset()``."""
+        looks = self._looks(env)
+        with self._harmless():
+            if looks and id(env) not in self._known and holds_another(env):
+                self._others.add(type(env))  # what it holds is heard of by itself
+        if not looks or type(env) in self._others:
+            return original(env, *args, **kwargs)
+        with self._watching.inside():
+            found = original(env, *args, **kwargs)
+        with self._harmless():
+            self._begins(env, shown_by_reset(found))
+        return found
+
+    def _begins(self, env: Any, shown: Any) -> None:
+        if id(env) not in self._known:
+            if shown is None or holds_another(env):  # it may have made that meanwhile
+                self._others.add(type(env))
+                return
+            self._known[id(env)] = OwnEnv(env)
+        if shown is not None:
+            self._known[id(env)].notes(shown)
+            self._steps.begins(self._known[id(env)], shown)
+
+    def stepped(self, original: Callable[..., Any], env: Any, *args: Any, **kwargs: Any) -> Any:
+        """``env.step(action)``."""
+        known = self._known.get(id(env)) if self._looks(env) else None
+        if known is None:
+            return original(env, *args, **kwargs)
+        note, given = None, [*args, *kwargs.values()]
+        with self._harmless():
+            if len(given) == 1 and (taken := as_shown(given[0])) is not None:
+                taken = taken.item() if taken.ndim == 0 else taken
+                note = self._steps.about_to_step(known, sys._getframe(2), lambda: taken)
+        with self._watching.inside():
+            found = original(env, *args, **kwargs)
+        with self._harmless():
+            self._gave(known, given, note, step_of(found))
+        return found
+
+    def _gave(self, known: OwnEnv, given: list[Any], note: Any, step: Any) -> None:
+        if step is None or len(given) != 1:
+            self._others.add(type(known.own))
+            self._steps.forget(known)
+            return
+        self._watching.stepped()
+        known.notes(step[0], given[0], step[2])
+        if note is not None:
+            note(step)
+
+    def _looks(self, env: Any) -> bool:
+        """Whether it is the script that calls, and not another env of its own."""
+        if self._over or self._watching.is_inside or not self._watching.looks:
+            return False
+        theirs = is_user_file(sys._getframe(3).f_code.co_filename)
+        return theirs and type(env) not in self._others
+
+    @contextmanager
+    def _harmless(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:  # what a script's env gives may be anything
+            self._over = True
