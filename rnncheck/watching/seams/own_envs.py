@@ -83,8 +83,9 @@ class OwnEnvs:
         for base in kind.__mro__:
             for name, instead in (("reset", self.reset), ("step", self.stepped)):
                 own = base.__dict__.get(name)
-                new = isinstance(own, FunctionType) and (base, name) not in self._opened
-                if new and is_user_file(own.__code__.co_filename):
+                if not isinstance(own, FunctionType) or (base, name) in self._opened:
+                    continue
+                if is_user_file(own.__code__.co_filename):
                     self._opened.add((base, name))
                     replace(scope, base, name, instead)
 
