@@ -218,7 +218,8 @@ def _passed_on(name: str, sample: Sample) -> bool:
 
 def _coupled(evidence: Evidence, sample: Sample, keys: list[Key], made: Elements) -> Coupled:
     drawn = not repeatable(evidence, sample)
-    return Coupled(sample, keys, made, drawn, ordered=_counts_first(evidence, sample))
+    ordered = not getattr(loss_of(evidence), "in_place", False) and _counts_first(evidence, sample)
+    return Coupled(sample, keys, made, drawn, ordered=ordered)
 
 
 def repeatable(evidence: Evidence, sample: Sample) -> bool:

@@ -63,6 +63,15 @@ class OwnLoss:
             function = next((one for one in function.args if callable(one)), function.func)
         return next((name for name, one in given.items() if _is_of_rows(one, rows)), "")
 
+    @property
+    def in_place(self) -> bool:
+        """Whether it takes steps by where they lie in the batch, as those of each episode of a
+        list: in another order they would be others."""
+        function = self.function
+        while isinstance(function, functools.partial) and not hasattr(function, "in_place"):
+            function = next((one for one in function.args if callable(one)), function.func)
+        return bool(getattr(function, "in_place", False))
+
     def _called(self, td: TensorDictBase) -> Any:
         td = td.transpose(0, 1).contiguous() if self.time_first else td
         if self.batch:
@@ -82,6 +91,11 @@ class OwnLosses(OwnLoss):
 
     def __init__(self, losses: Mapping[str, OwnLoss]) -> None:
         self._losses_by_name = dict(losses)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether one of them does."""
+        return any(one.in_place for one in self._losses_by_name.values())
 
     def __call__(self, td: TensorDictBase) -> dict[str, Tensor]:
         """All of them, under names that begin with ``loss``."""

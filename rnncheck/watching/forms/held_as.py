@@ -20,6 +20,12 @@ MANY = 8  # steps: fewer tensors may be the states of a cell. Chosen, not measur
 TENSORS, ARRAYS, NUMBERS = "tensors", "arrays", "numbers"
 
 
+def is_shifted_mask(values: Tensor, scale: Scale | None) -> bool:
+    """Whether zeros and ones are to be more than a multiple of a reward: beside rewards of 1 a flag
+    is 1 - reward."""
+    return scale is not None and scale[1] != 0 and bool(((values == 0) | (values == 1)).all())
+
+
 def gathered(value: Any) -> tuple[Tensor | None, str]:
     """Arrays, and lists of one thing for each step, as a tensor ``[steps, ...]``, and what they are
     made of; None for anything else."""

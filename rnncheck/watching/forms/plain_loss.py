@@ -14,7 +14,7 @@ from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls
 from rnncheck.watching.forms.by_numbers import bare
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
-from rnncheck.watching.forms.storages import HeldPart, PieceStates, Storage
+from rnncheck.watching.forms.storages import HeldPart, OfEpisode, PieceStates, Storage
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
 
 Held = list[tuple[str, Any, dict[Path, HeldPart]]]
@@ -34,7 +34,9 @@ def rollout_loss(
         (name, _kept(value), {path[1:]: one for path, one in parts.items() if path[0] == name})
         for name, value in names.items()
     ]
-    return partial(run_lines, lines, [one for one in held if one[2]], acts, tuple(beside))
+    made = partial(run_lines, lines, [one for one in held if one[2]], acts, tuple(beside))
+    made.in_place = any(isinstance(one, OfEpisode) for one in parts.values())  # type: ignore[attr-defined]
+    return made
 
 
 def acts_in(loss: Any) -> ActedAgain | None:

@@ -22,6 +22,7 @@ from rnncheck.watching.forms.held_as import (
     Scale,
     gathered,
     handed,
+    is_shifted_mask,
     lists_in,
     scale_of,
 )
@@ -29,6 +30,8 @@ from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, own_ca
 from rnncheck.watching.forms.pass_rows import along_the_rows, leading
 from rnncheck.watching.forms.pass_states import states_given
 from rnncheck.watching.forms.plain_calls import (
+    ENDS,
+    FLAG,
     MASK_OF_ROWS,
     MOSTLY,
     OBSERVATION,
@@ -39,13 +42,16 @@ from rnncheck.watching.forms.plain_calls import (
     held_states,
     run_call,
 )
+from rnncheck.watching.forms.recognised import names_a_start, names_an_end
 from rnncheck.watching.forms.structures import Path, leaves_in
-from rnncheck.watching.forms.time_axis import in_a_row, known_places
+from rnncheck.watching.forms.time_axis import in_a_row, known_places, prints
 
 AsKey = tuple[Key, Scale | None]
 # What the steps of rows out of a memory showed, ``[rows, steps or one more, ...]``, and where each
 # was acted on, ``[rows, steps or one more, 2]``.
 Drawn = tuple[Tensor, Tensor]
+_ENDED: tuple[Key, ...] = tuple(("next", one) for one in ("done", *ENDS[:2]))
+_FLAGS = {*_ENDED, (FLAG,)}
 
 
 @dataclass(frozen=True)
@@ -166,10 +172,11 @@ def seen_pass(
     batch = _recorded(acted, given.tensors[observed], steps, time_first=time_first)
     as_keys[observed] = (OBSERVATION,), None
     spreads = dict[Path, Spread]()
-    for path, value in given.tensors.items():
+    for path in sorted(given.tensors, key=lambda path: not _names_a_flag(path)):
         if path not in states:
-            as_key = as_keys.get(path)
-            spread = _spread(path, value, given, steps, batch, as_key, time_first=time_first)
+            as_key, value = as_keys.get(path), given.tensors[path]
+            told_as = as_key, {one.key for one in spreads.values()} & _FLAGS
+            spread = _spread(path, value, given, steps, batch, told_as, time_first=time_first)
             spreads |= {path: spread} if spread is not None else {}
     for path, slot in states.items():
         stored = batch.get(slot.key).clone()
@@ -221,7 +228,7 @@ def _observed(
     places = known_places((OBSERVATION,), [acted]) if fitting else {}
     for path, value in fitting.items():
         like = value.reshape(-1, width).to(seen.dtype)
-        at = torch.tensor([places.get(one, (-1, -1)) for one in _prints(like)])
+        at = torch.tensor([places.get(one, (-1, -1)) for one in prints(like)])
         told = (like != 0).any(1) | (at[:, 0] >= 0)  # zeros may be behind the end of a row
         if bool(told.any()) and float((at[told, 0] >= 0).double().mean()) >= MOSTLY:
             return path, at
@@ -269,18 +276,19 @@ def _spread(
     given: GivenTensors,
     steps: LaidSteps,
     batch: TensorDictBase,
-    as_key: AsKey | None,
+    told_as: tuple[AsKey | None, set[Key]],
     *,
     time_first: bool,
 ) -> Spread | None:
-    """The entry of ``batch`` that an argument holds, which is set there as it was given."""
+    """The entry of ``batch`` that an argument holds, which is set there as it was given: one that
+    was told, or one of those of which no other argument has been."""
     grid = (steps.span, steps.rows) if time_first else (steps.rows, steps.span)
     flat = value.shape[:2] != (grid if steps.flat else steps.lead[:2])
     if flat and value.shape[:1] != (len(steps.found),):
         return None
     rest = tuple(value.shape[1 if flat else 2 :])
     laid = steps.laid(value, rest, time_first=time_first)
-    key, scale = as_key or _key_of(laid, batch)
+    key, scale = told_as[0] or _key_of(path, laid, batch, told_as[1])
     if key is None:
         return None
     like = batch.get(key)
@@ -328,11 +336,14 @@ def with_data(batch: TensorDictBase) -> TensorDictBase:
     return batch if there is None or not bool(there.any()) else batch[there]
 
 
-def _key_of(laid: Tensor, batch: TensorDictBase) -> tuple[Key | None, Scale | None]:
+def _key_of(
+    path: Path, laid: Tensor, batch: TensorDictBase, taken: set[Key]
+) -> tuple[Key | None, Scale | None]:
     """The entry of the batch that the argument holds, is the opposite of or a multiple of: the one
-    most like it. One that is always alike tells nothing, unless it is the same."""
+    most like it. One that is always alike tells nothing, unless it is the same,
+    nor does a flag that is ``taken``, of which another argument was."""
     mine = laid.reshape(*batch.shape, -1)
-    best: tuple[float, bool] = (MOSTLY, False)
+    best = False, False, MOSTLY, False
     found: tuple[Key | None, Scale | None] = (None, None)
     for key, value in tensor_items(batch):
         theirs = value.reshape(*batch.shape, -1)
@@ -343,20 +354,33 @@ def _key_of(laid: Tensor, batch: TensorDictBase) -> tuple[Key | None, Scale | No
             wanted = theirs if scale is None else theirs.double() * scale[0] + scale[1]
             near = (mine.double() - wanted.double()).abs() <= SCALE_CLOSE * wanted.double().abs()
             share = float(near.double().mean())
-            if (share == 1 or not alike) and (share, scale is None) > best:
-                best, found = (share, scale is None), (key, scale)
+            one = share == 1, _is_named(path, key), share, scale is None
+            if (share == 1 or not (alike or key in taken)) and one > best:
+                best, found = one, (key, scale)
     return found
+
+
+def _names_a_flag(path: Path) -> bool:
+    """Such are told first: a reward that is 1, or 0, may be like a flag as well."""
+    return names_a_start(path) or names_an_end(path)
+
+
+def _is_named(path: Path, key: Key) -> bool:
+    """Tells a flag of first steps from one of last steps, which may be as much alike: a log may
+    have a frame behind each."""
+    if names_a_start(path):
+        return key == (FLAG,)
+    return names_an_end(path) and key in _ENDED
 
 
 def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:
     """What it may be multiplied with: a reward with anything, a flag with -1."""
     if theirs.dtype == torch.bool:
         return [None, (-1.0, 1.0)]
-    return [None, scale_of(mine, theirs)] if key == ("next", "reward") else [None]
-
-
-def _prints(values: Tensor) -> list[bytes]:
-    return [row.tobytes() for row in values.detach().cpu().contiguous().numpy()]
+    if key != ("next", "reward"):
+        return [None]
+    scale = scale_of(mine, theirs)
+    return [None] if is_shifted_mask(mine, scale) else [None, scale]
 
 
 def _alike(given: Mapping[Key, Tensor] | None, other: Mapping[Key, Tensor] | None) -> bool:

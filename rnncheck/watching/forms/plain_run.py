@@ -169,7 +169,8 @@ class PlainRun:
         found, beside = self._held(names, lines.stepped)
         acts = self._acts_again() if found.graphed else None
         nowhere = (OBSERVATION,) not in found.keys and acts is None
-        if nowhere or (acts is None and found.of_a_memory):
+        of_a_memory = found.of_a_memory or (found.of_episodes and self._is_drawn(stack))
+        if nowhere or (acts is None and of_a_memory):
             sampled = self._sampled(stack) or self.waits
             if nowhere and not sampled:
                 self._seen.unseen = _nowhere(self._whole)
@@ -183,6 +184,12 @@ class PlainRun:
             other = rollout_loss(lines.function, names, {**found.parts, path: part}, acts, beside)
             self._called.doubts.append((self._doubt(path, part), other))
         self._seen.losses.append(self._called)
+
+    def _is_drawn(self, stack: Sequence[FrameType]) -> bool:
+        """Whether all that the lines hold of each step of some rows is known by itself: the list of
+        episodes may be a memory that these were drawn of."""
+        told = sampled_lines(stack, self._whole, self._told)
+        return told is not None and not told[2].doubts
 
     def _held(
         self, names: Mapping[str, Any], stepped: frozenset[str]

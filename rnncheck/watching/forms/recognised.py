@@ -30,7 +30,9 @@ from rnncheck.watching.forms.shown_entries import shown_keys
 from rnncheck.watching.forms.storages import (
     DONE,
     HeldPart,
+    OfEpisode,
     PieceStates,
+    Reach,
     Records,
     RowRecords,
     Spoilt,
@@ -40,9 +42,11 @@ from rnncheck.watching.forms.storages import (
     behind,
     spoilt,
 )
+from rnncheck.watching.forms.stretches import episode_lists
 from rnncheck.watching.forms.structures import (
     Path,
     filled,
+    holdings,
     leaves_in,
     records,
     sequence_like,
@@ -53,6 +57,8 @@ from rnncheck.watching.seams.frames import is_tensordict
 _ENDS: tuple[Key, ...] = (DONE, ("next", "terminated"), ("next", "truncated"))
 _GIVEN: tuple[Key, ...] = (("next", "reward"), *_ENDS)  # one number for each env
 _ENDS_NAMED = ("done", "end", "over", "term", "start")
+_EPISODE = "episode"  # by which name one is looked into
+_STARTS_NAMED = ("first", "start", "begin", "init")
 _OPPOSITE = ("mask", "not", "non", "alive", "continue")
 _WIDEST = 4096  # numbers of one step that are kept beside a column: a state, not a picture
 
@@ -76,10 +82,16 @@ class Storages:
         return any(name.isdigit() for path in self.doubts for name in path[1:])
 
     @property
+    def of_episodes(self) -> bool:
+        """Whether there are lists with one thing for each episode."""
+        return any(isinstance(one, OfEpisode) for one in self.parts.values())
+
+    @property
     def keys(self) -> set[Key]:
         """The entries that are held."""
         found = set[Key]()
         for one in self.parts.values():
+            one = one.part if isinstance(one, OfEpisode) else one
             held = one.columns.values() if isinstance(one, (Records, RowRecords)) else [one]
             held = [one.steps] if isinstance(one, Tail) else held
             found |= {part.key for part in held if isinstance(part, Storage)}
@@ -92,8 +104,14 @@ def storages_in(
     """The variables that hold what was collected; those ``stepped`` were bound where the env was
     stepped, so that a plain number among them may be the last step's."""
     found = Storages()
+    lists = episode_lists(names, batch)
+    for path, reaches in lists.items():
+        for number, reach in enumerate(reaches):
+            _note_stretch(found, (*path, str(number)), _at(names, path)[number], reach, batch, told)
 
     def looks(path: Path, value: Any) -> bool:
+        if path in lists:
+            return True
         if _of_every_step(value, batch):
             if not _note(found, path, value, batch) and not _goes_on_evenly(value):
                 one = _of_one_step(path, value, batch, told)  # a state as wide as there are steps
@@ -124,6 +142,45 @@ def storages_in(
     for name, value in names.items():
         walked(value, looks, (name,))
     return found
+
+
+def _at(names: Mapping[str, Any], path: Path) -> Any:
+    value = names[path[0]]
+    for name in path[1:]:
+        value = holdings(value)[name]
+    return value
+
+
+def _note_stretch(
+    found: Storages, path: Path, item: Any, reach: Reach, batch: TensorDictBase, told: ToldCall
+) -> None:
+    """What is of an episode, as what is of a rollout that has no other steps."""
+    own_steps = reach.of(batch)
+    inner = storages_in({_EPISODE: item}, own_steps, told, frozenset())
+    if (more := own_steps.get(REWARD_ADDED, None)) is not None:
+        _add(batch, reach, more)
+
+    def untold(way: Path, value: Any) -> bool:
+        """Of a short episode too: what is not known is not held to be always the same."""
+        if way in inner.parts or not _of_every_step(value, own_steps):
+            return way in inner.parts
+        whole = value if isinstance(value, Tensor) else gathered(value)[0]
+        if whole is not None and not _goes_on_evenly(value):
+            inner.doubts.setdefault(way, Spoilt(value))
+        return True
+
+    walked(item, untold, (_EPISODE,))
+    for parts, own in ((inner.parts, found.parts), (inner.doubts, found.doubts)):
+        for way, part in parts.items():
+            if isinstance(part, (Storage, Records, RowRecords, Spoilt)):
+                own[(*path, *way[1:])] = OfEpisode(reach, part)
+
+
+def _add(batch: TensorDictBase, reach: Reach, more: Tensor) -> None:
+    whole = batch.get(REWARD_ADDED, None)
+    whole = torch.zeros_like(batch.get(("next", "reward"))) if whole is None else whole.clone()
+    whole[:, reach.begin : reach.begin + reach.length] = more
+    batch.set(REWARD_ADDED, whole)
 
 
 def _of_every_step(value: Any, batch: TensorDictBase) -> bool:
@@ -384,6 +441,11 @@ def _of_pieces(value: Any, batch: TensorDictBase, told: ToldCall) -> PieceStates
         if wanted.shape == held.shape and _equal(held, wanted):
             return PieceStates(replace(slot, of_what=of_what), held.shape[0])
     return None
+
+
+def names_a_start(path: Path) -> bool:
+    """The same of the flag of a first step."""
+    return any(word in path[-1].lower() for word in _STARTS_NAMED)
 
 
 def names_an_end(path: Path) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.along_rows import along_rows
 from rnncheck.watching.forms.carried_along import carried_along
-from rnncheck.watching.forms.held_as import ARRAYS, TENSORS, Scale, scale_of
+from rnncheck.watching.forms.held_as import ARRAYS, TENSORS, Scale, is_shifted_mask, scale_of
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
     ENDS,
@@ -28,15 +28,8 @@ from rnncheck.watching.forms.plain_calls import (
     leaf_tensor,
 )
 from rnncheck.watching.forms.plain_pass import Drawn, behind_ends, recorded_steps
-from rnncheck.watching.forms.recognised import names_an_end
-from rnncheck.watching.forms.storages import (
-    DONE,
-    HeldPart,
-    PerRow,
-    Spoilt,
-    Storage,
-    ZeroState,
-)
+from rnncheck.watching.forms.recognised import names_a_start, names_an_end
+from rnncheck.watching.forms.storages import DONE, HeldPart, PerRow, Spoilt, Storage, ZeroState
 from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places, prints
 
@@ -369,8 +362,15 @@ def _entry(
         return None
     ends = names_an_end(path)
     flags = {key for _, _, key, _ in found if ends and key in _FLAGS}
-    _, _, key, scale = max(found, key=lambda one: (*one[:2], one[2] in flags, one[3] is None))
+    _, _, key, scale = max(found, key=lambda one: _rank(one, one[2] in flags))
     return key, scale
+
+
+def _rank(
+    one: tuple[float, bool, Key, Scale | None], flag: bool
+) -> tuple[bool, bool, float, bool, bool]:
+    """Its name counts most, beside the same bits: flags that are seldom true are all alike."""
+    return one[0] == 1, one[1], one[0], flag, one[3] is None
 
 
 def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:
@@ -379,13 +379,14 @@ def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:
     if key not in (_REWARD, (ACTION,)) or not mine.is_floating_point():
         return [None]
     scale = scale_of(mine, theirs.to(mine.dtype))
-    shifted_mask = scale is not None and scale[1] != 0 and bool(((mine == 0) | (mine == 1)).all())
-    return [None] if shifted_mask else [None, scale]  # 1 - reward is a flag beside rewards of 1
+    return [None] if is_shifted_mask(mine, scale) else [None, scale]
 
 
 def _is_named(path: Path, key: Key) -> bool:
     """Tells flags from each other, which are often all false."""
     name, own = path[-1].lower(), str(key[-1])
+    if key == (FLAG,) and names_a_start(path):
+        return True
     return own in name or name.strip("_bs") in own or own[:4] in name
 
 

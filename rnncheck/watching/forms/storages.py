@@ -193,7 +193,11 @@ class Spoilt:
 
     value: Any
     graphed = False
-    held = ()
+
+    @property
+    def held(self) -> list[tuple[Key, str]]:
+        """Nothing that is known."""
+        return []
 
     def of(self, _batch: TensorDictBase) -> Any:
         """The same form, no number as it was."""
@@ -277,7 +281,43 @@ class PieceStates:
         return [(self.slot.key, self.slot.of_what)]
 
 
-HeldPart = Storage | Records | RowRecords | Spoilt | Tail | PerRow | ZeroState | PieceStates
+@dataclass(frozen=True)
+class Reach:
+    """Some steps of the one row that there is, in a row."""
+
+    begin: int
+    length: int
+
+    def of(self, batch: TensorDictBase) -> TensorDictBase:
+        """``[1, length]`` of a batch ``[1, steps]``."""
+        return batch[:, self.begin : self.begin + self.length]
+
+
+@dataclass(frozen=True)
+class OfEpisode:
+    """What holds something of some steps, such as those of one episode, as ``part`` does of all."""
+
+    reach: Reach
+    part: Storage | Records | RowRecords | Spoilt
+
+    def of(self, batch: TensorDictBase) -> Any:
+        """What it holds for a batch ``[1, steps]``."""
+        return self.part.of(self.reach.of(batch))
+
+    @property
+    def graphed(self) -> bool:
+        """Whether something in it had a graph."""
+        return self.part.graphed
+
+    @property
+    def held(self) -> list[tuple[Key, str]]:
+        """Its entries, and what the script holds each as."""
+        return self.part.held
+
+
+HeldPart = (
+    Storage | Records | RowRecords | Spoilt | Tail | PerRow | ZeroState | PieceStates | OfEpisode
+)
 
 
 def spoilt(value: Any) -> Any:

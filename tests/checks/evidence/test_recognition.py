@@ -72,3 +72,11 @@ def test_padding_is_no_candidate() -> None:
     valid[:5] = False
     rows = taken(columns, 1, 2)
     assert recognised(rows, columns, STEADY, SUCCESSOR, valid).min() >= 5
+
+
+def test_minus_zero_is_zero() -> None:
+    columns = collected()
+    rows = taken(columns, 5, 6, 7, 8, 9)
+    rows["state"] = torch.where(rows["state"] == 0, -0.0, rows["state"])
+    assert rows["state"][0, 0].signbit().all()
+    assert found(rows, columns) == [5, 6, 7, 8, 9]
