@@ -385,9 +385,8 @@ def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:
 def _is_named(path: Path, key: Key) -> bool:
     """Tells flags from each other, which are often all false."""
     name, own = path[-1].lower(), str(key[-1])
-    if key == (FLAG,) and names_a_start(path):
-        return True
-    return own in name or name.strip("_bs") in own or own[:4] in name
+    begins = key == (FLAG,) and names_a_start(path)
+    return begins or own in name or name.strip("_bs") in own or own[:4] in name
 
 
 def _is_next(path: Path) -> bool:
