@@ -133,7 +133,7 @@ THERE_TOO = {
 NAMELESS = {"arrays": arrays_script.HEALTHY, "acting": flat_script.GRAPHED}
 
 
-@pytest.mark.parametrize("name", rows(NAMELESS, ["acting"]))
+@pytest.mark.parametrize("name", rows(NAMELESS, NAMELESS))
 def test_so_is_one_that_names_no_device(
     name: str, rnncheck: Any, tmp_path: Path, library: Path
 ) -> None:

@@ -14,6 +14,7 @@ from tests.watching.scripts import failed, run, written
 ASKED = ("--select", "EQ201", "--select", "LS701", "--select", "LS703", "--select", "VL6")
 
 
+@pytest.mark.slow
 def test_returns_that_it_makes_are_made_again_with_the_loss(rnncheck: Any, tmp_path: Path) -> None:
     kept = tmp_path / "seen.rnncheck"
     ended, found, _ = run(rnncheck, *ASKED, "--save", kept, written(tmp_path, SCRIPT))

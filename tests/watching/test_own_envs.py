@@ -119,7 +119,7 @@ def test_one_env(
     ("changes", "expected"),
     [
         pytest.param((), "", id="as it is"),
-        pytest.param((LATE_MASK,), "LS701", id="advantages over the end"),
+        pytest.param((LATE_MASK,), "LS701", id="advantages over the end", marks=pytest.mark.slow),
         pytest.param((OF_THE_END,), "RP504", id="the state of the rollout's end"),
     ],
 )

@@ -23,7 +23,13 @@ from tests.watching.subsequences_script import (
 )
 
 
-@pytest.mark.parametrize("text", [STEPPED, PADDED], ids=["stepped", "padded"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(STEPPED, id="stepped", marks=pytest.mark.slow),
+        pytest.param(PADDED, id="padded"),
+    ],
+)
 def test_a_healthy_one_shows_all(rnncheck: Any, tmp_path: Path, text: str) -> None:
     code, told, _ = run(rnncheck, written(tmp_path, text))
     assert (code, failed(told)) == (ExitCode.VERIFIED, [])
