@@ -26,6 +26,7 @@ from rnncheck.watching.forms.held_as import (
     lists_in,
     scale_of,
 )
+from rnncheck.watching.forms.one_step import names_a_start, names_an_end
 from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, own_calls, part_key
 from rnncheck.watching.forms.pass_rows import along_the_rows, leading
 from rnncheck.watching.forms.pass_states import states_given
@@ -42,7 +43,6 @@ from rnncheck.watching.forms.plain_calls import (
     held_states,
     run_call,
 )
-from rnncheck.watching.forms.recognised import names_a_start, names_an_end
 from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places, prints
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
@@ -73,6 +74,7 @@ class PlainRun:
         self.weights: set[int] | None = None  # that the loss is made of, by id, where it is known
         self.ran = set[int]()  # parts of networks, by id, with gradients and since the last steps
         self._counts = Counts()
+        self._burns = False  # its training pass begins with a state that earlier steps are run for
         self._split = False  # its training pass gets one trajectory after the other
         self._inside = False  # an episode ended inside a rollout
         self._to_an_end = False  # a rollout went on to the end of an episode, and no further
@@ -303,6 +305,9 @@ class PlainRun:
             return False
         if isinstance(called.over, CallPass) and self._is_beside(call, found, called.over.seen):
             return True
+        if self._burns:  # with weights that were trained since: not what acting had there
+            return True
+        self._burns = self._drawn is not None and _begins_later(found.batch, self._drawn[0])
         anew = self.from_memory and self._split and not called.holds_states
         given = with_data(found.batch)
         called.passed.append(begun_anew(given, self._told) if anew else given)
@@ -386,6 +391,19 @@ class PlainRun:
         if inside != (True, False):
             return False
         return MASK_OF_ROWS in own.keys(True, True) or (at(0, (FLAG,)) and at(-1, DONE))
+
+
+def _begins_later(batch: TensorDictBase, drawn: Tensor) -> bool:
+    """Whether a batch is rows that were ``drawn``, ``[rows, steps, ...]``, without their first
+    steps."""
+    own = batch.get(OBSERVATION)
+    rows, steps = own.shape[:2]
+    if len(drawn) != rows or drawn.shape[1] <= steps:
+        return False
+    laid, seen = (one.reshape(rows, one.shape[1], -1).to(own.dtype) for one in (drawn, own))
+    begins = range(drawn.shape[1] - steps + 1)
+    found = (one for one in begins if torch.equal(laid[:, one : one + steps], seen))
+    return next(found, 0) > 0
 
 
 def _names_at(

@@ -24,6 +24,16 @@ from rnncheck.watching.forms.held_as import (
     scale_of,
 )
 from rnncheck.watching.forms.log_probs import close, is_derived
+from rnncheck.watching.forms.one_step import (
+    GIVEN,
+    OPPOSITE,
+    OVER,
+    is_equal_there,
+    last_step,
+    names_an_end,
+    same_of_rows,
+    told_of_last,
+)
 from rnncheck.watching.forms.plain_calls import FLAG, ToldCall, leaf_tensor
 from rnncheck.watching.forms.row_records import last_records, row_records
 from rnncheck.watching.forms.shown_entries import shown_keys
@@ -54,12 +64,7 @@ from rnncheck.watching.forms.structures import (
 )
 from rnncheck.watching.seams.frames import is_tensordict
 
-_ENDS: tuple[Key, ...] = (DONE, ("next", "terminated"), ("next", "truncated"))
-_GIVEN: tuple[Key, ...] = (("next", "reward"), *_ENDS)  # one number for each env
-_ENDS_NAMED = ("done", "end", "over", "term", "start")
 _EPISODE = "episode"  # by which name one is looked into
-_STARTS_NAMED = ("first", "start", "begin", "init")
-_OPPOSITE = ("mask", "not", "non", "alive", "continue")
 _WIDEST = 4096  # numbers of one step that are kept beside a column: a state, not a picture
 
 
@@ -271,7 +276,7 @@ def _last_of_rows(value: Any, batch: TensorDictBase) -> RowRecords | None:
     shown = [("next", *key) for key in shown_keys(batch)]
 
     def told(_name: Path, whole: Tensor) -> Storage | None:
-        return _last(whole[0], batch, tuple(shown), ARRAYS)
+        return last_step(whole[0], batch, tuple(shown), ARRAYS)
 
     return last_records(value, batch.shape[0], told)
 
@@ -283,7 +288,7 @@ def _note_tail(found: Storages, path: Path, value: Any, batch: TensorDictBase) -
     items, inner = list(value), Storages()
     _note(inner, path, items[-steps:], batch)
     one = inner.parts.get(path)
-    if isinstance(one, Storage) and one.key in _GIVEN and not one.late:
+    if isinstance(one, Storage) and one.key in GIVEN and not one.late:
         before = sequence_like(value, items[:-steps])
         found.parts[path] = Tail(before, one)
     elif one is not None:
@@ -337,7 +342,7 @@ def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale |
         theirs = entry.transpose(0, 1).reshape(steps, mine.shape[1], -1)
         begun = int(key == (FLAG,))  # acting begins there, flagged or not
         pairs = [(False, mine[begun:steps], theirs[begun:])]
-        pairs += [(True, mine[1:], theirs[: len(mine) - 1])] if key in _GIVEN else []
+        pairs += [(True, mine[1:], theirs[: len(mine) - 1])] if key in GIVEN else []
         for late, held, given in pairs:
             if held.shape != given.shape:
                 continue
@@ -345,7 +350,7 @@ def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale |
             derived = is_derived(key) and varies and close(held, given)
             if derived or torch.equal(held, given.to(held.dtype)):
                 yield key, None, late
-            elif key in (*_GIVEN, (FLAG,)) and (scale := scale_of(held, given)) is not None:
+            elif key in (*GIVEN, (FLAG,)) and (scale := scale_of(held, given)) is not None:
                 yield key, scale, late
 
 
@@ -354,7 +359,7 @@ def _added_to_rewards(mine: Tensor, batch: TensorDictBase) -> Tensor | None:
     that is something at steps alone at which a time limit cut an episode. A mask that is 0 or 1
     there is none of it: rewards may be 1 at every step as well, or 0."""
     given, cut, over = (
-        batch.get(key).transpose(0, 1) for key in (("next", "reward"), *reversed(_ENDS[1:]))
+        batch.get(key).transpose(0, 1) for key in (("next", "reward"), *reversed(OVER[1:]))
     )
     if mine.shape != given.shape or not mine.is_floating_point():
         return None
@@ -377,7 +382,7 @@ def _edge(
     after = behind(key)
     if after in batch.keys(True, True) and scale is None:
         last = batch.get(after)[:, -1]
-        if last.numel() == mine[-1].numel() and _same_rows(mine[-1], last, batch):
+        if last.numel() == mine[-1].numel() and same_of_rows(mine[-1], last, batch):
             return None
     if after == DONE and scale is not None:
         last = batch.get(DONE)[:, -1].double() * scale[0] + scale[1]
@@ -391,10 +396,10 @@ def _likeness(path: Path, one: Storage) -> tuple[bool, bool, bool, bool, bool]:
     as it is."""
     name = path[-1].lower()
     turned = one.scale is not None and one.scale[0] < 0
-    opposite = any(word in name for word in _OPPOSITE)
+    opposite = any(word in name for word in OPPOSITE)
     known = str(one.key[-1])
     named = opposite if turned else known in name or name.rstrip("s") in known
-    flag = names_an_end(path) and one.key in (*_ENDS, (FLAG,))
+    flag = names_an_end(path) and one.key in (*OVER, (FLAG,))
     return one.edge is None or one.late, not one.late, named, flag, one.scale is None
 
 
@@ -405,7 +410,7 @@ def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) 
         return None
     array = isinstance(value, np.ndarray)
     if not isinstance(value, (Tensor, np.ndarray)):
-        return _last(held, batch, _GIVEN, NUMBERS)
+        return last_step(held, batch, GIVEN, NUMBERS)
     found = list[Storage]()
     for key, slot in told.carry.items():
         for at, entry in ((0, key), (-1, ("next", *key))):
@@ -415,18 +420,20 @@ def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) 
                 continue
             own = replace(slot, of_what=ARRAYS if array else TENSORS)
             one = Storage(entry, tuple(held.shape), held.dtype, at=at, slot=own)
-            if at == -1 and not _equal(held, wanted):  # begun anew where the episode ended
+            if at == -1 and not is_equal_there(held, wanted):  # begun anew where the episode ended
                 one = replace(one, fresh=True)
                 wanted = like.given(anew(batch.get(entry)[:, at], batch))
-            if _equal(held, wanted):
+            if is_equal_there(held, wanted):
                 if key[0].endswith("_".join(path)) or key[0].endswith(path[-1]):
                     return one  # of states that are alike, such as zeros
                 found.append(one)
     of_what = ARRAYS if array else TENSORS
     if found:
         return found[0]
+    if (before := told_of_last(held, batch, told, of_what)) is not None:
+        return before
     shown = [("next", *key) for key in shown_keys(batch)]
-    return _last(held, batch, (*shown, DONE), of_what, names_an_end(path))
+    return last_step(held, batch, (*shown, DONE), of_what, names_an_end(path))
 
 
 def _of_pieces(value: Any, batch: TensorDictBase, told: ToldCall) -> PieceStates | None:
@@ -438,54 +445,6 @@ def _of_pieces(value: Any, batch: TensorDictBase, told: ToldCall) -> PieceStates
     for slot in told.carry.values():
         one = PieceStates(replace(slot, of_what=TENSORS), held.shape[0])
         wanted = one.of(batch)
-        if wanted.shape == held.shape and _equal(held, wanted):
+        if wanted.shape == held.shape and is_equal_there(held, wanted):
             return PieceStates(replace(slot, of_what=of_what), held.shape[0])
     return None
-
-
-def names_a_start(path: Path) -> bool:
-    """The same of the flag of a first step."""
-    return any(word in path[-1].lower() for word in _STARTS_NAMED)
-
-
-def names_an_end(path: Path) -> bool:
-    """Tells a flag from other zeros and ones, which nothing else does."""
-    return any(word in path[-1].lower() for word in (*_ENDS_NAMED, *_OPPOSITE))
-
-
-def _last(
-    held: Tensor, batch: TensorDictBase, keys: tuple[Key, ...], of_what: str, named: bool = False
-) -> Storage | None:
-    for key in keys:
-        last = batch.get(key)[:, -1]
-        alike = held.is_floating_point() == last.is_floating_point()
-        alike = alike or (key != DONE and key not in _GIVEN and last.dtype != torch.bool)
-        alike = alike or (key == DONE and (named or bool(last.any())))  # flags as numbers
-        if held.numel() == last.numel() and alike and _same_rows(held, last, batch):
-            rows, shape = len(last), tuple(held.shape)
-            return Storage(key, shape, held.dtype, at=-1, of_what=of_what, rows=rows)
-    return _last_mask(held, batch, of_what) if DONE in keys and named else None
-
-
-def _last_mask(held: Tensor, batch: TensorDictBase, of_what: str) -> Storage | None:
-    """The opposite of the flag, as a number."""
-    last, rows = batch.get(DONE)[:, -1], batch.shape[0]
-    if held.numel() != last.numel() or held.dtype == torch.bool:
-        return None
-    if not torch.equal(1 - held.detach().cpu().double().flatten(), last.double().flatten()):
-        return None
-    one = Storage(DONE, tuple(held.shape), held.dtype, at=-1, of_what=of_what, rows=rows)
-    return replace(one, scale=(-1.0, 1.0))
-
-
-def _same_rows(held: Tensor, last: Tensor, batch: TensorDictBase) -> bool:
-    """Whether it is that for each env; one whose episode ended shows what came next, which is
-    another's."""
-    rows = len(last)
-    alike = held.detach().cpu().reshape(rows, -1) == last.to(held.dtype).reshape(rows, -1)
-    ended = batch.get(DONE)[:, -1].reshape(rows) & (last.dtype != torch.bool)
-    return bool((alike.all(1) | ended).all()) and not bool(ended.all() and not alike.all())
-
-
-def _equal(one: Tensor, other: Tensor) -> bool:
-    return torch.equal(one.detach().cpu(), other.detach().cpu().to(one.dtype))

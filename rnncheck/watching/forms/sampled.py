@@ -15,7 +15,9 @@ from torch import Tensor
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.along_rows import along_rows
 from rnncheck.watching.forms.carried_along import carried_along
+from rnncheck.watching.forms.drawn_rows import drawn_rows
 from rnncheck.watching.forms.held_as import ARRAYS, TENSORS, Scale, is_shifted_mask, scale_of
+from rnncheck.watching.forms.one_step import names_a_start, names_an_end
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
     ENDS,
@@ -28,7 +30,6 @@ from rnncheck.watching.forms.plain_calls import (
     leaf_tensor,
 )
 from rnncheck.watching.forms.plain_pass import Drawn, behind_ends, recorded_steps
-from rnncheck.watching.forms.recognised import names_a_start, names_an_end
 from rnncheck.watching.forms.storages import DONE, HeldPart, PerRow, Spoilt, Storage, ZeroState
 from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places, prints
@@ -261,7 +262,12 @@ def _told(
     told: ToldCall,
 ) -> SampledBatch:
     batch = recorded_steps(whole, laid.found, laid.empty)
-    made = SampledBatch(batch, drawn=_drawn(held[observed], laid, whole))
+    made = SampledBatch(
+        batch,
+        drawn=drawn_rows(
+            held[observed], laid.found, whole, time_first=laid.time_first or len(laid.lead) == 1
+        ),
+    )
     shown = [one.key for one in told.arguments.values()]
     for path, value in held.items():
         of_what = ARRAYS if path in arrays else TENSORS
@@ -393,18 +399,6 @@ def _is_next(path: Path) -> bool:
     """Tells what is meant for the next observation from a copy of the one that a step had."""
     name = path[-1].lower()
     return name[:1] == "n" or any(word in name for word in _NEXT)
-
-
-def _drawn(observed: Tensor, laid: _Laid, whole: TensorDictBase) -> Drawn:
-    rows, steps = laid.found.shape[:2]
-    width = whole.get(OBSERVATION)[0, 0].numel()
-    time = laid.time_first or len(laid.lead) == 1
-    shown = observed.detach().cpu().to(whole.get(OBSERVATION).dtype)
-    shown = (
-        shown.reshape(-1, rows, width).transpose(0, 1) if time else shown.reshape(rows, -1, width)
-    )
-    unknown = torch.full((rows, shown.shape[1] - steps, 2), -1)
-    return shown, torch.cat([laid.found, unknown], 1)
 
 
 def _as_state(value: Tensor, batch: TensorDictBase, told: ToldCall, held: set[Key]) -> Key | None:

@@ -66,7 +66,8 @@ class Storage:
             return self.slot.given(anew(one, batch) if self.fresh else one)
         if self.at is not None:
             wanted = self._of_rows(self.shape, len(value))
-            one = self._scaled(value[:, self.at])
+            last = value[:, self.at]
+            one = self._scaled(anew(last, batch) if self.fresh else last)
             return handed(self._made(one, wanted), self.of_what, listed=False)
         value = self._scaled(value)
         if self.late:
