@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FunctionType
@@ -28,6 +29,10 @@ from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seams.plain_steps import PlainSteps
 
 _METHODS = ("reset", "step")
+# Told at once of most of thousands of modules.
+_LIBRARIES = tuple(
+    sysconfig.get_path(one) for one in ("stdlib", "platstdlib", "purelib", "platlib")
+)
 _OTHERS = (nn.Module, gymnasium.Env, VectorEnv)
 
 
@@ -57,7 +62,8 @@ def _defined() -> Iterator[type]:
     """Classes of the user's that there are by now, as in a notebook."""
     for module in list(sys.modules.values()):
         path, name = getattr(module, "__file__", None), getattr(module, "__name__", "")
-        if name == "__main__" or (isinstance(path, str) and is_user_file(path)):
+        theirs = isinstance(path, str) and not path.startswith(_LIBRARIES) and is_user_file(path)
+        if name == "__main__" or theirs:
             for one in list(vars(module).values()):
                 if isinstance(one, type) and one.__module__ == name:
                     yield one
