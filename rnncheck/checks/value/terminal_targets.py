@@ -195,17 +195,54 @@ def takes_other_ends(evidence: Evidence, sample: Sample, ends: Tensor) -> bool:
     was made ahead of the loss and is read by it."""
     seen = {*observed(evidence, sample), *evidence.policy.carry, *evidence.policy.flags}
     skip = {*seen, *_OVER, ("next", "truncated"), *reward_keys(sample.td), *evidence.env.actions}
-    for key in tensor_keys(sample.rows):
-        value = sample.rows.get(key)
-        number = value.is_floating_point() or value.dtype == torch.bool
-        if not number or value.numel() != sample.valid.numel() or {key, key[1:]} & skip:
-            continue
-        try:
-            if _ends_with(evidence, sample, key, ends):
-                return True
-        except Unanswered:  # a loss that takes certain numbers alone
-            return True
-    return False
+    numbers = [
+        key
+        for key in tensor_keys(sample.rows)
+        if (value := sample.rows.get(key)).is_floating_point() or value.dtype == torch.bool
+        if value.numel() == sample.valid.numel() and not {key, key[1:]} & skip
+    ]
+    read = _read(evidence, sample, numbers, ends)
+    try:
+        unread = len(read) < len(numbers) and _needs_none(evidence, sample, ends)
+        return unread or any(_ends_with(evidence, sample, key, ends) for key in read)
+    except Unanswered:  # a loss that takes certain numbers alone
+        return True
+
+
+def _read(evidence: Evidence, sample: Sample, keys: list[Key], ends: Tensor) -> list[Key]:
+    """Those of the entries that change the loss, asked of many together: most are not read."""
+    if not keys or not _change(evidence, sample, keys, ends):
+        return []
+    if len(keys) == 1:
+        return keys
+    half = len(keys) // 2
+    return [
+        one for part in (keys[:half], keys[half:]) for one in _read(evidence, sample, part, ends)
+    ]
+
+
+def _change(evidence: Evidence, sample: Sample, keys: list[Key], ends: Tensor) -> bool:
+    """Whether other numbers there, or zeros or ones at ``ends``, change the loss, or it takes none
+    of these."""
+    batches = [changed_batch(sample, sample.valid, keys)]
+    for value in (0, 1):
+        set_to = sample.td
+        for key in keys:
+            set_to = _set(sample, set_to, key, ends, value)
+        batches.append(set_to)
+    try:
+        base = _total(evidence, sample, sample.td)
+        return any(_total(evidence, sample, one) != base for one in batches)
+    except Unanswered:
+        return True
+
+
+def _needs_none(evidence: Evidence, sample: Sample, ends: Tensor) -> bool:
+    """Whether the loss reads nothing of what is observed behind ``ends``, whatever is set there."""
+    following = [one for one in observed(evidence, sample) if one[0] == "next"]
+    here = _total(evidence, sample, sample.td)
+    moved = abs(here - _total(evidence, sample, changed_batch(sample, ends, following)))
+    return moved <= _ROUNDING * abs(here)
 
 
 def _ends_with(evidence: Evidence, sample: Sample, key: Key, ends: Tensor) -> bool:
