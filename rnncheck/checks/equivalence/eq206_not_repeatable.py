@@ -12,7 +12,8 @@ Why it matters
 
 Says nothing when
     an output is drawn on purpose and not carried (a sampled action), a state is drawn where an
-    episode starts alone and not anew in training (the head of an ensemble that acts), or noise
+    episode starts alone and not anew in training (the head of an ensemble that acts), or in
+    training as well by a policy that draws its actions without asking (a latent), or noise
     follows TorchRL's exploration type; whether what was drawn is stored is CL406's question.
 
 Fix
@@ -40,7 +41,7 @@ from rnncheck.checks.evidence.hidden_state import hidden_state
 from rnncheck.checks.evidence.observations import sizes
 from rnncheck.checks.evidence.random_outputs import random_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected
-from rnncheck.checks.rule import Judgement, Observation, Rule
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.keys import Key, declared, dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, run_recurrent, unroll_subject
@@ -58,6 +59,10 @@ RANDOM_STATE = (
         "draw them only where exploration_type() asks for it; for a stochastic latent that is"
         " meant, use its mode under ExplorationType.DETERMINISTIC or ignore EQ206"
     ),
+)
+_UNSEEN = (
+    "the carried state depends on the random seed, and the policy draws its actions without asking"
+    " whether to explore: whether training draws that state too, as a latent, could not be seen"
 )
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout")
 
@@ -120,15 +125,19 @@ def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Ob
     drawn = set() if dropout else noisy & set(evidence.env.actions)
     before, until = _drawn_alike(one, two, drawn, made.starts)
     actionless = blamed & _without_actions(evidence, subject)
-    if (drawn or actionless) and _draws_in_training(subject, made):
-        if drawn:  # it never asks whether to explore: a stochastic latent has no other way
-            return None
+    asked = blamed and (drawn or actionless)
+    training = _draws_in_training(subject, made) if asked else False
+    if training is not False:
         actionless = frozenset()
     found = [
         *changes(one, two, sorted(actionless), until),
         *changes(one, two, sorted(blamed - actionless), before),
     ]
     if not found or (not dropout and _drawn_at_starts(subject, made, blamed)):
+        return None
+    if drawn and training is None:
+        raise CouldNotLook(_UNSEEN)
+    if drawn and training:  # it never asks whether to explore: a latent has no other way
         return None
     message, cause, fix = _dropout(names) if dropout else RANDOM_STATE
     return _observed(subject, made, found[0], message=message, cause=cause, fix=fix)
@@ -157,17 +166,17 @@ def _drawn_at_starts(subject: Subject, made: Constructed, states: Set[Key]) -> b
         unroll_subject(subject, made.inputs, inside, settings=RunSettings(seed=s)) for s in (0, 1)
     )
     kept = all(torch.equal(one.get(key), two.get(key)) for key in states)
-    return kept and not _draws_in_training(subject, made)
+    return kept and _draws_in_training(subject, made) is False
 
 
-def _draws_in_training(subject: Subject, made: Constructed) -> bool:
-    """Whether the recurrent mode draws as acting does, as that of a stochastic latent; where it
-    cannot be run, it may."""
+def _draws_in_training(subject: Subject, made: Constructed) -> bool | None:
+    """Whether the recurrent mode draws as acting does, as that of a stochastic latent; None where
+    it cannot be run, and may."""
     td = as_collected(subject, made.batch(subject))
     try:
         one, two = (run_recurrent(subject, td, settings=RunSettings(seed=s)) for s in (0, 1))
     except Exception:  # the user's module may raise anything: other checks tell of it
-        return True
+        return None
     return any(not torch.equal(one.get(key), two.get(key)) for key in tensor_keys(one))
 
 
