@@ -12,9 +12,10 @@ Why it matters
 
 Says nothing when
     an output is drawn on purpose and not carried (a sampled action), a state is drawn where an
-    episode starts alone and not anew in training (the head of an ensemble that acts), or in
-    training as well by a policy that draws its actions without asking (a latent), or noise
-    follows TorchRL's exploration type; whether what was drawn is stored is CL406's question.
+    episode starts alone and not anew in training (the head of an ensemble that acts), or noise
+    follows TorchRL's exploration type; whether what was drawn is stored is CL406's question. Nor
+    where a policy that draws its actions without asking draws a state in training as well (a
+    latent).
 
 Fix
     Carry state under a key and ``("next", key)``; call ``policy.eval()`` or keep dropout out of the
