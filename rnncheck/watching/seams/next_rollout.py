@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from types import FrameType
 from typing import Protocol
 
+import numpy as np
+
 from rnncheck.watching.forms.held_as import MANY
 from rnncheck.watching.forms.plain_calls import PlainStep
 from rnncheck.watching.forms.plain_run import PlainRun, is_one_episode, is_over
@@ -23,7 +25,9 @@ LONGEST_ROLLOUT = 20_000  # of one rollout: chosen, that of Atari has some thous
 _MOST_ASKED = 8  # rollouts behind the first in which an episode may end: chosen
 _MOST_BEGUN = 64  # the same where none began behind another: short ones, of long episodes
 _SHORT = 128  # steps: one that an end cut short says little of the length of the next. Chosen
-_BEGINS, _ALL = 2, 3  # an episode begins behind another; and one ends as well
+_BEGINS, _ENDS, _CUT = 4, 2, 1  # an episode begins behind another; one ends; by a time limit
+_ALL = _BEGINS | _ENDS
+_SOON = 4  # rollouts in which one that nothing ends reaches the time limit: chosen
 _ON_IT = 2  # updates on it that are seen: the first may be on another minibatch than the second
 
 
@@ -45,6 +49,7 @@ class NextRollout:
         self._most = 0  # of the second that is noted
         self._asked = 0
         self._tells = 0  # of the one that is judged
+        self._enough = _ALL  # nothing more is asked for
         self._latest: list[PlainStep] = []
         self._told_at = 0  # updates
         self._waiting_since: float | None = None
@@ -53,12 +58,13 @@ class NextRollout:
     def behind(self, steps: Sequence[PlainStep]) -> None:
         """The first one is told."""
         self._length = len(steps)
+        self._enough = _ALL | _CUT if _is_cut_soon(steps) else _ALL
         self._most = LONGEST_ROLLOUT if is_one_episode(steps) else max(self._length, _SHORT)
 
     @property
     def wanted(self) -> bool:
         """Whether who acts now is of use."""
-        return bool(self._length and not self._over and self._watching.seen.frozen)
+        return bool(self._length and not self._over)
 
     def begins(self, shown: Iterable[HasSteps]) -> bool:
         """Whether the step that comes now belongs to it."""
@@ -85,7 +91,7 @@ class NextRollout:
         before, self._latest = self._latest or first.steps, steps
         run = self._better(first, steps, before, stack, stood)
         most = _MOST_BEGUN if run.puts_back_unseen else _MOST_ASKED
-        self._over = self._asked >= most or self._tells == _ALL
+        self._over = self._asked >= most or self._tells >= self._enough
         self.begun = self._longer = False
         return run
 
@@ -130,7 +136,22 @@ class NextRollout:
 
 
 def _telling(steps: Sequence[PlainStep], before: Sequence[PlainStep] = ()) -> int:
-    """2 where an episode begins behind another, which shows whether the loop puts its state back
-    there, and 1 more where one ends in it."""
+    """The most where an episode begins behind another, which shows whether the loop puts its state
+    back there; more where one ends in it, and where a time limit ends one that could go on."""
     begins = any(map(is_over, [*before[-1:], *steps[:-1]]))
-    return _BEGINS * begins + any(map(is_over, steps))
+    cuts = (np.asarray(one.truncated) & ~np.asarray(one.terminated) for one in steps[:-1])
+    cut = any(bool(np.any(one)) for one in cuts)
+    return _BEGINS * begins + _ENDS * any(map(is_over, steps)) + _CUT * cut
+
+
+def _is_cut_soon(steps: Sequence[PlainStep]) -> bool:
+    """Whether its env has a time limit that this rollout is too short for, and one of the next ones
+    reaches."""
+    env = steps[0].env
+    parts = getattr(env, "envs", None)  # a vector env's own spec may tell of none
+    specs = (
+        getattr(one, "spec", None) for one in [env, *(parts if isinstance(parts, list) else ())]
+    )
+    limits = (getattr(one, "max_episode_steps", None) for one in specs)
+    least, most = len(steps), _SOON * len(steps)
+    return any(isinstance(one, int) and least < one <= most for one in limits)

@@ -73,6 +73,9 @@ from rnncheck.watching.weights import is_equal
 
 _NOBODY: tuple[Callable[[], Any], bool] = (lambda: None), False
 _MOST_LEFT_OUT = 8  # statements behind a batch's first binding that are left out; chosen
+# Updates on what was collected last in whose frames no batch was: there is none at the next ones
+# either. Chosen: an algorithm has one `backward` for each of its networks.
+_FRUITLESS = 8
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # by anyone
 
 
@@ -83,7 +86,7 @@ def own_training_seams(watching: Watching, scope: ExitStack) -> None:
     replace(scope, torch.Tensor, "backward", noting.backward)
     scope.callback(noting.forget)
     watching.at_an_unreduced_loss.append(noting.unreduced)
-    watching.at_a_step.append(noting.forget)  # what is stepped with was acted on, not trained on
+    watching.at_a_step.append(noting.acts)  # what is stepped with was acted on, not trained on
 
 
 class OwnTraining:
@@ -103,6 +106,7 @@ class OwnTraining:
         self._numbers = NumbersByUpdate()
         self._told = set[str]()  # places of losses that own code is judged for
         self._itself = False  # a module with weights that act ran on a tensordict
+        self._fruitless = 0  # calls of `backward` in a row, without an env's step, that held none
         self._unreduced = list[Called]()  # loss modules since the last `backward`
 
     def called(self, module: nn.Module, inputs: Any) -> None:
@@ -112,6 +116,8 @@ class OwnTraining:
         if not (on_td or module._parameters) or not torch.is_grad_enabled():
             return
         if not self._watching.looks or (seen.moved_on and not self._watching.untrained):
+            return
+        if self._fruitless >= _FRUITLESS:
             return
         if seen.losses and not any(one.own or one.fed or one.unreduced for one in seen.losses):
             return
@@ -252,6 +258,7 @@ class OwnTraining:
             self._numbers.note(their_frames(sys._getframe(1)))
             for note in self._watching.at_a_backward:
                 note(sys._getframe(1), loss)
+            self._fruitless = 0 if self._held else self._fruitless + 1
             if self._held and not self._of_plain_storages():
                 self._note(sys._getframe(1))
             else:
@@ -298,6 +305,11 @@ class OwnTraining:
             )
         else:  # walking the graph again would say the same
             self._told.add(place)
+
+    def acts(self) -> None:
+        """An env was stepped."""
+        self._fruitless = 0
+        self.forget()
 
     def forget(self) -> None:
         """The frames are let go: they hold all that was in them."""
