@@ -153,7 +153,9 @@ class _Layers:
         last = _first(result[1] if isinstance(module, nn.RNNBase) else result)
         if last is None or is_batched(last) or not last.requires_grad:
             return
-        weight = next(module.parameters())
+        weight = next(module.parameters(), None)
+        if weight is None:  # those of a target network, in its place for one call: nothing learns
+            return
         layer = self.seen.setdefault(id(module), LayerStates(weight))
         state = _first(args[1]) if len(args) > 1 else None
         if state is not None and any(_comes_from(state, one) for one in layer.given):

@@ -159,8 +159,11 @@ class LayerOutputs:
         value = result[0] if isinstance(module, nn.RNNBase) else result
         if isinstance(module, nn.RNNCellBase) or module._modules or not module._parameters:
             return
+        weight = next(module.parameters(), None)
+        if weight is None:  # a norm without any
+            return
         if isinstance(value, Tensor) and not is_batched(value) and value.ndim > 1:
             self.given.append(value)
             self.owners.append(module)
-            version = next(module.parameters())._version
+            version = weight._version
             self.untouched.append(self._versions.setdefault(id(module), version) == version)

@@ -207,6 +207,8 @@ def take_further(watching: Watching) -> None:
     acting = seen.actor()
     if acting is None or acting.more is None or acting.modes is None:
         return
+    if getattr(acting.collector, "closed", False):  # its workers are gone, and answer nothing
+        return
     with (
         weights.instead(seen.weights),
         as_acted(acting.policy, acting.switches, acting.trains),

@@ -16,6 +16,7 @@ from torchrl.envs import EnvBase
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.guard.user_frames import calling_place
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
+from rnncheck.watching.forms.plain_policy import PlainEnv
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seams.stored import buffers
@@ -101,7 +102,7 @@ class LaterJoins:
             acting.joins.append(TensorDict(rows, [int(goes_on.sum())]))
 
     def _waits(self) -> bool:
-        if self._joined or not (self._played or self._may_be_played()):
+        if self._joined or not (self._played or self._may_be_played() or self._is_carried()):
             return False
         updates, seconds = _FOR_ONE if self._played is None else _AFTER_ONE
         now = time.monotonic()
@@ -114,6 +115,14 @@ class LaterJoins:
         if acting is None or acting.collector is None or not acting.batches:
             return False
         return isinstance(acting.make_env, EnvBase)
+
+    def _is_carried(self) -> bool:
+        """The script's rollouts start where it says, and one of them alone has come so far; or it
+        steps an env of TorchRL's itself."""
+        acting = self._watching.seen.actor()
+        if acting is None or acting.more is not None or isinstance(acting.make_env, PlainEnv):
+            return False
+        return acting.kind == "steps" or (acting.kind == "rollout" and len(acting.batches) == 1)
 
 
 def _states(acting: Acting) -> set[Key]:
