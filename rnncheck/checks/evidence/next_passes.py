@@ -32,13 +32,14 @@ _TURNS = 4  # passes that are called by turns, step by step: chosen, twice a pas
 class NextPass:
     """What a layer gives over the next steps against what it gives over the steps, a step on:
     ``gaps`` and the steps that count ``[rows, steps]``. ``from_zero``: both begin with no state,
-    whatever the batch has."""
+    whatever the batch has. ``drops``: this one does, and the pass over the steps does not."""
 
     name: str
     gaps: Tensor
     mask: Tensor
     scale: float
     from_zero: bool
+    drops: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ def next_passes(evidence: Evidence, sample: Sample, run: Run | None = None) -> l
         if mine is not None:
             told = _compared(sample, one, after[0], mine[1][0])
             both = told.from_zero and not {id(one), id(mine[0])} & begun
-            found.append(replace(told, from_zero=both))
+            drops = told.from_zero and bool(len(mine[0].state))
+            found.append(replace(told, from_zero=both, drops=drops))
     return found
 
 

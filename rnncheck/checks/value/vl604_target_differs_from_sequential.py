@@ -13,6 +13,7 @@ Checks
     one over the steps, and that of a target network over the same steps, with the same weights,
     against it as well. Behind a loss's own burn-in the pass over the next steps must not be
     further from the sequential run than twice what the burn-in leaves of the steps themselves.
+    Behind one that was run on the batch it must not begin with zeros where the steps do not.
     Where a sampler has cut a row inside an episode and marks its last step as done, a loss whose
     targets use what is observed next must use it there as well.
     Where a loss, or an estimator of the user's own, values what is observed next by calls that
@@ -54,7 +55,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from rnncheck.checks.evidence.burn_in_by_loss import burn_in, positions, warms_up
@@ -82,9 +82,10 @@ from rnncheck.checks.rule import (
     weightiest,
 )
 from rnncheck.checks.value.cut_ends import cut_short
-from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, true_values, valuing
+from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, true_values
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
+from rnncheck.checks.value.held_values import against, fading, since_start
 from rnncheck.checks.value.last_values import (
     last_values_from_states,
     last_values_one_early,
@@ -94,7 +95,6 @@ from rnncheck.checks.value.n_step import bootstraps_early
 from rnncheck.checks.value.said_of_targets import CAUSES, FIXES, for_own_losses, of_own_layers
 from rnncheck.checks.value.same_step import own_step, reads_nothing_next
 from rnncheck.checks.value.terminal_targets import PREDICTED, predicts_rewards_alone
-from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.instruments.value_targets import same_targets
 from rnncheck.pipeline.keys import Key, as_key, dotted
 from rnncheck.pipeline.subject.subject import next_key
@@ -256,29 +256,6 @@ def _layers_of_the_estimator(evidence: Evidence) -> tuple[Observation | None, in
     return None, compared
 
 
-def since_start(
-    evidence: Evidence, sample: Sample, name: str | Key, *, following: bool = False
-) -> Tensor:
-    """Steps whose trajectory begins inside their segment, where the critic's state is not
-    collected.
-
-    A critic that does not run while collecting starts every batch from its initial state, by
-    design. So does GAE(shifted) at the step after a row's last one, where that is a start: it hands
-    on the start flag.
-    """
-    subject = valuing(evidence, name)
-    stored = [sample.steps.column(key) for key in subject.carry]
-    if all(value is not None and bool((value != 0).any()) for value in stored):
-        return torch.ones_like(sample.valid)
-    begun, result = sample.trajectory_start(), torch.zeros_like(sample.valid)
-    result[:, 0] = begun[:, 0]
-    for t in range(1, result.shape[1]):
-        result[:, t] = begun[:, t] | (result[:, t - 1] & sample.follows[:, t])
-    if following:
-        result[:, -1] &= ~(begun | sample.marked)[:, -1]
-    return result
-
-
 def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
     loss, compared = evidence.pipeline.loss, 0
     if loss is None:
@@ -322,7 +299,7 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
                 raise NotApplicable(APPROXIMATED)
             continue
         if approximated(evidence, sample):
-            raise NotApplicable(APPROXIMATED)
+            return _from_approximated(evidence)
         for one in from_true_states(evidence, sample):
             counted = one.mask & (positions(sample) >= burn_in(evidence, sample))
             compared += int(counted.sum())
@@ -335,6 +312,22 @@ def _inside(evidence: Evidence) -> tuple[Observation | None, int]:
         return _of_layers(evidence)
     finding, count = _beside(evidence)
     return finding, compared + count
+
+
+def _from_approximated(evidence: Evidence) -> tuple[Observation | None, int]:
+    """Behind a burn-in that was run on the batch: where the steps begin with what that has left,
+    the next steps do not begin with zeros."""
+    compared = 0
+    for number, sample in each_sample(evidence):
+        for one in next_passes(evidence, sample):
+            gaps, bound = one.gaps * one.mask, _INSIDE * one.scale
+            beyond = bool((gaps > bound).any())
+            if beyond and one.drops:
+                return _observed(Stage.LOSS, sample, number, one.name, gaps, bound), compared
+            compared += 0 if beyond else int(one.mask.sum())
+    if not compared:
+        raise NotApplicable(APPROXIMATED)
+    return None, compared
 
 
 def _beside(evidence: Evidence) -> tuple[Observation | None, int]:
@@ -427,34 +420,6 @@ def _values(evidence: Evidence) -> Values:
         except Unanswered:
             continue
     raise CouldNotLook("neither critic nor policy writes a value that could be compared")
-
-
-def against(
-    sample: Sample, seen: Tensor, values: Values, *, following: bool
-) -> tuple[Tensor, Tensor, float]:
-    """Absolute differences and which steps count, ``[rows, steps]``, and the scale of the
-    values."""
-    if following:
-        want, has = values.following(sample)
-        mask = sample.known & has & ~ended(sample, "done")
-    else:
-        ids = sample.ids.clamp_min(0)
-        want, mask = values.value[ids], sample.known & values.has[ids]
-    if want.numel() != seen.numel():
-        raise CouldNotLook("the values have another shape than the sequential run's")
-    gaps = gap(seen.reshape(want.shape), want)
-    gaps = (gaps.flatten(2).amax(-1) if gaps.ndim > 2 else gaps) * mask
-    return gaps, mask, max(float(values.value.abs().max()), 1e-6)
-
-
-def fading(sample: Sample, gaps: Tensor) -> int:
-    """Steps since a slice's start until the mean difference has fallen to a tenth of its first
-    size."""
-    since = positions(sample)
-    means = [float(gaps[since == t].mean()) for t in range(int(since.max()) + 1)]
-    largest = max(means)
-    peak = means.index(largest)
-    return next((t for t in range(peak, len(means)) if means[t] <= 0.1 * largest), len(means))
 
 
 def _observed(
