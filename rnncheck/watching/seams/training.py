@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import FunctionType
 from typing import Any
+from weakref import ref
 
 from tensordict import TensorDictBase
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
@@ -58,6 +59,8 @@ class _Calls:
 
     def __init__(self, watching: Watching, into: list[Called]) -> None:
         self._watching, self._into = watching, into
+        # By the module's id what with a graph its last call left in the batch.
+        self._left = dict[int, list[ref[Tensor]]]()
 
     def __call__(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
         if self._is_of_use():
@@ -70,6 +73,8 @@ class _Calls:
             result = original(module, *args, **kwargs)
         if self._into is self._watching.seen.losses and self._watching.looks:
             self._gave(module, result)
+            if args and isinstance(args[0], TensorDictBase):
+                self._left[id(module)] = [ref(one) for one in _with_a_graph(args[0])]
         return result
 
     def _is_of_use(self) -> bool:
@@ -94,6 +99,12 @@ class _Calls:
     def _known(self, module: Any) -> Called | None:
         return next((one for one in self._into if one.module is module), None)
 
+    def _is_fed(self, module: Any, data: TensorDictBase) -> bool:
+        """Whether something in it was computed with parameters that are trained, by others than the
+        last call of the module: it may be called once for each of its networks."""
+        left = [one() for one in self._left.get(id(module), ())]
+        return any(all(one is not known for known in left) for one in _with_a_graph(data))
+
     def _count(self, name: str) -> None:
         seen = self._watching.seen
         if self._into is not seen.transforms:
@@ -110,7 +121,7 @@ class _Calls:
         if known is None:
             known = Called(module, calling_place(4), modes_now())
             self._into.append(known)
-        known.fed = known.fed or _has_a_graph(data)
+        known.fed = known.fed or self._is_fed(module, data)
         if len(known.inputs) < KEPT:
             known.inputs.append(copy_now(data))
 
@@ -195,9 +206,9 @@ class _Estimates(_Calls):
             known.time_dim = told
 
 
-def _has_a_graph(data: TensorDictBase) -> bool:
-    """Something in it was computed with parameters that are trained."""
-    return any(data.get(key).requires_grad for key in tensor_keys(data))
+def _with_a_graph(data: TensorDictBase) -> list[Tensor]:
+    """What in it was computed with parameters that are trained."""
+    return [one for key in tensor_keys(data) if (one := data.get(key)).requires_grad]
 
 
 class _Wired:
