@@ -10,9 +10,10 @@ from rnncheck.pipeline.instruments.vmap import is_batched
 
 
 class ModuleOutputs:
-    """Notes copies of it while the context is open."""
+    """Notes copies of it while the context is open, or of what has a graph alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, graphed: bool = False) -> None:
+        self._graphed = graphed
         self.seen = list[Tensor]()
         self.modules = list[nn.Module]()
 
@@ -24,7 +25,9 @@ class ModuleOutputs:
         self._handle.remove()
 
     def _gave(self, module: nn.Module, _inputs: object, result: object) -> None:
-        if module._parameters and isinstance(result, Tensor) and not is_batched(result):
+        if not module._parameters or not isinstance(result, Tensor) or is_batched(result):
+            return
+        if result.requires_grad or not self._graphed:
             self.seen.append(result.detach().clone())
             self.modules.append(module)
 

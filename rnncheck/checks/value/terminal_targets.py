@@ -19,6 +19,7 @@ from rnncheck.checks.evidence.loss_calls import (
     parameters_of,
     run_loss,
 )
+from rnncheck.checks.evidence.module_outputs import ModuleOutputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
 from rnncheck.checks.value.estimates import ended
@@ -56,9 +57,10 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
     there = changed_batch(sample, ends, keys)
     batches = [with_ends(sample, one, ends) for one in (sample.td, there)]
     moves, factor = _answered(evidence, sample, batches, ends)
-    if moves.size and _is_predicted(evidence, sample, batches, ends, factor):
+    turned = _turned(evidence, sample, batches, ends, factor) if moves.told else 0.0
+    if turned and _trains_on_next(evidence, sample, batches):
         return Moves(0.0, told=False, predicted=True)
-    return moves
+    return Moves(moves.size or turned, told=True) if moves.told else moves
 
 
 def predicts_rewards_alone(evidence: Evidence) -> bool:
@@ -144,20 +146,51 @@ def _answered(
     return Moves(0.0, told=False), 1.0
 
 
-def _is_predicted(
+def _turned(
     evidence: Evidence, sample: Sample, batches: list[TensorDictBase], ends: Tensor, much: float
-) -> bool:
-    """Whether the error that the rewards enter is that of a prediction which is itself trained out
-    of what is observed next, as a world model's of its rewards: the gradient of the answer then
-    moves with that. A target has none."""
+) -> float:
+    """By which share of it the gradient of the answer moves from one batch to the other, 0 for
+    rounding. That of a squared error does not move with its target. That of a target which is a
+    distribution does, and more than the loss itself; and that of a prediction which is trained out
+    of what is observed next, as a world model's of its rewards."""
     with SquaredErrors():
         here, there = (
             _answer_gradient(evidence, sample, one, _paid(sample, one, ends, much))
             for one in batches
         )
     if here is None or there is None:
+        return 0.0
+    share = float((here - there).norm()) / max(float(here.norm()), float(there.norm()), 1e-12)
+    return share if share > _TRAINED else 0.0
+
+
+def _trains_on_next(evidence: Evidence, sample: Sample, batches: list[TensorDictBase]) -> bool:
+    """Whether what the loss trains runs on what is observed next: on both batches it gives other
+    numbers, with a graph, or a gradient goes back to that."""
+    noted = list[ModuleOutputs]()
+    for one in batches:
+        with ModuleOutputs(graphed=True) as outputs:
+            _total(evidence, sample, one)
+        noted.append(outputs)
+    here, there = noted
+    alike = len(here.seen) == len(there.seen) and not here.moved(there)
+    return not alike or _reaches_next(evidence, sample)
+
+
+def _reaches_next(evidence: Evidence, sample: Sample) -> bool:
+    """Whether a gradient of the loss goes back to what is observed next, as far as that can be
+    told: nothing goes back to whole numbers."""
+    keys = [key for key in observed(evidence, sample) if key[0] == "next"]
+    leaves = {key: sample.td.get(key).clone() for key in keys}
+    if not all(leaf.is_floating_point() for leaf in leaves.values()):
+        return True
+    given = [leaf.requires_grad_() for leaf in leaves.values()]
+    batch = sample.td.clone().update(leaves)
+    total = run_loss(evidence, sample, batch, per_element=False).total
+    if not total.requires_grad:
         return False
-    return float((here - there).norm()) > _TRAINED * max(float(here.norm()), float(there.norm()))
+    found = torch.autograd.grad(total, given, allow_unused=True)
+    return any(one is not None and bool(one.any()) for one in found)
 
 
 def _answer_gradient(
