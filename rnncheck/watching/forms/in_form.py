@@ -130,6 +130,7 @@ def _in_rows(
 ) -> Any:
     """The pass for rows of any length: one trajectory at a time where each begins ``anew``."""
     if anew:
+        runs(over, trained[0])  # whether it trains apart is known once it has run
         return EpisodesAlone(over, from_starts=True, several=True)
     cut = _are_slices(trained, plain)
     return of_its_size(over, trained[0], at_most=True, in_slices=cut)

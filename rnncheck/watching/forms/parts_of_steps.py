@@ -77,7 +77,7 @@ def _of_steps(
     parts give."""
     with measuring(recurrent=False), torch.no_grad(), PartOutputs(innermost_parts(asked)) as noted:
         out = asked(steps.clone())
-    with measuring(recurrent=False, seed=_OTHER_SEED), torch.no_grad():
+    with measuring(recurrent=False, explore=True, seed=_OTHER_SEED), torch.no_grad():
         again = asked(steps.clone())
     return out, again, of_one_step(noted.given, steps.batch_size)
 

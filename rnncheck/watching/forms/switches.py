@@ -139,6 +139,11 @@ class EpisodesAlone:
         self._over_sequences, self.from_starts = over_sequences, from_starts
         self._several = several
 
+    @property
+    def trains_apart(self) -> bool:
+        """As of the pass."""
+        return bool(getattr(self._over_sequences, "trains_apart", False))
+
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         """What the pass gives, laid out as ``batch`` ``[rows, steps]`` is."""
         begins, rows = _starts(batch), list[dict[Key, Tensor]]()
