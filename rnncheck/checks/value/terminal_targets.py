@@ -29,6 +29,10 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 
 PREDICTED = "the loss predicts rewards out of what is observed next, and makes no target"
 _ROUNDING = 1e-5  # of the largest answer: vectorised sums of rewards round over the whole row
+_FINE = 8e-7  # the same of one that need not be told from rounding by itself: some last places
+_SHARE = (
+    1e-3  # of what the next episode's first step moves: with as much the batch moves as a whole
+)
 _OVER = (("next", "terminated"), ("next", "done"))
 _TRAINED = 1e-3  # share of a gradient that other next observations move, so that rounding does not
 _EVERY = 4  # steps from one to the next that is taken for an end, where no episode ends
@@ -85,8 +89,9 @@ def predicts_rewards_alone(evidence: Evidence) -> bool:
 
 def next_episode_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
     """The same of what the next episode begins with, behind ``ends`` as truncations: a target may
-    use what is observed behind its own step alone. What moves with the rest of that episode as well
-    moves with the batch, by a statistic of it, and tells nothing."""
+    use what is observed behind its own step alone. What moves with the rest of that episode as
+    well, or with what others begin with, moves with the batch, by a statistic of it, and tells
+    nothing."""
     keys = [key for key in observed(evidence, sample) if key[0] != "next"]
     truncated = sample.td
     for name, value in (("terminated", 0), ("truncated", 1), ("done", 1)):
@@ -95,11 +100,18 @@ def next_episode_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Move
     first, segments = _behind(ends), segments_of(sample)
     whose = segments + torch.arange(len(segments)).unsqueeze(1) * (segments.max() + 1)
     later = torch.isin(whose, whose[first]) & sample.valid & ~first
-    moves = [
-        _answered(evidence, sample, [truncated, _changed(sample, truncated, at, keys)], ends)[0]
-        for at in (first, later)
-    ]
-    return Moves(0.0, told=False) if moves[1].size else moves[0]
+    begins = sample.valid.clone()
+    begins[:, 1:] &= whose[:, 1:] != whose[:, :-1]
+    others = begins & ~torch.isin(whose, whose[first | ends])
+
+    def moved(at: Tensor, rounding: float) -> Moves:
+        batches = [truncated, _changed(sample, truncated, at, keys)]
+        return _answered(evidence, sample, batches, ends, rounding)[0]
+
+    moves = moved(first, _ROUNDING)
+    if moves.size and any(moved(at, _FINE).size > _SHARE * moves.size for at in (later, others)):
+        return Moves(0.0, told=False)
+    return moves
 
 
 def _changed(sample: Sample, td: TensorDictBase, at: Tensor, keys: list[Key]) -> TensorDictBase:
@@ -123,7 +135,11 @@ def answer_moves(
 
 
 def _answered(
-    evidence: Evidence, sample: Sample, batches: list[TensorDictBase], ends: Tensor
+    evidence: Evidence,
+    sample: Sample,
+    batches: list[TensorDictBase],
+    ends: Tensor,
+    rounding: float = _ROUNDING,
 ) -> tuple[Moves, float]:
     """How the answers to other rewards on two batches differ, and which rewards these are."""
     with SquaredErrors():
@@ -138,7 +154,7 @@ def _answered(
             )
             if answers[0] == 0:
                 continue
-            limit = _ROUNDING * max(1e-6, *map(abs, (*still, *answers, *twice)))
+            limit = rounding * max(1e-6, *map(abs, (*still, *answers, *twice)))
             size = abs(answers[0] - answers[1])
             linear = abs(twice[0] - 2 * answers[0]) <= 4 * limit
             told = not linear or abs(still[0] - still[1]) <= limit

@@ -18,6 +18,7 @@ from rnncheck.pipeline.keys import REWARD_ADDED, Key, tensor_keys
 from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls, beside_calls
 from rnncheck.watching.forms.by_numbers import Counts
+from rnncheck.watching.forms.last_calls import LastCall, last_calls
 from rnncheck.watching.forms.own_env import is_own_env
 from rnncheck.watching.forms.plain_calls import (
     FLAG,
@@ -195,9 +196,11 @@ class PlainRun:
 
     def _held(
         self, names: Mapping[str, Any], stepped: frozenset[str]
-    ) -> tuple[Storages, list[BesideCalls]]:
+    ) -> tuple[Storages, list[BesideCalls | LastCall]]:
         """What of the variables holds the steps, and which calls beside these some of it is of."""
-        made = list(beside_calls(self.steps, self._whole))
+        made: list[tuple[BesideCalls | LastCall, dict[Key, Tensor]]]
+        made = [*beside_calls(self.steps, self._whole)]
+        made += last_calls(self.steps, self._whole, self._told)
         whole = self._whole.clone(recurse=False)
         for _, gave in made:
             whole.update(gave)

@@ -23,6 +23,7 @@ from rnncheck.watching.forms.held_as import (
     gathered,
     scale_of,
 )
+from rnncheck.watching.forms.last_calls import is_behind_the_last, keys_behind_the_last
 from rnncheck.watching.forms.log_probs import close, is_derived
 from rnncheck.watching.forms.one_step import (
     GIVEN,
@@ -339,6 +340,8 @@ def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale |
     or one late."""
     steps = batch.shape[1]
     for key, entry in tensor_items(batch):
+        if is_behind_the_last(key):
+            continue
         theirs = entry.transpose(0, 1).reshape(steps, mine.shape[1], -1)
         begun = int(key == (FLAG,))  # acting begins there, flagged or not
         pairs = [(False, mine[begun:steps], theirs[begun:])]
@@ -433,7 +436,8 @@ def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) 
     if (before := told_of_last(held, batch, told, of_what)) is not None:
         return before
     shown = [("next", *key) for key in shown_keys(batch)]
-    return last_step(held, batch, (*shown, DONE), of_what, names_an_end(path))
+    keys = (*shown, *keys_behind_the_last(batch), DONE)
+    return last_step(held, batch, keys, of_what, names_an_end(path))
 
 
 def _of_pieces(value: Any, batch: TensorDictBase, told: ToldCall) -> PieceStates | None:
