@@ -117,12 +117,15 @@ class LaterJoins:
         return isinstance(acting.make_env, EnvBase)
 
     def _is_carried(self) -> bool:
-        """The script's rollouts start where it says, and one of them alone has come so far; or it
-        steps an env of TorchRL's itself."""
+        """It steps an env of TorchRL's itself, or its rollouts may start where it says: one of them
+        alone has come so far, and the next one tells."""
         acting = self._watching.seen.actor()
-        if acting is None or acting.more is not None or isinstance(acting.make_env, PlainEnv):
+        if acting is None or isinstance(acting.make_env, PlainEnv):
             return False
-        return acting.kind == "steps" or (acting.kind == "rollout" and len(acting.batches) == 1)
+        if acting.kind == "rollout" and len(acting.batches) == 1:
+            return acting.more is None or not self._tried
+        return acting.kind == "steps"
+
 
 
 def _states(acting: Acting) -> set[Key]:

@@ -119,6 +119,7 @@ class PlainSteps:
         self._turns = Turns()
         self._latest: PlainStep | None = None
         self._beside = set[CodeType]()  # what was called behind steps
+        self._rare = 0  # calls behind a step of what is not called behind every one
         self._resets: list[tuple[Any, Any]] | None = None  # inside the one that is under way
         self._several = list[Any]()  # envs by name only: they hold several, and show them together
         self._run: PlainRun | None = None
@@ -326,8 +327,9 @@ class PlainSteps:
         """Whether it is a function, and none of which it is settled that another one acts, or that
         is called ``behind`` every step."""
         settled = self._actor is not None and not torch.is_grad_enabled()
-        if settled and behind and code in self._beside:
-            return True
+        if settled and behind and (code in self._beside or self._rare < _LATEST):
+            self._rare += code not in self._beside
+            return bool(code.co_flags & inspect.CO_NEWLOCALS)
         return code is self._actor if settled else bool(code.co_flags & inspect.CO_NEWLOCALS)
 
     def _follow(self, frame: FrameType, parent: FrameType, depth: int, *, behind: bool) -> None:
@@ -428,7 +430,7 @@ class PlainSteps:
             self._forget_calls()
         self._lines.forget()
         self._loop.frames = []
-        self._passes = 0
+        self._passes = self._rare = 0
 
     def _trains(self, run: PlainRun, frame: FrameType, loss: Any) -> None:
         run.ran, seen = self._ran, self._watching.seen
