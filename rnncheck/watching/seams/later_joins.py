@@ -127,7 +127,6 @@ class LaterJoins:
         return acting.kind == "steps"
 
 
-
 def _states(acting: Acting) -> set[Key]:
     writes = {*declared(acting.policy, "out_keys"), *acting.writes}
     return {key[1:] for key in writes if key[0] == "next"}
