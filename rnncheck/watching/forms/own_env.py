@@ -21,6 +21,7 @@ from rnncheck.watching.forms.plain_calls import ENDS, OBSERVATION
 _Array = np.ndarray[Any, Any]
 _FLAGS = ("done", *ENDS[:2])
 _NUMBERS = "biuf"  # kinds of arrays that hold some
+_BESIDE = (Mapping, list, type(None))  # what is told beside a step
 _DEEPEST = 2  # containers in containers in which an env may hold others: chosen
 
 
@@ -55,7 +56,7 @@ def step_of(found: Any) -> tuple[Any, ...] | None:
     if not isinstance(found, tuple) or not 3 <= len(found) <= 5:
         return None
     told = found[-1] if isinstance(found[-1], Mapping) else {}
-    flags = [_flags(one) for one in found[2:4] if not isinstance(one, (Mapping, list))]
+    flags = [_flags(one) for one in found[2:4] if not isinstance(one, _BESIDE)]
     shown, reward = as_shown(found[0]), as_shown(found[1])
     if shown is None or reward is None or isinstance(reward, dict) or not flags:
         return None
@@ -86,6 +87,19 @@ def holds_another(env: Any) -> bool:
     act hold these."""
     known = (gymnasium.Env, VectorEnv, EnvBase, nn.Module)
     return any(isinstance(one, known) for one in _held(env, _DEEPEST))
+
+
+def wrapped_env(env: Any) -> gymnasium.Env[Any, Any] | None:
+    """The one env of gymnasium's that it holds and may show in another way, as a wrapper that is
+    none of gymnasium's; None where it holds several, networks, or another library's."""
+    own = list(getattr(env, "__dict__", {}).values())
+    inside = [one for part in own if isinstance(part, (list, tuple)) for one in part]
+    inside += [one for part in own if isinstance(part, dict) for one in part.values()]
+    found = [one for one in own if isinstance(one, gymnasium.Env)]
+    if len(found) != 1 or any(isinstance(one, gymnasium.Env) for one in inside):
+        return None
+    others = any(isinstance(one, (VectorEnv, EnvBase, nn.Module)) for one in _held(env, _DEEPEST))
+    return None if others else found[0]
 
 
 def _held(owner: Any, deep: int) -> Iterator[Any]:
@@ -148,6 +162,8 @@ class OwnEnv(gymnasium.Env[Any, Any]):
         """Begins anew; ``seed`` is for its own generators of random numbers."""
         if seed is not None:
             _seed(self.own, seed)
+            if (inner := wrapped_env(self.own)) is not None:
+                inner.reset(seed=seed)
         self._shown = shown_by_reset(self.own.reset())
         return self._shown, {}
 

@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium.vector import VectorEnv
 from torch import nn
 
@@ -23,6 +24,7 @@ from rnncheck.watching.forms.own_env import (
     holds_another,
     shown_by_reset,
     step_of,
+    wrapped_env,
 )
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.patching import replace
@@ -99,10 +101,11 @@ class OwnEnvs:
         """``env.reset()``."""
         looks = self._looks(env)
         with self._harmless():
-            if looks and id(env) not in self._known and holds_another(env):
+            if looks and id(env) not in self._known and _is_left_alone(env):
                 self._others.add(type(env))  # what it holds is heard of by itself
         if not looks or type(env) in self._others:
             return original(env, *args, **kwargs)
+        self._steps.reset_inside = None
         with self._watching.inside():
             found = original(env, *args, **kwargs)
         with self._harmless():
@@ -111,13 +114,24 @@ class OwnEnvs:
 
     def _begins(self, env: Any, shown: Any) -> None:
         if id(env) not in self._known:
-            if shown is None or holds_another(env):  # it may have made that meanwhile
+            if shown is None or _is_left_alone(env):  # it may have made what it holds meanwhile
+                self._others.add(type(env))
+                return
+            if (inner := wrapped_env(env)) is not None and self._shows_as(inner, shown):
                 self._others.add(type(env))
                 return
             self._known[id(env)] = OwnEnv(env)
         if shown is not None:
             self._known[id(env)].notes(shown)
             self._steps.begins(self._known[id(env)], shown)
+
+    def _shows_as(self, inner: Any, shown: Any) -> bool:
+        """Whether it shows what the env inside it does, which then is heard of by itself."""
+        seen = None if self._steps.reset_inside is None else self._steps.reset_inside[1]
+        if seen is None or not _are_same(shown_by_reset(seen), shown):
+            return False
+        self._steps.begins(inner, seen[0] if isinstance(seen, tuple) else seen)
+        return True
 
     def stepped(self, original: Callable[..., Any], env: Any, *args: Any, **kwargs: Any) -> Any:
         """``env.step(action)``."""
@@ -158,3 +172,14 @@ class OwnEnvs:
             yield
         except Exception:  # what a script's env gives may be anything
             self._over = True
+
+
+def _is_left_alone(env: Any) -> bool:
+    return holds_another(env) and wrapped_env(env) is None
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    """Whether an env shows the same arrays, by name where it shows several."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_are_same(one[k], other[k]) for k in one)
+    return not isinstance(one, dict) and not isinstance(other, dict) and np.array_equal(one, other)

@@ -121,6 +121,7 @@ class PlainSteps:
         self._beside = set[CodeType]()  # what was called behind steps
         self._rare = 0  # calls behind a step of what is not called behind every one
         self._resets: list[tuple[Any, Any]] | None = None  # inside the one that is under way
+        self.reset_inside: tuple[Any, Any] | None = None  # of an env that another one holds, latest
         self._several = list[Any]()  # envs by name only: they hold several, and show them together
         self._run: PlainRun | None = None
         self._next = NextRollout(watching)
@@ -158,7 +159,9 @@ class PlainSteps:
             self._resets.append((env, found := original(env, *args, **kwargs)))
             return found
         if not self._mine():
-            return original(env, *args, **kwargs)
+            found = original(env, *args, **kwargs)
+            self.reset_inside = env, found
+            return found
         inner = self._resets = list[tuple[Any, Any]]()
         try:
             with self._watching.inside():
