@@ -22,6 +22,7 @@ from rnncheck.watching.forms.shown_entries import shown_keys
 Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_COMPARED = 4_000_000  # numbers: chosen, so that a picture is not searched
 _OF_ARRAYS = (torch.float32, torch.float64)
+_NONE = -1  # no step, behind all of them
 _COPIES = ("tensor", "as_tensor")  # of an array, which another of its functions may not share
 _LEAVES_TORCH = ("numpy", "__array__", "tolist", "item", "__setitem__", "__get__", "__set__")
 
@@ -100,22 +101,25 @@ class _Entry:
             return same
         where = self._whole_steps(given)
         if where is not None:
-            return self._whole[where]
+            return self._and_none()[where] if _NONE in where else self._whole[where]
         places = self._some_numbers(given)
         return None if places is None else self._whole[places[0], places[1]]
 
     def _whole_steps(self, given: Array) -> list[int] | None:
-        """Which steps these are, all that each shows. Raises RuntimeError where several show the
-        same."""
+        """Which steps these are, all that each shows; none where a row is filled up with zeros.
+        Raises UntoldError where several show the same."""
         width = self._whole.shape[1]
         if given.size % width:
             return None
         rows = given.reshape(-1, width)
         if (every := self._all_steps(rows)) is not None:
             return every
-        known = self._places(given.dtype)
-        found = [known.get(one.tobytes(), []) if _tells(one) else [] for one in rows]
-        if not all(found):
+        known, blank = self._places(given.dtype), [not one.any() for one in rows]
+        found = [
+            known.get(one.tobytes(), []) if _tells(one) else [_NONE] * int(none)
+            for one, none in zip(rows, blank, strict=True)
+        ]
+        if not all(found) or all(blank):
             return None
         if any(len(one) > 1 for one in found) and (line := self._one_line(rows)) is not None:
             return line
@@ -124,6 +128,10 @@ class _Entry:
                 "several steps show the same numbers: which of them an array holds cannot be told"
             )
         return [one[0] for one in found]
+
+    def _and_none(self) -> Tensor:
+        """All steps, and what rows are filled up with."""
+        return torch.cat([self._whole, torch.zeros_like(self._whole[:1])])
 
     def _all_steps(self, rows: Array) -> list[int] | None:
         """All of them, where the rows are these in the order that they have, or time first."""

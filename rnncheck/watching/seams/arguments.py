@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from rnncheck.watching.seams.frames import frame_arguments, owner_of
+
 _HANDING_ON = {nn.modules.module.__file__, torch.utils._contextlib.__file__}
 UNTOLD = object()
 _BINDS = frozenset(dis.opmap[name] for name in ("STORE_FAST", "STORE_DEREF"))
@@ -131,3 +133,16 @@ def parsed(path: str) -> ast.Module | None:
         return ast.parse("".join(linecache.getlines(path)))
     except SyntaxError:
         return None
+
+
+def as_given(frame: FrameType) -> tuple[dict[str, Any], Any] | None:
+    """The arguments as the caller handed them over, and whose method got them; None where that
+    cannot be told."""
+    arguments = frame_arguments(frame)
+    owner = owner_of(frame.f_code, arguments)
+    for name in bound_anew(frame, arguments):
+        arguments[name] = given_by_caller(frame, name, bound=owner is not None)
+        if arguments[name] is UNTOLD:
+            return None
+        owner = owner_of(frame.f_code, arguments)
+    return arguments, owner

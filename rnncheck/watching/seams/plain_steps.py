@@ -26,13 +26,11 @@ from rnncheck.watching.forms.plain_run import PlainRun
 from rnncheck.watching.forms.shown_entries import with_parts_copied as _kept
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting_lines import LinesThatAct
-from rnncheck.watching.seams.arguments import UNTOLD, bound_anew, given_by_caller
+from rnncheck.watching.seams.arguments import as_given
 from rnncheck.watching.seams.followed import FollowedCalls
 from rnncheck.watching.seams.frames import (
-    frame_arguments,
     function_with,
     method_in,
-    owner_of,
     their_frames,
 )
 from rnncheck.watching.seams.graphs import weights_in
@@ -121,6 +119,7 @@ class PlainSteps:
         self._beside = set[CodeType]()  # what was called behind steps
         self._rare = 0  # calls behind a step of what is not called behind every one
         self._resets: list[tuple[Any, Any]] | None = None  # inside the one that is under way
+        self._inside: Any = None  # what a step inside another one gave
         self.reset_inside: tuple[Any, Any] | None = None  # of an env that another one holds, latest
         self._several = list[Any]()  # envs by name only: they hold several, and show them together
         self._run: PlainRun | None = None
@@ -190,13 +189,15 @@ class PlainSteps:
         """``env.step(action)``."""
         several = self._several and any(env is one for one in self._several)
         if self._watching.is_inside or several or not self._mine():
-            return original(env, action, *more)
+            self._inside = original(env, action, *more)
+            return self._inside
         note = self.about_to_step(env, sys._getframe(2), lambda: _kept(action))
+        self._inside = None
         with self._watching.inside():
             found = original(env, action, *more)
         self._watching.stepped()
-        if note is not None and isinstance(found, tuple) and len(found) == 5:
-            note(found)
+        if note is not None:
+            self._shown[id(env)].notes_as_five(note, found, self._inside)
         return found
 
     def about_to_step(
@@ -336,7 +337,7 @@ class PlainSteps:
         return code is self._actor if settled else bool(code.co_flags & inspect.CO_NEWLOCALS)
 
     def _follow(self, frame: FrameType, parent: FrameType, depth: int, *, behind: bool) -> None:
-        told = _as_given(frame)
+        told = as_given(frame)
         if told is None:
             return
         arguments, owner = told
@@ -487,16 +488,3 @@ class PlainSteps:
 def _is_of_one_env(found: Any) -> bool:
     """Whether it is what ``reset`` of gymnasium's envs gives."""
     return isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)
-
-
-def _as_given(frame: FrameType) -> tuple[dict[str, Any], Any] | None:
-    """The arguments as the caller handed them over, and whose method got them; None where that
-    cannot be told."""
-    arguments = frame_arguments(frame)
-    owner = owner_of(frame.f_code, arguments)
-    for name in bound_anew(frame, arguments):
-        arguments[name] = given_by_caller(frame, name, bound=owner is not None)
-        if arguments[name] is UNTOLD:
-            return None
-        owner = owner_of(frame.f_code, arguments)
-    return arguments, owner

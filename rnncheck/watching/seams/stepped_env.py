@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from rnncheck.watching.forms.four_parts import PARTS, FiveParts, five_parts
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep
 from rnncheck.watching.forms.shown_entries import with_parts_copied, with_rows
 from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT
@@ -61,10 +62,24 @@ class SteppedEnv:
         self.seen = with_parts_copied(after)
         self.keep(step)
 
+    def notes_as_five(self, note: Callable[[Any], None], found: Any, inside: Any) -> None:
+        """What its step gave, in five parts, if it is a step; ``inside`` of which another env's
+        gave that."""
+        if isinstance(found, tuple) and len(found) == PARTS:
+            if not isinstance(self.env, FiveParts):
+                self.env = FiveParts(self.env)
+            found = five_parts(found, inside if _is_step(inside) else None)
+        if _is_step(found):
+            note(found)
+
     def keep(self, step: PlainStep) -> None:
         """It was stepped, as long as a rollout is not too long."""
         if len(self.steps) < LONGEST_ROLLOUT:
             self.steps.append(step)
+
+
+def _is_step(found: Any) -> bool:
+    return isinstance(found, tuple) and len(found) > PARTS
 
 
 def _with(after: Any, final: Any, ended: Any) -> Any:
