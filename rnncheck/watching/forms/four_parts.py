@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-PARTS = 4
+OLD_PARTS = 4
 
 
 def five_parts(found: tuple[Any, ...], inside: tuple[Any, ...] | None) -> tuple[Any, ...]:
@@ -37,7 +37,7 @@ class FiveParts(gymnasium.Wrapper[Any, Any, Any, Any]):
             _note(self.env, self._inside)
         self._inside.clear()
         found = self.env.step(action)
-        if len(found) == PARTS:
+        if len(found) == OLD_PARTS:
             found = five_parts(found, self._inside[-1] if self._inside else None)
         shown, reward, over, cut, told = found
         return shown, reward, bool(np.any(over)), bool(np.any(cut)), told
@@ -50,7 +50,7 @@ class _Noted(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> Any:
         found = self.env.step(action)
-        if len(found) > PARTS:
+        if len(found) > OLD_PARTS:
             self._into.append(found)
         return found
 

@@ -17,7 +17,7 @@ from rnncheck.watching.forms.shown_entries import shown_keys
 from rnncheck.watching.forms.storages import DONE
 
 
-def joined(
+def states_at_the_join(
     before: Sequence[PlainStep], whole: TensorDictBase, told: ToldCall, policy: PlainPolicy
 ) -> TensorDictBase | None:
     """By ``collected`` and ``given`` the states that the steps ``before`` ended in, and that the

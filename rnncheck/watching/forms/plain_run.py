@@ -31,7 +31,7 @@ from rnncheck.watching.forms.plain_calls import (
     narrowed,
 )
 from rnncheck.watching.forms.plain_columns import columns_of, fullest, shown_of
-from rnncheck.watching.forms.plain_joins import joined
+from rnncheck.watching.forms.plain_joins import states_at_the_join
 from rnncheck.watching.forms.plain_loss import rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, Drawn, SeenPass, seen_pass, with_data
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
@@ -133,7 +133,7 @@ class PlainRun:
         acting.batches = [one if policy.batched else one[0] for one in parts]
         acting.parts = list(parts_given(self._call, policy))
         acting.never_reset = self.puts_back_unseen
-        if (join := joined(self._before, self._whole, self._told, policy)) is not None:
+        if (join := states_at_the_join(self._before, self._whole, self._told, policy)) is not None:
             acting.joins.append(join)
         acting.shows_starts = is_own_env(steps[0].env)
         self._acting = acting

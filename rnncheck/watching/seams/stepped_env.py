@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from rnncheck.watching.forms.four_parts import PARTS, FiveParts, five_parts
+from rnncheck.watching.forms.four_parts import OLD_PARTS, FiveParts, five_parts
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep
 from rnncheck.watching.forms.shown_entries import with_parts_copied, with_rows
 from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT
@@ -65,7 +65,7 @@ class SteppedEnv:
     def notes_as_five(self, note: Callable[[Any], None], found: Any, inside: Any) -> None:
         """What its step gave, in five parts, if it is a step; ``inside`` of which another env's
         gave that."""
-        if isinstance(found, tuple) and len(found) == PARTS:
+        if isinstance(found, tuple) and len(found) == OLD_PARTS:
             if not isinstance(self.env, FiveParts):
                 self.env = FiveParts(self.env)
             found = five_parts(found, inside if _is_step(inside) else None)
@@ -79,7 +79,7 @@ class SteppedEnv:
 
 
 def _is_step(found: Any) -> bool:
-    return isinstance(found, tuple) and len(found) > PARTS
+    return isinstance(found, tuple) and len(found) > OLD_PARTS
 
 
 def _with(after: Any, final: Any, ended: Any) -> Any:
