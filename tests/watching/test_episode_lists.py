@@ -110,11 +110,17 @@ APART = (
     ("discounted(one[2]) for one in episodes", "discounted(one) for one in rewards"),
 )  # fmt: skip
 
+RETURNS = (
+    ("torch.stack(actions), rewards, h", "torch.stack(actions), discounted(rewards), h"),
+    ("discounted(one[2]) for one in episodes", "one[2] for one in episodes"),
+)
+
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         pytest.param((), "", id="tuples"),
+        pytest.param(RETURNS, "", id="returns are made of them at once"),
         pytest.param(BY_NAME, "", id="by name", marks=pytest.mark.slow),
         pytest.param(APART, "", id="lists of their own"),
         pytest.param((NO_MASK,), "RP505", id="padding is trained on"),

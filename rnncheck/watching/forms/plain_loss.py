@@ -15,9 +15,11 @@ from rnncheck.watching.forms.beside_calls import BesideCalls
 from rnncheck.watching.forms.by_numbers import bare
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.last_calls import LastCall
+from rnncheck.watching.forms.returns_made import ReturnsMade
 from rnncheck.watching.forms.storages import HeldPart, OfEpisode, PieceStates, Storage
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
 
+Beside = BesideCalls | LastCall | ReturnsMade  # made of a batch, which holds it then
 Held = list[tuple[str, Any, dict[Path, HeldPart]]]
 
 
@@ -26,7 +28,7 @@ def rollout_loss(
     names: Mapping[str, Any],
     parts: Mapping[Path, HeldPart],
     acts: ActedAgain | None = None,
-    beside: Sequence[BesideCalls | LastCall] = (),
+    beside: Sequence[Beside] = (),
 ) -> Callable[[TensorDictBase], Any]:
     """The lines as a function of a batch: ``parts`` by the way there, from the variable's name;
     where some of these have a graph, it comes of what ``acts``; calls ``beside`` the steps are made
@@ -65,7 +67,7 @@ def run_lines(
     lines: FunctionType,
     held: Held,
     acts: ActedAgain | None,
-    beside: tuple[BesideCalls | LastCall, ...],
+    beside: tuple[Beside, ...],
     batch: TensorDictBase,
 ) -> Any:
     """What the lines give where their variables hold the batch."""

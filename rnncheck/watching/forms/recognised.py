@@ -12,7 +12,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.pipeline.keys import REWARD_ADDED, Key, tensor_items
+from rnncheck.pipeline.keys import REWARD_ADDED, Key, tensor_items, tensor_keys
 from rnncheck.watching.forms.held_as import (
     ARRAYS,
     MANY,
@@ -36,6 +36,7 @@ from rnncheck.watching.forms.one_step import (
     told_of_last,
 )
 from rnncheck.watching.forms.plain_calls import FLAG, ToldCall, leaf_tensor
+from rnncheck.watching.forms.returns_made import returns_made, returns_under
 from rnncheck.watching.forms.row_records import last_records, row_records
 from rnncheck.watching.forms.shown_entries import shown_keys
 from rnncheck.watching.forms.storages import (
@@ -165,6 +166,8 @@ def _note_stretch(
     inner = storages_in({_EPISODE: item}, own_steps, told, frozenset())
     if (more := own_steps.get(REWARD_ADDED, None)) is not None:
         _add(batch, reach, more)
+    for returns in filter(None, map(returns_under, tensor_keys(own_steps))):
+        batch.set(returns.key, returns.of(batch))
 
     def untold(way: Path, value: Any) -> bool:
         """Of a short episode too: what is not known is not held to be always the same."""
@@ -332,6 +335,9 @@ def _of_all_steps(path: Path, value: Tensor, batch: TensorDictBase) -> Storage |
         for key, scale, late in _fitting(mine, batch)
         if (edge := _edge(mine, key, scale, batch, late=late)) is None or len(edge) <= _WIDEST
     ]
+    if not found and not longer and (returns := returns_made(mine, batch)) is not None:
+        batch.set(returns.key, returns.of(batch))
+        return replace(made, key=returns.key)
     return max(found, key=lambda one: _likeness(path, one), default=None)
 
 
