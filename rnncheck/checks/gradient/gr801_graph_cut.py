@@ -20,8 +20,9 @@ Says nothing when
     the loss runs no recurrent module that can be seen, slices have a single step, or nothing has a
     gradient there. A graph that is cut every k-th step, k > 1, on purpose passes. Recurrent modules
     without a trained parameter get a warning, those that read tokens nothing: tokens have no
-    gradient. Where the unroll alone has the gradient, EQ205 says so. What carries the state may
-    have no parameters at all, as a reservoir has none.
+    gradient. Where the unroll alone has the gradient, EQ205 says so, and where the steps of a row
+    do not follow one another, RP502. What carries the state may have no parameters at all, as a
+    reservoir has none.
 
 Fix
     Run the policy in recurrent mode inside the loss, and do not detach the state between steps.
@@ -107,6 +108,8 @@ def _in_the_loss(evidence: Evidence) -> Judgement:
             compared += 1
             if back is False or layer:
                 needs_memory_inside(evidence, sample)
+                if evidence.finds("RP502"):  # a start flag may stand between any two of them
+                    raise Deferred("the steps of a row do not follow one another", "RP502")
                 via = _through(cut, layer)
                 return Judgement((_observed_in_loss(number, sample, via),), compared)
         if not compared:
