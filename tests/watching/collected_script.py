@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.watching.lines_script import HEAD
 
 COLLECTED = (
-    HEAD
+    HEAD.replace("torch.manual_seed(2)\n", "")  # nothing runs where it is imported
     + """
 ENVS, STEPS = 4, 16
 
@@ -55,29 +55,34 @@ def returns(rews, dones, last):
     return torch.stack(found[::-1])
 
 
-torch.manual_seed(2)
-same = gym.vector.AutoresetMode.SAME_STEP
-make = lambda: gym.make("CartPole-v1", max_episode_steps=9)
-envs = gym.vector.SyncVectorEnv([make] * ENVS, autoreset_mode=same)
-net = Net()
-optim = torch.optim.Adam(net.parameters(), lr=1e-3)
-begun = torch.as_tensor(envs.reset(seed=2)[0])
-carry = begun, torch.zeros(ENVS, HIDDEN), torch.ones(ENVS, dtype=torch.bool)
-for update in range(5):
-    (xs, starts, acts, rews, dones), first, last, carry = collect(envs, net, *carry)
-    logits, values = unroll(net, xs, first, starts)
-    gain = returns(rews, dones, last) - values
-    told = Categorical(logits=logits).log_prob(acts)
-    weight = gain.detach()
-    loss = (gain.square() - told * weight).mean()
-    optim.zero_grad()
-    loss.backward()
-    optim.step()
+def main():
+    torch.manual_seed(2)
+    same = gym.vector.AutoresetMode.SAME_STEP
+    make = lambda: gym.make("CartPole-v1", max_episode_steps=9)
+    envs = gym.vector.SyncVectorEnv([make] * ENVS, autoreset_mode=same)
+    net = Net()
+    optim = torch.optim.Adam(net.parameters(), lr=1e-3)
+    begun = torch.as_tensor(envs.reset(seed=2)[0])
+    carry = begun, torch.zeros(ENVS, HIDDEN), torch.ones(ENVS, dtype=torch.bool)
+    for update in range(5):
+        (xs, starts, acts, rews, dones), first, last, carry = collect(envs, net, *carry)
+        logits, values = unroll(net, xs, first, starts)
+        gain = returns(rews, dones, last) - values
+        told = Categorical(logits=logits).log_prob(acts)
+        weight = gain.detach()
+        loss = (gain.square() - told * weight).mean()
+        optim.zero_grad()
+        loss.backward()
+        optim.step()
+
+
+if __name__ == "__main__":
+    main()
 """
 )
 NORMALISED = (
-    "    weight = gain.detach()\n",
-    "    weight = ((gain - gain.mean()) / gain.std()).detach()\n    told = told.exp()\n",
+    "        weight = gain.detach()\n",
+    "        weight = ((gain - gain.mean()) / gain.std()).detach()\n        told = told.exp()\n",
 )
 OVER_ENDS = ("GAMMA * last * ~over", "GAMMA * last")
 UNKNOWN = ("net.step(x, h, start)[1]\n", "net.step(x + torch.rand(4), h, start)[1]\n")
@@ -86,3 +91,23 @@ CUE = (  # an episode shows something with its first step alone
     "h = self.cell(9 * x * start.float().unsqueeze(-1), h",
 )
 LIGHT = ("gain.square() - told", "0.02 * gain.square() - told")
+BY_A_METHOD = (
+    (
+        "\n\ndef collect(",
+        """
+    @torch.no_grad()
+    def act(self, x, h, start):
+        logits, _, h = self.step(x, h, start)
+        return Categorical(logits=logits).sample(), h
+
+
+def collect(""",
+    ),
+    (
+        """        with torch.no_grad():
+            logits, _, new = net.step(x, h, start)
+        a = Categorical(logits=logits).sample()
+""",
+        "        a, new = net.act(x, h, start)\n",
+    ),
+)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.collected_script import (
+    BY_A_METHOD,
     COLLECTED,
     CUE,
     LIGHT,
@@ -22,6 +23,15 @@ def test_what_it_gave_is_known(rnncheck: Any, tmp_path: Path) -> None:
     code, told, _ = run(rnncheck, written(tmp_path, COLLECTED))
     assert code == ExitCode.VERIFIED
     assert {one["standing"] for one in told["guarantees"]} == {"shown"}
+
+
+def test_it_is_kept(rnncheck: Any, tmp_path: Path) -> None:
+    """The file answers as the script did."""
+    script, kept = written(tmp_path, COLLECTED, *BY_A_METHOD), tmp_path / "seen.rnn"
+    asked = ("--select", "LS701,VL603")
+    assert run(rnncheck, *asked, "--save", kept, script)[0] == ExitCode.VERIFIED
+    done = rnncheck("verify", *asked, str(kept), cwd=tmp_path)
+    assert done.returncode == ExitCode.VERIFIED, done.stdout
 
 
 def test_first_steps_that_move_a_statistic_of_the_batch_are_no_target(

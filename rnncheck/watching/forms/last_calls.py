@@ -26,7 +26,7 @@ _OPPOSITE: Scale = (-1.0, 1.0)
 
 
 @dataclass(frozen=True)
-class _Source:
+class LastEntry:
     """The entry of the last step that an argument is, zero where an episode ended if ``fresh``."""
 
     entry: Key
@@ -43,7 +43,7 @@ class LastCall:
     """Such a call; ``sources`` are by the keys that its arguments go by."""
 
     policy: PlainPolicy
-    sources: Mapping[Key, _Source]
+    sources: Mapping[Key, LastEntry]
 
     def __call__(self, batch: TensorDictBase) -> TensorDictBase:
         """What it gives behind the last step of ``batch`` ``[rows, steps]``, at each step."""
@@ -83,9 +83,9 @@ def is_behind_the_last(key: Key) -> bool:
 
 def _arguments(
     call: PlainCall, whole: TensorDictBase, told: ToldCall
-) -> tuple[dict[Path, Slot], dict[Key, _Source]]:
+) -> tuple[dict[Path, Slot], dict[Key, LastEntry]]:
     """Both empty where one of them is nothing that is known."""
-    slots, sources = dict[Path, Slot](), dict[Key, _Source]()
+    slots, sources = dict[Path, Slot](), dict[Key, LastEntry]()
     rows = whole.shape[0]
     for path, column in columns_in([{**call.arguments, OWNER: call.before}]).items():
         if column.values is None or column.values.numel() % rows or column.values.numel() < rows:
@@ -102,7 +102,7 @@ def _arguments(
 
 def _found(
     key: Key, values: Tensor, whole: TensorDictBase, told: ToldCall
-) -> tuple[Slot, _Source] | None:
+) -> tuple[Slot, LastEntry] | None:
     """What an argument ``[1, ...]`` is."""
     rows = whole.shape[0]
     for entry in shown_keys(whole):
@@ -110,9 +110,9 @@ def _found(
         slot = slot_of(key, values, rows, last[0].numel())
         held = slot.found(values, 1)
         if _fits(slot, held, last) and same_of_rows(held, last, whole):
-            return slot, _Source(("next", *entry))
+            return slot, LastEntry(("next", *entry))
     for state in told.carry:
-        source = _Source(("next", *state))
+        source = LastEntry(("next", *state))
         slot = slot_of(key, values, rows)
         for one in (source, replace(source, fresh=True)):
             last = one.of(whole)
@@ -122,7 +122,7 @@ def _found(
     for scale in (None, _OPPOSITE):
         flags = over if scale is None else 1 - over.double()
         if _fits(slot, values, over) and _same(slot.found(values, 1), flags):
-            return replace(slot, scale=scale), _Source(DONE)
+            return replace(slot, scale=scale), LastEntry(DONE)
     return None
 
 

@@ -17,10 +17,12 @@ from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls
 from rnncheck.watching.forms.flat_env import WholeEnv
 from rnncheck.watching.forms.held_states import InsideOf
+from rnncheck.watching.forms.last_calls import LastCall, LastEntry
 from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall, held_states
-from rnncheck.watching.forms.plain_loss import rollout_loss
+from rnncheck.watching.forms.plain_loss import Beside, rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
+from rnncheck.watching.forms.returns_made import ReturnsMade
 from rnncheck.watching.forms.shown_entries import ShownAs, ShownEntry
 from rnncheck.watching.forms.storages import (
     HeldPart,
@@ -47,6 +49,7 @@ _WRAPPERS = "gymnasium.wrappers"
 _RECORDS, _TAIL, _PER_ROW, _ZEROS = "records", "tail", "per row", "zero state"
 _PIECES = "states of pieces"
 _ROW_RECORDS = "records of each env"
+_NAMED, _LAST, _RETURNS = "beside each step", "behind the last", "returns"
 
 
 # --- envs ----------------------------------------------------------------------------------------
@@ -262,7 +265,7 @@ def rollout_loss_node(
         for name, value, parts in held
     ]
     again = None if acts is None else [acts.policy, acts.cut]
-    calls = [one.policy for one in beside]
+    calls = [_beside_form(one) for one in beside]
     return {"kind": "rollout loss", "of": [encoder.form(x) for x in (lines, told, again, calls)]}
 
 
@@ -272,7 +275,25 @@ def rollout_loss_again(decoder: Decodes, node: Node, _number: int) -> Any:
     names = {name: value for name, value, _ in held}
     parts = {(name, *path): _part(one) for name, _, told in held for path, one in told}
     acts = None if again is None else ActedAgain(*again)
-    return rollout_loss(lines, names, parts, acts, [BesideCalls(one) for one in calls])
+    return rollout_loss(lines, names, parts, acts, [_beside(*one) for one in calls])
+
+
+def _beside_form(made: Beside) -> list[Any]:
+    if isinstance(made, ReturnsMade):
+        return [_RETURNS, made.discount, made.over]
+    if isinstance(made, LastCall):
+        entries = [[_key_form(k), _key_form(e.entry), e.fresh] for k, e in made.sources.items()]
+        return [_LAST, made.policy, entries]
+    return [_NAMED, made.policy]
+
+
+def _beside(kind: str, *given: Any) -> Beside:
+    if kind == _RETURNS:
+        return ReturnsMade(float(given[0]), bool(given[1]))
+    if kind == _LAST:
+        told = {_key(k): LastEntry(_key(entry), bool(fresh)) for k, entry, fresh in given[1]}
+        return LastCall(given[0], told)
+    return BesideCalls(given[0])
 
 
 def _plain(call: PlainCall) -> PlainCall:
