@@ -1,7 +1,9 @@
-"""Ends of episodes that were collected and are none any more where they are trained on."""
+"""Ends of episodes that were collected and are none any more where they are trained on, and steps
+that a time limit has cut and that are trained on as ends."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +19,10 @@ from rnncheck.checks.rule import Unanswered
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.results.model import Stage, Where
+
+_CUT: Key = ("next", "truncated")
+_Found = tuple[int, Sample, Key, Tensor]
+_Changes = Callable[[Evidence, Sample], list[tuple[Key, Tensor]]]
 
 
 @dataclass(frozen=True)
@@ -35,9 +41,18 @@ class Cleared:
 def cleared(evidence: Evidence) -> Cleared | None:
     """The first batch of the estimator or the loss that has lost ends; None where they would change
     nothing."""
+    return _changed_flags(evidence, _lost)
+
+
+def made_ends(evidence: Evidence) -> Cleared | None:
+    """The same of steps that are marked as terminated, and were collected as cut short."""
+    return _changed_flags(evidence, _made)
+
+
+def _changed_flags(evidence: Evidence, changes: _Changes) -> Cleared | None:
     for stage, look in ((Stage.ADVANTAGE, _of_the_estimator), (Stage.LOSS, _of_the_loss)):
         try:
-            found = look(evidence)
+            found = look(evidence, changes)
         except Unanswered:  # why it cannot be asked is told where it is judged
             continue
         if found is not None:
@@ -53,12 +68,9 @@ def cleared(evidence: Evidence) -> Cleared | None:
     return None
 
 
-_Found = tuple[int, Sample, Key, Tensor]
-
-
-def _of_the_estimator(evidence: Evidence) -> _Found | None:
+def _of_the_estimator(evidence: Evidence, changes: _Changes) -> _Found | None:
     for number, sample in enumerate(batches(evidence)):
-        for key, lost in _lost(evidence, sample):
+        for key, lost in changes(evidence, sample):
             here, there = (
                 written(evidence, sample, td) for td in (sample.td, _restored(sample, key, lost))
             )
@@ -69,10 +81,10 @@ def _of_the_estimator(evidence: Evidence) -> _Found | None:
     return None
 
 
-def _of_the_loss(evidence: Evidence) -> _Found | None:
+def _of_the_loss(evidence: Evidence, changes: _Changes) -> _Found | None:
     loss_of(evidence)
     for number, sample in each_sample(evidence):
-        for key, lost in _lost(evidence, sample):
+        for key, lost in changes(evidence, sample):
             here, there = (
                 run_loss(evidence, sample, td, per_element=False).total
                 for td in (sample.td, _restored(sample, key, lost))
@@ -84,21 +96,35 @@ def _of_the_loss(evidence: Evidence) -> _Found | None:
 
 def _lost(evidence: Evidence, sample: Sample) -> list[tuple[Key, Tensor]]:
     """Flags of terminated steps, with where they were true and are not, ``[rows, steps]``."""
-    found = []
+    found = [(key, was & ~given) for key, was, given in _flags(evidence, sample)]
+    return [(key, lost) for key, lost in found if bool(lost.any())]
+
+
+def _made(evidence: Evidence, sample: Sample) -> list[tuple[Key, Tensor]]:
+    """The same where they were not true and are, though a time limit cut the episode there."""
+    cut = sample.steps.column(_CUT)
+    if cut is None:
+        return []
+    there = cut[shown_next(evidence, sample)].reshape(*sample.known.shape, -1).any(-1)
+    found = [(key, ~was & given & there) for key, was, given in _flags(evidence, sample)]
+    return [(key, made) for key, made in found if bool(made.any())]
+
+
+def _flags(evidence: Evidence, sample: Sample) -> Iterator[tuple[Key, Tensor, Tensor]]:
+    """Flags of terminated steps as they were collected and are, ``[rows, steps]``."""
     for key in tensor_keys(sample.rows):
         column = sample.steps.column(key)
         if key[0] != "next" or key[-1] != "terminated" or column is None:
             continue
         given = sample.rows.get(key)
         if given.dtype == torch.bool and given.shape[2:] == column.shape[1:]:
-            was = column[shown_next(evidence, sample)]
-            lost = (was & ~given).reshape(*sample.known.shape, -1).any(-1) & sample.known
-            found += [(key, lost)] if bool(lost.any()) else []
-    return found
+            both = column[shown_next(evidence, sample)], given
+            was, now = (one.reshape(*sample.known.shape, -1).any(-1) for one in both)
+            yield key, was & sample.known, now & sample.known
 
 
 def _restored(sample: Sample, key: Key, lost: Tensor) -> TensorDictBase:
     rows = sample.rows.clone()
     flag = rows.get(key)
     wide = lost.reshape(*lost.shape, *[1] * (flag.ndim - 2))
-    return rows.set(key, flag | wide).reshape(sample.td.shape)
+    return rows.set(key, flag ^ wide).reshape(sample.td.shape)

@@ -8,7 +8,8 @@ Checks
     how much that moves the loss tells how far off their target is, and it must not depend on their
     next observation; smooth L1, Huber and L1 losses are squared errors meanwhile. Where no step is
     terminated, some are marked so; for an estimator where none ends at all. A terminated step must
-    still be marked where it is estimated and trained on: where only some are not, it is a warning.
+    still be marked where it is estimated and trained on: where only some are not, it is a warning,
+    and so are steps that a time limit cut and that are marked as terminated there.
     And the next observation of a done step must not be the first observation of the next episode,
     unless episodes begin so much alike that this says nothing; where no step was recorded behind
     it, none of the first observations that were seen. What a loop adds to the reward where a time
@@ -58,7 +59,7 @@ from rnncheck.checks.rule import (
     weightiest,
 )
 from rnncheck.checks.value.added_values import added_values
-from rnncheck.checks.value.cleared_ends import Cleared, cleared
+from rnncheck.checks.value.cleared_ends import Cleared, cleared, made_ends
 from rnncheck.checks.value.estimates import ended, per_step
 from rnncheck.checks.value.estimator_isolation import (
     estimator_leaks,
@@ -122,6 +123,9 @@ def run(evidence: Evidence) -> Judgement:
         untold += found.untold
         if found.finding is not None:
             return Judgement((found.finding,), count)
+    made = made_ends(evidence)
+    if made is not None:  # a choice, where the task ends with its time
+        return Judgement((_made(made),), count + made.count, severity=Severity.WARNING)
     if last.used or (last.open and not count):
         untold.append(_blank(last))
     if why := weightiest(untold):
@@ -374,6 +378,23 @@ def _cleared(lost: Cleared) -> Observation:
         measured=float(lost.count),
         cause="the flag is cleared, or taken from elsewhere, on its way through the script",
         fix=f"leave {name} as it was collected: it says that nothing follows",
+        key=name,
+    )
+
+
+def _made(made: Cleared) -> Observation:
+    name = dotted(made.key)
+    return _observed(
+        made.stage,
+        made.where,
+        message=(
+            f"{counted(made.count, 'step')} that a time limit cut {_COME[made.stage]} with {name}"
+            " true: nothing is expected behind them"
+        ),
+        quantity=f"truncated steps whose {name} was false when they were collected",
+        measured=float(made.count),
+        cause="the flag is set, or taken from done, on its way through the script",
+        fix=f"leave {name} as it was collected; a task that ends with its time may show that time",
         key=name,
     )
 
