@@ -374,9 +374,12 @@ def _entry(
 
 def _rank(
     one: tuple[float, bool, Key, Scale | None], flag: bool
-) -> tuple[bool, bool, float, bool, bool]:
-    """Its name counts most, beside the same bits: flags that are seldom true are all alike."""
-    return one[0] == 1, one[1], one[0], flag, one[3] is None
+) -> tuple[bool, bool, float, bool, bool, bool]:
+    """Its name counts most beside the same bits, for flags that are seldom true are all alike; else
+    how many are the same."""
+    share, named, _, scale = one
+    same = share == 1
+    return same, same and named, share, named, flag, scale is None
 
 
 def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:
