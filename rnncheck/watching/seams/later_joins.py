@@ -124,7 +124,7 @@ class LaterJoins:
             return False
         if acting.kind == "rollout" and len(acting.batches) == 1:
             return acting.more is None or not self._tried
-        return acting.kind == "steps"
+        return acting.kind == "steps" and bool(acting.batches) and not self._tried
 
 
 def _states(acting: Acting) -> set[Key]:
