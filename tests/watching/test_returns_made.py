@@ -6,7 +6,7 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from rnncheck.watching.forms.returns_made import ReturnsMade, returns_made, returns_under
+from rnncheck.watching.forms.returns_made import ReturnsMade, returns_made, returns_named
 
 
 def _batch() -> TensorDict:
@@ -24,7 +24,7 @@ def test_they_are_known_by_what_they_add_up(made: ReturnsMade) -> None:
     assert found is not None
     assert found.over is made.over
     assert found.discount == pytest.approx(made.discount, rel=1e-5)
-    assert returns_under(found.key) == found
+    assert returns_named(found.key) == found
 
 
 def test_by_hand() -> None:
@@ -43,4 +43,4 @@ def test_other_numbers_are_none() -> None:
     late["next", "reward"] = rewards.roll(1, 1)
     for one in (rewards, torch.rand_like(rewards), ReturnsMade(0.9).of(late)):
         assert returns_made(one.transpose(0, 1), batch) is None
-    assert returns_under(("reward",)) is None
+    assert returns_named(("reward",)) is None

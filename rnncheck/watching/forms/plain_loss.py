@@ -19,7 +19,7 @@ from rnncheck.watching.forms.returns_made import ReturnsMade
 from rnncheck.watching.forms.storages import HeldPart, OfEpisode, PieceStates, Storage
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
 
-Beside = BesideCalls | LastCall | ReturnsMade  # made of a batch, which holds it then
+MadeBeside = BesideCalls | LastCall | ReturnsMade  # made of a batch, which holds it then
 Held = list[tuple[str, Any, dict[Path, HeldPart]]]
 
 
@@ -28,7 +28,7 @@ def rollout_loss(
     names: Mapping[str, Any],
     parts: Mapping[Path, HeldPart],
     acts: ActedAgain | None = None,
-    beside: Sequence[Beside] = (),
+    beside: Sequence[MadeBeside] = (),
 ) -> Callable[[TensorDictBase], Any]:
     """The lines as a function of a batch: ``parts`` by the way there, from the variable's name;
     where some of these have a graph, it comes of what ``acts``; calls ``beside`` the steps are made
@@ -67,7 +67,7 @@ def run_lines(
     lines: FunctionType,
     held: Held,
     acts: ActedAgain | None,
-    beside: tuple[Beside, ...],
+    beside: tuple[MadeBeside, ...],
     batch: TensorDictBase,
 ) -> Any:
     """What the lines give where their variables hold the batch."""

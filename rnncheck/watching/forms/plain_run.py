@@ -32,13 +32,13 @@ from rnncheck.watching.forms.plain_calls import (
 )
 from rnncheck.watching.forms.plain_columns import columns_of, fullest, shown_of
 from rnncheck.watching.forms.plain_joins import states_at_the_join
-from rnncheck.watching.forms.plain_loss import Beside, rollout_loss
+from rnncheck.watching.forms.plain_loss import MadeBeside, rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, Drawn, SeenPass, seen_pass, with_data
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
 from rnncheck.watching.forms.plain_record import parts_given, steps_recorded
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import Storages, storages_in
-from rnncheck.watching.forms.returns_made import returns_under
+from rnncheck.watching.forms.returns_made import returns_named
 from rnncheck.watching.forms.sampled import begun_anew
 from rnncheck.watching.forms.shown_before import Before
 from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt
@@ -200,7 +200,7 @@ class PlainRun:
 
     def _held(
         self, names: Mapping[str, Any], stepped: frozenset[str]
-    ) -> tuple[Storages, list[Beside]]:
+    ) -> tuple[Storages, list[MadeBeside]]:
         """What of the variables holds the steps, and which calls beside these some of it is of."""
         made: list[tuple[BesideCalls | LastCall, dict[Key, Tensor]]]
         made = [*beside_calls(self.steps, self._whole)]
@@ -211,8 +211,8 @@ class PlainRun:
         found = storages_in(names, whole, self._told, stepped)
         if (more := whole.get(REWARD_ADDED, None)) is not None:
             self._whole.set(REWARD_ADDED, more)
-        used: list[Beside] = [call for call, gave in made if gave.keys() & found.keys]
-        return found, [*used, *filter(None, map(returns_under, found.keys))]
+        used: list[MadeBeside] = [call for call, gave in made if gave.keys() & found.keys]
+        return found, [*used, *filter(None, map(returns_named, found.keys))]
 
     def _sampled(self, stack: Sequence[FrameType]) -> bool:
         """Whether what is trained on are steps out of a memory. A loss in which the policy does not

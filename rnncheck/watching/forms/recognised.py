@@ -36,7 +36,7 @@ from rnncheck.watching.forms.one_step import (
     told_of_last,
 )
 from rnncheck.watching.forms.plain_calls import FLAG, ToldCall, leaf_tensor
-from rnncheck.watching.forms.returns_made import returns_made, returns_under
+from rnncheck.watching.forms.returns_made import returns_made, returns_named
 from rnncheck.watching.forms.row_records import last_records, row_records
 from rnncheck.watching.forms.shown_entries import shown_keys
 from rnncheck.watching.forms.storages import (
@@ -166,7 +166,7 @@ def _note_stretch(
     inner = storages_in({_EPISODE: item}, own_steps, told, frozenset())
     if (more := own_steps.get(REWARD_ADDED, None)) is not None:
         _add(batch, reach, more)
-    for returns in filter(None, map(returns_under, tensor_keys(own_steps))):
+    for returns in filter(None, map(returns_named, tensor_keys(own_steps))):
         batch.set(returns.key, returns.of(batch))
 
     def untold(way: Path, value: Any) -> bool:

@@ -66,7 +66,7 @@ def returns_made(mine: Tensor, batch: TensorDictBase) -> ReturnsMade | None:
     return None
 
 
-def returns_under(key: Key) -> ReturnsMade | None:
+def returns_named(key: Key) -> ReturnsMade | None:
     """Those that an entry holds, by its name."""
     name, _, told = key[0].partition("_")
     if name != _NAME or not told:

@@ -19,7 +19,7 @@ from rnncheck.watching.forms.flat_env import WholeEnv
 from rnncheck.watching.forms.held_states import InsideOf
 from rnncheck.watching.forms.last_calls import LastCall, LastEntry
 from rnncheck.watching.forms.plain_calls import PlainCall, Slot, ToldCall, held_states
-from rnncheck.watching.forms.plain_loss import Beside, rollout_loss
+from rnncheck.watching.forms.plain_loss import MadeBeside, rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
 from rnncheck.watching.forms.returns_made import ReturnsMade
@@ -278,7 +278,7 @@ def rollout_loss_again(decoder: Decodes, node: Node, _number: int) -> Any:
     return rollout_loss(lines, names, parts, acts, [_beside(*one) for one in calls])
 
 
-def _beside_form(made: Beside) -> list[Any]:
+def _beside_form(made: MadeBeside) -> list[Any]:
     if isinstance(made, ReturnsMade):
         return [_RETURNS, made.discount, made.over]
     if isinstance(made, LastCall):
@@ -287,7 +287,7 @@ def _beside_form(made: Beside) -> list[Any]:
     return [_NAMED, made.policy]
 
 
-def _beside(kind: str, *given: Any) -> Beside:
+def _beside(kind: str, *given: Any) -> MadeBeside:
     if kind == _RETURNS:
         return ReturnsMade(float(given[0]), bool(given[1]))
     if kind == _LAST:
