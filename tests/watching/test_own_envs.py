@@ -221,6 +221,7 @@ def test_several_as_one_of_torchrls() -> None:
     env.notes(env.own.step(action)[0], action, np.zeros(3, bool))
     made = OwnRows(env)
     check_env_specs(made)
+    torch.manual_seed(0)  # where all of them end at once they are reset once more
     seen = made.rollout(12, break_when_any_done=False)
     over = seen["next", "done"][:, :-1, 0]
     assert torch.equal(seen["next", "observation"][:, :-1][over], seen["observation"][:, 1:][over])

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
 from rnncheck.watching.forms.four_parts import FiveParts, five_parts
 from rnncheck.watching.forms.own_env import wrapped_env
+from rnncheck.watching.seams.stepped_env import SteppedEnv
 from tests.watching.scripts import judged
 from tests.watching.shown_otherwise_script import IN_FOUR, KEEPS, OTHERWISE, STALE
 
@@ -51,6 +53,16 @@ def test_a_time_limit_is_told_from_an_end() -> None:
     assert five_parts((0, 1.0, True, {}), None)[2:4] == (True, False)
     assert five_parts((0, 1.0, True, {"TimeLimit.truncated": True}), None)[2:4] == (False, True)
     assert five_parts((0, 1.0, True, {}), (0, 1.0, False, False, {}))[2:4] == (True, False)
+
+
+def test_rows_in_four_parts_are_left_alone() -> None:
+    """A vector env of the user's own may give arrays: nothing is raised into the script."""
+    env, seen = SteppedEnv(gymnasium.make("CartPole-v1"), None), list[Any]()
+    rows = np.zeros((2, 4)), np.zeros(2), np.array([True, False]), [{}, {}]
+    env.notes_as_five(seen.append, rows, None)
+    assert not seen
+    env.notes_as_five(seen.append, (np.zeros(4), 1.0, True, None), None)
+    assert seen[0][2:4] == (True, False)
 
 
 def test_a_class_that_shows_one_env_is_told_from_others() -> None:

@@ -114,24 +114,27 @@ class OwnEnvs:
 
     def _begins(self, env: Any, shown: Any) -> None:
         if id(env) not in self._known:
-            if shown is None or _is_left_alone(env):  # it may have made what it holds meanwhile
+            inner = wrapped_env(env) is not None
+            # It may have made what it holds meanwhile.
+            if shown is None or _is_left_alone(env) or (inner and self._shows_as(shown)):
                 self._others.add(type(env))
-                return
-            if (inner := wrapped_env(env)) is not None and self._shows_as(inner, shown):
-                self._others.add(type(env))
+                self._hand_on()
                 return
             self._known[id(env)] = OwnEnv(env)
         if shown is not None:
             self._known[id(env)].notes(shown)
             self._steps.begins(self._known[id(env)], shown)
 
-    def _shows_as(self, inner: Any, shown: Any) -> bool:
+    def _shows_as(self, shown: Any) -> bool:
         """Whether it shows what the env inside it does, which then is heard of by itself."""
-        seen = None if self._steps.reset_inside is None else self._steps.reset_inside[1]
-        if seen is None or not _are_same(shown_by_reset(seen), shown):
-            return False
-        self._steps.begins(inner, seen[0] if isinstance(seen, tuple) else seen)
-        return True
+        inside = self._steps.reset_inside
+        return inside is not None and _are_same(shown_by_reset(inside[1]), shown)
+
+    def _hand_on(self) -> None:
+        """What the env inside has shown meanwhile is that one's."""
+        if self._steps.reset_inside is not None:
+            inner, seen = self._steps.reset_inside
+            self._steps.begins(inner, seen[0] if isinstance(seen, tuple) else seen)
 
     def stepped(self, original: Callable[..., Any], env: Any, *args: Any, **kwargs: Any) -> Any:
         """``env.step(action)``."""
@@ -179,7 +182,9 @@ def _is_left_alone(env: Any) -> bool:
 
 
 def _are_same(one: Any, other: Any) -> bool:
-    """Whether an env shows the same arrays, by name where it shows several."""
+    """Whether an env shows the same numbers, by name where it shows several."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_are_same(one[k], other[k]) for k in one)
-    return not isinstance(one, dict) and not isinstance(other, dict) and np.array_equal(one, other)
+    if one is None or isinstance(one, dict) or isinstance(other, dict):
+        return False
+    return np.array_equal(one.ravel(), other.ravel())

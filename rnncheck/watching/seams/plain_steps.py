@@ -197,8 +197,12 @@ class PlainSteps:
             found = original(env, action, *more)
         self._watching.stepped()
         if note is not None:
-            self._shown[id(env)].notes_as_five(note, found, self._inside)
+            self._gave(env, note, found)
         return found
+
+    @_harmless
+    def _gave(self, env: Any, note: Callable[[tuple[Any, ...]], None], found: Any) -> None:
+        self._shown[id(env)].notes_as_five(note, found, self._inside)
 
     def about_to_step(
         self, env: Any, frame: FrameType, action: Callable[[], Any], entry: Key = ()

@@ -65,7 +65,7 @@ class SteppedEnv:
     def notes_as_five(self, note: Callable[[Any], None], found: Any, inside: Any) -> None:
         """What its step gave, in five parts, if it is a step; ``inside`` of which another env's
         gave that."""
-        if isinstance(found, tuple) and len(found) == OLD_PARTS:
+        if isinstance(found, tuple) and len(found) == OLD_PARTS and np.ndim(found[2]) == 0:
             if not isinstance(self.env, FiveParts):
                 self.env = FiveParts(self.env)
             found = five_parts(found, inside if _is_step(inside) else None)
