@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -56,3 +58,23 @@ def test_those_of_an_owner_and_of_arguments_are_found() -> None:
     with drawn_from_the_global_one(drawn, agent, {"rng": given}):
         assert (agent.rng.getstate(), given.getstate()) != before
     assert (agent.rng.getstate(), given.getstate()) == before
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_the_action_space_of_an_env_draws_the_same_under_one_seed(alone: bool) -> None:
+    parts = gym.spaces.Discrete(99), gym.spaces.Box(0, 1, (2,))
+    space = gym.spaces.Tuple(parts) if not alone else parts[0]
+    env = SimpleNamespace(action_space=space)
+    space.seed(3)
+    state = parts[0].np_random.bit_generator.state
+
+    def sampled(seed: int) -> list[float]:
+        random.seed(seed)
+        with drawn_from_the_global_one(len, None, {"env": env}):
+            drawn = [space.sample() for _ in range(4)]
+        return np.hstack(
+            [np.hstack(one if isinstance(one, tuple) else [one]) for one in drawn]
+        ).tolist()
+
+    assert sampled(1) == sampled(1) != sampled(2)
+    assert parts[0].np_random.bit_generator.state == state

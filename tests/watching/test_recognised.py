@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque, namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -225,3 +225,20 @@ def test_steps_in_another_order_are_held_in_that_order(order: list[int]) -> None
     seen = shown_by(value, held(value, batch), turned)
     assert torch.equal(torch.stack(seen["x"]), column(turned, "observation"))
     assert torch.equal(seen["start"], column(turned, "is_init"))
+
+
+@pytest.mark.parametrize("pieces", [2, 3])
+def test_states_of_pieces_are_told_in_a_list(pieces: int) -> None:
+    """Each of its items is what one of the pieces begins with, and of no other count of them."""
+    batch = batch_of(3)
+    begins = [n * (STEPS // pieces) for n in range(pieces)]
+    kept = [(batch["h"][:, at].clone(),) for at in begins]
+    told = replace(TOLD, rows=2)
+    found = storages_in({"states": kept}, batch, told, frozenset())
+    assert not found.doubts
+    other = batch_of(4)
+    for number, at in enumerate(begins):
+        part = found.parts["states", str(number), "0"]
+        assert torch.equal(part.of(other), other["h"][:, at])
+    late = [(batch["h"][:, at + 1].clone(),) for at in begins]
+    assert storages_in({"states": late}, batch, told, frozenset()).doubts

@@ -29,7 +29,7 @@ from torchrl.envs import EnvBase
 
 from rnncheck.errors import first_line
 from rnncheck.pipeline.copying.closures import copied_function
-from rnncheck.pipeline.copying.handles import HANDLES
+from rnncheck.pipeline.copying.handles import HANDLES, is_namespace
 
 T = TypeVar("T")
 _ATOMS = {
@@ -173,6 +173,8 @@ def _set_item(made: Any, key: Any, item: Any) -> None:
 
 
 def _dict(copier: Copier, value: dict[Any, Any]) -> dict[Any, Any]:
+    if is_namespace(value):
+        return value
     made: dict[Any, Any] = {}
     copier.remember(value, made)
     for key, item in value.items():

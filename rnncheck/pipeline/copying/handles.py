@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,12 @@ class PartCopier(Protocol):
 
     def part(self, value: Any) -> Any:
         """The copy of one part."""
+
+
+def is_namespace(value: Mapping[Any, Any]) -> bool:
+    """Whether it is what a module holds, which some objects keep a hold of: ``globals()``."""
+    module = sys.modules.get(str(value.get("__name__", "")))
+    return module is not None and vars(module) is value
 
 
 def _lock(copier: PartCopier, value: Any) -> Any:

@@ -36,6 +36,7 @@ from rnncheck.pipeline.copying.closures import (
     is_users_function,
     is_users_type,
 )
+from rnncheck.pipeline.copying.handles import is_namespace
 from rnncheck.pipeline.guard.user_frames import is_user_file
 
 _ABSENT = object()
@@ -169,6 +170,8 @@ def _tensordict(restored: Restored, value: TensorDictBase) -> Iterator[Any]:
 
 
 def _mapping(restored: Restored, value: MutableMapping[Any, Any]) -> Iterator[Any]:
+    if is_namespace(value):
+        return
     before = dict(value)
 
     def undo() -> None:

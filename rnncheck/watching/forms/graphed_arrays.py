@@ -38,6 +38,20 @@ def graph_at_arrays(
     return _StandsFor([_Entry(one, batch.shape) for one in shown]) if shown else nullcontext()
 
 
+def _is_of_an_array(value: Tensor) -> bool:
+    """Whether it may be what torch made of one: it has no graph, and numbers of that kind."""
+    return not value.requires_grad and value.dtype in _OF_ARRAYS and value.numel() > 0
+
+
+def _may_stand_for(value: Any) -> bool:
+    """Whether it is a tensor that may be of an array, or has one somewhere inside."""
+    if isinstance(value, Tensor):
+        return _is_of_an_array(value)
+    if isinstance(value, Mapping):
+        return any(map(_may_stand_for, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(_may_stand_for, value))
+
+
 class _StandsFor(TorchFunctionMode):
     """Puts entries, or those of their steps that a tensor holds the values of, in the place of that
     tensor."""
@@ -58,7 +72,8 @@ class _StandsFor(TorchFunctionMode):
         if name in _COPIES and args and isinstance(args[0], np.ndarray):
             return self._made_of(args[0], func(*args, **named))
         changes = name.endswith("_") and not name.endswith("__")
-        if torch.is_grad_enabled() and not (changes or name in _LEAVES_TORCH or "out" in named):
+        leaves = changes or name in _LEAVES_TORCH or "out" in named
+        if torch.is_grad_enabled() and not leaves and _may_stand_for((args, named)):
             args, named = tree_map_only(Tensor, self._graphed, (args, named))
         return func(*args, **named)
 
@@ -70,7 +85,7 @@ class _StandsFor(TorchFunctionMode):
         return made if found is None else found.reshape(made.shape).to(made)
 
     def _graphed(self, value: Tensor) -> Tensor:
-        if value.requires_grad or value.dtype not in _OF_ARRAYS or not value.numel():
+        if not _is_of_an_array(value):
             return value
         given = value.detach().cpu().numpy()
         for entry in self._entries:
@@ -84,11 +99,13 @@ class _Entry:
 
     def __init__(self, whole: Tensor, batch: torch.Size) -> None:
         self._whole, self._batch = whole.reshape(batch.numel(), -1).contiguous(), batch
+        self._array: Array = self._whole.detach().cpu().numpy()
+        self._as_kinds = dict[np.dtype[Any], Array]()
         self._known = dict[np.dtype[Any], dict[bytes, list[int]]]()
 
     def lying_at(self, array: Array) -> Tensor | None:
         """The steps whose memory it is."""
-        whole = self._whole.detach().cpu().numpy()
+        whole = self._array
         width, begin = whole.strides[0] or 1, array.ctypes.data - whole.ctypes.data
         inside = 0 <= begin < whole.nbytes and begin % width == 0 and array.nbytes % width == 0
         if not inside or array.dtype != whole.dtype or not array.flags.c_contiguous:
@@ -114,12 +131,16 @@ class _Entry:
         rows = given.reshape(-1, width)
         if (every := self._all_steps(rows)) is not None:
             return every
-        known, blank = self._places(given.dtype), [not one.any() for one in rows]
-        found = [
-            known.get(one.tobytes(), []) if _tells(one) else [_NONE] * int(none)
-            for one, none in zip(rows, blank, strict=True)
-        ]
-        if not all(found) or all(blank):
+        known, found = self._places(given.dtype), list[list[int]]()
+        for one in rows:  # most arrays hold something else, which the first row tells
+            places = known.get(one.tobytes())
+            if places and _tells(one):
+                found.append(places)
+            elif one.any():
+                return None
+            else:
+                found.append([_NONE])
+        if all(one == [_NONE] for one in found):
             return None
         if any(len(one) > 1 for one in found) and (line := self._one_line(rows)) is not None:
             return line
@@ -173,7 +194,9 @@ class _Entry:
         return torch.tensor(steps).unsqueeze(1), torch.tensor(columns)
 
     def _numbers(self, kind: np.dtype[Any]) -> Array:
-        return self._whole.detach().cpu().numpy().astype(kind)
+        if kind not in self._as_kinds:
+            self._as_kinds[kind] = self._array.astype(kind, copy=False)
+        return self._as_kinds[kind]
 
     def _places(self, kind: np.dtype[Any]) -> dict[bytes, list[int]]:
         if kind not in self._known:

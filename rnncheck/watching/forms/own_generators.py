@@ -40,7 +40,26 @@ def _held(function: Any, owner: Any, given: Mapping[str, Any]) -> list[Any]:
         values += [inner.__globals__[name] for name in names]
         values += [content(cell) for cell in inner.__closure__ or ()]
         values += (inner.__kwdefaults__ or {}).values()
-    return list({id(one): one for one in values}.values())
+    found = [drawn for one in values for drawn in (one, *_of_spaces(one))]
+    return list({id(one): one for one in found}.values())
+
+
+def _of_spaces(value: Any) -> Iterator[Any]:
+    """Those that a space, or the action space of an env, draws samples with, part by part."""
+    space = value if hasattr(type(value), "sample") else _read(value, "action_space")
+    if space is None or not hasattr(type(space), "np_random"):
+        return
+    yield _read(space, "np_random")
+    inner = _read(space, "spaces")
+    for one in inner.values() if isinstance(inner, Mapping) else inner or ():
+        yield from _of_spaces(one)
+
+
+def _read(value: Any, name: str) -> Any:
+    try:
+        return getattr(value, name, None)
+    except Exception:  # an attribute of a user's may raise anything
+        return None
 
 
 def _seeded(one: Any) -> _Restore | None:

@@ -225,6 +225,15 @@ class ToldCall:
         new = {slot.key[1:] for slot in self.results.values() if slot.key[0] == "next"}
         return {slot.key: slot for slot in self.arguments.values() if slot.key in new}
 
+    @property
+    def floating(self) -> dict[Key, torch.dtype]:
+        """By entry, as which kind of floats the function gets it, where it gets it as no other."""
+        kinds = dict[Key, set[torch.dtype]]()
+        for slot in self.arguments.values():
+            kinds.setdefault(slot.key, set()).add(slot.dtype)
+        alone = {key: next(iter(found)) for key, found in kinds.items() if len(found) == 1}
+        return {key: kind for key, kind in alone.items() if kind.is_floating_point}
+
 
 def has_graph(value: Any) -> bool:
     """Whether a tensor in it was computed of what is trained."""

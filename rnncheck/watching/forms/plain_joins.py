@@ -9,7 +9,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key, tensor_keys
-from rnncheck.watching.forms.plain_calls import PlainStep, ToldCall
+from rnncheck.watching.forms.plain_calls import FLAG, PlainStep, ToldCall
 from rnncheck.watching.forms.plain_columns import columns_of
 from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.plain_record import steps_recorded
@@ -39,6 +39,28 @@ def states_at_the_join(
     for key in states:
         rows["collected", *key] = last.get(("next", *key))[goes_on]
         rows["given", *key] = first.get(key)[goes_on]
+    return TensorDict(rows, [int(goes_on.sum())]).clone()
+
+
+def states_at_the_opening(
+    given: TensorDictBase, whole: TensorDictBase, told: ToldCall
+) -> TensorDictBase | None:
+    """By ``collected`` and ``given`` the states that the steps ``whole`` began with, and that a
+    training batch of them begins with, of the rows that go on with an episode; None where that
+    begins with other steps, or is given no state."""
+    mine, theirs = whole[:, 0], given[:, 0]
+    states = [key for key in told.carry if {key} <= {*tensor_keys(mine)} & {*tensor_keys(theirs)}]
+    goes_on = ~mine.get(FLAG).reshape(-1)
+    if not states or len(mine) != len(theirs) or not bool(goes_on.any()):
+        return None
+    for key in shown_keys(whole):
+        one, other = mine.get(key), theirs.get(key, None)
+        if other is not None and not bool(_same(one, other.to(one.dtype)).all()):
+            return None
+    rows: dict[Key, Tensor] = {}
+    for key in states:
+        rows["collected", *key] = mine.get(key)[goes_on]
+        rows["given", *key] = theirs.get(key)[goes_on]
     return TensorDict(rows, [int(goes_on.sum())]).clone()
 
 

@@ -16,11 +16,13 @@ from torch import Tensor, nn
 from torchrl.data import Unbounded
 from torchrl.envs import (
     Compose,
+    DTypeCastTransform,
     EnvBase,
     GymWrapper,
     InitTracker,
     SerialEnv,
     TensorDictPrimer,
+    Transform,
     TransformedEnv,
 )
 from torchrl.modules import recurrent_mode
@@ -150,6 +152,7 @@ class PlainEnv:
     before: Mapping[Key, Before] = field(default_factory=dict)  # what a loop shows of it
     shown: ShownAs | None = None  # where they show several things
     clips: bool = False  # actions to what they take
+    floating: Mapping[Key, torch.dtype] = field(default_factory=dict)  # as which they are got
 
     def __call__(self) -> EnvBase:
         """One of them, with start flags and zero states at its resets."""
@@ -163,10 +166,17 @@ class PlainEnv:
             for key, (shape, kind) in self.states.items()
         }
         primer = TensorDictPrimer(specs, expand_specs=True)
-        transforms = [InitTracker(), primer]
+        transforms = [*self._casts(base), InitTracker(), primer]
         if self.before:
             transforms.append(ShownBefore(self.before))
         return TransformedEnv(base, Compose(*transforms))
+
+    def _casts(self, base: EnvBase) -> Iterator[Transform]:
+        """Of what it shows as integers, and the policy gets as floats."""
+        for key, spec in base.observation_spec.items(True, True):
+            kind = self.floating.get((key,) if isinstance(key, str) else key)
+            if kind is not None and not spec.dtype.is_floating_point:
+                yield DTypeCastTransform(spec.dtype, kind, in_keys=[key])
 
     def _base(self) -> EnvBase:
         first = self.makers[0]

@@ -56,7 +56,7 @@ def steps_recorded(
     lead = (columns.rows, len(steps))
     done = columns.done.T
     entries: dict[Key, Tensor] = {
-        **_observed(steps, columns),
+        **_observed(steps, columns, told.floating),
         ("next", "reward"): _rows([step.reward for step in steps], columns.rows).float(),
         ("next", "done"): done,
     }
@@ -94,16 +94,22 @@ def steps_recorded(
     return TensorDict(entries, batch_size=lead).contiguous()
 
 
-def _observed(steps: list[PlainStep], columns: Columns) -> dict[Key, Tensor]:
-    """What the env showed before and behind each step, ``[rows, steps, ...]``."""
-    seen, after = [step.seen for step in steps], [step.after for step in steps]
-    if columns.shown is None:
-        both = ((OBSERVATION,), seen), (("next", OBSERVATION), after)
-        return {key: _rows(values, columns.rows) for key, values in both}
-    lead = steps[0].lead
-    found = columns.shown.columns(seen, lead)
-    found |= {("next", *k): v for k, v in columns.shown.columns(after, lead).items()}
-    return {key: one.transpose(0, 1) if lead else one.unsqueeze(0) for key, one in found.items()}
+def _observed(
+    steps: list[PlainStep], columns: Columns, floating: Mapping[Key, torch.dtype]
+) -> dict[Key, Tensor]:
+    """What the env showed before and behind each step, ``[rows, steps, ...]``; pictures that who
+    acts gets as floats as such, so that gradients reach them."""
+    both, lead = list[dict[Key, Tensor]](), steps[0].lead
+    for values in ([step.seen for step in steps], [step.after for step in steps]):
+        if columns.shown is None:
+            shown: dict[Key, Tensor] = {(OBSERVATION,): _rows(values, columns.rows)}
+        else:
+            told = columns.shown.columns(values, lead).items()
+            shown = {k: one.transpose(0, 1) if lead else one.unsqueeze(0) for k, one in told}
+        whole = {key: one for key, one in shown.items() if not one.is_floating_point()}
+        shown |= {key: one.to(floating[key]) for key, one in whole.items() if key in floating}
+        both.append(shown)
+    return {**both[0], **{("next", *key): one for key, one in both[1].items()}}
 
 
 def _outputs(steps: list[PlainStep], policy: PlainPolicy) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@ in tensordicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -31,7 +31,7 @@ from rnncheck.watching.forms.plain_calls import (
     narrowed,
 )
 from rnncheck.watching.forms.plain_columns import columns_of, fullest, shown_of
-from rnncheck.watching.forms.plain_joins import states_at_the_join
+from rnncheck.watching.forms.plain_joins import states_at_the_join, states_at_the_opening
 from rnncheck.watching.forms.plain_loss import MadeBeside, rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, Drawn, SeenPass, seen_pass, with_data
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
@@ -119,8 +119,9 @@ class PlainRun:
         try:
             part = None if columns.width == whole else shown
             make = PlainEnv(
-                makers_of(steps[0].env), states, policy.batched, part, before, columns.shown, clips
-            )
+                makers_of(steps[0].env), states, policy.batched, part, before, columns.shown, clips,
+                self._told.floating,
+            )  # fmt: skip
         except Exception as error:  # an env of the user's may refuse to be copied
             self._seen.plain = f"no env like the script's can be made: {error}"
             return False
@@ -275,10 +276,19 @@ class PlainRun:
         if not (self._seen.acting and self._seen.losses):
             return False
         theirs = other._told_of
+        if self._acting is not None and theirs[0] is not None:
+            self._acting.openings += [*theirs[0].openings, *other._openings()]
         seen.acting = [one for one in seen.acting if one is not theirs[0]] + self._seen.acting
         seen.losses = [one for one in seen.losses if one is not theirs[1]] + self._seen.losses
         seen.unseen, self._seen = "", seen
         return True
+
+    def _openings(self) -> Iterator[TensorDictBase]:
+        """What it was seen to be trained from, where it begins inside of an episode."""
+        for given in () if self._called is None else self._called.passed[:1]:
+            states = states_at_the_opening(given, self._whole, self._told)
+            if states is not None:
+                yield states
 
     @property
     def _told_of(self) -> tuple[Acting | None, Called | None]:
@@ -330,6 +340,18 @@ class PlainRun:
             if len(self._ran_in(call)) > len(self._ran_in(before)):  # that was a critic's alone
                 called.over = self._pass(found, policy)
         return True
+
+    def opening(self, call: PlainCall) -> TensorDictBase | None:
+        """Of a call on a training batch that begins where the rollout does: the states there."""
+        found = seen_pass(call, self._told, self._call, self._whole)
+        if found is None or not self._is_of_the_policy(call):
+            return None
+        return states_at_the_opening(found.batch, self._whole, self._told)
+
+    def opens_later_with(self, states: TensorDictBase) -> None:
+        """A training batch of a later rollout began inside of an episode, with these."""
+        if self._acting is not None:
+            self._acting.openings.append(states)
 
     def _note_given(self, given: TensorDictBase) -> None:
         """What was drawn holds what a pass over all of it was given of each step's predecessor: a

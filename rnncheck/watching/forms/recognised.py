@@ -139,7 +139,8 @@ def storages_in(
             return True
         if not numbers and not isinstance(value, (Tensor, np.ndarray)):
             return False
-        part = _of_one_step(path, value, batch, told) or _of_pieces(value, batch, told)
+        one = _of_one_step(path, value, batch, told, _begins_at(names, path, batch))
+        part = one or _of_pieces(value, batch, told)
         if part is not None:
             found.parts[path] = part
         elif not numbers and (_of_every_row(value, batch) or _like_a_state(value, told)):
@@ -412,8 +413,22 @@ def _likeness(path: Path, one: Storage) -> tuple[bool, bool, bool, bool, bool]:
     return one.edge is None or one.late, not one.late, named, flag, one.scale is None
 
 
-def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) -> Storage | None:
-    """What acting began with, or what was observed last."""
+def _begins_at(names: Mapping[str, Any], path: Path, batch: TensorDictBase) -> int:
+    """The step that a piece of them begins with, for one in a list with one for each piece."""
+    steps = batch.shape[1]
+    value: Any = names[path[0]]
+    for name in path[1:]:
+        count = len(value) if isinstance(value, list) else 0
+        if 1 < count < steps and steps % count == 0:
+            return int(name) * (int(steps) // count)
+        value = holdings(value)[name]
+    return 0
+
+
+def _of_one_step(
+    path: Path, value: Any, batch: TensorDictBase, told: ToldCall, begins: int = 0
+) -> Storage | None:
+    """What acting, or a piece of its steps, began with, or what was observed last."""
     held = leaf_tensor(value)
     if held is None:
         return None
@@ -422,7 +437,7 @@ def _of_one_step(path: Path, value: Any, batch: TensorDictBase, told: ToldCall) 
         return last_step(held, batch, GIVEN, NUMBERS)
     found = list[Storage]()
     for key, slot in told.carry.items():
-        for at, entry in ((0, key), (-1, ("next", *key))):
+        for at, entry in ((begins, key), (-1, ("next", *key))):
             like = replace(slot, of_what=TENSORS)
             wanted = like.given(batch.get(entry)[:, at])
             if wanted.shape != held.shape:

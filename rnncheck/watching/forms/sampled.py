@@ -56,8 +56,9 @@ class SampledBatch:
 
     @property
     def parted(self) -> int:
-        """How much of a step is among the parts."""
-        return len({one.key for one in self.parts.values() if isinstance(one, Storage)})
+        """How much of a step is among the parts; of flags, which are alike, one counts."""
+        keys = {one.key for one in self.parts.values() if isinstance(one, Storage)}
+        return len({(FLAG,) if key in _FLAGS else key for key in keys})
 
     @property
     def names(self) -> frozenset[str]:

@@ -4,6 +4,7 @@ loss."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Protocol
@@ -53,15 +54,19 @@ def function_node(encoder: EncodesCode, function: FunctionType) -> Node:
     if around is None and code_in(path, code.co_qualname, digest_of(code)) is None:
         raise CannotKeep(f"{name} has no name that it can be imported by, and is not in its file")
     encoder.reads(function)
+    known = () if around is None else around.known  # of another module, which has them later on
+    held = function.__kwdefaults__
+    own = held and {name: None if name in known else one for name, one in held.items()}
     return {
         "kind": "code",
         "of": told,
         "name": code.co_qualname,
         "digest": digest_of(code),
         "lines": None if around is None else encoder.form(_told(around)),
+        "inside": None if around is None else _inside(encoder, around),
         "cells": [encoder.form(cell.cell_contents) for cell in function.__closure__ or ()],
         "defaults": encoder.form(function.__defaults__),
-        "keywords": encoder.form(function.__kwdefaults__),
+        "keywords": encoder.form(own),
     }
 
 
@@ -79,6 +84,9 @@ def function_again(decoder: DecodesCode, node: Node, number: int) -> FunctionTyp
         cell.cell_contents = decoder.part(form)
     made.__defaults__ = decoder.part(node["defaults"])
     made.__kwdefaults__ = decoder.part(node["keywords"])
+    if (inside := node.get("inside")) is not None and inside[0] is not None:
+        theirs = vars(decoder.module(inside[0]))
+        made.__kwdefaults__ |= {str(known): theirs[known] for known in inside[1]}
     return made
 
 
@@ -87,7 +95,21 @@ def _code(decoder: DecodesCode, node: Node, path: Path) -> CodeType | None:
         return code_in(path, str(node["name"]), str(node["digest"]))
     line, names, *behind = decoder.part(node["lines"])
     around = LinesAround(line, tuple(names), *behind)
+    if around.inside is not None:
+        (first, at, _), (module, _, given) = around.inside, node["inside"]
+        name = "" if module is None else decoder.module(module).__name__
+        pairs = tuple((str(one), str(other)) for one, other in given)
+        around = replace(around, inside=(first, at, name), given=pairs)
     return lines_again(str(path), around, list(decoder.part(node["keywords"])))
+
+
+def _inside(encoder: EncodesCode, around: LinesAround) -> list[Any] | None:
+    """Of lines of another function: its module, where that is another one, what they know of it,
+    and what they were given."""
+    if around.inside is None:
+        return None
+    name = around.inside[2]
+    return [encoder.module(name) if name else None, list(around.known), list(around.given)]
 
 
 def _told(around: LinesAround) -> list[Any]:

@@ -239,6 +239,7 @@ _KINDS: dict[Any, Callable[[Decoder, dict[str, Any], int], Any]] = {
     "tuple": _listed(tuple),
     "set": _listed(set),
     "dict": _dict(dict),
+    "globals": lambda decoder, node, _: vars(decoder.module(node["of"])),
     "ordered": _dict(collections.OrderedDict),
     "default": _default,
     "iterator": _listed(iter),

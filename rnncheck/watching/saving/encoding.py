@@ -24,6 +24,7 @@ from torchrl.envs import EnvBase
 from torchrl.objectives import LossModule
 
 from rnncheck.numerics.bits import raw_bits
+from rnncheck.pipeline.copying.handles import is_namespace
 from rnncheck.pipeline.subject.modes import called_in_mode
 from rnncheck.watching.forms.held_states import InsideOf
 from rnncheck.watching.forms.named_switches import OwnSwitch
@@ -198,6 +199,8 @@ def _mapping(encoder: Encoder, value: dict[Any, Any]) -> dict[str, Any]:
     kinds: dict[type, str] = {dict: "dict", collections.OrderedDict: "ordered"}
     if type(value) not in kinds:
         raise CannotKeep(f"a {type(value).__name__} cannot be kept without pickle")
+    if is_namespace(value):
+        return {"kind": "globals", "of": encoder.module(value["__name__"])}
     pairs = [[encoder.form(key), encoder.form(item)] for key, item in value.items()]
     return {"kind": kinds[type(value)], "of": pairs}
 

@@ -16,9 +16,10 @@ from torchrl.data import ReplayBuffer
 
 from rnncheck.watching.seams.arguments import parsed
 from rnncheck.watching.seams.frames import frame_arguments
-from rnncheck.watching.seams.lines import Block, body_of, bound_by, compiled_lines, holds_line
+from rnncheck.watching.seams.lines import Block, bound_by, compiled_lines
 from rnncheck.watching.seams.nowhere import Nowhere, writes_records
 from rnncheck.watching.seams.reads import read_first, stored_by
+from rnncheck.watching.seams.tails import body_of, holds_line
 
 _NAME = "lines_ahead"
 _BATCH = "_batch"  # what a call in the lines gave, where that has no name

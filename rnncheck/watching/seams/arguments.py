@@ -64,7 +64,31 @@ def given_by_caller(frame: FrameType, name: str, *, bound: bool) -> Any:
     keywords = {one.arg: one.value for one in call.keywords}
     plain = not any(isinstance(one, ast.Starred) for one in call.args)
     value = call.args[index] if plain and 0 <= index < len(call.args) else keywords.get(name)
+    if value is None and plain and None not in keywords:
+        return _default_of(code, name)
     return UNTOLD if value is None else _value_of(value, caller)
+
+
+@cache
+def _default_of(code: CodeType, name: str) -> Any:
+    """What a parameter is where the caller gives nothing, if that is a constant."""
+    tree = parsed(code.co_filename)
+    made = None if tree is None else function_at(tree, code.co_firstlineno)
+    if made is None:
+        return UNTOLD
+    own = made.args
+    places = [*own.posonlyargs, *own.args][len(own.posonlyargs + own.args) - len(own.defaults) :]
+    pairs = [*zip(places, own.defaults, strict=True)]
+    pairs += [(o, v) for o, v in zip(own.kwonlyargs, own.kw_defaults, strict=True) if v is not None]
+    value = {one.arg: value for one, value in pairs}.get(name)
+    return value.value if isinstance(value, ast.Constant) else UNTOLD
+
+
+def function_at(tree: ast.Module, first: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The function that begins in the line ``first``, with its decorators."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for node in ast.walk(tree) if isinstance(node, kinds))
+    return next((n for n in nodes if min(o.lineno for o in (n, *n.decorator_list)) == first), None)
 
 
 def _value_of(node: ast.expr, caller: FrameType) -> Any:

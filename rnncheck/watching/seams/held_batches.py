@@ -19,8 +19,9 @@ from rnncheck.watching.forms.named_switches import Switches
 from rnncheck.watching.seams.arguments import bound_anew, given_by_caller, parsed
 from rnncheck.watching.seams.entered import EnteredMode
 from rnncheck.watching.seams.frames import frame_arguments, owner_of
-from rnncheck.watching.seams.lines import Lines, bound_by, holds_line, loads_of
+from rnncheck.watching.seams.lines import Lines, bound_by, loads_of
 from rnncheck.watching.seams.reads import read_first, stored_by
+from rnncheck.watching.seams.tails import holds_line
 from rnncheck.watching.seen import Modes
 
 

@@ -5,18 +5,37 @@ from __future__ import annotations
 
 import ast
 import copy
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
+from types import (
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MappingProxyType,
+    ModuleType,
+)
 from typing import Any
 
 from gymnasium.vector import AsyncVectorEnv
 
 from rnncheck.watching.seams.arguments import parsed
-from rnncheck.watching.seams.layouts import lays_data_out
 from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
 from rnncheck.watching.seams.reads import read_first, stored_by
+from rnncheck.watching.seams.tails import (
+    NO_TAIL,
+    LinesTail,
+    behind_inside,
+    bodies_of,
+    body_of,
+    holds_line,
+    named_outside,
+    names_in,
+    tail_again,
+    tail_of,
+    with_body,
+)
 
 _NAME = "training_step"
 _NO_BATCH = "_batch"  # what is given in the place of a batch by those who have none
@@ -49,16 +68,19 @@ class LinesAround:
     """Where the lines of a function that was made of them are: the last of them, and the names
     that a batch may have there; with ``behind`` those behind that line, of no batch; ``anew`` are
     all of a loop that binds the batch's name anew. ``inside``: ahead of them those of the function
-    that begins in the one line, behind the other one. ``since``: behind the last that binds the
-    batch ahead of that line. ``without``: so many of the first statements."""
+    that begins in the one line, behind the other one, of the module named, or of the same; these
+    names are ``known`` from there, and those were ``given`` by its caller. ``since``: behind the
+    last that binds the batch ahead of that line. ``without``: so many of the first statements."""
 
     line: int
     names: tuple[str, ...]
     behind: int | None = None
     anew: bool = False
-    inside: tuple[int, int] | None = None
+    inside: tuple[int, int, str] | None = None
     since: int | None = None
     without: int = 0
+    known: tuple[str, ...] = ()
+    given: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,34 +134,10 @@ def lines_behind(
     if tree is None or not found:
         return None
     ahead, *body = found
-    tail = [] if stepping is None else _tail_again(tree, frame, *stepping, ahead, body)
-    made = _behind(
-        [*tail, *body], frame, line, frozenset(stored_by([ahead])), stepping if tail else None
-    )
-    return made
-
-
-def _tail_again(
-    tree: ast.Module,
-    frame: FrameType,
-    inner: FrameType,
-    at: int,
-    call: ast.stmt,
-    body: list[ast.stmt],
-) -> list[ast.stmt]:
-    """None of it where its variables, which the frame has as it returned, may be others by then, or
-    are others under names of the calling frame."""
-    if inner.f_globals is not frame.f_globals or inner.f_code is frame.f_code:
-        return []
-    tail = tail_of(tree, inner.f_code.co_firstlineno, at, call)
-    bound, first = stored_by([call]), read_first(tail)
-    shared = (first & _named(body)) - bound
-    theirs = ((inner.f_locals.get(name), frame.f_locals.get(name)) for name in shared)
-    if first & stored_by(tail) or any(one is not other for one, other in theirs):
-        return []
-    if (stored_by(tail) & read_first(body)) - bound:  # to the body it is another variable
-        return []
-    return tail
+    tail = LinesTail() if stepping is None else tail_again(frame, *stepping, ahead, body)
+    stepped = frozenset(stored_by([ahead]))
+    inside = stepping if tail.body else None
+    return _behind([*tail.body, *body], frame, line, stepped, inside, tail)
 
 
 def lines_inside(frame: FrameType) -> LinesBehind | None:
@@ -157,14 +155,22 @@ def _behind(
     line: int,
     stepped: frozenset[str],
     stepping: tuple[FrameType, int] | None = None,
+    tail: LinesTail = NO_TAIL,
 ) -> LinesBehind | None:
-    inner = None if stepping is None else stepping[0]
-    function = _function(Block(_NO_BATCH, body, whole=True), frame, inner)
+    inner, inside = None, None
+    if stepping is not None:
+        inner, at = stepping
+        other = inner.f_globals is not frame.f_globals
+        name = str(inner.f_globals["__name__"]) if other else ""
+        inside = inner.f_code.co_firstlineno, at, name
+    function = _function(Block(_NO_BATCH, body, whole=True), frame, inner, tail.known)
     if function is None:
         return None
-    inside = None if stepping is None else (stepping[0].f_code.co_firstlineno, stepping[1])
-    setattr(function, _AROUND, LinesAround(frame.f_lineno, (), line, inside=inside))
-    return LinesBehind(function, frozenset(read_first(body)), stepped, frozenset(_appended(body)))
+    known, given = tuple(tail.known), tail.given
+    around = LinesAround(frame.f_lineno, (), line, inside=inside, known=known, given=given)
+    setattr(function, _AROUND, around)
+    reads = frozenset(read_first(body)) - tail.known.keys()
+    return LinesBehind(function, reads, stepped, frozenset(_appended(body)))
 
 
 def _appended(body: list[ast.stmt]) -> Iterator[str]:
@@ -178,17 +184,6 @@ def _appended(body: list[ast.stmt]) -> Iterator[str]:
             yield from _appended([item for inner in bodies_of(one) for item in inner])
 
 
-def body_of(tree: ast.Module, first: int) -> list[ast.stmt]:
-    """Of the function that begins in the line ``first``, with its decorators."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(tree):
-        if isinstance(node, kinds):
-            begins = min(one.lineno for one in (node, *node.decorator_list))
-            if begins == first:
-                return node.body
-    return []
-
-
 def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
     """From the statement that holds ``line`` to the one that holds ``until``."""
     begins = [n for n, one in enumerate(body) if holds_line(one, line)]  # several may share a line
@@ -197,55 +192,10 @@ def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
         return []
     first, last = begins[-1], ends[-1]
     if first < last:
-        inside = _behind_inside(body[first], line)
+        inside = behind_inside(body[first], line)
         return [body[first], *inside, *body[first + 1 : last], _cut(body[last], until)]
     inner = (_between(one, line, until) for one in bodies_of(body[first])) if first == last else ()
     return next((found for found in inner if found), [])
-
-
-def _behind_inside(statement: ast.stmt, line: int) -> list[ast.stmt]:
-    """What a ``with`` that binds no name does behind the statement in it that holds the line."""
-    if not isinstance(statement, ast.With) or any(one.optional_vars for one in statement.items):
-        return []
-    around = [n for n, one in enumerate(statement.body) if holds_line(one, line)]
-    if not around:
-        return []
-    rest = statement.body[around[-1] + 1 :]
-    inner = [*_behind_inside(statement.body[around[-1]], line), *rest]
-    groups = itertools.groupby(inner, key=lays_data_out)
-    return [
-        one
-        for alone, body in groups
-        for one in (body if alone else [_with_body(statement, list(body))])
-    ]
-
-
-def _with_body(statement: ast.With | ast.AsyncWith, body: list[ast.stmt]) -> ast.stmt:
-    kept = copy.copy(statement)
-    kept.body = body
-    return kept
-
-
-def tail_of(tree: ast.Module, first: int, line: int, call: ast.stmt) -> list[ast.stmt]:
-    """What the function that begins in the line ``first`` does behind the statement of its own that
-    holds ``line``; what it returns is bound as the statement that is its ``call`` binds it. None of
-    it where it returns from within."""
-    body = body_of(tree, first)
-    around = [n for n, one in enumerate(body) if holds_line(one, line)]
-    if not around:
-        return []
-    rest = [*_behind_inside(body[around[-1]], line), *body[around[-1] + 1 :]]
-    last = rest[-1] if rest else None
-    if isinstance(last, ast.Return):
-        value, rest = last.value, rest[:-1]
-        if isinstance(call, ast.Assign) and isinstance(call.value, ast.Call) and value is not None:
-            bound = ast.Assign(targets=call.targets, value=value)
-            rest.append(ast.copy_location(bound, call))
-        elif not isinstance(call, ast.Expr) or not isinstance(call.value, ast.Call):
-            return []
-    leaves = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
-    inside = (node for one in rest for node in ast.walk(one))
-    return [] if any(isinstance(node, leaves) for node in inside) else rest
 
 
 def _cut(statement: ast.stmt, until: int) -> ast.stmt:
@@ -259,10 +209,14 @@ def _cut(statement: ast.stmt, until: int) -> ast.stmt:
 
 
 def _function(
-    block: Block, frame: FrameType, inner: FrameType | None = None
+    block: Block,
+    frame: FrameType,
+    inner: FrameType | None = None,
+    known: Mapping[str, Any] = MappingProxyType({}),
 ) -> FunctionType | None:
-    """A function whose other names are what they are in the frame now, or in the ``inner`` one."""
-    held = ({} if inner is None else _held(block, inner)) | _held(block, frame)
+    """A function whose other names are what they are in the frame now, or in the ``inner`` one, or
+    what they are ``known`` to be."""
+    held = ({} if inner is None else _held(block, inner)) | _held(block, frame) | dict(known)
     made = compiled_lines(block, frame.f_code.co_filename, list(held))
     if made is None:
         return None
@@ -290,7 +244,10 @@ def lines_again(path: str, around: LinesAround, held: list[str]) -> CodeType | N
     else:
         ahead, *body = _between(tree.body, around.behind, around.line) or [ast.Pass()]
         if around.inside is not None:
-            body = [*tail_of(tree, *around.inside, ahead), *body]
+            first, at, module = around.inside
+            theirs = parsed(str(sys.modules[module].__file__)) if module else tree
+            tail = tail_of(theirs, first, at, ahead) if theirs else []
+            body = [*named_outside(tail, dict(around.given)), *body]
         body = body or _up_to(body_of(tree, around.behind), around.line)
         found = Block(_NO_BATCH, body, whole=True) if body else None
     return None if found is None else compiled_lines(found, path, held)
@@ -366,24 +323,11 @@ def _rest_of(statement: ast.stmt, name: str) -> list[ast.stmt]:
         return []
     at = next(n for n, one in enumerate(statement.body) if name in bound_by(one))
     inner = [*_rest_of(statement.body[at], name), *statement.body[at + 1 :]]
-    return [_with_body(statement, inner)] if inner else []
-
-
-def holds_line(statement: ast.stmt, line: int) -> bool:
-    return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
+    return [with_body(statement, inner)] if inner else []
 
 
 def _up_to(body: list[ast.stmt], line: int) -> list[ast.stmt]:
     return [one for one in body if one.lineno <= line]
-
-
-def bodies_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    for name in ("body", "orelse", "finalbody"):
-        inner = getattr(statement, name, None)
-        if isinstance(inner, list):
-            yield inner
-    for handler in getattr(statement, "handlers", ()):
-        yield handler.body
 
 
 def bound_by(statement: ast.stmt) -> Iterator[str]:
@@ -409,13 +353,13 @@ def _held(block: Block, frame: FrameType) -> dict[str, Any]:
     """What the block reads of the frame before it binds the name itself; of a whole one all that
     it mentions. What it writes records to is nowhere."""
     if block.whole:
-        read = _named(block.body) - {block.batch}
+        read = names_in(block.body) - {block.batch}
     else:
         read = _read(block.body) - {block.batch}
         if frame.f_locals is frame.f_globals:  # a script's own lines: what is only read is global
             read &= stored_by(block.body)
     seen = {**frame.f_globals, **frame.f_locals}
-    silent = {name for name in _named(block.body) & seen.keys() if writes_records(seen[name])}
+    silent = {name for name in names_in(block.body) & seen.keys() if writes_records(seen[name])}
     spent = {name for name in read if isinstance(frame.f_locals.get(name), GeneratorType)}
     read -= spent - read_first(block.body)  # which the block makes itself, and no copy can be of
     held = {name: value for name, value in frame.f_locals.items() if name in read}
@@ -425,18 +369,13 @@ def _held(block: Block, frame: FrameType) -> dict[str, Any]:
     return held | {name: Nowhere() for name in silent - {block.batch}}
 
 
-def _named(body: list[ast.stmt]) -> set[str]:
-    nodes = [node for one in body for node in ast.walk(one)]
-    return {node.id for node in nodes if isinstance(node, ast.Name)}
-
-
 def _read(body: list[ast.stmt]) -> set[str]:
     """The names that are not surely bound by a statement of the body before it mentions them."""
     read, bound = set[str](), set[str]()
     for one in body:
         assigned = set(bound_by(one))
         loaded = loads_of(one)
-        read |= (_named([one]) - assigned | loaded) - bound
+        read |= (names_in([one]) - assigned | loaded) - bound
         bound |= assigned
     return read
 

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from rnncheck.watching.forms.held_as import MANY
-from rnncheck.watching.forms.plain_calls import PlainStep
+from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep
 from rnncheck.watching.forms.plain_run import PlainRun, is_one_episode, is_over
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.stood import StoodAt
@@ -27,6 +27,7 @@ _MOST_BEGUN = 64  # the same where none began behind another: short ones, of lon
 _SHORT = 128  # steps: one that an end cut short says little of the length of the next. Chosen
 _BEGINS, _ENDS, _CUT = 4, 2, 1  # an episode begins behind another; one ends; by a time limit
 _ALL = _BEGINS | _ENDS
+_MOST_WHOLE = 8  # rollouts behind the first that each begin with an episode: chosen
 _SOON = 4  # rollouts in which one that nothing ends reaches the time limit: chosen
 _ON_IT = 2  # updates on it that are seen: the first may be on another minibatch than the second
 
@@ -52,6 +53,8 @@ class NextRollout:
         self._enough = _ALL  # nothing more is asked for
         self._latest: list[PlainStep] = []
         self._told_at = 0  # updates
+        self._inside = False  # the one that is judged begins inside of an episode
+        self._opening: PlainRun | None = None  # another one that does, until it is trained on
         self._waiting_since: float | None = None
         watching.waits.append(self._waits)
 
@@ -90,10 +93,38 @@ class NextRollout:
         self._asked += 1
         before, self._latest = self._latest or first.steps, steps
         run = self._better(first, steps, before, stack, stood)
+        self._inside |= run is not first and _goes_on(before, steps)
+        if run is first and not self._inside and _goes_on(before, steps):
+            self._opens(first, steps, before, stack, stood)
         most = _MOST_BEGUN if run.puts_back_unseen else _MOST_ASKED
-        self._over = self._asked >= most or self._tells >= self._enough
+        opens = self._inside or self._asked >= _MOST_WHOLE
+        self._over = self._asked >= most or (self._tells >= self._enough and opens)
         self.begun = self._longer = False
         return run
+
+    def _opens(
+        self,
+        first: PlainRun,
+        steps: list[PlainStep],
+        before: list[PlainStep],
+        stack: list[FrameType],
+        stood: StoodAt,
+    ) -> None:
+        """Whether what is trained on begins with the state that was carried over: one that begins
+        with an episode does not tell."""
+        run = PlainRun(steps, first.place, Sightings(), before)
+        run.knows_what(first)
+        if run.acted():
+            run.trained(stack, stood)
+            self._opening = run
+
+    def passed(self, judged: PlainRun, call: PlainCall) -> None:
+        """A call on a training batch: tell the run that is ``judged`` what it begins with."""
+        states = None if self._opening is None else self._opening.opening(call)
+        if states is not None:
+            judged.opens_later_with(states)
+            self._inside, self._opening = True, None
+            self._over = self._over or self._tells >= self._enough
 
     def _better(
         self,
@@ -133,6 +164,14 @@ class NextRollout:
         late = now - self._waiting_since > _MOST_SECONDS
         self._over = late or self._watching.seen.updates > _MOST_UPDATES
         return not self._over
+
+
+def _goes_on(before: Sequence[PlainStep], steps: Sequence[PlainStep]) -> bool:
+    """Whether some env goes on with an episode of the rollout ``before``."""
+    last = before[-1] if before else None
+    if last is None or len(steps) < 2 or last.rows != steps[0].rows:
+        return False
+    return not bool(np.all(np.asarray(last.terminated) | np.asarray(last.truncated)))
 
 
 def _telling(steps: Sequence[PlainStep], before: Sequence[PlainStep] = ()) -> int:

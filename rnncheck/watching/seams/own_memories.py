@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 
 from rnncheck.watching.seams.arguments import parsed
-from rnncheck.watching.seams.lines import bodies_of, body_of, bound_by, loads_of
+from rnncheck.watching.seams.lines import bound_by, loads_of
+from rnncheck.watching.seams.tails import bodies_of, body_of
 
 _LOOPS = (ast.For, ast.AsyncFor)
 

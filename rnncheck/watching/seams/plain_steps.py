@@ -433,6 +433,8 @@ class PlainSteps:
         elif not self._run.complete:
             for one in reversed(inside):
                 self._run.passed_inside(one.call)
+        for one in calls:
+            self._next.passed(self._run, one.call)
         self._ran = set()
         if not self._run.waits:  # for a loss behind this one, which what was called is part of too
             self._forget_calls()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from rnncheck.watching.seams.arguments import parsed
-from rnncheck.watching.seams.lines import bodies_of, body_of, holds_line
+from rnncheck.watching.seams.tails import bodies_of, body_of, holds_line
 
 
 def returned_names(frame: FrameType, line: int, inner: FrameType) -> dict[str, str]:

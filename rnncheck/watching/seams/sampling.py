@@ -15,13 +15,12 @@ from rnncheck.watching.forms.sampled import SampledBatch, sampled_batch
 from rnncheck.watching.seams.arguments import parsed
 from rnncheck.watching.seams.lines import (
     LinesBehind,
-    bodies_of,
     bound_by,
-    holds_line,
     lines_behind,
     lines_inside,
     loads_of,
 )
+from rnncheck.watching.seams.tails import bodies_of, holds_line
 
 
 def sampled_lines(

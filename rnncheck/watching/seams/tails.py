@@ -1,0 +1,191 @@
+"""What a function does behind the statement in it that steps an env, where another one trains."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from rnncheck.watching.seams.arguments import function_at, parsed
+from rnncheck.watching.seams.layouts import lays_data_out
+from rnncheck.watching.seams.reads import read_first, stored_by
+
+
+@dataclass(frozen=True)
+class LinesTail:
+    """Its statements, in which what it was ``given`` is named as by who called it; ``known`` are
+    names of another module that they read, as they are there."""
+
+    body: list[ast.stmt] = field(default_factory=list)
+    known: dict[str, Any] = field(default_factory=dict)
+    given: tuple[tuple[str, str], ...] = ()
+
+
+NO_TAIL = LinesTail()
+
+
+def tail_again(
+    frame: FrameType, inner: FrameType, at: int, call: ast.stmt, body: list[ast.stmt]
+) -> LinesTail:
+    """What ``inner``, which the frame's statement ``call`` called, did behind the line ``at``, to
+    be done ahead of the ``body``. None of it where its variables, which the frame has as it
+    returned, may be others by then, or are others under names of the calling frame."""
+    tree = parsed(inner.f_code.co_filename)
+    if tree is None or inner.f_code is frame.f_code:
+        return NO_TAIL
+    as_it_is = tail_of(tree, inner.f_code.co_firstlineno, at, call)
+    given = _given(inner, frame, call, stored_by(as_it_is))
+    tail = named_outside(as_it_is, given)
+    bound, first = stored_by([call]), read_first(tail)
+    shared = (first & names_in(body)) - bound
+    theirs = ((inner.f_locals.get(name), frame.f_locals.get(name)) for name in shared)
+    if first & stored_by(tail) or any(one is not other for one, other in theirs):
+        return NO_TAIL
+    if (stored_by(tail) & read_first(body)) - bound:  # to the body it is another variable
+        return NO_TAIL
+    known = _known(tail, inner, frame)
+    if (known.keys() & stored_by(tail)) or not _is_same_there(known, frame, body):
+        return NO_TAIL
+    return LinesTail(tail, known, tuple(given.items()))
+
+
+def _given(inner: FrameType, frame: FrameType, call: ast.stmt, bound: set[str]) -> dict[str, str]:
+    """By argument of the inner function the name or attribute that was handed to it."""
+    made = call.value if isinstance(call, (ast.Assign, ast.Expr)) else None
+    if not isinstance(made, ast.Call):
+        return {}
+    code = inner.f_code
+    names = code.co_varnames[: code.co_argcount]
+    own = [made.func.value] if isinstance(made.func, ast.Attribute) else []
+    method = bool(own and names) and _held_at(frame, own[0]) is inner.f_locals.get(names[0])
+    places = [*(own if method else []), *made.args]
+    told = [*zip(names, places, strict=False), *((one.arg, one.value) for one in made.keywords)]
+    return {
+        name: ast.unparse(place)
+        for name, place in told
+        if name is not None
+        and name not in bound
+        and (value := _held_at(frame, place)) is not None
+        and value is inner.f_locals.get(name)
+    }
+
+
+def _held_at(frame: FrameType, place: ast.expr) -> Any:
+    """What a name, or an attribute of an instance's own, holds; None for all else."""
+    if isinstance(place, ast.Name):
+        return frame.f_locals.get(place.id, frame.f_globals.get(place.id))
+    if isinstance(place, ast.Attribute):
+        return getattr(_held_at(frame, place.value), "__dict__", {}).get(place.attr)
+    return None
+
+
+class _Renamed(ast.NodeTransformer):
+    """Puts expressions in the place of names."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """As ``ast`` calls it."""
+        text = self._given.get(node.id)
+        if text is None or text == node.id:
+            return node
+        made = ast.parse(text, mode="eval").body
+        return ast.copy_location(made, node)
+
+
+def named_outside(tail: list[ast.stmt], given: Mapping[str, str]) -> list[ast.stmt]:
+    """The statements with what the function was given as its caller names it."""
+    if all(name == text for name, text in given.items()):
+        return tail
+    return [_Renamed(given).visit(copy.deepcopy(one)) for one in tail]
+
+
+def _known(tail: list[ast.stmt], inner: FrameType, frame: FrameType) -> dict[str, Any]:
+    if inner.f_globals is frame.f_globals:
+        return {}
+    read = names_in(tail) - inner.f_locals.keys()
+    theirs = inner.f_globals
+    return {n: theirs[n] for n in sorted(read) if n in theirs and n not in vars(builtins)}
+
+
+def _is_same_there(known: dict[str, Any], frame: FrameType, body: list[ast.stmt]) -> bool:
+    """Whether what the body means by these names is the same."""
+    own, nothing = {**frame.f_globals, **frame.f_locals}, object()
+    return all(own.get(name, nothing) is known[name] for name in known.keys() & names_in(body))
+
+
+def tail_of(tree: ast.Module, first: int, line: int, call: ast.stmt) -> list[ast.stmt]:
+    """What the function that begins in the line ``first`` does behind the statement of its own that
+    holds ``line``; what it returns is bound as the statement that is its ``call`` binds it. None of
+    it where it returns from within."""
+    body = body_of(tree, first)
+    around = [n for n, one in enumerate(body) if holds_line(one, line)]
+    if not around:
+        return []
+    rest = [*behind_inside(body[around[-1]], line), *body[around[-1] + 1 :]]
+    last = rest[-1] if rest else None
+    if isinstance(last, ast.Return):
+        value, rest = last.value, rest[:-1]
+        if isinstance(call, ast.Assign) and isinstance(call.value, ast.Call) and value is not None:
+            bound = ast.Assign(targets=call.targets, value=value)
+            rest.append(ast.copy_location(bound, call))
+        elif not isinstance(call, ast.Expr) or not isinstance(call.value, ast.Call):
+            return []
+    leaves = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
+    inside = (node for one in rest for node in ast.walk(one))
+    return [] if any(isinstance(node, leaves) for node in inside) else rest
+
+
+def behind_inside(statement: ast.stmt, line: int) -> list[ast.stmt]:
+    """What a ``with`` that binds no name does behind the statement in it that holds the line."""
+    if not isinstance(statement, ast.With) or any(one.optional_vars for one in statement.items):
+        return []
+    around = [n for n, one in enumerate(statement.body) if holds_line(one, line)]
+    if not around:
+        return []
+    rest = statement.body[around[-1] + 1 :]
+    inner = [*behind_inside(statement.body[around[-1]], line), *rest]
+    groups = itertools.groupby(inner, key=lays_data_out)
+    return [
+        one
+        for alone, body in groups
+        for one in (body if alone else [with_body(statement, list(body))])
+    ]
+
+
+def with_body(statement: ast.With | ast.AsyncWith, body: list[ast.stmt]) -> ast.stmt:
+    """The same around other statements."""
+    kept = copy.copy(statement)
+    kept.body = body
+    return kept
+
+
+def body_of(tree: ast.Module, first: int) -> list[ast.stmt]:
+    """Of the function that begins in the line ``first``, with its decorators."""
+    made = function_at(tree, first)
+    return [] if made is None else made.body
+
+
+def holds_line(statement: ast.stmt, line: int) -> bool:
+    return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
+
+
+def bodies_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        inner = getattr(statement, name, None)
+        if isinstance(inner, list):
+            yield inner
+    for handler in getattr(statement, "handlers", ()):
+        yield handler.body
+
+
+def names_in(body: list[ast.stmt]) -> set[str]:
+    """That the statements mention."""
+    nodes = [node for one in body for node in ast.walk(one)]
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
