@@ -149,7 +149,8 @@ def _of_a_plain_loop(acting: Acting, loss: Called, noted: list[TensorDictBase]) 
         return InForm(policy, noted, [slices.batch], loss.module, over, None, loss.inputs)
     if loss.alone:
         over = EpisodesAlone(over, from_starts=from_starts)
-        noted = _whole(noted) if from_starts else noted
+        first = acting.random or 0
+        noted = [*noted[:first], *_whole(noted[first:])] if from_starts else noted
     else:
         cut = _are_slices(trained, noted)
         over = of_its_size(over, trained[0], at_most=cut, in_slices=cut)

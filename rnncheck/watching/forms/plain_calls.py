@@ -145,6 +145,7 @@ class PlainStep:
     reset: Any  # where the env was reset inside the step, its action unread
     clips: bool = False  # the action was clipped to the env's space
     beside: list[PlainCall] = field(default_factory=list)  # behind it, ahead of the next one
+    updates: int = 0  # that came before it
 
     @property
     def rows(self) -> int:

@@ -23,7 +23,7 @@ def states_at_the_join(
     """By ``collected`` and ``given`` the states that the steps ``before`` ended in, and that the
     ``whole`` ``[rows, steps]`` begins with, of the rows in which the env goes on; None where none
     does."""
-    if not before:
+    if not before or before[-1].call.function is None:  # or its action was a random one
         return None
     steps = list(before[-1:])
     last = steps_recorded(steps, columns_of(steps, True), told, policy, before[-2:-1])[:, -1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
-from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.watching.forms.acted_again import gives_states_alone
 from rnncheck.watching.forms.log_probs import derived_of
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
@@ -22,6 +23,7 @@ from rnncheck.watching.forms.plain_calls import (
     PlainCall,
     PlainStep,
     ToldCall,
+    narrowed,
 )
 from rnncheck.watching.forms.plain_columns import Column, Columns, columns_of
 from rnncheck.watching.forms.plain_policy import PlainPolicy
@@ -92,6 +94,29 @@ def steps_recorded(
     for part, column in _outputs(steps, policy).items():
         entries[part_key(part)] = column.reshape(len(steps), columns.rows, -1).transpose(0, 1)
     return TensorDict(entries, batch_size=lead).contiguous()
+
+
+def random_steps(
+    steps: Sequence[PlainStep], like: TensorDictBase, told: ToldCall, part: tuple[int, ...] | None
+) -> TensorDictBase:
+    """Steps with random actions, with the entries of ``like`` ``[rows, steps]``: 0 where these are
+    of who acts. They show ``part`` of what the env does, where that is named. Raises RuntimeError
+    where their actions have another form."""
+    own = [narrowed(one, part) for one in steps] if part else list(steps)
+    own = [replace(one, call=PlainCall(replace.__code__, None, {})) for one in own]
+    columns, rows = columns_of(own), len(like)
+    kinds = ToldCall(told.arguments, rows=told.rows)
+    made = steps_recorded(own, columns, kinds, PlainPolicy(own[0].call, ToldCall()), ())
+    whole = like[:, :1].expand(rows, len(own)).clone().zero_()
+    there = set(tensor_keys(made))
+    for key in tensor_keys(like):
+        if key in there:
+            whole.set(key, made.get(key).reshape(whole.get(key).shape).to(whole.get(key).dtype))
+    if columns.action is not None and (ACTION,) in tensor_keys(like):
+        taken, wanted = columns.action, whole.get(ACTION)
+        laid = taken.reshape(len(own), rows, *wanted.shape[2:]).transpose(0, 1)
+        whole.set(ACTION, laid.to(wanted.dtype))
+    return whole
 
 
 def _observed(

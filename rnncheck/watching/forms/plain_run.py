@@ -35,7 +35,7 @@ from rnncheck.watching.forms.plain_joins import states_at_the_join, states_at_th
 from rnncheck.watching.forms.plain_loss import MadeBeside, rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, Drawn, SeenPass, seen_pass, with_data
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
-from rnncheck.watching.forms.plain_record import parts_given, steps_recorded
+from rnncheck.watching.forms.plain_record import parts_given, random_steps, steps_recorded
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import Storages, storages_in
 from rnncheck.watching.forms.returns_made import returns_named
@@ -63,10 +63,15 @@ class PlainRun:
         place: Place,
         seen: Sightings,
         before: Sequence[PlainStep] = (),
+        *,
+        drawn: bool = False,
     ) -> None:
+        """Steps ``before`` are those that the rollout goes on from; where they are ``drawn``, they
+        had random actions, and lie in the memory that is trained on."""
         self.steps, self.place, self._seen = steps, place, seen
-        self._before = before
+        self._before, self._random = before, before if drawn else ()
         self._told, self._whole = ToldCall(), TensorDict({}, [])
+        self._all: TensorDictBase | None = None  # with the random steps ahead of them
         self._call = steps[0].call  # with the most in it: a state may be None at first
         self._acting: Acting | None = None
         self._called: Called | None = None
@@ -125,13 +130,15 @@ class PlainRun:
         except Exception as error:  # an env of the user's may refuse to be copied
             self._seen.plain = f"no env like the script's can be made: {error}"
             return False
-        self._policy, self._whole = (
-            policy,
-            steps_recorded(steps, columns, self._told, policy, self._before[-1:]),
-        )
+        self._policy = policy
+        self._whole = steps_recorded(steps, columns, self._told, policy, self._before[-1:])
         size = -(-len(steps) // _PARTS)
         parts = [one for one in self._whole.split(size, 1) if one.shape[1] > 1]
         acting = Acting("steps", policy, make, self.place, modes=modes_now())
+        if self._random:
+            part = () if columns.width == whole else shown
+            acting.random, ahead = 1, random_steps(self._random, self._whole, self._told, part)
+            parts, self._all = [ahead, *parts], torch.cat([ahead, self._whole], 1)
         acting.batches = [one if policy.batched else one[0] for one in parts]
         acting.parts = list(parts_given(self._call, policy))
         acting.never_reset = self.puts_back_unseen
@@ -147,7 +154,8 @@ class PlainRun:
         """Whether the loop itself puts the state back, since the function that acts gets no flag,
         and no episode began behind another."""
         given = self._told.arguments.values()
-        begins = [*map(is_over, self._before[-1:]), *map(is_over, self.steps[:-1])]
+        before = [one for one in self._before[-1:] if one.call.function is not None]
+        begins = map(is_over, [*before, *self.steps[:-1]])
         return not any(slot.key == (FLAG,) for slot in given) and not any(begins)
 
     def trained(self, stack: Sequence[FrameType], stood: StoodAt) -> None:
@@ -218,6 +226,8 @@ class PlainRun:
     def _sampled(self, stack: Sequence[FrameType]) -> bool:
         """Whether what is trained on are steps out of a memory. A loss in which the policy does not
         run, such as that of a critic, is a part of the next one, behind it."""
+        if self._all is not None:
+            self._whole, self._all = self._all, None
         told = sampled_lines(stack, self._whole, self._told)
         if told is None:
             return False

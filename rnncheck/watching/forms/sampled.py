@@ -17,6 +17,7 @@ from rnncheck.watching.forms.along_rows import along_rows
 from rnncheck.watching.forms.carried_along import carried_along
 from rnncheck.watching.forms.drawn_rows import drawn_rows
 from rnncheck.watching.forms.held_as import ARRAYS, TENSORS, Scale, is_shifted_mask, scale_of
+from rnncheck.watching.forms.laid_rows import LaidRows, empty_steps
 from rnncheck.watching.forms.one_step import names_a_start, names_an_end
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
@@ -74,51 +75,6 @@ class SampledBatch:
         return frozenset(name for name, one in held if one.at == 0 and one.slot is not None)
 
 
-@dataclass(frozen=True)
-class _Laid:
-    """Where the steps of a variable were collected, ``found`` ``[rows, steps, 2]``. ``longer``: it
-    also holds what the last step showed. ``empty`` ``[rows, steps]`` are zeros behind the ends of
-    rows."""
-
-    found: Tensor
-    lead: tuple[int, ...]
-    time_first: bool
-    longer: bool
-    empty: Tensor
-
-    def of(self, value: Tensor) -> Tensor | None:
-        """``[rows, steps, ...]`` of something of each of these steps; None if it is not that."""
-        if tuple(value.shape[: len(self.lead)]) != self.lead:
-            return None
-        if len(self.lead) == 1:
-            return value.unsqueeze(0)
-        return value.transpose(0, 1) if self.time_first else value
-
-    def without_last(self, value: Tensor) -> Tensor:
-        """The steps, of what also holds what the last one showed."""
-        time = int(not self.time_first and len(self.lead) > 1)
-        return value.narrow(time, 0, self.found.shape[1]) if self.longer else value
-
-    def ahead_of_last(self, value: Tensor) -> Tensor | None:
-        """``[rows, steps, ...]`` of what also holds something behind the last step."""
-        time = int(not self.time_first and len(self.lead) > 1)
-        more = value.ndim > time and value.shape[time] == self.found.shape[1] + 1
-        return self.of(self.without_last(value.detach().cpu())) if self.longer and more else None
-
-    def from_second(self, value: Tensor) -> Tensor | None:
-        """The same of something that each step has of the one before, from the second on and once
-        more behind the last."""
-        time = 0 if self.time_first or len(self.lead) == 1 else 1
-        if not self.longer or value.ndim < len(self.lead):
-            return None
-        if value.shape[time] != self.found.shape[1] + 1:
-            return None
-        first = value.select(time, 0)
-        if len(self.lead) == 2 and bool((first != first[:1]).any()):  # no constant edge
-            return None
-        return self.of(value.narrow(time, 1, self.found.shape[1]))
-
-
 def sampled_batch(
     names: Mapping[str, Any], whole: TensorDictBase, told: ToldCall
 ) -> SampledBatch | None:
@@ -155,7 +111,7 @@ def _leaves(names: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 def _laid(
     path: Path, held: Mapping[Path, Tensor], whole: TensorDictBase, told: ToldCall
-) -> Iterator[_Laid]:
+) -> Iterator[LaidRows]:
     """Where what it shows was seen: of all that it holds, or of all but the last one of each row;
     zeros that all that is ``held`` has behind the end of a row are none of it."""
     value = held[path]
@@ -178,8 +134,8 @@ def _laid(
             size = (steps, *lead[1:]) if time_first or len(lead) == 1 else (lead[0], steps)
             mine = rows[:, :steps]
             nothing = torch.zeros(mine.shape[:2], dtype=torch.bool)
-            one = _Laid(mine, size, time_first, longer, nothing)
-            one = replace(one, empty=_empty(one, laid, held))
+            one = LaidRows(mine, size, time_first, longer, nothing)
+            one = replace(one, empty=empty_steps(one, laid, held, whole))
             known = (mine[..., 0] >= 0)[~one.empty]
             if steps > 1 and float(known.double().mean()) >= MOSTLY:
                 yield one
@@ -233,30 +189,9 @@ def _openings(
                     yield mine.unsqueeze(1), [whole.get(key)]
 
 
-def _empty(laid: _Laid, seen: Tensor, held: Mapping[Path, Tensor]) -> Tensor:
-    """``[rows, steps]``: the zeros behind the ends of rows, of which ``seen`` ``[rows, steps or one
-    more, ...]`` is observed; where something held is one at each step and zero behind the last,
-    that tells."""
-    zeros = behind_ends((seen != 0).any(-1))[:, int(laid.longer) :]
-    masks = [one for one in (_as_mask(laid, value) for value in held.values()) if one is not None]
-    fitting = [~one for one in masks if not bool((~one & ~zeros).any())]
-    unknown = zeros & (laid.found[..., 0] < 0)
-    return max(fitting, key=lambda one: int(one.sum()), default=unknown)
-
-
-def _as_mask(laid: _Laid, value: Tensor) -> Tensor | None:
-    """``[rows, steps]``: true up to some step of each row, if it is one number of each."""
-    steps = laid.of(value.detach().cpu())
-    if steps is None or steps.numel() != laid.found.shape[:2].numel():
-        return None
-    told = steps.reshape(laid.found.shape[:2])
-    prefix = bool((told[:, 0] == 1).all()) and bool((told[:, 1:] <= told[:, :-1]).all())
-    return told.bool() if prefix and bool(((told == 0) | (told == 1)).all()) else None
-
-
 def _told(
     observed: Path,
-    laid: _Laid,
+    laid: LaidRows,
     held: Mapping[Path, Tensor],
     arrays: set[Path],
     whole: TensorDictBase,
@@ -316,7 +251,9 @@ def _told(
     return made
 
 
-def _one_late(value: Tensor, entry: tuple[Key, Scale | None], laid: _Laid, of_what: str) -> Storage:
+def _one_late(
+    value: Tensor, entry: tuple[Key, Scale | None], laid: LaidRows, of_what: str
+) -> Storage:
     """What holds at each step what the one before it had; what stands at the first is alike in all
     rows."""
     first = value.detach().cpu().select(0 if laid.time_first or len(laid.lead) == 1 else 1, 0)
@@ -324,7 +261,9 @@ def _one_late(value: Tensor, entry: tuple[Key, Scale | None], laid: _Laid, of_wh
     return replace(_of_steps(value, entry, laid, of_what), longer=True, late=True, edge=edge)
 
 
-def _of_steps(value: Tensor, entry: tuple[Key, Scale | None], laid: _Laid, of_what: str) -> Storage:
+def _of_steps(
+    value: Tensor, entry: tuple[Key, Scale | None], laid: LaidRows, of_what: str
+) -> Storage:
     """What holds an entry of each step."""
     return Storage(
         entry[0],
@@ -470,7 +409,7 @@ def _is_state(value: Tensor, slot: Slot, state: Tensor) -> bool:
     return same or not bool(value.any())
 
 
-def _zeros(value: Tensor, laid: _Laid, told: ToldCall) -> ZeroState | None:
+def _zeros(value: Tensor, laid: LaidRows, told: ToldCall) -> ZeroState | None:
     """What holds zeros for the states that rows begin with."""
     for slot in told.carry.values() if not bool(value.any()) else ():
         if slot.axis is not None and value.ndim == len(slot.rest) + 1:
@@ -480,7 +419,7 @@ def _zeros(value: Tensor, laid: _Laid, told: ToldCall) -> ZeroState | None:
     return None
 
 
-def _weighs_rows(value: Tensor, laid: _Laid) -> bool:
+def _weighs_rows(value: Tensor, laid: LaidRows) -> bool:
     """Whether it is one number for each row, of which the largest is one, as the weights of a
     prioritised memory are."""
     rows = len(laid.found)
@@ -489,7 +428,7 @@ def _weighs_rows(value: Tensor, laid: _Laid) -> bool:
     return bool((value > 0).all()) and float(value.max()) == 1
 
 
-def _of_the_batch(value: Tensor, laid: _Laid) -> bool:
+def _of_the_batch(value: Tensor, laid: LaidRows) -> bool:
     """Whether it has something of each step or row."""
     rows, steps = laid.found.shape[:2]
     sizes = {rows * steps, *([rows] if rows > 1 else []), *([steps] if rows == 1 else [])}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import CodeType, FrameType
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import gymnasium
 import torch
@@ -28,18 +28,16 @@ from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting_lines import LinesThatAct
 from rnncheck.watching.seams.arguments import as_given
 from rnncheck.watching.seams.followed import FollowedCalls
-from rnncheck.watching.seams.frames import (
-    function_with,
-    method_in,
-    their_frames,
-)
+from rnncheck.watching.seams.frames import function_with, method_in, their_frames
 from rnncheck.watching.seams.graphs import weights_in
+from rnncheck.watching.seams.harmless import harmless
 from rnncheck.watching.seams.next_rollout import NextRollout
 from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seams.stepped_env import SteppedEnv
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seams.turns import Turns, acted, clipped_from, unseen_call
+from rnncheck.watching.seams.warm_up import WarmUp, latest_of
 from rnncheck.watching.weights import taken
 
 _LATEST = 16  # calls between two steps that are remembered: chosen, a script has few
@@ -82,23 +80,6 @@ class _Running:
     returned: bool = False
 
 
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-
-
-def _harmless(method: _Method) -> _Method:
-    """The method, which never raises into the script: it looks no longer, and says why."""
-
-    @functools.wraps(method)
-    def heard(self: PlainSteps, *args: Any) -> Any:
-        try:
-            return method(self, *args)
-        except Exception as error:  # what a script does may be anything
-            self.give_up(error)
-            return None
-
-    return cast("_Method", heard)
-
-
 class PlainSteps:
     """Follows one step after the other."""
 
@@ -123,7 +104,7 @@ class PlainSteps:
         self.reset_inside: tuple[Any, Any] | None = None  # of an env that another one holds, latest
         self._several = list[Any]()  # envs by name only: they hold several, and show them together
         self._run: PlainRun | None = None
-        self._next = NextRollout(watching)
+        self._next, self._warm_up = NextRollout(watching), WarmUp(watching)
         watching.waits.append(self._waits)
         self._passes = 0
         self._waited = 0  # losses of others
@@ -200,7 +181,7 @@ class PlainSteps:
             self._gave(env, note, found)
         return found
 
-    @_harmless
+    @harmless
     def _gave(self, env: Any, note: Callable[[tuple[Any, ...]], None], found: Any) -> None:
         self._shown[id(env)].notes_as_five(note, found, self._inside)
 
@@ -228,7 +209,7 @@ class PlainSteps:
         self._passes = 0  # those before a step acted
         return functools.partial(self._note, shown, call, given) if noted and shown else None
 
-    @_harmless
+    @harmless
     def _called_by(
         self, stack: list[FrameType], action: Any, shown: SteppedEnv | None
     ) -> tuple[PlainCall | None, Any]:
@@ -240,6 +221,7 @@ class PlainSteps:
         self._loop.steps(stack)
         direct = [one for one in self._calls if any(one.parent is frame for frame in stack)]
         calls = [one.call for one in direct if not one.behind]
+        self._warm_up.heard |= bool(calls)
         self._beside |= {one.call.code for one in direct if one.behind and self._actor is None}
         again = self._turns.goes_on(shown, calls) and not self._lines.heard
         call = acted(calls, action) or acted([one.call for one in direct], action)
@@ -274,12 +256,13 @@ class PlainSteps:
             self._watching.seen.steppers.add(caller)
         return theirs and looks and not self._done
 
-    @_harmless
+    @harmless
     def _note(
         self, shown: SteppedEnv, call: PlainCall | None, action: Any, found: tuple[Any, ...]
     ) -> None:
         shown.gave(call or unseen_call(), action, found)
         self._latest = shown.steps[-1]
+        self._latest.updates = self._watching.seen.updates
 
     # --- who acts -----------------------------------------------------------------------------
 
@@ -289,7 +272,7 @@ class PlainSteps:
         if module._parameters and self._shown and not self._done and self._watching.looks:
             self._called()
 
-    @_harmless
+    @harmless
     def _called(self) -> None:
         lines, follows = self._collects and self._lines.waits, self._of_use()
         if not lines and not follows:
@@ -363,7 +346,7 @@ class PlainSteps:
         if torch.is_grad_enabled():
             self._passes += 1
 
-    @_harmless
+    @harmless
     def _returned(self, running: _Running, result: Any) -> None:
         call = running.call
         self._under_way = [one for one in self._under_way if one is not running]
@@ -392,7 +375,7 @@ class PlainSteps:
             self._note_part(module, result)
         self._returns.resume()
 
-    @_harmless
+    @harmless
     def _note_part(self, module: nn.Module, result: Tensor) -> None:
         if result.requires_grad:
             self._ran.add(id(module))
@@ -403,26 +386,20 @@ class PlainSteps:
 
     # --- training -----------------------------------------------------------------------------
 
-    @_harmless
+    @harmless
     def backward(self, frame: FrameType, loss: Any) -> None:
         """``loss.backward()`` of the script's."""
         if self._done or not (self._run or any(one.steps for one in self._stepped)):
             return
         if self._run is None:
-            place = self._place or Place("")
-            self._run = PlainRun(self._longest(), place, self._watching.seen)
-            if not self._run.acted():
-                self._tell_of_several()
-                self.end()
-                return
-            self._trains(self._run, frame, loss)
-            if not self._run.from_memory:
-                self._next.behind(self._run.steps)
+            self._begins(frame, loss)
         elif self._waits():
             self._trains(self._run, frame, loss)
         elif self._next.begun:
             stack = list(their_frames(frame))
             self._run = self._next.ended(self._run, self._longest(), stack, self._loop)
+        if self._run is None:
+            return
         stack = list(their_frames(frame))
         calls = [one for one in self._calls if one.returned]
         direct = [one for one in calls if any(one.parent is frame for frame in stack)]
@@ -442,6 +419,27 @@ class PlainSteps:
         self._loop.frames = []
         self._passes = self._rare = 0
 
+    def _begins(self, frame: FrameType, loss: Any) -> None:
+        """Tell who acted, and what is trained on, where that is known by now."""
+        steps, seen = self._longest(), self._watching.seen
+        ahead = self._warm_up.ahead_of(steps)
+        if ahead is None:  # random actions, so far
+            self._forget_calls()
+            self._passes = self._rare = 0
+            return
+        place, earlier = self._place or Place(""), latest_of(steps[:ahead])
+        run = PlainRun(steps[ahead:], place, seen, earlier, drawn=True)
+        if not run.acted():
+            self._tell_of_several()
+            self.end()
+            return
+        self._run = run
+        self._trains(run, frame, loss)
+        if ahead:  # those of the first update took no step
+            seen.weights = taken(seen.modules())
+        if not run.from_memory:
+            self._next.behind(run.steps)
+
     def _trains(self, run: PlainRun, frame: FrameType, loss: Any) -> None:
         run.ran, seen = self._ran, self._watching.seen
         run.weights = weights_in(loss, ())
@@ -452,7 +450,9 @@ class PlainSteps:
 
     def _waits(self) -> bool:
         """Whether a loss of the policy is still to come: one of its critic came before."""
-        return self._run is not None and self._run.waits and self._waited < _LATEST
+        if self._run is None:
+            return self._warm_up.waits
+        return self._run.waits and self._waited < _LATEST
 
     def _tell_of_several(self) -> None:
         """Envs that are stepped by turns, as by a vector env of the user's own."""
@@ -480,7 +480,7 @@ class PlainSteps:
         self._done = True
         self._returns.stop()
 
-    @_harmless
+    @harmless
     def end(self) -> None:
         """Nothing more is followed; a script that only acts is told of."""
         if not self._done and self._run is None and self._longest():

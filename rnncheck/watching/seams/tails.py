@@ -42,13 +42,16 @@ def tail_again(
     given = _given(inner, frame, call, stored_by(as_it_is))
     tail = named_outside(as_it_is, given)
     bound, first = stored_by([call]), read_first(tail)
-    shared = (first & names_in(body)) - bound
+    outside = {name for text in given.values() for name in names_in([ast.parse(text).body[0]])}
+    if (outside - given.keys()) & names_in(as_it_is):  # one variable of each goes by that name
+        return NO_TAIL
+    shared = (first & names_in(body)) - bound - outside
     theirs = ((inner.f_locals.get(name), frame.f_locals.get(name)) for name in shared)
     if first & stored_by(tail) or any(one is not other for one, other in theirs):
         return NO_TAIL
     if (stored_by(tail) & read_first(body)) - bound:  # to the body it is another variable
         return NO_TAIL
-    known = _known(tail, inner, frame)
+    known = _known(names_in(tail) - outside, inner, frame)
     if (known.keys() & stored_by(tail)) or not _is_same_there(known, frame, body):
         return NO_TAIL
     return LinesTail(tail, known, tuple(given.items()))
@@ -106,11 +109,10 @@ def named_outside(tail: list[ast.stmt], given: Mapping[str, str]) -> list[ast.st
     return [_Renamed(given).visit(copy.deepcopy(one)) for one in tail]
 
 
-def _known(tail: list[ast.stmt], inner: FrameType, frame: FrameType) -> dict[str, Any]:
+def _known(read: set[str], inner: FrameType, frame: FrameType) -> dict[str, Any]:
     if inner.f_globals is frame.f_globals:
         return {}
-    read = names_in(tail) - inner.f_locals.keys()
-    theirs = inner.f_globals
+    read, theirs = read - inner.f_locals.keys(), inner.f_globals
     return {n: theirs[n] for n in sorted(read) if n in theirs and n not in vars(builtins)}
 
 

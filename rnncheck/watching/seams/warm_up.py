@@ -1,0 +1,64 @@
+"""Loops that begin with random actions, until there is enough to train on: who acts shows later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rnncheck.watching.forms.held_as import MANY
+from rnncheck.watching.forms.plain_calls import PlainStep
+from rnncheck.watching.forms.plain_run import is_over
+from rnncheck.watching.observer import Watching
+
+# What is waited for a policy that acts, and then for its second episode: chosen. Where networks
+# ran between the steps, and gave no action, one that comes later is hardly to be expected.
+_MOST = {False: (400, 60.0), True: (40, 10.0)}  # updates and seconds
+_KEPT = 20_000  # random steps that are looked for in what is trained on
+
+
+class WarmUp:
+    """Waits for steps that the policy took with the weights that are trained next."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+        self.heard = False  # something ran between the steps
+        self.waits = False
+        self._since: tuple[int, float] | None = None  # updates and seconds
+        self._acts = False  # a step was the policy's
+
+    def ahead_of(self, steps: Sequence[PlainStep]) -> int | None:
+        """How many steps come ahead of those; 0 where the first step was the policy's, or none
+        came in time; None where they are still to come."""
+        self.waits = False
+        if steps[0].call.function is not None:
+            return 0
+        first, updates = len(steps), self._watching.seen.updates
+        while first and _is_the_policys(steps[first - 1], updates):
+            first -= 1
+        if first < len(steps) and not self._acts:
+            self._acts, self._since = True, None
+        whole = len(steps) - first >= MANY
+        if whole and _begins_anew(steps[max(0, first - 1) :]):
+            return first
+        self.waits = self._may_come()
+        return None if self.waits else first * whole
+
+    def _may_come(self) -> bool:
+        updates, seconds = _MOST[self.heard and not self._acts]
+        now = self._watching.seen.updates, time.monotonic()
+        self._since = self._since or now
+        return now[0] - self._since[0] < updates and now[1] - self._since[1] < seconds
+
+
+def latest_of(steps: Sequence[PlainStep]) -> list[PlainStep]:
+    """Those of the random steps that are kept."""
+    return list(steps[-_KEPT:])
+
+
+def _begins_anew(steps: Sequence[PlainStep]) -> bool:
+    """Whether an episode begins behind another one of the policy's."""
+    return any(one.call.function is not None and is_over(one) for one in steps[:-1])
+
+
+def _is_the_policys(step: PlainStep, updates: int) -> bool:
+    return step.call.function is not None and step.updates == updates
