@@ -37,7 +37,7 @@ from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seams.stepped_env import SteppedEnv
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seams.turns import Turns, acted, clipped_from, unseen_call
-from rnncheck.watching.seams.warm_up import WarmUp, latest_of
+from rnncheck.watching.seams.warm_up import RandomSteps, latest_of
 from rnncheck.watching.weights import taken
 
 _LATEST = 16  # calls between two steps that are remembered: chosen, a script has few
@@ -104,7 +104,7 @@ class PlainSteps:
         self.reset_inside: tuple[Any, Any] | None = None  # of an env that another one holds, latest
         self._several = list[Any]()  # envs by name only: they hold several, and show them together
         self._run: PlainRun | None = None
-        self._next, self._warm_up = NextRollout(watching), WarmUp(watching)
+        self._next, self._warm_up = NextRollout(watching), RandomSteps(watching)
         watching.waits.append(self._waits)
         self._passes = 0
         self._waited = 0  # losses of others

@@ -16,7 +16,7 @@ _MOST = {False: (400, 60.0), True: (40, 10.0)}  # updates and seconds
 _KEPT = 20_000  # random steps that are looked for in what is trained on
 
 
-class WarmUp:
+class RandomSteps:
     """Waits for steps that the policy took with the weights that are trained next."""
 
     def __init__(self, watching: Watching) -> None:
