@@ -6,6 +6,7 @@ and handed on. Whatever runs in a fork of the process is let through unseen.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import threading
 import time
@@ -166,6 +167,8 @@ class Watching:
 
     def after_update(self) -> None:
         """Count it; end the script where it was the last one."""
+        if not self.seen.steps:
+            self.seen.processes = len(multiprocessing.active_children())
         self.seen.steps += not self.enough
         if self._forks != _Forks.count or not self._trains():
             return

@@ -190,6 +190,7 @@ class Sightings:
     layers: dict[str, int] = field(default_factory=dict)  # torch's own, inside these or alone
     env_steps: int = 0  # by the script itself, one by one
     steppers: set[str] = field(default_factory=set)  # files of libraries that step plain envs
+    processes: int = 0  # of the script's own, that ran at the first update
     plain: str = ""  # why a loop over a plain env's steps is not judged
     unseen: str = ""  # why what leads to `backward` is not judged
     updates: int = 0

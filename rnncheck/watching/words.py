@@ -150,6 +150,13 @@ def what_there_was(seen: Sightings) -> str:
         return f"{SENT_LATE}; {', '.join(calls)} were seen"
     if any(one.sent is not None and one.batches for one in seen.acting):
         return f"{NONE_SENT}; {', '.join(calls)} were seen"
+    if not seen.env_steps and seen.processes:
+        return (
+            f"the script has started {counted(seen.processes, 'process')}, and no env"
+            " was stepped in its own: what happens in others is not seen; step the envs in the"
+            " script's own process (SyncVectorEnv, DummyVecEnv, one worker without a process of its"
+            f" own). {', '.join(calls)} were seen"
+        )
     return (
         "no collector, no env.rollout with a policy and no env.step behind a module's call on its"
         f" tensordict was seen; {', '.join(calls)} were"
