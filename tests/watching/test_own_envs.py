@@ -233,3 +233,25 @@ def test_what_holds_an_env_of_a_librarys_or_networks() -> None:
     assert not holds_another(own)
     own.net = torch.nn.Linear(1, 1)  # type: ignore[attr-defined]
     assert holds_another(own)
+
+
+AS_ARRAY = (
+    ("import numpy as np\n", "import gymnasium as gym\nimport numpy as np\n"),
+    ("class Cue:\n", "class Cue:\n    action_space = gym.spaces.Discrete(2)\n\n"),
+    ("reward = float((2 * action - 1)", "reward = float((2 * action[0] - 1)"),
+    ("env.step(action.item())", "env.step(action.numpy())"),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
+        pytest.param((KEEPS,), (ExitCode.FAILED, ["CL403"]), id="never reset"),
+    ],
+)
+def test_one_action_of_a_discrete_space_may_stand_in_an_array(
+    rnncheck: Any, tmp_path: Path, changes: tuple[tuple[str, str], ...], expected: Any
+) -> None:
+    codes = "BD302,CL403,EQ206"
+    assert judged(rnncheck, tmp_path, codes, ALONE, *AS_ARRAY, *changes) == expected

@@ -242,3 +242,11 @@ def test_states_of_pieces_are_told_in_a_list(pieces: int) -> None:
         assert torch.equal(part.of(other), other["h"][:, at])
     late = [(batch["h"][:, at + 1].clone(),) for at in begins]
     assert storages_in({"states": late}, batch, told, frozenset()).doubts
+
+
+def test_an_array_of_things_of_any_form_is_left_alone() -> None:
+    """As many arrays of several lengths as there are steps."""
+    kept = np.empty(STEPS, dtype=object)
+    for number in range(STEPS):
+        kept[number] = np.arange(number + 1)
+    assert storages_in({"pieces": kept}, batch_of(3), TOLD, frozenset()) == Storages()

@@ -141,6 +141,15 @@ class PlainPolicy(nn.Module):
                 yield none
 
 
+class _PlayedEnv(GymWrapper):  # type: ignore[misc]
+    """Takes one number that stands in an array as well."""
+
+    def read_action(self, action: Tensor) -> Any:
+        """As the env gets it: numpy makes no number of an array ``[1]``."""
+        alone = action.numel() == 1 and self.action_spec.shape == torch.Size([])
+        return super().read_action(action.reshape(()) if alone else action)
+
+
 @dataclass(frozen=True)
 class PlainEnv:
     """Makes envs of TorchRL's out of envs like those that the script steps."""
@@ -193,7 +202,7 @@ class PlainEnv:
         # With a device: TorchRL moves to an accelerator only what has one. With the default one:
         # it reads specs with tensors that it makes there.
         place = torch.get_default_device()
-        made: EnvBase = GymWrapper(env, categorical_action_encoding=True, device=place)
+        made: EnvBase = _PlayedEnv(env, categorical_action_encoding=True, device=place)
         return made
 
 

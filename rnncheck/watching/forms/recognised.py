@@ -139,6 +139,8 @@ def storages_in(
             return True
         if not numbers and not isinstance(value, (Tensor, np.ndarray)):
             return False
+        if isinstance(value, np.ndarray) and value.dtype == object:  # of things of any form
+            return True
         one = _of_one_step(path, value, batch, told, _begins_at(names, path, batch))
         part = one or _of_pieces(value, batch, told)
         if part is not None:
