@@ -41,6 +41,7 @@ from rnncheck.watching.forms.recognised import Storages, storages_in
 from rnncheck.watching.forms.returns_made import returns_named
 from rnncheck.watching.forms.sampled import begun_anew
 from rnncheck.watching.forms.shown_before import Before
+from rnncheck.watching.forms.step_ends import is_one_episode, is_over
 from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
@@ -473,22 +474,6 @@ def _called_from(frame: FrameType, stepped: Sequence[FrameType]) -> FrameType | 
     returned since."""
     at = next((n for n, one in enumerate(stepped) if one is frame), 0)
     return stepped[at - 1] if at else None
-
-
-def is_one_episode(steps: Sequence[PlainStep]) -> bool:
-    """Whether every env was stepped to the end of an episode, and no further."""
-    if not steps or not bool(np.all(_ends(steps[-1]))):
-        return False
-    return not any(map(is_over, steps[:-1]))
-
-
-def is_over(step: PlainStep) -> bool:
-    """Whether an episode ended with it."""
-    return bool(np.any(_ends(step)))
-
-
-def _ends(step: PlainStep) -> Any:
-    return np.asarray(step.terminated) | np.asarray(step.truncated)
 
 
 def _nowhere(whole: TensorDictBase) -> str:

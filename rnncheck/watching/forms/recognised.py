@@ -117,8 +117,8 @@ def storages_in(
             _note_stretch(found, (*path, str(number)), _at(names, path)[number], reach, batch, told)
 
     def looks(path: Path, value: Any) -> bool:
-        if path in lists:
-            return True
+        if path in lists or (isinstance(value, np.ndarray) and value.dtype == object):
+            return True  # or of things of any form
         if _of_every_step(value, batch):
             if not _note(found, path, value, batch) and not _goes_on_evenly(value):
                 one = _of_one_step(path, value, batch, told)  # a state as wide as there are steps
@@ -139,8 +139,6 @@ def storages_in(
             return True
         if not numbers and not isinstance(value, (Tensor, np.ndarray)):
             return False
-        if isinstance(value, np.ndarray) and value.dtype == object:  # of things of any form
-            return True
         one = _of_one_step(path, value, batch, told, _begins_at(names, path, batch))
         part = one or _of_pieces(value, batch, told)
         if part is not None:

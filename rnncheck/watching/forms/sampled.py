@@ -56,10 +56,12 @@ class SampledBatch:
     drawn: Drawn | None = None
 
     @property
-    def parted(self) -> int:
-        """How much of a step is among the parts; of flags, which are alike, one counts."""
+    def likeness(self) -> tuple[int, int, int]:
+        """How much of a step is among the parts, where of flags, which are alike, one counts; of
+        how many steps; and with how many flags."""
         keys = {one.key for one in self.parts.values() if isinstance(one, Storage)}
-        return len({(FLAG,) if key in _FLAGS else key for key in keys})
+        kinds = {(FLAG,) if key in (*_FLAGS, MASK_OF_ROWS) else key for key in keys}
+        return len(kinds), self.batch.numel(), len(keys)
 
     @property
     def names(self) -> frozenset[str]:
@@ -84,11 +86,12 @@ def sampled_batch(
     held = {path: made for path, leaf in leaves.items() if (made := leaf_tensor(leaf)) is not None}
     arrays = {path for path, leaf in leaves.items() if isinstance(leaf, np.ndarray)}
     found = [
-        _told(path, laid, held, arrays, whole, told)
+        (_told(path, laid, held, arrays, whole, told), -len(path))
         for path, value in held.items()
         for laid in _laid(path, held, whole, told)
-    ]
-    return max(found, key=lambda one: (one.parted, one.batch.numel()), default=None)
+    ]  # a batch of its own rather than one in a memory
+    best = max(found, key=lambda one: (one[0].likeness, one[1]), default=None)
+    return None if best is None else best[0]
 
 
 def begun_anew(batch: TensorDictBase, told: ToldCall) -> TensorDictBase:

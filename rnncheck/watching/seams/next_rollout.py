@@ -12,7 +12,8 @@ import numpy as np
 
 from rnncheck.watching.forms.held_as import MANY
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep
-from rnncheck.watching.forms.plain_run import PlainRun, is_one_episode, is_over
+from rnncheck.watching.forms.plain_run import PlainRun
+from rnncheck.watching.forms.step_ends import is_one_episode, is_over
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seen import Sightings

@@ -428,7 +428,8 @@ class PlainSteps:
             self._passes = self._rare = 0
             return
         place, earlier = self._place or Place(""), latest_of(steps[:ahead])
-        run = PlainRun(steps[ahead:], place, seen, earlier, drawn=True)
+        own = steps[ahead:] if ahead else steps
+        run = PlainRun(own, place, seen, earlier, drawn=True)
         if not run.acted():
             self._tell_of_several()
             self.end()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rnncheck.watching.forms.held_as import MANY
 from rnncheck.watching.forms.plain_calls import PlainStep
-from rnncheck.watching.forms.plain_run import is_over
+from rnncheck.watching.forms.step_ends import is_all_over
 from rnncheck.watching.observer import Watching
 
 # What is waited for a policy that acts, and then for its second episode: chosen. Where networks
@@ -27,21 +27,22 @@ class RandomSteps:
         self._acts = False  # a step was the policy's
 
     def ahead_of(self, steps: Sequence[PlainStep]) -> int | None:
-        """How many steps come ahead of those; 0 where the first step was the policy's, or none
-        came in time; None where they are still to come."""
+        """How many steps come ahead of those, which begin with an episode; 0 where the first steps
+        were not random, or none came in time; None where they are still to come."""
         self.waits = False
-        if steps[0].call.function is not None:
+        random = next((n for n, one in enumerate(steps) if one.call.function is not None), None)
+        if random is not None and random < MANY:
             return 0
         first, updates = len(steps), self._watching.seen.updates
         while first and _is_the_policys(steps[first - 1], updates):
             first -= 1
-        if first < len(steps) and not self._acts:
+        if random is not None and not self._acts:
             self._acts, self._since = True, None
-        whole = len(steps) - first >= MANY
-        if whole and _begins_anew(steps[max(0, first - 1) :]):
-            return first
+        begins = [n for n in range(first, len(steps) - MANY + 1) if n and is_all_over(steps[n - 1])]
+        if any(steps[n - 1].call.function is not None for n in begins):  # behind one of its own
+            return begins[0]
         self.waits = self._may_come()
-        return None if self.waits else first * whole
+        return None if self.waits else next(iter(begins), 0)
 
     def _may_come(self) -> bool:
         updates, seconds = _MOST[self.heard and not self._acts]
@@ -53,11 +54,6 @@ class RandomSteps:
 def latest_of(steps: Sequence[PlainStep]) -> list[PlainStep]:
     """Those of the random steps that are kept."""
     return list(steps[-_KEPT:])
-
-
-def _begins_anew(steps: Sequence[PlainStep]) -> bool:
-    """Whether an episode begins behind another one of the policy's."""
-    return any(one.call.function is not None and is_over(one) for one in steps[:-1])
 
 
 def _is_the_policys(step: PlainStep, updates: int) -> bool:
