@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.collect_script import SCRIPT as WHOLE
 from tests.watching.collect_script import UNCUT
@@ -63,6 +65,7 @@ def _script(folder: Path, *more: tuple[str, str]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_returns_that_it_makes_are_made_again_with_the_loss(rnncheck: Any, tmp_path: Path) -> None:
     kept = tmp_path / "seen.rnncheck"
     ended, found, _ = run(rnncheck, *ASKED, "--save", kept, _script(tmp_path))
