@@ -86,12 +86,11 @@ def sampled_batch(
     held = {path: made for path, leaf in leaves.items() if (made := leaf_tensor(leaf)) is not None}
     arrays = {path for path, leaf in leaves.items() if isinstance(leaf, np.ndarray)}
     found = [
-        (_told(path, laid, held, arrays, whole, told), -len(path))
+        _told(path, laid, held, arrays, whole, told)
         for path, value in held.items()
         for laid in _laid(path, held, whole, told)
-    ]  # a batch of its own rather than one in a memory
-    best = max(found, key=lambda one: (one[0].likeness, one[1]), default=None)
-    return None if best is None else best[0]
+    ]
+    return max(found, key=lambda one: one.likeness, default=None)
 
 
 def begun_anew(batch: TensorDictBase, told: ToldCall) -> TensorDictBase:
