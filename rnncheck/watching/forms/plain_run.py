@@ -122,8 +122,8 @@ class PlainRun:
             if (told := self._told.before.get(slot.key)) is not None
         }
         clips = any(step.clips for step in steps)
+        part = None if columns.width == whole else shown
         try:
-            part = None if columns.width == whole else shown
             make = PlainEnv(
                 makers_of(steps[0].env), states, policy.batched, part, before, columns.shown, clips,
                 self._told.floating,
@@ -133,11 +133,16 @@ class PlainRun:
             return False
         self._policy = policy
         self._whole = steps_recorded(steps, columns, self._told, policy, self._before[-1:])
-        size = -(-len(steps) // _PARTS)
+        self._note_acting(policy, make, part)
+        return True
+
+    def _note_acting(
+        self, policy: PlainPolicy, make: PlainEnv, part: tuple[int, ...] | None
+    ) -> None:
+        size = -(-self._whole.shape[1] // _PARTS)
         parts = [one for one in self._whole.split(size, 1) if one.shape[1] > 1]
         acting = Acting("steps", policy, make, self.place, modes=modes_now())
         if self._random:
-            part = () if columns.width == whole else shown
             acting.random, ahead = 1, random_steps(self._random, self._whole, self._told, part)
             parts, self._all = [ahead, *parts], torch.cat([ahead, self._whole], 1)
         acting.batches = [one if policy.batched else one[0] for one in parts]
@@ -145,10 +150,9 @@ class PlainRun:
         acting.never_reset = self.puts_back_unseen
         if (join := states_at_the_join(self._before, self._whole, self._told, policy)) is not None:
             acting.joins.append(join)
-        acting.shows_starts = is_own_env(steps[0].env)
+        acting.shows_starts = is_own_env(self.steps[0].env)
         self._acting = acting
         self._seen.acting.append(acting)
-        return True
 
     @property
     def puts_back_unseen(self) -> bool:

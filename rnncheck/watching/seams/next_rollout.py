@@ -113,8 +113,7 @@ class NextRollout:
     ) -> None:
         """Whether what is trained on begins with the state that was carried over: one that begins
         with an episode does not tell."""
-        run = PlainRun(steps, first.place, Sightings(), before)
-        run.knows_what(first)
+        run = _run_behind(first, steps, before)
         if run.acted():
             run.trained(stack, stood)
             self._opening = run
@@ -144,8 +143,7 @@ class NextRollout:
         if self._longer or len(steps) < MANY or not (alike or telling > self._tells):
             return first
         seen = self._watching.seen
-        run = PlainRun(steps, first.place, Sightings(), before)
-        run.knows_what(first)
+        run = _run_behind(first, steps, before)
         if run.acted():
             run.trained(stack, stood)
             run.beside(first.steps)
@@ -165,6 +163,13 @@ class NextRollout:
         late = now - self._waiting_since > _MOST_SECONDS
         self._over = late or self._watching.seen.updates > _MOST_UPDATES
         return not self._over
+
+
+def _run_behind(first: PlainRun, steps: list[PlainStep], before: list[PlainStep]) -> PlainRun:
+    """Of a later rollout, with sightings of its own."""
+    run = PlainRun(steps, first.place, Sightings(), before)
+    run.knows_what(first)
+    return run
 
 
 def _goes_on(before: Sequence[PlainStep], steps: Sequence[PlainStep]) -> bool:
