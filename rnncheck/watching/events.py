@@ -42,6 +42,7 @@ from rnncheck.watching.doubts import settle_doubts, settle_numbers, settle_start
 from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
 from rnncheck.watching.forms.estimates import settle_estimates
 from rnncheck.watching.forms.late_weights import settle_late
+from rnncheck.watching.forms.moved_weights import settle_moved
 from rnncheck.watching.forms.named_switches import as_acted
 from rnncheck.watching.forms.plain_policy import PlainEnv, settle_envs
 from rnncheck.watching.forms.rounds import settle_rounds
@@ -184,6 +185,7 @@ def _settle(seen: Sightings) -> None:
     """What can only be told by running the script's lines again."""
     with _nowhere() as nowhere, _not_shown(nowhere):
         settle_late(seen)
+        settle_moved(seen)
         settle_envs(seen)
         settle_starts(seen)
         settle_numbers(seen)

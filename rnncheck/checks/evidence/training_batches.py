@@ -318,7 +318,7 @@ def _truth(evidence: Evidence) -> Truth:
     has = torch.zeros(len(steps.places), dtype=torch.bool)
     outputs: dict[Key, Tensor] = {}
     for item in replayed(evidence):
-        numbers = _numbers(steps, item)
+        numbers = step_numbers(steps, item)
         has[numbers] = True
         for key in tensor_keys(item.truth):
             value = item.truth.get(key)[0]
@@ -330,7 +330,8 @@ def _truth(evidence: Evidence) -> Truth:
     return Truth(outputs, has)
 
 
-def _numbers(steps: Steps, item: Replayed) -> Tensor:
+def step_numbers(steps: Steps, item: Replayed) -> Tensor:
+    """``[steps]``: the numbers of the steps that were replayed."""
     found = [
         steps.numbers[(s.batch, s.row, t)]
         for s in item.trajectory.stretches

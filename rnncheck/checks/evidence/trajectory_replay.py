@@ -61,9 +61,14 @@ def replayed(evidence: Evidence) -> list[Replayed]:
 
 
 def _replays(evidence: Evidence) -> Iterator[Replayed]:
+    return replays_of(evidence, evidence.recording.trajectories())
+
+
+def replays_of(evidence: Evidence, trajectories: Iterable[Trajectory]) -> Iterator[Replayed]:
+    """Some of the recorded trajectories, with their replays, up to as many steps."""
     recording, subject = evidence.recording, evidence.policy
     budget = 10**9 if evidence.thorough else QUICK_STEPS
-    for trajectory in recording.trajectories():
+    for trajectory in trajectories:
         if budget <= 0:
             return
         recorded = recording.gather(trajectory)[:, :budget]

@@ -43,6 +43,7 @@ from rnncheck.checks.evidence.parts_that_run import part_that_runs
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, read_by_pass
 from rnncheck.checks.evidence.relabelled import GOAL, relabelled
+from rnncheck.checks.evidence.replayed_samples import ReplayedSample, replayed_sample
 from rnncheck.checks.evidence.state_handover import NO_STATE_KEPT
 from rnncheck.checks.evidence.training_batches import Sample, samples, truth
 from rnncheck.checks.evidence.unmarked_joins import crosses
@@ -117,9 +118,13 @@ def _compared_keys(evidence: Evidence) -> list[Key]:
 
 def _judged(evidence: Evidence, sample: Sample) -> Tensor:
     """Steps that were traced back to a replayed trajectory, behind the burn-in of their slice."""
-    mask = sample.known & truth(evidence).has[sample.ids.clamp_min(0)]
+    mask = _replayed(evidence, sample).has
     skip = burn_in(evidence, sample)
     return mask & (positions(sample) >= skip) if skip else mask
+
+
+def _replayed(evidence: Evidence, sample: Sample) -> ReplayedSample:
+    return evidence.once("replayed sample", lambda: replayed_sample(evidence, sample), id(sample))
 
 
 def _differing(
@@ -128,7 +133,7 @@ def _differing(
     """The worst output of the replayed batch that is not the trajectory's."""
     if not keys or not bool(mask.any()):
         return None
-    subject, known = evidence.policy, truth(evidence)
+    subject, known = evidence.policy, _replayed(evidence, sample)
     left = set(keys) - set(subject.reads)  # what the pass does not give anew is not compared
     batch = read_by_pass(subject, sample.td).exclude(*left)
     try:
@@ -139,9 +144,7 @@ def _differing(
             f"recurrent mode raises on the training batch ({type(error).__name__})"
         ) from error
     keys = [key for key in keys if key in tensor_keys(out)]
-    want = TensorDict(
-        {key: known.outputs[key][sample.ids.clamp_min(0)] for key in keys}, sample.rows.shape
-    )
+    want = TensorDict({key: known.outputs[key] for key in keys}, sample.rows.shape)
     found = mismatches(_select(out, keys), want, None, keys, mask)
     return found[0] if found else None
 

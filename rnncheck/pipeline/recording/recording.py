@@ -364,13 +364,12 @@ class Recording:
         flags = [f.reshape(*rows.valid.shape, -1).any(-1) for f in found if f is not None]
         return torch.stack(flags).any(0) if flags else None
 
-    def trajectories(self) -> Iterator[Trajectory]:
-        """Every trajectory of policy steps, the longest history first; random steps are left
-        out."""
+    def trajectories(self, *, random: bool = False) -> Iterator[Trajectory]:
+        """Every trajectory of policy steps, or of ``random`` ones, the longest history first."""
         chains: dict[StepPlace, list[Stretch]] = {}
         begun: list[tuple[list[Stretch], bool]] = []  # with whether it starts from a fresh state
         for number, rows in enumerate(self.batches):
-            if rows.random:
+            if rows.random is not random:
                 continue
             for stretch, joint in self._stretches(number, rows):
                 before = rows.where_before[stretch.row] if stretch.begin == 0 else None

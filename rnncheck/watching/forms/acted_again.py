@@ -27,22 +27,24 @@ from rnncheck.watching.forms.plain_policy import PlainPolicy
 @dataclass(frozen=True)
 class ActedAgain:
     """``policy`` acts on the observations of a batch, one step after the other; ``cut`` where the
-    script hands its state on without a graph. The actions are the batch's."""
+    script hands its state on without a graph. The actions are the batch's. ``as_recorded``: a step
+    goes on with the state of the one before it where it did so in the batch, whatever its flag."""
 
     policy: PlainPolicy
     cut: bool = False
+    as_recorded: bool = False
 
     def __call__(self, batch: TensorDictBase) -> TensorDictBase:
         """``[rows, steps]``: what it computes, and what that makes of the actions. Episodes begin
         with the states that the batch has there."""
         steps, state = list[dict[Key, Tensor]](), dict[Key, Tensor]()
         parts, told = innermost_parts(self.policy), list[dict[Key, Tensor]]()
-        lead = torch.Size([batch.shape[0]])
-        for now in batch.unbind(1):
-            begins = now.get(FLAG).reshape(-1)
+        lead, whole = torch.Size([batch.shape[0]]), batch.unbind(1)
+        for number, now in enumerate(whole):
             td = now.select(*self.policy.in_keys)
             for key, value in state.items():
                 carried = value.detach() if self.cut else value
+                begins = self._begins(now, whole[number - 1], key)
                 shaped = begins.reshape(-1, *[1] * (value.ndim - 1))
                 td.set(key, torch.where(shaped, now.get(key), carried))
             with PartOutputs(parts) as noted:
@@ -54,12 +56,19 @@ class ActedAgain:
         outputs = {
             key: one for key, one in found.items() if key != (ACTION,) and one.is_floating_point()
         }
-        action, drawn = batch.get(ACTION, None), outputs
-        if gives_states_alone(outputs):
-            alike = set.intersection(*(set(one) for one in told))
-            drawn = outputs | {key: torch.stack([one[key] for one in told], 1) for key in alike}
+        alike = set.intersection(*(set(one) for one in told))
+        of_parts = {key: torch.stack([one[key] for one in told], 1) for key in alike}
+        drawn = outputs | of_parts if gives_states_alone(outputs) else outputs
+        action = batch.get(ACTION, None)
         made = {} if action is None else derived_of(drawn, action)
+        outputs |= of_parts if self.as_recorded else {}
         return TensorDict(outputs | made, batch_size=batch.batch_size)
+
+    def _begins(self, now: TensorDictBase, before: TensorDictBase, key: Key) -> Tensor:
+        """``[rows]``: where a step does not go on with the state of the one before it."""
+        flag: Tensor = now.get(FLAG).reshape(-1)
+        gave = before.get(("next", *key), None) if self.as_recorded else None
+        return flag if gave is None else (now.get(key) != gave).reshape(len(flag), -1).any(1)
 
 
 def gives_states_alone(outputs: Collection[Key]) -> bool:

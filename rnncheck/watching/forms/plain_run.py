@@ -147,6 +147,8 @@ class PlainRun:
             parts, self._all = [ahead, *parts], torch.cat([ahead, self._whole], 1)
         acting.batches = [one if policy.batched else one[0] for one in parts]
         acting.parts = list(parts_given(self._call, policy))
+        updates = {step.updates for step in self.steps}
+        acting.moved = bool(self._random) and len(updates) > 1
         acting.never_reset = self.puts_back_unseen
         if (join := states_at_the_join(self._before, self._whole, self._told, policy)) is not None:
             acting.joins.append(join)

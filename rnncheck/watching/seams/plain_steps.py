@@ -432,7 +432,7 @@ class PlainSteps:
         run = PlainRun(own, place, seen, earlier, drawn=True)
         if not run.acted():
             self._tell_of_several()
-            self.end()
+            self._stop()
             return
         self._run = run
         self._trains(run, frame, loss)
@@ -478,8 +478,7 @@ class PlainSteps:
         seen = self._watching.seen
         said = f"what it does could not be told ({type(error).__name__}: {first_line(error)})"
         seen.plain = seen.unseen = said
-        self._done = True
-        self._returns.stop()
+        self._stop()
 
     @harmless
     def end(self) -> None:
@@ -488,6 +487,9 @@ class PlainSteps:
             place = self._place or Place("")
             self._run = PlainRun(self._longest(), place, self._watching.seen)
             self._run.acted()
+        self._stop()
+
+    def _stop(self) -> None:
         self._done = True
         self._returns.stop()
 

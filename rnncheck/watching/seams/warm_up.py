@@ -13,6 +13,7 @@ from rnncheck.watching.observer import Watching
 # What is waited for a policy that acts, and then for its second episode: chosen. Where networks
 # ran between the steps, and gave no action, one that comes later is hardly to be expected.
 _MOST = {False: (400, 60.0), True: (40, 10.0)}  # updates and seconds
+_MOST_OF_ITS_OWN = (2000, 60.0)  # the same once it has acted
 _KEPT = 20_000  # random steps that are looked for in what is trained on
 
 
@@ -41,11 +42,26 @@ class RandomSteps:
         begins = [n for n in range(first, len(steps) - MANY + 1) if n and is_all_over(steps[n - 1])]
         if any(steps[n - 1].call.function is not None for n in begins):  # behind one of its own
             return begins[0]
+        if moving := self._while_trained(steps):
+            return moving
         self.waits = self._may_come()
         return None if self.waits else next(iter(begins), 0)
 
+    @staticmethod
+    def _while_trained(steps: Sequence[PlainStep]) -> int | None:
+        """Where an episode begins that the policy took while it was trained at every step or so,
+        behind one of its own, and in which it went on with the next one; None where none does."""
+        acts = len(steps)
+        while acts and steps[acts - 1].call.function is not None:
+            acts -= 1
+        ends = [n + 1 for n in range(acts, len(steps)) if is_all_over(steps[n])]
+        whole = [n for n in ends if len(steps) - n >= MANY]
+        if len(whole) < 2 or steps[-1].updates - steps[whole[0]].updates < MANY:
+            return None
+        return whole[0]
+
     def _may_come(self) -> bool:
-        updates, seconds = _MOST[self.heard and not self._acts]
+        updates, seconds = _MOST_OF_ITS_OWN if self._acts else _MOST[self.heard]
         now = self._watching.seen.updates, time.monotonic()
         self._since = self._since or now
         return now[0] - self._since[0] < updates and now[1] - self._since[1] < seconds
