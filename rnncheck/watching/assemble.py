@@ -97,6 +97,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         apart=acting.apart,
         anew=acting.anew,
         never_reset=acting.never_reset,
+        forgets=acting.forgets,
         shows_starts=acting.shows_starts,
         unstepped=unstepped_weights(seen, [one for one in seen.losses if one.inputs]),
     )

@@ -73,6 +73,7 @@ class Acting:
     # Entries that the script's loop fills with others of the step before, which are these.
     shown: dict[Key, Key] = field(default_factory=dict)
     primed: dict[Key, Tensor] = field(default_factory=dict)  # states that its loop began with
+    forgets: str = ""  # which function ran its recurrent layers from zeros at every step
     moved: bool = False  # its weights were trained between the steps of its batches
     anew: bool = False  # every batch began with a reset of all envs
     never_reset: bool = False  # a loop that puts its state back by itself was not seen to do so

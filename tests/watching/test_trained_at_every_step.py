@@ -187,3 +187,63 @@ def test_no_two_steps_are_of_the_same_weights(
     """What the policy computes at its steps is told by the weights that are judged; rows of random
     steps are replayed from where their trajectory begins."""
     assert judged(rnncheck, tmp_path, ASKED, SCRIPT, *changes) == expected
+
+
+FORGETS = ("action, hidden = agent.act(obs, hidden)", "action, _ = agent.act(obs, None)")
+NO_RESULT = (
+    FORGETS,
+    (
+        "(a.view(-1).numpy() + 0.1 * np.random.randn(1)).clip(-1, 1), hidden",
+        "(a.view(-1).numpy() + 0.1 * np.random.randn(1)).clip(-1, 1)",
+    ),
+    ("action, _ = agent", "action = agent"),
+)
+IN_LINES = (
+    (
+        "            action, hidden = agent.act(obs, hidden)\n",
+        "            with torch.no_grad():\n"
+        "                a, _ = agent.actor(torch.as_tensor(obs).view(1, 1, -1))\n"
+        "            action = a.view(-1).numpy()\n",
+    ),
+)
+KEPT_INSIDE = (
+    ("def forward(self, obs, hidden=None):\n", "def forward(self, obs, hidden=None, own=False):\n"),
+    (
+        "        x, hidden = self.lstm(obs, hidden)\n",
+        "        x, hidden = self.lstm(obs, MEMORY.get('of it') if own else hidden)\n"
+        "        if own:\n"
+        "            MEMORY['of it'] = hidden\n",
+    ),
+    ("class Actor", "MEMORY = {}\n\n\nclass Actor"),
+    ("self.actor(torch.as_tensor(obs).view(1, 1, -1), hidden)", "self.actor(*own(obs), own=True)"),
+    (
+        "class Agent:",
+        "def own(obs):\n    return (torch.as_tensor(obs).view(1, 1, -1),)\n\n\nclass Agent:",
+    ),
+    ("(obs, _), hidden = env.reset(), None", "(obs, _), _ = env.reset(), MEMORY.clear()"),
+    FORGETS,
+)
+WINDOW = (
+    ("    hidden = None\n", "    hidden, window = None, [obs] * 4\n"),
+    ("action, hidden = agent.act(obs, hidden)", "action, _ = agent.act(np.stack(window), None)"),
+    (".view(1, 1, -1), hidden)", ".view(1, -1, 2), hidden)"),
+    ("(a.view(-1).numpy()", "(a[:, -1].view(-1).numpy()"),
+    ("        obs = after\n", "        obs = after\n        window = [*window[1:], obs]\n"),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param((FORGETS,), (ExitCode.FAILED, ["CL401"]), id="a state that is dropped"),
+        pytest.param(NO_RESULT, (ExitCode.FAILED, ["CL401"]), id="a state that is not returned"),
+        pytest.param(IN_LINES, (ExitCode.FAILED, ["CL401"]), id="in the lines of the loop"),
+        pytest.param(KEPT_INSIDE, (ExitCode.NOT_SHOWN, []), id="near miss: kept in a global"),
+        pytest.param(WINDOW, (ExitCode.NOT_SHOWN, []), id="near miss: a window of steps"),
+    ],
+)
+def test_acting_without_memory_is_told(
+    rnncheck: Any, tmp_path: Path, changes: tuple[tuple[str, str], ...], expected: Any
+) -> None:
+    """Its layers begin from zeros at every step, and run over sequences where they are trained."""
+    assert judged(rnncheck, tmp_path, "CL401,WR101", SCRIPT, *changes) == expected

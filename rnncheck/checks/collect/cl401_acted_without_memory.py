@@ -3,7 +3,8 @@
 Checks
     Every recorded trajectory is replayed alone, step by step, from a fresh state. Where the
     recorded outputs are not those of the replay they are held against the same steps run each from
-    a fresh state.
+    a fresh state. Of a function that is given no state of its call before it is seen whether its
+    recurrent layers begin from zeros at every step, and run over sequences where it is trained.
 
 Why it matters
     The policy acts without memory while it is trained with one. Nothing raises: a missing state
@@ -36,11 +37,14 @@ from rnncheck.checks.evidence.trajectory_replay import (
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.pipeline.compat import or_by_the_collector
 from rnncheck.pipeline.keys import dotted
+from rnncheck.pipeline.recording.recording import Recording
 from rnncheck.results.model import Severity, Stage
 
 
 def run(evidence: Evidence) -> Judgement:
     """The worst mismatch, if a memoryless policy explains it."""
+    if evidence.pipeline.forgets:
+        return _forgotten(evidence.pipeline.forgets, evidence.recording)
     if not evidence.policy.carry:
         raise NotApplicable("no module of the policy carries state")
     if all(rows.random for rows in evidence.recording.batches):
@@ -58,6 +62,26 @@ def run(evidence: Evidence) -> Judgement:
     ):
         return Judgement((), compared, "the recorded outputs are not memoryless (but see CL406)")
     return Judgement((_observed(evidence, item, worst),), compared)
+
+
+def _forgotten(who: str, recording: Recording) -> Judgement:
+    """Of a function that acts, in which every step began from zeros."""
+    steps = sum(rows.valid.numel() for rows in recording.batches if not rows.random)
+    found = Observation(
+        message=(
+            f"{who} acts without memory: its recurrent layers begin from zeros at each of"
+            f" {steps} steps, and training runs them over sequences"
+        ),
+        measured=float(steps),
+        quantity="steps that began from zeros",
+        cause=f"no state that a call of {who} made comes back to its next one",
+        fix=(
+            "keep the state that the layer returns, hand it to the next call, and put it back where"
+            " an episode begins: `action, state = act(obs, state)`"
+        ),
+        source=Stage.COLLECT,
+    )
+    return Judgement((found,), steps)
 
 
 def _memory_is_idle(evidence: Evidence, item: Replayed) -> bool:

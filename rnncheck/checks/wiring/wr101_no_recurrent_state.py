@@ -56,6 +56,8 @@ def run(evidence: Evidence) -> Judgement:
     keys = [dotted(key) for subject in subjects for key in subject.carry]
     if keys:
         return Judgement((), len(keys), f"carry: {', '.join(keys)}")
+    if evidence.pipeline.forgets:
+        raise Deferred("what acts begins from zeros at every step", "CL401")
     if any(root_states(evidence, subject) for subject in subjects):
         raise Deferred("the state is written to the root", "WR107")
     if any(hidden_state(evidence, s, constructed(evidence, s)) for s in subjects):

@@ -68,6 +68,7 @@ class CollectStage:
             pipeline.apart = self._spec._made.apart
             pipeline.anew = self._spec._made.anew
             pipeline.never_reset = self._spec._made.never_reset
+            pipeline.forgets = self._spec._made.forgets
             pipeline.shows_starts = self._spec._made.shows_starts
         with writing(pipeline.random_frames if buffered else 0):
             self._take(component, pipeline, buffered)

@@ -36,6 +36,7 @@ class MadeBatches:
     stepped.
     ``anew``: every batch began with a reset of all envs.
     ``never_reset``: the script puts its state back by itself, and no episode began behind another.
+    ``forgets`` is what acts by recurrent layers that begin from zeros at every step.
     ``shows_starts``: its env may show at an end what the next episode begins with.
     ``unstepped`` are the weights of its losses, by name, that no optimiser of the script has; None
     where that is not known.
@@ -54,6 +55,7 @@ class MadeBatches:
     apart: bool = False
     anew: bool = False
     never_reset: bool = False
+    forgets: str = ""
     shows_starts: bool = False
     first: str = ""  # how the loss is called, where there are others
     others: list[OtherTraining] = field(default_factory=list)

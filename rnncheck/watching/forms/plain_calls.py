@@ -51,6 +51,7 @@ class PlainCall:
     parts: list[tuple[Any, Tensor]] = field(default_factory=list)
     graphed: bool = False  # it was given something that has a graph: a state that is not detached
     cast: Cast = None  # the autocast that a network was called in
+    forgets: bool | None = None  # recurrent layers ran in it, on one step from zeros alone
 
     @property
     def holder(self) -> Any:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.held_as import ARRAYS, NUMBERS, TENSORS
+from rnncheck.watching.forms.held_as import ARRAYS, MANY, NUMBERS, TENSORS
 from rnncheck.watching.forms.plain_calls import (
     ENDS,
     OBSERVATION,
@@ -64,6 +64,7 @@ class Columns:
     shown: ShownAs | None = None  # where that is a dict: ``seen`` is one part of it
     beside: Mapping[Key, Tensor] = field(default_factory=dict)  # the others
     goes_on: bool = False  # from steps before these
+    forgets: bool = False  # every call ran its recurrent layers from zeros
 
     @property
     def width(self) -> int:
@@ -80,6 +81,7 @@ def columns_of(steps: Sequence[PlainStep], goes_on: bool = False) -> Columns:
     calls = [step.call for step in steps]
     given = columns_in([{**call.arguments, OWNER: call.before} for call in calls])
     shown, entries = _shown(steps, given)
+    inside = not bool(torch.stack(flags).any(0)[:-1].all())  # more than one step of an episode
     given = with_lists(given, entries.get((OBSERVATION,)), rows)
     return Columns(
         rows,
@@ -94,6 +96,7 @@ def columns_of(steps: Sequence[PlainStep], goes_on: bool = False) -> Columns:
         shown,
         entries,
         goes_on,
+        len(calls) >= MANY and inside and all(call.forgets for call in calls),
     )
 
 

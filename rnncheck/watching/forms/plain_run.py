@@ -148,6 +148,7 @@ class PlainRun:
         acting.batches = [one if policy.batched else one[0] for one in parts]
         acting.parts = list(parts_given(self._call, policy))
         updates = {step.updates for step in self.steps}
+        acting.forgets = f"`{self._call.code.co_name}`" if not self._told.carry else ""
         acting.moved = bool(self._random) and len(updates) > 1
         acting.never_reset = self.puts_back_unseen
         if (join := states_at_the_join(self._before, self._whole, self._told, policy)) is not None:

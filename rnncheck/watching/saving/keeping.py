@@ -168,6 +168,7 @@ def _acted(acting: Acting) -> dict[str, Any]:
         "apart": acting.apart,
         "anew": acting.anew,
         "never_reset": acting.never_reset,
+        "forgets": acting.forgets,
         "shows_starts": acting.shows_starts,
         "switches": acting.switches,
         "shown": [list(one) for one in acting.shown.items()],

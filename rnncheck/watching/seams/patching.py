@@ -24,12 +24,14 @@ def hear_modules(
     watching: Watching,
     scope: ExitStack,
     before: Callable[[nn.Module, Any], None],
-    after: Callable[[nn.Module, Any, Any], None] | None = None,
+    after: Callable[[nn.Module, Any, Any, Any], None] | None = None,
 ) -> None:
     """Until ``scope`` ends, or the script has moved on, modules tell that they are about to run,
-    and that they have: also where they raised, without a result."""
+    and that they have, on arguments by place and by name: also where they raised, without a
+    result."""
     handles = [register_module_forward_pre_hook(before)]
-    handles += [] if after is None else [register_module_forward_hook(after, always_call=True)]
+    if after is not None:
+        handles.append(register_module_forward_hook(after, with_kwargs=True, always_call=True))
     for handle in handles:
         scope.callback(handle.remove)
         watching.at_moving_on.append(handle.remove)

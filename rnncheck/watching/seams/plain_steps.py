@@ -29,12 +29,13 @@ from rnncheck.watching.seams.acting_lines import LinesThatAct
 from rnncheck.watching.seams.arguments import as_given
 from rnncheck.watching.seams.followed import FollowedCalls
 from rnncheck.watching.seams.frames import function_with, method_in, their_frames
+from rnncheck.watching.seams.fresh_layers import FreshLayers
 from rnncheck.watching.seams.graphs import weights_in
 from rnncheck.watching.seams.harmless import harmless
 from rnncheck.watching.seams.next_rollout import NextRollout
 from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
-from rnncheck.watching.seams.stepped_env import SteppedEnv
+from rnncheck.watching.seams.stepped_env import SteppedEnv, env_classes
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seams.turns import Turns, acted, clipped_from, unseen_call
 from rnncheck.watching.seams.warm_up import RandomSteps, latest_of
@@ -48,7 +49,7 @@ _SETTLED = 8  # steps in which one function acted: only that one is followed fro
 def plain_seams(watching: Watching, scope: ExitStack) -> PlainSteps:
     """Open the seams until ``scope`` ends; what follows the steps."""
     noting = PlainSteps(watching)
-    for kind in _envs():
+    for kind in env_classes():
         noting.open(scope, kind)
     noting.later(scope)
     hear_modules(watching, scope, noting.called, noting.gave)
@@ -56,17 +57,6 @@ def plain_seams(watching: Watching, scope: ExitStack) -> PlainSteps:
     watching.at_a_backward.append(noting.backward)
     watching.at_the_end.append(noting.end)
     return noting
-
-
-def _envs() -> list[type]:
-    """Gymnasium's env classes and those made of them, as far as they are imported."""
-    found, queue = list[type](), [gymnasium.Env, VectorEnv]
-    while queue:
-        kind = queue.pop(0)
-        if kind not in found:
-            found.append(kind)
-            queue += kind.__subclasses__()
-    return found
 
 
 @dataclass(eq=False)
@@ -86,7 +76,7 @@ class PlainSteps:
     def __init__(self, watching: Watching) -> None:
         self._watching, self._returns = watching, FollowedCalls()
         self._owners = OwnerStates()
-        self._lines = LinesThatAct()
+        self._lines, self._layers = LinesThatAct(), FreshLayers()
         self._shown = dict[int, SteppedEnv]()
         self._calls = list[_Running]()
         self._under_way = list[_Running]()  # those that have not returned
@@ -236,6 +226,7 @@ class PlainSteps:
             self._turns.turn(shown, ahead, self._lines.drawn(ahead))
         if not again:
             self._settle(call or before or ahead)
+        self._layers.stepped(call or ahead, lines=call is None)
         return call or ahead, action
 
     def _settle(self, call: PlainCall | None) -> None:
@@ -368,12 +359,18 @@ class PlainSteps:
             self._functions[code] = function_with(code, frame.f_globals)
         return self._functions[code]
 
-    def gave(self, module: nn.Module, _inputs: Any, result: Any) -> None:
+    def gave(self, module: nn.Module, inputs: Any, named: Any, result: Any) -> None:
         """A module has run: what an innermost part gave is remembered."""
-        part = not module._modules and module._parameters
-        if part and isinstance(result, Tensor) and not self._done:
-            self._note_part(module, result)
+        if not module._modules and module._parameters and not self._done:
+            if isinstance(module, (nn.RNNBase, nn.RNNCellBase)) and self._collects:
+                self._note_layer(module, inputs, named)
+            if isinstance(result, Tensor):
+                self._note_part(module, result)
         self._returns.resume()
+
+    @harmless
+    def _note_layer(self, layer: nn.RNNBase | nn.RNNCellBase, inputs: Any, named: Any) -> None:
+        self._layers.gave(layer, inputs, named, (one.call for one in self._under_way))
 
     @harmless
     def _note_part(self, module: nn.Module, result: Tensor) -> None:
@@ -429,6 +426,7 @@ class PlainSteps:
             return
         place, earlier = self._place or Place(""), latest_of(steps[:ahead])
         own = steps[ahead:] if ahead else steps
+        self._layers.told(one.call for one in own)
         run = PlainRun(own, place, seen, earlier, drawn=True)
         if not run.acted():
             self._tell_of_several()

@@ -99,7 +99,7 @@ class Stepping:
                 self._keys = set() if self._watching.seen.frozen else set(tensor_keys(inputs[0]))
             self._calls.append((module, inputs[0]))
 
-    def gave(self, module: nn.Module, _inputs: Any, result: Any) -> None:
+    def gave(self, module: nn.Module, _inputs: Any, _named: Any, result: Any) -> None:
         """A module has run: what an innermost part gave for one step is remembered."""
         looks = self._calls and not self._watching.seen.frozen and self._watching.looks
         if looks and isinstance(result, torch.Tensor) and not module._modules:
