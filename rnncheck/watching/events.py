@@ -102,6 +102,7 @@ def watched_events(
         scope.enter_context(as_it_acted(watching.seen))
         watching.compare_weights()
         weights.put(watching.seen.weights)
+        weights.unfreeze(watching.seen.trained.values())
         _settle(watching.seen)
         train = trained(watching.seen, ended, time.perf_counter() - begin)
         yield StageFinished(train)

@@ -155,6 +155,8 @@ class Watching:
         """The weights are still those that collected and trained on everything so far."""
         if self.looks:
             self.seen.stepped |= {id(weight) for weight in self._stepped(optimizer)}
+            trained = (one for one in self._stepped(optimizer) if one.requires_grad)
+            self.seen.trained |= {id(one): one for one in trained}
             self._moved |= {id(one) for one in _with_gradient(optimizer)}
             self.untrained = self._is_untrained()
         if not self.seen.frozen and self.looks:

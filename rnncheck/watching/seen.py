@@ -199,6 +199,7 @@ class Sightings:
     steps: int = 0  # of any optimiser
     optimisers: int = 0  # that the script made
     stepped: set[int] = field(default_factory=set)  # weights that they have, by id
+    trained: dict[int, Tensor] = field(default_factory=dict)  # those that wanted gradients then
     judged: dict[str, int] = field(default_factory=dict)  # calls of losses and estimators, by class
     given: dict[int, list[Any]] = field(default_factory=dict)  # by loss module: its graph's ends
     unjudged: dict[str, str] = field(default_factory=dict)  # by place: what was trained on as well

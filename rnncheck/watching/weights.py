@@ -62,6 +62,14 @@ def put(weights: Weights) -> None:
             tensor.data.copy_(held)
 
 
+def unfreeze(trained: Iterable[Tensor]) -> None:
+    """They want gradients again: a script may freeze some while it trains others, and is ended
+    there."""
+    for one in trained:
+        if one.is_leaf:
+            one.requires_grad_(True)
+
+
 @contextmanager
 def instead(weights: Weights) -> Iterator[None]:
     """These weights inside, those that were there before afterwards."""

@@ -161,6 +161,17 @@ EXPLORES = (
     "            if random.random() < 0.2:\n"
     "                action = env.action_space.sample()\n",
 )
+FROZEN = (  # while the actor is trained, which the script is ended in
+    ("if self.updates % 2 == 0:", "if True:"),
+    (
+        "            actor_loss = ",
+        "            self.critic.requires_grad_(False)\n            actor_loss = ",
+    ),
+    (
+        "self.actor_opt.step()\n",
+        "self.actor_opt.step()\n            self.critic.requires_grad_(True)\n",
+    ),
+)
 CARRIED = ("(obs, _), hidden = env.reset(), None", "obs, _ = env.reset()")
 OVER_ENDS = ("rew + GAMMA * (1 - done) *", "rew + GAMMA *")
 SHUFFLED = ("in enumerate(episode):", "in enumerate(random.sample(episode, len(episode))):")
@@ -174,6 +185,7 @@ ASKED = "CL403,CL406,LS701,RP502,RP505,RP507,VL603,VL604"
     [
         pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
         pytest.param((EXPLORES,), (ExitCode.VERIFIED, []), id="some random actions later on"),
+        pytest.param(FROZEN, (ExitCode.VERIFIED, []), id="a critic that is frozen for a while"),
         pytest.param((CARRIED,), (ExitCode.FAILED, ["CL403", "CL406"]), id="never reset"),
         pytest.param((OVER_ENDS,), (ExitCode.FAILED, ["VL603"]), id="targets over ends"),
         pytest.param((SHUFFLED,), (ExitCode.FAILED, ["RP502"]), id="steps in another order"),
