@@ -44,7 +44,7 @@ class Heard:
         if frame.f_code.co_name == "act" and frame not in self.calls:
             self.calls.follow(frame, self.results.append)
 
-    def after(self, _module: nn.Module, _inputs: Any, _result: Any) -> None:
+    def after(self, _module: nn.Module, _inputs: Any, *_told: Any) -> None:
         self.traced.append(sys.gettrace() is not None)
         self.calls.resume()
 

@@ -70,13 +70,25 @@ def test_a_state_that_is_kept_in_the_network_is_seen(rnncheck: Any, tmp_path: Pa
     assert (ended, found["verdict"]) == (ExitCode.VERIFIED, "verified")
 
 
+FORGETS = STATE_IN_THE_NETWORK.replace("self.h = self.cell(x, self.h)", "h = self.cell(x)").replace(
+    "self.head(self.h)", "self.head(h)", 1
+)
+
+
+def test_a_state_that_is_dropped_is_told_of_a_saved_run_too(rnncheck: Any, tmp_path: Path) -> None:
+    path, file = tmp_path / "kept.py", tmp_path / "seen.rnncheck"
+    path.write_text(FORGETS)
+    ended, found, _ = run(rnncheck, "--select", "CL401", "--save", file, path)
+    assert (ended, failed(found)) == (ExitCode.FAILED, ["CL401"])
+    again = rnncheck("verify", str(file), "--select", "CL401")
+    assert again.returncode == ExitCode.FAILED
+    assert "`act` acts without memory" in " ".join(again.stdout.split())
+
+
 def test_a_state_that_nobody_hands_on_is_told(rnncheck: Any, tmp_path: Path) -> None:
+    """Training runs on single steps as well: nothing is forgotten."""
     path = tmp_path / "kept.py"
-    path.write_text(
-        STATE_IN_THE_NETWORK.replace("self.h = self.cell(x, self.h)", "h = self.cell(x)").replace(
-            "self.head(self.h)", "self.head(h)", 1
-        )
-    )
+    path.write_text(FORGETS.replace("net.h = net.cell(x, net.h)", "net.h = net.cell(x)"))
     file = tmp_path / "seen.rnncheck"
     ended, found, _ = run(rnncheck, "--select", "WR103", "--save", file, path)
     assert (ended, found["verdict"]) == (ExitCode.NOT_SHOWN, "nothing-verified")

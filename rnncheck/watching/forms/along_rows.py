@@ -36,6 +36,22 @@ def along_rows(shown: Tensor, collected: Tensor, beside: Iterable[Beside] = ()) 
     return found
 
 
+def beside_known(found: Tensor, shown: Tensor, collected: Tensor) -> Tensor:
+    """``found`` ``[rows, steps, 2]``, with what other steps show as well, next to a known step of
+    its row: it is the one that was collected next to that, if that shows the same."""
+    mine, theirs = shown.flatten(2), collected.flatten(2)
+    filled, steps = found.clone(), range(1, found.shape[1])
+    for way, order in ((1, steps), (-1, [one - 1 for one in reversed(steps)])):
+        for step in order:
+            env, at = filled[:, step - way].unbind(-1)
+            at = at + way
+            inside = (env >= 0) & (filled[:, step, 0] < 0) & (at >= 0) & (at < theirs.shape[1])
+            place = env.clamp_min(0), at.clamp(0, theirs.shape[1] - 1)
+            same = inside & (theirs[place] == mine[:, step]).all(-1)
+            filled[same, step] = torch.stack(place, -1)[same]
+    return filled
+
+
 def _flat(values: Tensor) -> Tensor:
     return values.reshape(*values.shape[:2], -1)
 

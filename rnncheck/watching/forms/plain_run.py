@@ -174,6 +174,8 @@ class PlainRun:
         number = next((n for n, one in enumerate(stack) if one.f_code in loop), None)
         if number is None:
             return
+        if self._random and (self._sampled(stack) or self.waits):  # only a memory holds these
+            return
         frame = stack[number]
         inner = _called_from(frame, stood.frames)
         stepping = None if inner is None else (inner, loop[inner.f_code])
@@ -234,11 +236,11 @@ class PlainRun:
     def _sampled(self, stack: Sequence[FrameType]) -> bool:
         """Whether what is trained on are steps out of a memory. A loss in which the policy does not
         run, such as that of a critic, is a part of the next one, behind it."""
-        if self._all is not None:
-            self._whole, self._all = self._all, None
-        told = sampled_lines(stack, self._whole, self._told)
+        whole = self._whole if self._all is None else self._all
+        told = sampled_lines(stack, whole, self._told)
         if told is None:
             return False
+        self._whole, self._all = whole, None
         self._counts.note(one for frame in stack for one in frame.f_locals.values())
         self.from_memory, self.waits = True, not self._is_trained()
         if self.waits:

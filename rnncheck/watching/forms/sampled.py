@@ -13,7 +13,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.along_rows import along_rows
+from rnncheck.watching.forms.along_rows import along_rows, beside_known
 from rnncheck.watching.forms.carried_along import carried_along
 from rnncheck.watching.forms.drawn_rows import drawn_rows
 from rnncheck.watching.forms.held_as import ARRAYS, TENSORS, Scale, is_shifted_mask, scale_of
@@ -165,8 +165,8 @@ def _in_rows(
         yield False, grid.unsqueeze(0)
         return
     time_first = in_a_row(grid, 0) > in_a_row(grid, 1)
-    rows = grid.transpose(0, 1) if time_first else grid
-    yield time_first, rows
+    rows, laid = (one.transpose(0, 1) if time_first else one for one in (grid, shown))
+    yield time_first, beside_known(rows, laid, whole.get(OBSERVATION).detach().cpu())
     if 2 * len(places) >= whole.numel():
         return
     given = (slot.key for slot in told.arguments.values() if slot.key != (OBSERVATION,))

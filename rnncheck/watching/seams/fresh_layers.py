@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from rnncheck.watching.forms.plain_calls import PlainCall
 from rnncheck.watching.forms.structures import leaves_in
 
+Layer = nn.RNNBase | nn.RNNCellBase
+LAYERS = (nn.RNNBase, nn.RNNCellBase)
+
 
 class FreshLayers:
     """Hears what torch's recurrent layers are run on."""
@@ -19,10 +22,11 @@ class FreshLayers:
     def __init__(self) -> None:
         self._since = list[bool]()  # the last step: whether each call forgot
         self.remembers = False  # one ran over a sequence, or from a state, with gradients
+        self.wanted = True  # no call that acted was given a state so far
 
     def gave(
         self,
-        layer: nn.RNNBase | nn.RNNCellBase,
+        layer: Layer,
         inputs: tuple[Any, ...],
         named: Mapping[str, Any],
         calls: Iterable[PlainCall],
@@ -41,6 +45,7 @@ class FreshLayers:
         theirs."""
         if call is not None and lines:
             call.forgets = all(self._since) if self._since else None
+        self.wanted = self.wanted and (call is None or call.forgets is not False)
         self._since.clear()
 
     def told(self, calls: Iterable[PlainCall]) -> None:
@@ -50,7 +55,7 @@ class FreshLayers:
             call.forgets = call.forgets and self.remembers
 
 
-def _steps(layer: nn.RNNBase | nn.RNNCellBase, given: Any) -> int:
+def _steps(layer: Layer, given: Any) -> int:
     """Over how many it runs; 0 where that is not known."""
     if isinstance(layer, nn.RNNCellBase):
         return 1

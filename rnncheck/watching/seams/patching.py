@@ -24,11 +24,11 @@ def hear_modules(
     watching: Watching,
     scope: ExitStack,
     before: Callable[[nn.Module, Any], None],
-    after: Callable[[nn.Module, Any, Any, Any], None] | None = None,
+    after: Callable[..., None] | None = None,
 ) -> None:
     """Until ``scope`` ends, or the script has moved on, modules tell that they are about to run,
-    and that they have, on arguments by place and by name: also where they raised, without a
-    result."""
+    and that they have: ``after(module, by place, by name, result)``; where they raised,
+    ``after(module, by place, None)``, as torch calls it there."""
     handles = [register_module_forward_pre_hook(before)]
     if after is not None:
         handles.append(register_module_forward_hook(after, with_kwargs=True, always_call=True))

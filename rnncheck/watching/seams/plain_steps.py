@@ -29,7 +29,7 @@ from rnncheck.watching.seams.acting_lines import LinesThatAct
 from rnncheck.watching.seams.arguments import as_given
 from rnncheck.watching.seams.followed import FollowedCalls
 from rnncheck.watching.seams.frames import function_with, method_in, their_frames
-from rnncheck.watching.seams.fresh_layers import FreshLayers
+from rnncheck.watching.seams.fresh_layers import LAYERS, FreshLayers, Layer
 from rnncheck.watching.seams.graphs import weights_in
 from rnncheck.watching.seams.harmless import harmless
 from rnncheck.watching.seams.next_rollout import NextRollout
@@ -359,17 +359,18 @@ class PlainSteps:
             self._functions[code] = function_with(code, frame.f_globals)
         return self._functions[code]
 
-    def gave(self, module: nn.Module, inputs: Any, named: Any, result: Any) -> None:
+    def gave(self, module: nn.Module, inputs: Any, *told: Any) -> None:
         """A module has run: what an innermost part gave is remembered."""
-        if not module._modules and module._parameters and not self._done:
-            if isinstance(module, (nn.RNNBase, nn.RNNCellBase)) and self._collects:
-                self._note_layer(module, inputs, named)
-            if isinstance(result, Tensor):
-                self._note_part(module, result)
+        raised = told[-1] is None
+        if not module._modules and module._parameters and not self._done and not raised:
+            if self._layers.wanted and self._collects and isinstance(module, LAYERS):
+                self._note_layer(module, inputs, told[0])
+            if isinstance(told[-1], Tensor):
+                self._note_part(module, told[-1])
         self._returns.resume()
 
     @harmless
-    def _note_layer(self, layer: nn.RNNBase | nn.RNNCellBase, inputs: Any, named: Any) -> None:
+    def _note_layer(self, layer: Layer, inputs: Any, named: Any) -> None:
         self._layers.gave(layer, inputs, named, (one.call for one in self._under_way))
 
     @harmless

@@ -99,11 +99,11 @@ class Stepping:
                 self._keys = set() if self._watching.seen.frozen else set(tensor_keys(inputs[0]))
             self._calls.append((module, inputs[0]))
 
-    def gave(self, module: nn.Module, _inputs: Any, _named: Any, result: Any) -> None:
+    def gave(self, module: nn.Module, _inputs: Any, *told: Any) -> None:
         """A module has run: what an innermost part gave for one step is remembered."""
         looks = self._calls and not self._watching.seen.frozen and self._watching.looks
-        if looks and isinstance(result, torch.Tensor) and not module._modules:
-            self._gave.append((module, result.detach()))
+        if looks and isinstance(told[-1], torch.Tensor) and not module._modules:
+            self._gave.append((module, told[-1].detach()))
 
     def stepped(self, original: Callable[..., Any], env: EnvBase, data: Any, *more: Any) -> Any:
         """``env.step(data)`` or ``env.step_and_maybe_reset(data)``."""

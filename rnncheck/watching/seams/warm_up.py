@@ -31,13 +31,13 @@ class RandomSteps:
         """How many steps come ahead of those, which begin with an episode; 0 where the first steps
         were not random, or none came in time; None where they are still to come."""
         self.waits = False
-        random = next((n for n, one in enumerate(steps) if one.call.function is not None), None)
-        if random is not None and random < MANY:
+        seen = [one.call.function is not None for one in steps]
+        if all(seen):
             return 0
         first, updates = len(steps), self._watching.seen.updates
         while first and _is_the_policys(steps[first - 1], updates):
             first -= 1
-        if random is not None and not self._acts:
+        if any(seen) and not self._acts:
             self._acts, self._since = True, None
         begins = [n for n in range(first, len(steps) - MANY + 1) if n and is_all_over(steps[n - 1])]
         if any(steps[n - 1].call.function is not None for n in begins):  # behind one of its own
