@@ -15,22 +15,25 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 # Numbers of the rows' steps, or of their first ones alone, and what they may be of collected.
 Beside = tuple[Tensor, Sequence[Tensor]]
 
+_RUNS = 32  # of each row that are looked at, the longest first: chosen
+
 
 def along_rows(shown: Tensor, collected: Tensor, beside: Iterable[Beside] = ()) -> Tensor:
     """Row and step ``[rows, steps, 2]`` of what ``shown`` ``[rows, steps, ...]`` holds of
-    ``collected`` ``[envs, time, ...]``: the longest run from the first step of each row on, -1
-    behind it. Of runs that are equally long the one at which most is alike that stands
-    ``beside``."""
+    ``collected`` ``[envs, time, ...]``: a run from the first step of each row on, -1 behind it.
+    Of the longest ones the one at which most is alike that stands ``beside``: zeros that fill a
+    row up may be what was shown elsewhere."""
     numbers = dict[bytes, int]()
     theirs = _numbered(collected, numbers, add=True)
     found = torch.full((*shown.shape[:2], 2), -1)
     pairs = [(_flat(mine), [_flat(one) for one in others]) for mine, others in beside]
     for row, mine in enumerate(_numbered(shown, numbers, add=False)):
-        length, begins = _runs(mine, theirs, _from_its_state(row, mine[0], theirs, pairs))
-        if not length:
+        runs = _runs(mine, theirs, _from_its_state(row, mine[0], theirs, pairs))
+        if not runs:
             continue
-        alike = [_alike(row, begin, length, pairs) for begin in begins]
-        env, first = begins[int(np.argmax(alike))]
+        length, (env, first) = max(
+            runs, key=lambda one: (_alike(row, one[1], one[0], pairs), one[0])
+        )
         found[row, :length, 0] = int(env)
         found[row, :length, 1] = torch.arange(length) + int(first)
     return found
@@ -50,6 +53,12 @@ def beside_known(found: Tensor, shown: Tensor, collected: Tensor) -> Tensor:
             same = inside & (theirs[place] == mine[:, step]).all(-1)
             filled[same, step] = torch.stack(place, -1)[same]
     return filled
+
+
+def with_more_known(found: Tensor, others: Tensor) -> Tensor:
+    """``found`` ``[rows, steps, 2]``, with the rows of the ``others`` in which more is known."""
+    more = (others[..., 0] >= 0).sum(1) > (found[..., 0] >= 0).sum(1)
+    return torch.where(more[:, None, None], others, found)
 
 
 def _flat(values: Tensor) -> Tensor:
@@ -80,17 +89,19 @@ def _from_its_state(
     return found
 
 
-def _runs(mine: Array, theirs: Array, begins: Array) -> tuple[int, Array]:
-    """The length of the longest run of ``theirs`` that ``mine`` begins with, of those that there
-    are at ``begins``, and where, ``[runs, 2]``."""
-    length, going = 0, begins
+def _runs(mine: Array, theirs: Array, begins: Array) -> list[tuple[int, Array]]:
+    """The longest runs of ``theirs`` that ``mine`` begins with, of those that there are at
+    ``begins``: how long, and where."""
+    found, going, length = list[tuple[int, Array]](), begins, 0
     while len(going):
-        begins, length = going, length + 1
-        if length == len(mine):
-            break
+        length += 1
         inside = going[going[:, 1] + length < theirs.shape[1]]
-        going = inside[theirs[inside[:, 0], inside[:, 1] + length] == mine[length]]
-    return length, begins
+        here = inside[:0] if length == len(mine) else inside
+        goes_on = here[theirs[here[:, 0], here[:, 1] + length] == mine[length : length + 1]]
+        ended = {tuple(one) for one in going.tolist()} - {tuple(one) for one in goes_on.tolist()}
+        found += [(length, np.array(one)) for one in sorted(ended)]
+        going = goes_on
+    return found[: -_RUNS - 1 : -1]
 
 
 def _alike(

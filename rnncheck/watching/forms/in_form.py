@@ -21,10 +21,12 @@ from rnncheck.pipeline.subject.modes import InMode, called_in_mode, measuring
 from rnncheck.watching.forms.acted_again import ActingPass
 from rnncheck.watching.forms.called_policy import CalledPolicy
 from rnncheck.watching.forms.given_beside import numbers_beside
+from rnncheck.watching.forms.held_as import Scale, scale_of
 from rnncheck.watching.forms.loss_pass import LossPass
 from rnncheck.watching.forms.own_length import OfOneSize, of_its_size, runs
 from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
 from rnncheck.watching.forms.parts_of_steps import parts_of_steps
+from rnncheck.watching.forms.plain_calls import ACTION, ToldCall
 from rnncheck.watching.forms.plain_loss import acts_in, reads_a_state
 from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainPolicy
@@ -185,7 +187,31 @@ def _inside(acting: Acting, loss: Called) -> LossPass | ActingPass:
     acts = acts_in(loss.module)
     if acts is not None:
         return ActingPass(acts, parts)
-    return LossPass(loss.module, parts, loss.inputs[0], time_first=True, once=True)
+    shown, scales = _of_steps_before(acting)
+    return LossPass(
+        loss.module,
+        parts,
+        loss.inputs[0],
+        time_first=True,
+        once=True,
+        shown=shown,
+        scales=scales,
+    )
+
+
+def _of_steps_before(acting: Acting) -> tuple[dict[Key, Key], dict[Key, Scale]]:
+    """Of what who acts gets of the step before, the entries that a loss reads it from, and where it
+    is a multiple of these the scale."""
+    told = acting.policy.told if isinstance(acting.policy, PlainPolicy) else ToldCall()
+    shown, scales = dict[Key, Key](), dict[Key, Scale]()
+    for key, one in told.before.items():
+        shown[key] = one.source if one.source[0] == "next" else (ACTION,)
+        last = acting.batches[-1]
+        if shown[key] != one.source and {one.source, (ACTION,)} <= set(tensor_keys(last)):
+            mine, theirs = (last.get(k).flatten(0, -2).double() for k in (one.source, (ACTION,)))
+            scale = scale_of(mine, theirs) if mine.shape == theirs.shape else None
+            scales |= {} if scale is None else {key: scale}
+    return shown, scales
 
 
 def _each_anew(acting: Acting, plain: Sequence[TensorDictBase], loss: Called) -> bool:

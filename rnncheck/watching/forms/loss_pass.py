@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, tensor_items
 from rnncheck.pipeline.placing import place_of, placed
+from rnncheck.watching.forms.held_as import Scale
 from rnncheck.watching.forms.part_outputs import PartOutputs, behind_burn_in, over_steps, part_key
 
 
@@ -22,7 +23,8 @@ class LossPass:
     reads and another batch lacks, such as advantages, are taken from there. They move no output
     of the policy. ``once``: a part that runs more or less than once for each step, such as on the
     next steps as well, tells nothing. ``shown`` are entries that are others of the step before,
-    which the loss may read in their place: these follow them.
+    which the loss may read in their place: these follow them. Of ``scales`` they are multiples of
+    these.
     """
 
     of_the_loss = True  # what is true of this pass is true of the one inside the loss
@@ -36,10 +38,12 @@ class LossPass:
         time_first: bool,
         once: bool = False,
         shown: Mapping[Key, Key] | None = None,
+        scales: Mapping[Key, Scale] | None = None,
         from_starts: bool = False,
     ) -> None:
         self._loss, self._parts, self._example = loss, dict(parts), example
         self._time_first, self._once, self._shown = time_first, once, dict(shown or {})
+        self._scales = dict(scales or {})
         self.from_starts = from_starts  # whatever state a batch has, a row begins with none
         self.trains_apart = False  # in several losses, each with a `backward` of its own
         self.burnt = 0  # first steps that it runs without a graph
@@ -109,7 +113,9 @@ class LossPass:
             whole[key] = given.get(key, _as_wide(lent, given.values()))
         for key, source in self._shown.items():
             if key in given and source in whole:
-                whole[source] = _before(given[key], whole[source], batch.ndim - 1)
+                factor, more = self._scales.get(key, (1.0, 0.0))
+                value = given[key] if (factor, more) == (1, 0) else (given[key] - more) / factor
+                whole[source] = _before(value, whole[source], batch.ndim - 1)
         return TensorDict(whole, batch_size=batch.batch_size)
 
 
@@ -131,6 +137,8 @@ def _before(shown: Tensor, source: Tensor, time: int) -> Tensor:
     """What each step must have had, for the one behind it to show that; of the last one what it
     has."""
     steps = shown.shape[time]
+    if shown.numel() > source.numel() == shown.shape[: time + 1].numel():  # in its one-hot form
+        shown = shown.reshape(*shown.shape[: time + 1], -1).argmax(-1)
     later = shown.narrow(time, 1, steps - 1)
     last = source.narrow(time, steps - 1, 1)
     later = later.reshape(source.narrow(time, 0, steps - 1).shape)

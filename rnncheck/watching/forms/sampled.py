@@ -13,7 +13,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.along_rows import along_rows, beside_known
+from rnncheck.watching.forms.along_rows import along_rows, beside_known, with_more_known
 from rnncheck.watching.forms.carried_along import carried_along
 from rnncheck.watching.forms.drawn_rows import drawn_rows
 from rnncheck.watching.forms.held_as import ARRAYS, TENSORS, Scale, is_shifted_mask, scale_of
@@ -166,17 +166,26 @@ def _in_rows(
         return
     time_first = in_a_row(grid, 0) > in_a_row(grid, 1)
     rows, laid = (one.transpose(0, 1) if time_first else one for one in (grid, shown))
-    yield time_first, beside_known(rows, laid, whole.get(OBSERVATION).detach().cpu())
-    if 2 * len(places) >= whole.numel():
+    collected = whole.get(OBSERVATION).detach().cpu()
+    rows = beside_known(rows, laid, collected)
+    several = 2 * len(places) < whole.numel()
+    if not several and bool((rows[..., 0] >= 0).all()):
+        yield time_first, rows
         return
     given = (slot.key for slot in told.arguments.values() if slot.key != (OBSERVATION,))
     entries = [whole.get(key) for key in dict.fromkeys(((ACTION,), _REWARD, *given))]
-    numbers = [one.detach().cpu() for one in held.values() if one.shape[:2] == shown.shape[:2]]
-    for first in (False, True):  # most of what was collected came more than once
+    numbers = [one.detach().cpu() for one in held.values() if one.ndim > 1]
+    found = dict[bool, Tensor]()
+    for first in (False, True) if several else (time_first,):
         laid, *beside = (one.transpose(0, 1) if first else one for one in (shown, *numbers))
-        pairs = [(one, entries) for one in beside]
+        steps = {laid.shape[1], laid.shape[1] - 1}  # it may show what the last one led to
+        fitting = (one for one in beside if len(one) == len(laid) and one.shape[1] in steps)
+        pairs = [(one, entries) for one in fitting]
         pairs += _openings(len(laid), held, whole, told)
-        yield first, along_rows(laid, whole.get(OBSERVATION).detach().cpu(), pairs)
+        found[first] = along_rows(laid, collected, pairs)
+    yield time_first, with_more_known(rows, found[time_first])
+    if several:  # most of what was collected came more than once
+        yield from found.items()
 
 
 def _openings(
