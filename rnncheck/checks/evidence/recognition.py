@@ -29,14 +29,16 @@ def recognised(
     steady: Sequence[Key],
     successor: Tensor,
     valid: Tensor,
+    there: Tensor | None = None,
 ) -> Tensor:
     """Numbers of the collected steps ``[rows, steps]`` that ``rows`` holds, -1 where unknown.
 
     ``columns`` hold the entries of all collected steps ``[collected, ...]``, ``successor`` the
     number of the step behind each, -1 where there is none; padding is not ``valid`` ``[collected]``
-    and no candidate.
+    and no candidate. Steps of ``rows`` that are not ``there`` are padding.
     """
     given, known = _codes(rows, columns, steady)
+    given = given if there is None else torch.where(there, given, -1)
     known = torch.where(valid, known, -1)
     first: dict[int, int] = {}
     more = set[int]()

@@ -222,7 +222,9 @@ def make_sample(evidence: Evidence, td: TensorDictBase) -> Sample:
     told = [flag.reshape(*shape, -1) for flag in flags if flag is not None]
     flag = torch.stack([one.any(-1) for one in told]).any(0) if told else None
     partly = torch.stack([one.any(-1) & ~one.all(-1) for one in told]).any(0) if told else None
-    masked, ids = not bool(valid.all()), torch.where(valid, ids, -1)
+    masked = not bool(valid.all())
+    if masked:  # what stands behind the data of a row tells nothing of it
+        ids = torch.where(valid, _ids(rows, shape, steps, evidence.policy.reads, valid), -1)
     return Sample(td, rows, ids, valid, masked, flag, steps, mask, partly)
 
 
@@ -277,26 +279,38 @@ def _read(rows: TensorDictBase, mask: Mask, shape: torch.Size) -> Tensor:
     return ~value if mask.inverted else value
 
 
-def _ids(rows: TensorDictBase, shape: torch.Size, steps: Steps, reads: Sequence[Key]) -> Tensor:
-    """The tag where it was kept; elsewhere steps are recognised by their steady entries."""
+def _ids(
+    rows: TensorDictBase,
+    shape: torch.Size,
+    steps: Steps,
+    reads: Sequence[Key],
+    there: Tensor | None = None,
+) -> Tensor:
+    """The tag where it was kept; elsewhere steps are recognised by their steady entries, where a
+    step is ``there``."""
     tag: Tensor | None = rows.get(STEP_KEY, None)
     if tag is not None and tag.numel() == shape.numel():
         return tag.reshape(shape).long() - 1
     given = set(tensor_keys(rows)) & steps.columns.keys()
     keys = [key for key in steps.recording.steady if key in given]
-    found = _recognised(rows, shape, steps, keys)
+    found = _recognised(rows, shape, steps, keys, there)
     read = [key for key in keys if key in reads]
     if read == keys or bool((found >= 0).any()):
         return found
-    return _recognised(rows, shape, steps, read)  # the script may have written what no policy reads
+    # The script may have written what no policy reads.
+    return _recognised(rows, shape, steps, read, there)
 
 
 def _recognised(
-    rows: TensorDictBase, shape: torch.Size, steps: Steps, keys: Sequence[Key]
+    rows: TensorDictBase,
+    shape: torch.Size,
+    steps: Steps,
+    keys: Sequence[Key],
+    there: Tensor | None,
 ) -> Tensor:
     if not keys:
         return torch.full(shape, -1)
-    return recognised(rows, steps.columns, keys, steps.successor, steps.valid)
+    return recognised(rows, steps.columns, keys, steps.successor, steps.valid, there)
 
 
 @dataclass(frozen=True)
@@ -324,7 +338,7 @@ def _truth(evidence: Evidence) -> Truth:
             value = item.truth.get(key)[0]
             if key not in outputs:
                 outputs[key] = torch.zeros(len(steps.places), *value.shape[1:], dtype=value.dtype)
-            outputs[key][numbers] = value
+            outputs[key][numbers] = value.to(outputs[key].dtype)
     if not bool(has.any()):
         raise CouldNotLook("no collected trajectory could be replayed")
     return Truth(outputs, has)

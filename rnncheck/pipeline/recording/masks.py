@@ -19,8 +19,9 @@ def padding_mask(td: TensorDictBase) -> tuple[Key, Tensor] | None:
     """The key of the mask and the mask ``[*batch]``, true where a step is data; None without one.
 
     TorchRL's own mask is believed. Any other is known by its structure: bool, one entry a step,
-    true up to some step of each row and false behind it, nothing that a step hands on, and the
-    steps behind it hold zeros, or go on behind an episode's end without a reset.
+    true up to some step of each row and false behind it, the same in the step and in what it led to
+    where that has one, and the steps behind it hold zeros, or go on behind an episode's end without
+    a reset.
     """
     entries = dict(tensor_items(td))
     shape = td.batch_size
@@ -28,10 +29,11 @@ def padding_mask(td: TensorDictBase) -> tuple[Key, Tensor] | None:
     if own is not None:
         return MASK, own
     for key, value in entries.items():
-        if key[0] == "next" or ("next", *key) in entries:
-            continue
-        mask = fitted(value, shape)
+        mask = None if key[0] == "next" else fitted(value, shape)
         if mask is None or not _ends_rows(mask):
+            continue
+        after = entries.get(("next", *key))
+        if after is not None and not torch.equal(after, value):
             continue
         if _is_empty(~mask, entries) or _is_played_on(~mask, entries):
             return key, mask
@@ -56,12 +58,15 @@ def _ends_rows(mask: Tensor) -> bool:
 def _is_empty(padded: Tensor, entries: dict[Key, Tensor]) -> bool:
     """What a step hands on is zero at the padded steps and not elsewhere.
 
-    Everything that is no flag, where the batch does not keep what was handed on.
+    Everything that is no flag, where the batch does not keep what was handed on. One float a step
+    beside others may be a value, which a critic makes of zeros as well.
     """
     numbers = {key: one for key, one in entries.items() if one.dtype is not torch.bool}
     root = {k: one for k, one in numbers.items() if k[0] not in ("next", "collector", "rnncheck")}
     handed = {key: one for key, one in root.items() if ("next", *key) in entries}
     judged = [one for one in (handed or root).values() if one.ndim >= padded.ndim]
+    values = [one for one in judged if one.is_floating_point() and one.numel() == padded.numel()]
+    judged = [one for one in judged if not any(one is value for value in values)] or judged
     wrong = any(bool((one[padded] != 0).any()) for one in judged)
     return not wrong and any(bool((one[~padded] != 0).any()) for one in judged)
 

@@ -17,7 +17,7 @@ from torchrl.envs import EnvBase
 
 from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.pipeline.keys import Key, as_key, declared, tensor_items, tensor_keys
-from rnncheck.pipeline.recording.masks import padding_mask
+from rnncheck.pipeline.recording.masks import MASK, padding_mask
 from rnncheck.watching.forms.called_policy import CalledPolicy
 from rnncheck.watching.forms.drawn_actions import DrawsActions
 from rnncheck.watching.forms.named_switches import modes_of
@@ -82,6 +82,7 @@ class Stepping:
         self._outermost = RememberedOutermost()
         self._rows: list[tuple[Acting, list[TensorDictBase]]] = []
         self._forgotten = set[int]()  # ids of those who are told of otherwise
+        self._latest: TensorDictBase | None = None  # step that was noted, as the script has it
         self._goes_on = False  # the last row was not broken off by a step of nobody's
         self._gave: deque[tuple[nn.Module, torch.Tensor]] = deque(maxlen=_GIVEN)
         self._callers = ActingCallers()
@@ -144,13 +145,27 @@ class Stepping:
         if seen.frozen:
             self._watching.move_on(acting, step)
             return
-        step = copy_now(step)
+        self._put_out()
+        self._latest, step = step, copy_now(step)
         if not self._rows:
             acting.primed = {k: step.get(k) for k in _given_by_the_loop(acting, self._keys)}
         self._note_parts(acting, step, wrote)
         if not self._rows or not self._goes_on or self._rows[-1][0] is not acting:
             self._rows.append((acting, []))
         self._rows[-1][1].append(step)
+
+    def _put_out(self) -> None:
+        """Rows that the script has filled with zeros since their step, as what is behind the end of
+        an episode that others go on beside, are told so."""
+        steps = self._rows[-1][1] if self._rows else []
+        if self._latest is not None and steps and self._latest.batch_dims:
+            emptied = _emptied(self._latest, steps[-1])
+            for key, value in tensor_items(steps[-1]) if bool(emptied.any()) else ():
+                now = self._latest.get(key, None)
+                value[emptied] = 0 if now is None else now[emptied].to(value)
+            if bool(emptied.any()):
+                steps[-1].set(MASK, ~emptied)
+        self._latest = None
 
     def _acting(self, env: EnvBase, modules: list[nn.Module], acts: CalledPolicy | None) -> Acting:
         key = (id(env), *map(id, modules))
@@ -202,6 +217,7 @@ class Stepping:
 
     def gather(self) -> None:
         """The steps so far become batches."""
+        self._put_out()
         rows, self._rows = self._rows, []
         for acting, steps in rows:
             for row in _alike_in_a_row(steps):
@@ -252,6 +268,22 @@ def _handed(before: TensorDictBase, step: TensorDictBase, key: Key, wrote: Key) 
     return bool((same | done).all())
 
 
+def _emptied(step: TensorDictBase, noted: TensorDictBase) -> torch.Tensor:
+    """``[*batch]``: where every number that was noted is zero by now, and some was not."""
+    empty = torch.ones(step.batch_size, dtype=torch.bool)
+    was = torch.zeros(step.batch_size, dtype=torch.bool)
+    for key, value in tensor_items(noted):
+        now = step.get(key, None) if value.is_floating_point() else None
+        if now is None:
+            continue
+        lead = (*step.batch_size, -1)
+        empty &= ~(now != 0).reshape(lead).any(-1).cpu()
+        was |= (value != 0).reshape(lead).any(-1).cpu()
+        if not bool(empty.any()):
+            break
+    return empty & was
+
+
 def _scripts_frame() -> FrameType | None:
     """Where the call that a hook hears of is in one of the user's lines, the frame."""
     frame = sys._getframe(2)
@@ -270,7 +302,10 @@ def _alike_in_a_row(steps: list[TensorDictBase]) -> Iterator[list[TensorDictBase
 
 def _described(step: TensorDictBase) -> dict[Any, Any]:
     """What must be the same of its entries so that they can be stacked."""
-    found = {key: (type(one), one.shape, one.dtype) for key, one in step.items(True, True)}
+    found = {
+        key: (type(one), one.shape, torch.int64 if _is_whole(one) else one.dtype)
+        for key, one in step.items(True, True)
+    }
     return {**found, (): step.batch_size}
 
 
@@ -281,12 +316,36 @@ def _alike(before: dict[Any, Any], step: dict[Any, Any]) -> bool:
 
 def _batches(steps: list[TensorDictBase]) -> Iterator[TensorDictBase]:
     """The steps as rows in time, of the entries that all of them have."""
+    if any(MASK in one.keys(True) for one in steps):
+        steps = [_told_whole(one) for one in steps]
     common = set.intersection(*(set(one.keys(True, True)) for one in steps))
     time = steps[0].batch_dims
-    whole = torch.stack([one.select(*common) for one in steps], time).contiguous()
+    steps = _of_one_type([one.select(*common) for one in steps])
+    whole = torch.stack(steps, time).contiguous()
     size = -(-len(steps) // _PARTS)
     parts = _masked_rollouts(whole) or whole.split(size, time)
     yield from (one.contiguous() for one in parts)
+
+
+def _told_whole(step: TensorDictBase) -> TensorDictBase:
+    """The step with a mask, where no row of it is left out."""
+    if MASK in step.keys(True):
+        return step
+    return step.clone(False).set(MASK, torch.ones(step.batch_size, dtype=torch.bool))
+
+
+def _of_one_type(steps: list[TensorDictBase]) -> list[TensorDictBase]:
+    """The steps, with whole numbers in the widest type where an env shows others at a reset."""
+    kinds = [{key: one.dtype for key, one in tensor_items(step)} for step in steps]
+    vary = {key for one in kinds for key, kind in one.items() if kind != kinds[0].get(key)}
+    for step in steps if vary else ():
+        for key in vary:
+            step.set(key, step.get(key).long())
+    return steps
+
+
+def _is_whole(value: torch.Tensor) -> bool:
+    return value.dtype in (torch.int8, torch.int16, torch.int32)
 
 
 def _masked_rollouts(whole: TensorDictBase) -> list[TensorDictBase]:
