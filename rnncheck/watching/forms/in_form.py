@@ -38,6 +38,7 @@ from rnncheck.watching.forms.slices_in_lines import (
 )
 from rnncheck.watching.forms.starts_beside import with_starts
 from rnncheck.watching.forms.states_beside import with_states
+from rnncheck.watching.forms.steps_alone import steps_alone
 from rnncheck.watching.forms.storages import DONE
 from rnncheck.watching.forms.switches import (
     MASKS,
@@ -96,6 +97,8 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         )
         trained = [*trained, *(one for one in inside if _takes(loss, one))]
     inner, time_first = turned(loss.module, axis), axis is not None
+    if loss.itself and acting.kind != "steps" and steps_alone(acting.policy, inner, trained[0]):
+        loss = replace(loss, itself=False)
     again = None
     if not acting.parts:
         again = parts_of_steps(acting, loss, inner, trained[0], time_first=time_first)

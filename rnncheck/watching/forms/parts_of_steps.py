@@ -62,7 +62,8 @@ def _with_parts(policy: nn.Module, batch: TensorDictBase) -> tuple[TensorDictBas
         out, again, parts = _of_steps(asked, given.reshape(-1))
     except Exception:  # it may take as many rows as there are envs, and no more
         out, again, parts = _step_by_step(asked, given)
-    if not _is_recorded(out, again, batch, written):
+    # What declares no key is told by what it writes.
+    if not _is_recorded(out, again, batch, written or set(tensor_keys(out))):
         raise RuntimeError("the policy gives something else for single steps")
     whole = batch.clone()
     for path, value in parts.items():
