@@ -38,7 +38,7 @@ from rnncheck.watching.forms.slices_in_lines import (
 )
 from rnncheck.watching.forms.starts_beside import with_starts
 from rnncheck.watching.forms.states_beside import with_states
-from rnncheck.watching.forms.steps_alone import steps_alone
+from rnncheck.watching.forms.steps_alone import runs_along_the_last, steps_alone
 from rnncheck.watching.forms.storages import DONE
 from rnncheck.watching.forms.switches import (
     MASKS,
@@ -81,6 +81,8 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         return _of_a_plain_loop(acting, loss, noted)
     loss = with_starts(with_states(loss, plain), plain)
     axis, trained = _time_last(loss.inputs, plain)
+    if axis is not None and runs_along_the_last(acting.policy, loss.module, loss.inputs[0]):
+        axis, trained = None, loss.inputs
     around = None if estimator is not None else lines_ahead(acting, loss)
     judged, whole = turned(in_its_mode(loss), axis), list[TensorDictBase]()
     if around is not None:

@@ -1,4 +1,5 @@
-"""Whether a policy takes every step of a batch alone, while the loss runs parts of it over time."""
+"""Along what a policy and a loss run over a batch, told by which of the states beside its steps
+they read."""
 
 from __future__ import annotations
 
@@ -18,21 +19,50 @@ from rnncheck.pipeline.subject.modes import measuring
 def steps_alone(policy: Any, own: Callable[[TensorDictBase], Any], trained: TensorDictBase) -> bool:
     """Whether the policy, on a training batch ``[rows, steps]``, reads the state that stands beside
     each of its steps, and the loss, as a function ``own`` of such batches, none but the first of a
-    row: the policy as a whole is not what that runs."""
+    row: the policy as a whole is not what that runs. Nor is it where it raises on the batch."""
     if not isinstance(policy, nn.Module) or trained.ndim < 2 or trained.shape[-1] < 2:
         return False
     try:
         asked = copy_of(policy, "the policy")
-        plain = trained.exclude("next")
-        out = _run(asked, plain)
-        states = [key[1:] for key in tensor_keys(out) if key[0] == "next"]
-        states = [key for key in states if key in tensor_keys(plain)]
-        moved = _moved(trained, states)
+        out = _or_none(asked, trained.exclude("next"))
+        if out is None:
+            return _or_none(asked, trained.exclude("next").reshape(-1)) is not None
+        states = _states(out, trained)
+        moved = _moved(trained, states, trained.ndim - 1)
         if not states or not _differ(out, _run(asked, moved.exclude("next"))):
             return False
         return _loss_of(own, trained) == _loss_of(own, moved)
     except Exception:  # what a script does may be anything
         return False
+
+
+def runs_along_the_last(
+    policy: Any, own: Callable[[TensorDictBase], Any], batch: TensorDictBase
+) -> bool:
+    """Whether the loss reads the states beside the first steps along the last dimension of a batch
+    of two, and not those along the first: the last is what it runs along, however it is laid."""
+    if not isinstance(policy, nn.Module) or batch.ndim != 2 or min(batch.shape) < 2:
+        return False
+    try:
+        out = _run(copy_of(policy, "the policy"), batch.exclude("next").reshape(-1))
+        states, base = _states(out, batch), _loss_of(own, batch)
+        last, first = (_loss_of(own, _moved(batch, states, dim)) for dim in (1, 0))
+        return bool(states) and last == base != first
+    except Exception:  # what a script does may be anything
+        return False
+
+
+def _states(out: TensorDictBase, batch: TensorDictBase) -> list[Key]:
+    """What was written under ``next`` and stands beside the steps."""
+    written = [key[1:] for key in tensor_keys(out) if key[0] == "next"]
+    return [key for key in written if key in tensor_keys(batch)]
+
+
+def _or_none(asked: nn.Module, batch: TensorDictBase) -> TensorDictBase | None:
+    try:
+        return _run(asked, batch)
+    except Exception:  # a module of the user's may raise anything
+        return None
 
 
 def _run(asked: nn.Module, batch: TensorDictBase) -> TensorDictBase:
@@ -41,12 +71,12 @@ def _run(asked: nn.Module, batch: TensorDictBase) -> TensorDictBase:
     return found
 
 
-def _moved(batch: TensorDictBase, states: list[Key]) -> TensorDictBase:
-    """With other states beside all steps of a row but the first."""
+def _moved(batch: TensorDictBase, states: list[Key], dim: int) -> TensorDictBase:
+    """With other states beside all steps along ``dim`` but the first."""
     whole = batch.clone()
     for key in states:
         value = whole.get(key)
-        later = value.narrow(batch.ndim - 1, 1, batch.shape[-1] - 1)
+        later = value.narrow(dim, 1, batch.shape[dim] - 1)
         later += 1 if later.is_floating_point() else 0
     return whole
 
