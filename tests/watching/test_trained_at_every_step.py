@@ -172,12 +172,29 @@ FROZEN = (  # while the actor is trained, which the script is ended in
         "self.actor_opt.step()\n            self.critic.requires_grad_(True)\n",
     ),
 )
+FILLED_THERE = (
+    ("agent.update(memory.sample(BATCH))", "agent.update(random.sample(memory.episodes, BATCH))"),
+    (
+        "        obs, act, rew, done, mask = batch\n",
+        "        longest = max(map(len, batch))\n"
+        "        obs, act = torch.zeros(BATCH, longest + 1, 2), torch.zeros(BATCH, longest, 1)\n"
+        "        rew, done, mask = (torch.zeros(BATCH, longest, 1) for _ in range(3))\n"
+        "        for row, episode in enumerate(batch):\n"
+        "            size = len(episode)\n"
+        "            obs[row, :size] = torch.tensor(np.array([one[0] for one in episode]))\n"
+        "            obs[row, size] = torch.tensor(episode[-1][3])\n"
+        "            act[row, :size] = torch.tensor(np.array([one[1] for one in episode]))\n"
+        "            rew[row, :size, 0] = torch.tensor([one[2] for one in episode])\n"
+        "            done[row, :size, 0] = torch.tensor([float(one[4]) for one in episode])\n"
+        "            mask[row, :size] = 1\n",
+    ),
+)
 CARRIED = ("(obs, _), hidden = env.reset(), None", "obs, _ = env.reset()")
 OVER_ENDS = ("rew + GAMMA * (1 - done) *", "rew + GAMMA *")
 SHUFFLED = ("in enumerate(episode):", "in enumerate(random.sample(episode, len(episode))):")
 PADDED = ("* mask).sum() / mask.sum()\n        self.critic", ").mean()\n        self.critic")
 EARLY = ("torch.min(q1, q2)[:, 1:]", "torch.min(q1, q2)[:, :-1]")
-ASKED = "CL403,CL406,LS701,RP502,RP505,RP507,VL603,VL604"
+ASKED = "CL403,CL406,LS701,LS703,RP502,RP505,RP507,VL603,VL604"
 
 
 @pytest.mark.parametrize(
@@ -186,6 +203,10 @@ ASKED = "CL403,CL406,LS701,RP502,RP505,RP507,VL603,VL604"
         pytest.param((), (ExitCode.VERIFIED, []), id="healthy"),
         pytest.param((EXPLORES,), (ExitCode.VERIFIED, []), id="some random actions later on"),
         pytest.param(FROZEN, (ExitCode.VERIFIED, []), id="a critic that is frozen for a while"),
+        pytest.param(FILLED_THERE, (ExitCode.VERIFIED, []), id="filled where it is trained on"),
+        pytest.param(
+            (*FILLED_THERE, OVER_ENDS), (ExitCode.FAILED, ["VL603"]), id="filled, over ends"
+        ),
         pytest.param((CARRIED,), (ExitCode.FAILED, ["CL403", "CL406"]), id="never reset"),
         pytest.param((OVER_ENDS,), (ExitCode.FAILED, ["VL603"]), id="targets over ends"),
         pytest.param((SHUFFLED,), (ExitCode.FAILED, ["RP502"]), id="steps in another order"),

@@ -99,13 +99,14 @@ def _has_a_graph(lines: LinesBehind) -> bool:
 def _binding(body: list[ast.stmt], line: int, names: frozenset[str]) -> tuple[int, ...] | None:
     """Lines of statements ahead of ``line``, in the innermost block that has one: of the last that
     binds one of ``names``, be it anew, and of the last that binds one to what is not made of others
-    of them."""
+    of them, or fills one with something."""
     found, last = None, 0
     for block in _around(body, line):
         known = set[str]()
         for one in block:
-            bound = set() if _is_empty(one) else set(bound_by(one)) & names
-            fresh = not loads_of(one) & known
+            filled = _filled_by(one) & names & known
+            bound = set() if _is_empty(one) else (set(bound_by(one)) & names) | filled
+            fresh = bool(filled) or not loads_of(one) & known
             if bound and fresh:
                 found = one.lineno
             if bound and (fresh or bound & loads_of(one)):
@@ -114,6 +115,13 @@ def _binding(body: list[ast.stmt], line: int, names: frozenset[str]) -> tuple[in
         if known:
             return None if found is None else tuple(dict.fromkeys((last, found)))
     return None
+
+
+def _filled_by(statement: ast.stmt) -> set[str]:
+    """The variables that it puts something into, at some of their places."""
+    stored = (one for one in ast.walk(statement) if isinstance(one, ast.Subscript))
+    into = (one.value for one in stored if isinstance(one.ctx, ast.Store))
+    return {one.id for one in into if isinstance(one, ast.Name)}
 
 
 def _is_empty(statement: ast.stmt) -> bool:
