@@ -257,9 +257,24 @@ def _told(
             weights.put(made.batch)
         elif _of_the_batch(value, laid):
             made.doubts[path] = Spoilt(value)
+    for path in _constant_opposites(made, held):
+        del made.parts[path]
     if made.from_starts and not made.flagged:
         made.batch = begun_anew(batch, told)
     return made
+
+
+def _constant_opposites(made: SampledBatch, held: Mapping[Path, Tensor]) -> list[Path]:
+    """What is one throughout, and no opposite of a flag that another part holds as it is: a mask of
+    rows that are all as long says nothing of their ends."""
+    flags = {
+        path: one
+        for path, one in made.parts.items()
+        if isinstance(one, Storage) and one.key in _FLAGS and one.at is None
+    }
+    plain = {one.key for one in flags.values() if one.scale is None}
+    turned = (path for path, one in flags.items() if one.scale is not None and one.key in plain)
+    return [path for path in turned if bool((held[path] == held[path].flatten()[0]).all())]
 
 
 def _one_late(
