@@ -42,7 +42,7 @@ def along_rows(shown: Tensor, collected: Tensor, beside: Iterable[Beside] = ()) 
 def beside_known(found: Tensor, shown: Tensor, collected: Tensor) -> Tensor:
     """``found`` ``[rows, steps, 2]``, with what other steps show as well, next to a known step of
     its row: it is the one that was collected next to that, if that shows the same."""
-    mine, theirs = shown.flatten(2), collected.flatten(2)
+    mine, theirs = _flat(shown), _flat(collected)
     filled, steps = found.clone(), range(1, found.shape[1])
     for way, order in ((1, steps), (-1, [one - 1 for one in reversed(steps)])):
         for step in order:

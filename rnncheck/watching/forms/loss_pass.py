@@ -72,7 +72,7 @@ class LossPass:
             trained = [value for value in values if value.requires_grad]
             trained = _first_round(trained, steps) if self._once else trained
             laid = None
-            if not self._once or len(trained) in (1, steps):
+            if not self._once or len(trained) in (1, steps, steps + 1):
                 laid = self._laid(path, trained or values, rows, steps)
             if laid is None:
                 laid, burnt = behind_burn_in(values, rows, steps, time_first=self._time_first)
@@ -92,6 +92,9 @@ class LossPass:
             more = over_steps(values, rows, steps + 1, time_first=self._time_first)
             return None if more is None else more[:, :steps]
         laid = over_steps(values, rows, steps, time_first=self._time_first)
+        if self._once and laid is None:
+            more = over_steps(values, rows, steps + 1, time_first=self._time_first)
+            return None if more is None else more[:, :steps]
         if path in self._more or self._once:
             return laid
         self._more[path] = laid is None

@@ -405,8 +405,9 @@ class PlainRun:
         }
 
     def _is_of_the_policy(self, call: PlainCall) -> bool:
-        """Whether a part that acted ran in it, and not those of a copy, a target, alone."""
-        return not call.parts or bool(self._ran_in(call))
+        """Whether a part that acted ran in it, and not those of a copy, a target, alone; nor an
+        encoder alone, of which a part that others are run on makes no step's outputs."""
+        return bool(self._ran_in(call)) or not (call.parts or self._acted())
 
     def most_first(self, calls: Iterable[PlainCall]) -> list[PlainCall]:
         """Those in which most of the parts that acted ran: a critic's alone may be over the next
