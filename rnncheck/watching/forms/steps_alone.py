@@ -12,7 +12,7 @@ from torch import nn
 
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.instruments.own_loss import OwnLoss
-from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.keys import Key, tensor_items, tensor_keys
 from rnncheck.pipeline.subject.modes import measuring
 
 
@@ -72,13 +72,25 @@ def _run(asked: nn.Module, batch: TensorDictBase) -> TensorDictBase:
 
 
 def _moved(batch: TensorDictBase, states: list[Key], dim: int) -> TensorDictBase:
-    """With other states beside all steps along ``dim`` but the first."""
+    """With other states beside all steps along ``dim`` but the first, and those that begin an
+    episode: a pass over time reads these as well."""
     whole = batch.clone()
     for key in states:
         value = whole.get(key)
-        later = value.narrow(dim, 1, batch.shape[dim] - 1)
-        later += 1 if later.is_floating_point() else 0
+        later = torch.ones(batch.shape, dtype=torch.bool)
+        later.narrow(dim, 0, 1).fill_(False)
+        later &= ~_starts(batch)
+        value[later.to(value.device)] += 1 if value.is_floating_point() else 0
     return whole
+
+
+def _starts(batch: TensorDictBase) -> torch.Tensor:
+    """``[*batch]``: marked by any start flag."""
+    found = torch.zeros(batch.shape, dtype=torch.bool)
+    for key, value in tensor_items(batch):
+        if key[0] != "next" and key[-1] == "is_init" and value.dtype is torch.bool:
+            found |= value.reshape(*batch.shape, -1).any(-1).cpu()
+    return found
 
 
 def _differ(one: TensorDictBase, other: TensorDictBase) -> bool:

@@ -40,9 +40,14 @@ def test_steps_that_hold_data_are_not_padding() -> None:
 
 
 def test_what_a_step_hands_on_is_an_observation() -> None:
+    """What leads to it says so a step ahead; a mask that a loop carries along says the same."""
     td = padded()
-    td["next", "filled"] = td["filled"]
+    td["next", "filled"] = td["filled"].roll(-1, 1)
     assert padding_mask(td) is None
+    td["next", "filled"] = td["filled"].clone()
+    told = padding_mask(td)
+    assert told is not None
+    assert told[0] == ("filled",)
 
 
 def test_a_flag_at_the_start_of_zeros_is_no_mask() -> None:
