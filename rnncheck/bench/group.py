@@ -39,7 +39,7 @@ from rnncheck.bench.process import (
     ask,
     receive,
 )
-from rnncheck.bench.schedule import START, Turn
+from rnncheck.bench.schedule import Turn
 from rnncheck.numerics.statistics import Interval, median_interval
 from rnncheck.printable import counted
 from rnncheck.results.cells import (
@@ -215,7 +215,8 @@ class Group:
         others = [other for other in self._cells if other.alive and other.told]
         if not others:
             return left
-        again = START + sum(self._turn.costs.of(other.cell) for other in others)
+        costs = self._turn.costs
+        again = costs.start + sum(costs.of(other.cell) for other in others)
         return left - SLACK * (again + self._fewest_rounds)
 
     def _secure(self, one: CellInProgress) -> None:
@@ -230,7 +231,7 @@ class Group:
         """Whether a cell can be prepared, and all those that are measured a few times; notes where
         it cannot."""
         turn = self._turn
-        needed = turn.costs.of(one.cell) + (START if self.worker is None else 0.0)
+        needed = turn.costs.of(one.cell) + (turn.costs.start if self.worker is None else 0.0)
         left = turn.left(turn.ready)
         if needed + SLACK * self._fewest_rounds > left:
             one.late = f"{left:.1f} s were left, and preparing it takes about {needed:.1f} s"
@@ -265,7 +266,9 @@ class Group:
     def _alive_worker(self) -> AnyWorker:
         """The present worker, or a fresh one into which all living cells are brought again."""
         if self.worker is None:
+            began = self._turn.clock()
             self.worker = self._open()
+            self._turn.costs.started(self._turn.clock() - began)
             self._started += 1
             for one in self._cells:
                 if one.alive and one.told and self._in_time(one):
@@ -309,7 +312,9 @@ class Group:
         """Whether there is time for one."""
         turn = self._turn
         timed = [one for one in self._cells if one.alive and (one in wide or self._leads(one))]
-        again = START + sum(turn.costs.of(one.cell) for one in timed) if not self.worker else 0.0
+        again = 0.0
+        if not self.worker:
+            again = turn.costs.start + sum(turn.costs.of(one.cell) for one in timed)
         fits = again + sum(one.round_seconds for one in timed) <= turn.left(turn.until)
         return fits or (not turn.whole and self._round < FEWEST_ROUNDS)
 

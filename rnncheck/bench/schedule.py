@@ -44,6 +44,16 @@ class Costs:
         self._judging = judging
         self._seen: dict[tuple[str, Phase], list[float]] = {}
         self._off: list[float] = []  # what was seen over what was guessed
+        self._starts: list[float] = []  # of workers
+
+    @property
+    def start(self) -> float:
+        """To start a worker: as those took that were started, else the guess."""
+        return max([START, *self._starts])
+
+    def started(self, seconds: float) -> None:
+        """A worker took so long."""
+        self._starts.append(seconds)
 
     def of(self, cell: Cell) -> float:
         """To prepare ``cell``: as the same variant took in another group, else the guess, scaled by

@@ -27,14 +27,15 @@ def cells(batch: int, variants: Sequence[str] = VARIANTS) -> list[Cell]:
 
 
 def swept(
-    budget: float, groups: list[list[Cell]], worker: SimulatedWorker, *, choosing: bool = False
-) -> list[CellResult]:
+    budget: float, groups: list[list[Cell]], worker: SimulatedWorker,
+    *, choosing: bool = False, starting: float = START,
+) -> list[CellResult]:  # fmt: skip
     """What comes out of a whole sweep by the worker's clock."""
     clock, found = worker.clock, list[CellResult]()
     schedule = Schedule(budget, groups, clock=clock)
 
     def start() -> SimulatedWorker:
-        clock.now += START
+        clock.now += starting
         return worker
 
     alive = None
@@ -107,6 +108,15 @@ def test_what_is_ready_is_measured_before_a_cell_may_end_its_worker_too_late_for
     assert found[0].timing is not None and found[0].timing.samples == 4
     (said,) = recommendations(found, BenchSpec())
     assert (said.variant, said.alone) == ("pad", True)
+
+
+def test_what_is_ready_is_measured_where_processes_start_slowly_and_a_cell_never_ends() -> None:
+    endless = SECONDS | {"triton": 1e6, "pad": 8.5}
+    calls = {"pad": 0.8, "triton": 0.2, "scan": 0.3}
+    worker = SimulatedWorker(Clock(), endless, calls)
+    found = swept(110, [cells(2, ["pad", "triton", "scan"])], worker, starting=12.0)
+    assert [one.status for one in found][:2] == [Status.OK, Status.SKIPPED]
+    assert found[0].timing is not None and found[0].timing.samples >= 4
 
 
 def test_a_call_too_long_for_four_rounds_leaves_the_others_theirs() -> None:
