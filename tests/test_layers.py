@@ -69,7 +69,7 @@ ROOMS = {
         "keys": set[str](),
         "placing": {"keys"},
         "compat": set[str](),
-        "guard": set[str](),
+        "guard": {"placing"},
         "copying": {"guard"},
         "subject": {"keys", "placing", "copying"},
         "recording": {"keys", "placing", "guard", "subject"},

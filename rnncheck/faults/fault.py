@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.instruments.call_loss import total_of
 from rnncheck.pipeline.keys import Key, declared, present, tensor_keys
+from rnncheck.pipeline.placing import forked_rng
 from rnncheck.pipeline.plant.env_changes import altered
 from rnncheck.pipeline.plant.hooks import CannotPlant, Hooks, Parts, Plant
 from rnncheck.pipeline.plant.module_changes import (
@@ -298,7 +299,7 @@ def _must_begin_with(parts: Parts, keys: Sequence[Key]) -> None:
 def _ran(policy: nn.Module, first: TensorDictBase, recurrent: bool) -> TensorDictBase:
     """One step of a copy of the policy; in recurrent mode it is a sequence of one."""
     td = first.clone().unsqueeze(-1) if recurrent else first.clone()
-    with mode(recurrent), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with mode(recurrent), torch.no_grad(), forked_rng():
         out: TensorDictBase = copy_of(policy, "the policy")(td)
         return out
 
@@ -341,7 +342,7 @@ def reading(call: Any, td: TensorDictBase, values: dict[Key, Tensor]) -> Any:
 def loss_with(call: Any, td: TensorDictBase, values: dict[Key, Tensor]) -> Tensor:
     """The total of a loss on a copy of its batch with other ``values``; random numbers stay as they
     were."""
-    with torch.random.fork_rng(devices=[]):
+    with forked_rng():
         return total_of(reading(call, td.clone(), values))[0]
 
 

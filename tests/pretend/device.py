@@ -49,20 +49,20 @@ def _nothing(*_: object) -> None:
 
 
 def _module() -> ModuleType:
-    """What ``torch.npu`` has to answer; its random numbers are the CPU's."""
+    """What ``torch.npu`` has to answer; its random numbers are its own."""
     made = ModuleType(f"torch.{NAME}")
     answers = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
         "_is_in_bad_fork": lambda: False,
-        "manual_seed": _nothing,
-        "manual_seed_all": _nothing,
+        "manual_seed": lambda number: torch.ops.pretend.seed(number % 2**63),
+        "manual_seed_all": lambda number: torch.ops.pretend.seed(number % 2**63),
         "synchronize": _nothing,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "get_amp_supported_dtype": lambda: [torch.bfloat16, torch.float16],
-        "get_rng_state": lambda *_: torch.get_rng_state(),
-        "set_rng_state": lambda state, *_: torch.set_rng_state(state),
+        "get_rng_state": lambda *_: torch.ops.pretend.state(),
+        "set_rng_state": lambda state, *_: torch.ops.pretend.put_back(state),
     }
     for name, answer in answers.items():
         setattr(made, name, answer)

@@ -1,7 +1,9 @@
 // A second device on a machine that has none: its memory is the host's, its kernels are the CPU's.
 // It is strict where CUDA is: an operation whose tensors lie on two devices is an error, but for
-// tensors without dimensions, and its memory is not open to numpy.
+// tensors without dimensions, and its memory is not open to numpy. Its random numbers are its own,
+// beside the CPU's.
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -29,6 +31,11 @@ struct Memory final : c10::Allocator {
 };
 
 Memory memory;
+
+at::Generator& own_generator() {
+  static at::Generator made = at::detail::createCPUGenerator(11);
+  return made;
+}
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   static c10::Stream stream() { return c10::Stream(c10::Stream::DEFAULT, c10::Device(KIND, 0)); }
@@ -59,7 +66,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   c10::Device getDeviceFromPtr(void*) const override { return c10::Device(KIND, 0); }
   at::Generator getNewGenerator(c10::DeviceIndex) const override {
-    return at::globalContext().defaultGenerator(c10::Device(c10::kCPU)).clone();
+    return own_generator().clone();
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     auto made = memory.allocate(bytes);
@@ -222,6 +229,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
           has_bias ? hidden.sum(0) : at::Tensor()};
 }
 
+// What draws random numbers and is given no generator draws those of the device.
+void draw_own(const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
+  auto given = torch::jit::last(*stack, schema.arguments().size());
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (schema.arguments()[i].name() == "generator" && given[i].isNone()) {
+      (*stack)[stack->size() - given.size() + i] = own_generator();
+    }
+  }
+}
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   auto given = torch::jit::last(*stack, schema.arguments().size());
@@ -242,8 +259,18 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       !(here && there),
       "Expected all tensors to be on the same device, but found at least two devices, npu:0 "
       "and cpu! (", toString(schema.operator_name()), ")");
+  draw_own(schema, stack);
   at::native::cpu_fallback(op, stack);
 }
+
+void seed(int64_t number) {
+  std::lock_guard<std::mutex> lock(own_generator().mutex());
+  own_generator().set_current_seed(number ^ 0x5eed);  // other numbers than the CPU draws for it
+}
+
+at::Tensor state() { return own_generator().get_state(); }
+
+void put_back(const at::Tensor& state) { own_generator().set_state(state); }
 
 }  // namespace
 
@@ -270,6 +297,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward);
   m.impl("_thnn_fused_gru_cell", gru_cell);
   m.impl("_thnn_fused_gru_cell_backward", gru_cell_backward);
+}
+
+TORCH_LIBRARY(pretend, m) {
+  m.def("seed(int number) -> ()", seed);
+  m.def("state() -> Tensor", state);
+  m.def("put_back(Tensor state) -> ()", put_back);
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {

@@ -13,6 +13,7 @@ from torch.nn.modules import module as hooks
 from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.placing import random_states
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject, next_key
@@ -64,10 +65,11 @@ class Draws:
 
 
 def _random_states() -> tuple[object, ...]:
-    """Python's, NumPy's and torch's on the CPU."""
+    """Python's, NumPy's and torch's, on the CPU and the accelerator."""
     numbers = np.random.get_state(legacy=False)["state"]
     arrays = (numbers["key"].tobytes(), numbers["pos"])
-    return random.getstate(), arrays, torch.get_rng_state().numpy().tobytes()
+    drawn = (one.numpy().tobytes() for one in random_states())
+    return random.getstate(), arrays, *drawn
 
 
 def comparable_outputs(evidence: Evidence, subject: Subject, td: TensorDictBase) -> list[Key]:

@@ -75,6 +75,7 @@ class Stream:
     steps: Pass
     whole: Pass | None
     keys: tuple[Key, ...]  # outputs, states included, that draw no random numbers
+    drawn: frozenset[Key] = frozenset()  # those that do
 
     @property
     def name(self) -> str:
@@ -120,10 +121,11 @@ def _of_subject(evidence: Evidence, subject: Subject) -> list[Stream]:
     for carrier in subject.carriers:
         own = steps[carrier.path]
         if len(own.read) == STREAM_STEPS:
-            keys = tuple(k for k in own.wrote[0] if own.wrote[0][k].is_floating_point())
-            drawn = _drawn_inside(carrier, own.read, noisy.intersection(keys))
-            calm = tuple(key for key in keys if key not in drawn)
-            found.append(Stream(subject, carrier, inputs, own, whole.get(carrier.path), calm))
+            first = own.wrote[0]
+            drawn = _drawn_inside(carrier, own.read, noisy.intersection(first))
+            calm = tuple(k for k in first if first[k].is_floating_point() and k not in drawn)
+            other = whole.get(carrier.path)
+            found.append(Stream(subject, carrier, inputs, own, other, calm, drawn))
     return found
 
 
@@ -282,7 +284,8 @@ def rerun(
     chained: bool = False,
 ) -> list[Written]:
     """The module alone, in sequential mode, over what it read; ``chained`` lets it carry its own
-    state instead.
+    state instead, but for what is drawn: another device, or another precision, draws other numbers
+    from the same seed.
 
     Unanswered where it cannot be run alone in ``dtype``.
     """
@@ -301,7 +304,8 @@ def rerun(
                     {key: out.get(key) for key in stream.keys if key in tensor_keys(out)}
                 )
                 if chained:
-                    state = {key: out.get(next_key(key)) for key in carrier.keys}
+                    own = [key for key in carrier.keys if next_key(key) not in stream.drawn]
+                    state = {key: out.get(next_key(key)) for key in own}
     except Exception as error:  # the user's module may raise anything
         raise CouldNotLook(f"{stream.name} cannot be run alone ({reason_of(error)})") from error
     return written

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import torch
 from tensordict import TensorDictBase
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -17,6 +16,7 @@ from rnncheck.pipeline.assembly.networks import Assembly
 from rnncheck.pipeline.assembly.notes import BuildNotes
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.guard.calling import running
+from rnncheck.pipeline.placing import forked_rng
 from rnncheck.pipeline.plant.hooks import Hooks
 from rnncheck.printable import counted
 from rnncheck.results.model import Stage
@@ -106,7 +106,7 @@ class NetworkStages:
     def _acted_first(self) -> TensorDictBase:
         """The env's first reset with what the policy writes beside it: what a critic reads."""
         td = self._env.first()
-        with suppress(Exception), torch.random.fork_rng(devices=[]):
+        with suppress(Exception), forked_rng():
             acted = run_once(copy_of(self.policy, "the policy"), td.clone())
             return td.update(acted.exclude("next"))
         return td

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torchrl._utils import logger
 
+from rnncheck.pipeline.placing import forked_rng
 from rnncheck.supervisor.interrupts import noticing
 
 _LOOKED_FOR = ("pandas",)
@@ -86,7 +87,7 @@ def _off_stdout() -> list[tuple[logging.StreamHandler[Any], Any]]:
 def keeping_randomness() -> Iterator[None]:
     """Leave the process's random numbers as they were."""
     mine, arrays = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
+    with forked_rng():
         try:
             yield
         finally:

@@ -30,7 +30,7 @@ from torchrl.modules import recurrent_mode
 from rnncheck.errors import first_line
 from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.keys import Key
-from rnncheck.pipeline.placing import place_of, placed
+from rnncheck.pipeline.placing import forked_rng, place_of, placed
 from rnncheck.watching.envs import env_like
 from rnncheck.watching.forms.flat_env import WholeEnv
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
@@ -245,7 +245,7 @@ def settle_envs(seen: Sightings) -> None:
     """Who acts in an env of which none like it can be played is not judged, and why is said."""
     for one in [one for one in seen.acting if isinstance(one.make_env, PlainEnv)]:
         try:
-            with torch.random.fork_rng(devices=[]):
+            with forked_rng():
                 env = one.make_env()
                 env.rand_step(env.reset())
         except Exception as error:  # an env of the user's may do anything
