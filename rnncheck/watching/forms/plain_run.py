@@ -39,7 +39,7 @@ from rnncheck.watching.forms.plain_record import parts_given, random_steps, step
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import Storages, storages_in
 from rnncheck.watching.forms.returns_made import returns_named
-from rnncheck.watching.forms.sampled import begun_anew
+from rnncheck.watching.forms.sampled_parts import begun_anew
 from rnncheck.watching.forms.shown_before import Before
 from rnncheck.watching.forms.step_ends import is_one_episode, is_over
 from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt

@@ -11,7 +11,8 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.watching.forms.plain_calls import ToldCall
-from rnncheck.watching.forms.sampled import SampledBatch, sampled_batch
+from rnncheck.watching.forms.sampled import sampled_batch
+from rnncheck.watching.forms.sampled_parts import SampledBatch
 from rnncheck.watching.seams.arguments import parsed
 from rnncheck.watching.seams.lines import (
     LinesBehind,
