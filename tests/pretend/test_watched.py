@@ -10,6 +10,7 @@ import pytest
 from tests.extent import rows
 from tests.pretend.device import COMPILER, NAME, build
 from tests.watching import arrays_script, flat_script
+from tests.watching.latent_script import LATENT
 from tests.watching.scripts import SCRIPTS, failed, run
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
@@ -137,15 +138,30 @@ NAMELESS = {"arrays": arrays_script.HEALTHY, "acting": flat_script.GRAPHED}
 def test_so_is_one_that_names_no_device(
     name: str, rnncheck: Any, tmp_path: Path, library: Path
 ) -> None:
-    head = HEAD.format(root=str(ROOT), library=str(library), name=NAME)
-    text = NAMELESS[name]
-    for old, new in THERE_TOO.items():
-        text = text.replace(old, new)
-    path = tmp_path / f"{name}.py"
-    path.write_text(head + DEFAULT + text)
-    code, told, done = run(rnncheck, path)
+    code, told, done = run(rnncheck, on_the_default(tmp_path, library, name, NAMELESS[name]))
     assert (code, failed(told)) == (0, []), done.stderr
     assert told["environment"]["device"] == f"{NAME}:0"
+
+
+def on_the_default(folder: Path, library: Path, name: str, text: str) -> Path:
+    """A script that names no device, with this one as the default."""
+    head = HEAD.format(root=str(ROOT), library=str(library), name=NAME)
+    for old, new in THERE_TOO.items():
+        text = text.replace(old, new)
+    path = folder / f"{name}.py"
+    path.write_text(head + DEFAULT + text)
+    return path
+
+
+def test_random_numbers_that_it_draws_are_not_those_of_the_cpu(
+    rnncheck: Any, tmp_path: Path, library: Path
+) -> None:
+    """Part of the state is drawn, and a loss that draws cannot be asked by its value."""
+    path = on_the_default(tmp_path, library, "latent", LATENT)
+    _, told, done = run(rnncheck, "--select", "PR902,LS704", path)
+    outcomes = {one["code"]: one["outcome"] for one in told["checks"]}
+    assert failed(told) == [], done.stderr
+    assert (outcomes["PR902"], outcomes["LS704"]) == ("passed", "could-not-look")
 
 
 KEPT = "h = torch.where(start.view(-1, 1), torch.zeros_like(h), h)"
