@@ -9,7 +9,8 @@ Checks
     next observation; smooth L1, Huber and L1 losses are squared errors meanwhile. Where no step is
     terminated, some are marked so; for an estimator where none ends at all. A terminated step must
     still be marked where it is estimated and trained on: where only some are not, it is a warning,
-    and so are steps that a time limit cut and that are marked as terminated there.
+    and so are steps that a time limit cut and that are marked as terminated there, or at which the
+    loss's target has nothing of what is observed next while done is true, and has once it is false.
     And the next observation of a done step must not be the first observation of the next episode,
     unless episodes begin so much alike that this says nothing; where no step was recorded behind
     it, none of the first observations that were seen. What a loop adds to the reward where a time
@@ -81,6 +82,7 @@ from rnncheck.checks.value.terminal_targets import (
     target_moves,
     with_ends,
 )
+from rnncheck.checks.value.time_limits import limits_taken_for_ends
 from rnncheck.numerics.affine import moved_as_one
 from rnncheck.numerics.difference import bits_differ, gap
 from rnncheck.pipeline.keys import dotted
@@ -126,6 +128,9 @@ def run(evidence: Evidence) -> Judgement:
     made = made_ends(evidence)
     if made is not None:  # a choice, where the task ends with its time
         return Judgement((_made(made),), count + made.count, severity=Severity.WARNING)
+    taken = limits_taken_for_ends(evidence)
+    if taken is not None:
+        return Judgement((taken[0],), count + taken[1], severity=Severity.WARNING)
     if last.used or (last.open and not count):
         untold.append(_blank(last))
     if why := weightiest(untold):

@@ -1,0 +1,83 @@
+"""Steps that a time limit cut, after which a loss expects nothing: it takes its ends from done,
+which does not tell a limit from an end."""
+
+from __future__ import annotations
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.evidence.batch_isolation import observed
+from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of
+from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.rule import Observation, Unanswered
+from rnncheck.checks.value.estimates import ended
+from rnncheck.checks.value.estimator_isolation import reward_keys
+from rnncheck.checks.value.terminal_targets import answer_moves
+from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.printable import counted
+from rnncheck.results.model import Stage, Where
+
+_DONE: Key = ("next", "done")
+
+
+def limits_taken_for_ends(evidence: Evidence) -> tuple[Observation, int] | None:
+    """What the first batch shows whose cut steps have no target behind them, and at how many."""
+    try:
+        loss_of(evidence)
+        for number, sample in each_sample(evidence):
+            cut = _cut(sample)
+            if bool(cut.any()) and _ends_there(evidence, sample, cut):
+                return _taken(number, cut), int(cut.sum())
+    except Unanswered:  # why it cannot be asked is told where the loss is judged
+        return None
+    return None
+
+
+def _cut(sample: Sample) -> Tensor:
+    """``[rows, steps]``: what a limit cut and done tells, where rewards are read."""
+    if _DONE not in tensor_keys(sample.rows) or not reward_keys(sample.td):
+        return torch.zeros_like(sample.valid)
+    return ended(sample, "truncated") & ~ended(sample, "terminated") & ended(sample, "done")
+
+
+def _ends_there(evidence: Evidence, sample: Sample, cut: Tensor) -> bool:
+    """Whether the target there moves with what is observed next once done is false, and does not as
+    it is."""
+    keys = [key for key in observed(evidence, sample) if key[0] == "next"]
+    batches = [sample.td, changed_batch(sample, cut, keys)]
+    as_it_is = answer_moves(evidence, sample, batches, cut)
+    if not as_it_is.told or as_it_is.size:
+        return False
+    going = [_going_on(sample, td, cut) for td in batches]
+    return bool(answer_moves(evidence, sample, going, cut).size)
+
+
+def _going_on(sample: Sample, td: TensorDictBase, cut: Tensor) -> TensorDictBase:
+    """The batch with done false there."""
+    rows = td.reshape(sample.rows.shape).clone()
+    done = rows.get(_DONE)
+    rows.set(_DONE, done & ~cut.reshape(*cut.shape, *[1] * (done.ndim - 2)))
+    return rows.reshape(sample.td.shape)
+
+
+def _taken(number: int, cut: Tensor) -> Observation:
+    row, step = cut.nonzero()[0].tolist()
+    return Observation(
+        stage=Stage.LOSS,
+        message=(
+            f"{counted(int(cut.sum()), 'step')} that a time limit cut are trained on as ends: the"
+            " loss expects nothing behind next.done"
+        ),
+        key="next.done",
+        quantity="truncated steps whose target has nothing of what is observed behind them",
+        measured=float(cut.sum()),
+        bound_formula="none beyond 1e-5 of the largest target or loss",
+        where=Where((number, row), step, first_step=step),
+        cause="the loss takes its ends from done, which a time limit sets as well",
+        fix=(
+            "keep terminated apart from truncated and end targets with terminated alone; a task"
+            " that ends with its time may show that time"
+        ),
+    )
