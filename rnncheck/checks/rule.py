@@ -97,7 +97,8 @@ class Rule:
     of a run and returns a Judgement, or raises NotApplicable, Deferred or CouldNotLook. ``holds``
     is what is true where it passes, in words. ``dear`` is one that runs the pipeline many times
     over: it is asked last, and ``--fast`` does not ask it. ``as_set`` is one that asks about
-    precision: it runs in the one that torch is set to.
+    precision: it runs in the one that torch is set to. ``replays`` is one that holds what was
+    recorded against what is computed again: running statistics that moved meanwhile part the two.
     """
 
     code: str
@@ -109,3 +110,4 @@ class Rule:
     holds: str = ""
     dear: bool = False
     as_set: bool = False
+    replays: bool = False

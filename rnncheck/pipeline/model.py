@@ -72,6 +72,7 @@ class Pipeline:
     unstepped: frozenset[str] | None = None  # weights of its losses that no optimiser has, by name
     apart: bool = False  # what acts was given nothing of what the optimisers step
     anew: bool = False  # every batch began with a reset of all envs
+    counted: frozenset[str] = frozenset()  # buffers that moved while it acted
     forgets: str = ""  # what acts by recurrent layers that begin from zeros at every step
     never_reset: bool = False  # no episode began behind another, for a loop to put its state back
     shows_starts: bool = False  # its env may show at an end what the next episode begins with

@@ -98,6 +98,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         anew=acting.anew,
         never_reset=acting.never_reset,
         forgets=acting.forgets,
+        counted=frozenset(acting.counted),
         shows_starts=acting.shows_starts,
         unstepped=unstepped_weights(seen, [one for one in seen.losses if one.inputs]),
     )

@@ -26,6 +26,7 @@ from torchrl.modules.tensordict_module.rnn import recurrent_mode
 
 from rnncheck.watching.seen import Acting, Called, CalledOn, Modes, Sightings
 from rnncheck.watching.weights import (
+    as_acted_with,
     buffers_taken,
     have_changed,
     is_stepped,
@@ -162,8 +163,10 @@ class Watching:
         if not self.seen.frozen and self.looks:
             self._acts_otherwise = self._acts_otherwise or self._of_who_acts(optimizer)
         if not self.seen.frozen and self.looks and self._trains():
-            self.seen.frozen = True
-            self.seen.weights = taken(self.seen.modules(), self._stepped(optimizer))
+            seen = self.seen
+            seen.frozen = True
+            held = taken(seen.modules(), self._stepped(optimizer))
+            seen.weights = as_acted_with(held, seen.buffers | seen.still)
             for step in self.at_the_first_update:
                 step()
 

@@ -73,6 +73,7 @@ class Acting:
     # Entries that the script's loop fills with others of the step before, which are these.
     shown: dict[Key, Key] = field(default_factory=dict)
     primed: dict[Key, Tensor] = field(default_factory=dict)  # states that its loop began with
+    counted: list[str] = field(default_factory=list)  # buffers that moved while it acted
     forgets: str = ""  # which function ran its recurrent layers from zeros at every step
     moved: bool = False  # its weights were trained between the steps of its batches
     anew: bool = False  # every batch began with a reset of all envs
@@ -209,6 +210,10 @@ class Sightings:
     weights: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     # Buffers of who acts as they were at the last batch ahead of the first update.
     buffers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    # Buffers as they were at the latest step of an env, and names of those that moved while it was
+    # stepped, behind the latest update.
+    still: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    counting: set[str] = field(default_factory=set)
 
     def actor(self) -> Acting | None:
         """Who collected most with a policy, of those who go on if they have begun (a teacher's

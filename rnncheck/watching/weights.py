@@ -22,6 +22,17 @@ def taken(modules: Iterable[nn.Module], stepped: Iterable[Tensor] = ()) -> Weigh
     return found
 
 
+def as_acted_with(held: Weights, buffers: Weights) -> Weights:
+    """The weights with these buffers as they were then, also where a loss holds the same memory by
+    another name."""
+    then = {(one.data_ptr(), one.shape): before for one, before in buffers.values()}
+    return held | {
+        key: (one, then[one.data_ptr(), one.shape])
+        for key, (one, _) in held.items()
+        if one.numel() and (one.data_ptr(), one.shape) in then
+    }
+
+
 def parameters_taken(modules: Iterable[nn.Module]) -> Weights:
     """Copies of the parameters alone: what a layer counts as it runs is no other weight."""
     held = (one for module in modules for one in module.parameters() if not is_lazy(one))

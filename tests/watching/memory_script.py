@@ -79,6 +79,8 @@ SHUFFLED: Change = (
     "rows.append(random.sample(episode, LENGTH))",
 )
 OVER_ENDS: Change = (" * (1 - ended) * best", " * best")
+CUT_SOON: Change = ('gym.make("CartPole-v1")', 'gym.make("CartPole-v1", max_episode_steps=13)')
+LIMITS_END: Change = ("reward, after, float(terminated)))", "reward, after, float(over)))")
 SAME_NEXT: Change = ("reward, after, float(terminated)))", "reward, obs, float(terminated)))")
 LATER_NEXT: Change = ("float(), following, over", "float(), following.roll(-1, 1), over")
 OTHER_ACTIONS: Change = ("actions.unsqueeze(-1))", "actions.roll(1, 1).unsqueeze(-1))")

@@ -35,6 +35,20 @@ def test_healthy(rnncheck: Any, tmp_path: Path, text: str) -> None:
     assert {one["standing"] for one in told["guarantees"]} == {"shown"}
 
 
+def test_time_limits_that_are_kept_as_ends_are_a_warning(rnncheck: Any, tmp_path: Path) -> None:
+    """And none where those that were terminated alone are."""
+    told = [
+        run(rnncheck, "--select", "VL603", written(tmp_path, DRQN, scripts.CUT_SOON, *more))
+        for more in ((), (scripts.LIMITS_END,))
+    ]
+    assert [(code, failed(one)) for code, one, _ in told] == [
+        (ExitCode.VERIFIED, []),
+        (ExitCode.VERIFIED, ["VL603"]),
+    ]
+    (found,) = told[1][1]["checks"]
+    assert "a time limit cut are trained on as ends" in found["findings"][0]["message"]
+
+
 @pytest.mark.parametrize(
     ("text", "change", "code"),
     [

@@ -137,4 +137,5 @@ RULE = Rule(
     stage=Stage.COLLECT,
     run=run,
     needs=(Stage.POLICY, Stage.COLLECT),
+    replays=True,
 )

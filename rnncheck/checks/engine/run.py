@@ -12,6 +12,7 @@ import torch
 from rnncheck.checks.engine.haste import TimeBox
 from rnncheck.checks.engine.several import Conclusion, evidence_for, said_of, together
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.running_statistics import unless_counted
 from rnncheck.checks.rule import (
     CouldNotLook,
     Deferred,
@@ -165,7 +166,10 @@ class Inquiry:
         precision = precision_as_set() if rule.as_set else nullcontext()
         limited = time_limit(rule.stage, limit)
         with torch.enable_grad(), precision, limited:  # a user may leave it off
-            return _valid(rule, rule.run(evidence))
+            judgement = rule.run(evidence)
+        if rule.replays:
+            judgement = unless_counted(judgement, evidence.counted | pipeline.counted)
+        return _valid(rule, judgement)
 
     def _concluded(self, rule: Rule, judgement: Judgement, evidence: Evidence) -> Conclusion:
         """A check that compared nothing never passes, nor one that could not look at a part."""

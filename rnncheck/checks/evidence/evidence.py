@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.memo import Memo, T
+from rnncheck.checks.evidence.running_statistics import counted_by
 from rnncheck.checks.rule import CouldNotLook, Deferred, NotApplicable, Unanswered
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.numerics.tolerance import TF32_SLACK
@@ -21,6 +23,7 @@ from rnncheck.pipeline.subject.env_facts import Env, EnvFacts, close_env, look_a
 from rnncheck.pipeline.subject.heads import Heads, take_heads
 from rnncheck.pipeline.subject.introspect import CannotStep, carry_keys, make_subject
 from rnncheck.pipeline.subject.passes import unroll_subject
+from rnncheck.pipeline.subject.statistics import owners, statistics_held
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Stage
 
@@ -62,6 +65,9 @@ class Evidence(Memo):
         # what the user should read although a check passed
         self.remarks: list[str] = [] if first is None else first.remarks
         self._first = first
+        self._scope: ExitStack = ExitStack() if first is None else first._scope
+        # running statistics that policy and critic count as they run: held still from then on
+        self.counted: set[str] = set() if first is None else first.counted
         self._all: list[Evidence] = [self] if first is None else first._all
         for other in pipeline.others:
             self._all.append(Evidence(other, finds, thorough=thorough, first=self))
@@ -104,7 +110,8 @@ class Evidence(Memo):
         return self.once("probe env", self.pipeline.make_acting_env)
 
     def close(self) -> None:
-        """Close the probe env."""
+        """Close the probe env, and let modules count again."""
+        self._scope.close()
         env = self.forget("probe env")
         if env is not None:
             close_env(env)
@@ -137,7 +144,7 @@ class Evidence(Memo):
 
     def _policy(self) -> Subject:
         try:
-            return make_subject(
+            subject = make_subject(
                 Stage.POLICY,
                 self.pipeline.pristine_policy,
                 self.env,
@@ -147,6 +154,15 @@ class Evidence(Memo):
             raise Deferred(
                 f"the policy cannot run one step ({error})", "WR110", "WR102", "WR103", "WR104"
             ) from error
+        return self._held_still(subject, self.env.first)
+
+    def _held_still(self, subject: Subject, first: TensorDictBase) -> Subject:
+        """What it counts as it runs stays what it is from here on."""
+        names = counted_by(subject, first, self.env.rows)
+        if names:
+            self.counted |= names
+            self._scope.enter_context(statistics_held(owners(subject.module, names)))
+        return subject
 
     def _first_states(self) -> dict[Key, Tensor]:
         """The states that the first recorded steps started from, ``[*batch, ...]``, where there is
@@ -167,9 +183,11 @@ class Evidence(Memo):
         if module is None:
             return None
         try:
-            return make_subject(Stage.CRITIC, module, self.env, extra=self._policy_outputs())
+            outputs = self._policy_outputs()
+            subject = make_subject(Stage.CRITIC, module, self.env, extra=outputs)
         except CannotStep as error:
             raise CouldNotLook(f"the critic cannot run one step ({error})") from error
+        return self._held_still(subject, self.env.first.clone().update(outputs))
 
     def _policy_outputs(self) -> TensorDictBase:
         """What the policy writes to the root in one step, for a critic that reads it;

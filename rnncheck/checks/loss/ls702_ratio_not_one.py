@@ -137,4 +137,5 @@ RULE = Rule(
     stage=Stage.LOSS,
     run=run,
     needs=(Stage.POLICY, Stage.LOSS),
+    replays=True,
 )

@@ -190,4 +190,5 @@ RULE = Rule(
     run=run,
     needs=(Stage.POLICY, Stage.REPLAY),
     dear=True,
+    replays=True,
 )

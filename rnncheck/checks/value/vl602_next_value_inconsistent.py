@@ -93,4 +93,5 @@ RULE = Rule(
     stage=Stage.ADVANTAGE,
     run=run,
     needs=(Stage.POLICY, Stage.ADVANTAGE),
+    replays=True,
 )

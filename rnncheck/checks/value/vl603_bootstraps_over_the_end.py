@@ -9,8 +9,8 @@ Checks
     next observation; smooth L1, Huber and L1 losses are squared errors meanwhile. Where no step is
     terminated, some are marked so; for an estimator where none ends at all. A terminated step must
     still be marked where it is estimated and trained on: where only some are not, it is a warning,
-    and so are steps that a time limit cut and that are marked as terminated there, or at which the
-    loss's target has nothing of what is observed next while done is true, and has once it is false.
+    and so are steps that a time limit cut and that are marked as terminated there. So are those at
+    which the loss's target has nothing of what is observed next, and has once done is false.
     And the next observation of a done step must not be the first observation of the next episode,
     unless episodes begin so much alike that this says nothing; where no step was recorded behind
     it, none of the first observations that were seen. What a loop adds to the reward where a time

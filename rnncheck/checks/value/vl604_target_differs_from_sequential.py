@@ -458,4 +458,5 @@ RULE = Rule(
     run=run,
     needs=(Stage.POLICY, Stage.COLLECT),
     dear=True,
+    replays=True,
 )

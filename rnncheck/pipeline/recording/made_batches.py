@@ -56,6 +56,7 @@ class MadeBatches:
     anew: bool = False
     never_reset: bool = False
     forgets: str = ""
+    counted: frozenset[str] = frozenset()
     shows_starts: bool = False
     first: str = ""  # how the loss is called, where there are others
     others: list[OtherTraining] = field(default_factory=list)

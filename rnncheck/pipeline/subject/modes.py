@@ -21,6 +21,7 @@ from torchrl.modules.tensordict_module import rnn
 
 from rnncheck.pipeline.keys import Key, declared
 from rnncheck.pipeline.placing import accelerator, forked_rng, full_precision
+from rnncheck.pipeline.subject.statistics import counting_nothing
 
 MEASURING_SEED = 2**20 + 7  # any fixed number: two runs that must agree draw the same noise
 
@@ -46,6 +47,7 @@ def measuring(
     with (
         warnings.catch_warnings(),
         forked_rng(),
+        counting_nothing(),
         _drawn_again(seed),
         full_precision() if (recurrent is not False if full is None else full) else nullcontext(),
         torch.set_grad_enabled(grad),

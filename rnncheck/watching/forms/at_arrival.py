@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.laid_rows import LaidRows
-from rnncheck.watching.forms.sampled_entries import END_FLAGS, REWARD, is_named
+from rnncheck.watching.forms.sampled_entries import END_FLAGS, REWARD, is_named_so
 from rnncheck.watching.forms.storages import DONE
 from rnncheck.watching.forms.structures import Path
 
@@ -27,7 +27,7 @@ def at_arrival(path: Path, steps: Tensor, laid: LaidRows, batch: TensorDictBase)
     if not bool(shows_ends.any()):
         return None
     found = [key for key in (*END_FLAGS, REWARD) if _is_late(key, steps, acted, batch)]
-    return next(iter(sorted(found, key=lambda key: not is_named(path, key))), None)
+    return next(iter(sorted(found, key=lambda key: not is_named_so(path, key))), None)
 
 
 def _is_late(key: Key, steps: Tensor, acted: Tensor, batch: TensorDictBase) -> bool:

@@ -150,7 +150,7 @@ class PlainRun:
         updates = {step.updates for step in self.steps}
         acting.forgets = f"`{self._call.code.co_name}`" if not self._told.carry else ""
         acting.moved = bool(self._random) and len(updates) > 1
-        acting.never_reset = self.puts_back_unseen
+        acting.never_reset, acting.counted = self.puts_back_unseen, sorted(self._seen.counting)
         if (join := states_at_the_join(self._before, self._whole, self._told, policy)) is not None:
             acting.joins.append(join)
         acting.shows_starts = is_own_env(self.steps[0].env)

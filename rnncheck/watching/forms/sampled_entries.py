@@ -53,7 +53,7 @@ def entry_of(
             if theirs.dtype == torch.bool and share < 1 and not bool(flat[data].diff(dim=0).any()):
                 continue  # of flags, one that never changes is only what is the same
             if share >= MOSTLY and (key != MASK_OF_ROWS or bool(alike.all())):
-                found.append((share, is_named(path, key), key, scale))
+                found.append((share, is_named_so(path, key), key, scale))
     if not found:
         return None
     ends = names_an_end(path)
@@ -81,7 +81,7 @@ def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:
     return [None] if is_shifted_mask(mine, scale) else [None, scale]
 
 
-def is_named(path: Path, key: Key) -> bool:
+def is_named_so(path: Path, key: Key) -> bool:
     """Tells flags from each other, which are often all false."""
     name, own = path[-1].lower(), str(key[-1])
     begins = key == (FLAG,) and names_a_start(path)

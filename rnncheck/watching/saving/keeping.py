@@ -169,6 +169,7 @@ def _acted(acting: Acting) -> dict[str, Any]:
         "anew": acting.anew,
         "never_reset": acting.never_reset,
         "forgets": acting.forgets,
+        "counted": acting.counted,
         "shows_starts": acting.shows_starts,
         "switches": acting.switches,
         "shown": [list(one) for one in acting.shown.items()],

@@ -17,7 +17,7 @@ from rnncheck.watching.forms.step_ends import is_one_episode, is_over
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seen import Sightings
-from rnncheck.watching.weights import taken
+from rnncheck.watching.weights import as_acted_with, taken
 
 # What is waited for it at most, behind the updates that were asked for: PPO takes some hundred
 # updates on a rollout. A script that never collects again goes on for no longer.
@@ -149,7 +149,9 @@ class NextRollout:
             run.beside(first.steps)
         if not run.instead_of(first, seen):
             return first
-        seen.weights = taken(seen.modules())
+        seen.weights = as_acted_with(taken(seen.modules()), seen.still)
+        for acting in seen.acting:
+            acting.counted = sorted(seen.counting)
         self._told_at, self._tells = seen.updates, telling
         return run
 

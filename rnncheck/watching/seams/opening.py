@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting import acting_seams
 from rnncheck.watching.seams.ahead import ahead_seams
+from rnncheck.watching.seams.counted_buffers import counted_seams
 from rnncheck.watching.seams.flat_steps import flat_seams
 from rnncheck.watching.seams.later_carried import later_carried_seams
 from rnncheck.watching.seams.later_flags import later_flag_seams
@@ -31,6 +32,7 @@ def opened(watching: Watching) -> Iterator[None]:
         update_seams(watching, whole)
         scope = whole.enter_context(ExitStack())
         steps = plain_seams(watching, scope)  # who acted is known before others keep it
+        counted_seams(watching, scope)
         own_env_seams(watching, scope, steps)
         stepping = stepping_seams(
             watching, scope

@@ -1,0 +1,62 @@
+"""Which buffers of a policy or critic are running statistics, and what they keep untold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from rnncheck.checks.rule import CouldNotLook, Judgement
+from rnncheck.pipeline.keys import tensor_items
+from rnncheck.pipeline.subject.passes import unroll_subject
+from rnncheck.pipeline.subject.statistics import row_free
+from rnncheck.pipeline.subject.subject import Subject
+
+_MOST = 3  # names that are told
+
+
+def counted_by(subject: Subject, first: TensorDictBase, rows: int) -> frozenset[str]:
+    """The buffers, by path, that a step of the module moves and in which no row has a place."""
+    if not any(True for _ in subject.module.buffers()):
+        return frozenset()
+    inputs = _two_rows(subject.inputs_of(first).reshape(rows).unsqueeze(1))
+    try:
+        runs = [_after(subject, one) for one in (inputs, inputs.flip(0))]
+    except Exception:  # a module that takes no other rows: what it holds may be one of each
+        return frozenset()
+    return row_free(_held(subject.copy()), runs)
+
+
+def _after(subject: Subject, inputs: TensorDictBase) -> dict[str, Tensor]:
+    module = subject.copy()
+    starts = torch.ones(inputs.shape[:2], dtype=torch.bool)
+    unroll_subject(subject, inputs, starts, module=module)
+    return _held(module)
+
+
+def _held(module: torch.nn.Module) -> dict[str, Tensor]:
+    return {path: one.detach().clone() for path, one in module.named_buffers()}
+
+
+def _two_rows(inputs: TensorDictBase) -> TensorDictBase:
+    """At least two rows that differ, of ``inputs`` ``[rows, 1]``."""
+    made: TensorDictBase = torch.cat([inputs, inputs]) if len(inputs) == 1 else inputs.clone()
+    draw = torch.Generator().manual_seed(9)
+    for key, value in tensor_items(made):
+        if value.is_floating_point():
+            made.set(key, value + 0.1 * torch.rand(value.shape, generator=draw).to(value))
+    return made
+
+
+def unless_counted(judgement: Judgement, names: Collection[str]) -> Judgement:
+    """What differs from what was recorded may do so since statistics moved while it was: that tells
+    nothing, and says so."""
+    if not judgement.findings or not names:
+        return judgement
+    said = ", ".join(sorted(names)[:_MOST])
+    raise CouldNotLook(
+        f"what was recorded was made with running statistics that moved meanwhile ({said}): hold"
+        " them while a batch is collected, and it can be compared"
+    )
