@@ -153,6 +153,7 @@ def judged_events(
         ends = [train, *(ends_without(lost, seen) if why else ())]
         yield from _unseen(rules, ends, why or why_nothing(train), strict=strict)
         return
+    weights.put(seen.weights)  # lines that were run again may have counted statistics on
     if spec.device != asked.device:  # told again: where the script computes is known by now
         there = asked.model_copy(update={"device": spec.device})
         yield run_started(there, rules, command, strict=strict)

@@ -15,7 +15,8 @@ Says nothing when
     episode starts alone and not anew in training (the head of an ensemble that acts), or noise
     follows TorchRL's exploration type; whether what was drawn is stored is CL406's question. Nor
     where a policy that draws its actions without asking draws a state in training as well (a
-    latent).
+    latent). Running statistics are held still while anything is judged: buffers that a step moves,
+    that keep their shape, and that come out alike whatever the order of the rows.
 
 Fix
     Carry state under a key and ``("next", key)``; call ``policy.eval()`` or keep dropout out of the
