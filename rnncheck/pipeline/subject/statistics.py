@@ -10,10 +10,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 Buffers = frozenset[tuple[type, str]]  # of modules of this class, under this name
 _ALIKE = 1e-4  # relative: sums in another order round otherwise
+_WRITES = frozenset(
+    {"__setitem__", *(f"__i{one}__" for one in ("add", "sub", "mul", "div", "truediv", "pow"))}
+)
 _held: list[Buffers] = []  # by all that judge
 
 
@@ -59,30 +63,26 @@ def counting_nothing() -> Iterator[None]:
     if not found:
         yield
         return
-    with _Unwritten(found) as still, still.noticing():
+    running = _Running(found)
+    with running.noticing(), _Unwritten(running), _Uncalled(running):
         yield
 
 
-class _Unwritten(TorchDispatchMode):
-    """Leaves out what is written into the held buffers of a module that is running."""
+class _Running:
+    """The modules that are running, and where their held buffers lie."""
 
     def __init__(self, held: Buffers) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
         self._names = {kind: {n for k, n in held if k is kind} for kind, _ in held}
         self._places: list[list[tuple[int, int]]] = []  # of memory, by the modules that run
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(self._places):
-            for number, argument in enumerate(func._schema.arguments):
-                if argument.alias_info is None or not argument.alias_info.is_write:
-                    continue
-                given = args[number] if number < len(args) else (kwargs or {}).get(argument.name)
-                if isinstance(given, Tensor) and self._is_held(given):
-                    return given
-        return func(*args, **(kwargs or {}))
-
-    def _is_held(self, one: Tensor) -> bool:
-        place = one.data_ptr()
+    def holds(self, one: object) -> bool:
+        """Whether it lies in one of them."""
+        if not isinstance(one, Tensor) or not any(self._places):
+            return False
+        try:
+            place = one.data_ptr()
+        except RuntimeError:  # one that stands for others, as inside of vmap
+            return False
         return any(begin <= place < end for places in self._places for begin, end in places)
 
     @contextmanager
@@ -117,3 +117,38 @@ class _Unwritten(TorchDispatchMode):
     def _assigned(self, module: nn.Module, name: str, _value: object) -> Tensor | None:
         known = self._places and name in self._names.get(type(module), ())
         return module._buffers.get(name) if known else None
+
+
+class _Uncalled(TorchFunctionMode):
+    """Leaves out calls that write into held buffers: autograd does not hear of them, which would
+    count what it saved as written over."""
+
+    def __init__(self, running: _Running) -> None:
+        super().__init__()
+        self._running = running
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        own = name.endswith("_") and not name.endswith("__")
+        if args and (own or name in _WRITES) and self._running.holds(args[0]):
+            return None if name == "__setitem__" else args[0]
+        if self._running.holds(out := (kwargs or {}).get("out")):
+            return out
+        return func(*args, **(kwargs or {}))
+
+
+class _Unwritten(TorchDispatchMode):
+    """Leaves out what else is written into them."""
+
+    def __init__(self, running: _Running) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._running = running
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for number, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            given = args[number] if number < len(args) else (kwargs or {}).get(argument.name)
+            if self._running.holds(given):
+                return given
+        return func(*args, **(kwargs or {}))
