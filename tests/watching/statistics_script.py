@@ -112,4 +112,8 @@ AT_EACH_STEP = (
     "            next_obs = torch.Tensor(seen)\n",
     "            next_obs = torch.Tensor(seen)\n            agent.norm.update(next_obs)\n",
 )
+BEHIND_ROLLOUTS = (
+    "        b_obs = obs.reshape",
+    "        agent.norm.update(obs)\n        b_obs = obs.reshape",
+)
 NOT_RESET = ("keep = (1.0 - d).view(1, -1, 1)", "keep = 1.0")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from rnncheck.results.exit_codes import ExitCode
 from tests.watching import statistics_script as scripts
-from tests.watching.scripts import run
+from tests.watching.scripts import failed, run
 from tests.watching.statistics_script import AVERAGE, NORM, collected, plain
 
 SLOW = pytest.mark.slow
@@ -29,7 +30,7 @@ def outcomes(rnncheck: Any, folder: Path, text: str) -> dict[str, str]:
     "text",
     [
         pytest.param(collected(NORM, scripts.STILL, scripts.BETWEEN), id="between batches"),
-        pytest.param(plain(*scripts.BY_MODE), id="in training alone"),
+        pytest.param(plain(*scripts.BY_MODE), id="in training alone", marks=SLOW),
     ],
 )
 def test_those_that_are_still_while_it_acts_keep_nothing_untold(
@@ -53,6 +54,15 @@ def test_those_that_move_keep_untold_what_was_recorded_and_nothing_else(
     found = outcomes(rnncheck, tmp_path, text)
     untold = {"CL402": "could-not-look", "CL406": "could-not-look"}
     assert found == dict.fromkeys(ASKED, "passed") | untold
+
+
+@SLOW
+def test_a_loss_by_new_ones_weighs_no_other_rows(rnncheck: Any, tmp_path: Path) -> None:
+    """Between acting and training they are counted on, over all rows."""
+    path = tmp_path / "train.py"
+    path.write_text(plain(scripts.STILL, scripts.BEHIND_ROLLOUTS))
+    code, told, _ = run(rnncheck, "--select", "LS707", path)
+    assert (code, failed(told)) == (ExitCode.VERIFIED, [])
 
 
 def test_a_fault_is_named_beside_them(rnncheck: Any, tmp_path: Path) -> None:

@@ -146,6 +146,9 @@ class _Agents(Seeded):
             for n, old in enumerate(before)
         )
 
+    def rest(self, row: int, keys: list[Key]) -> None:
+        """What one agent is shown may reach the places of others: ``exchanged`` reckons with it."""
+
     def other(self, row: int | None, keys: list[Key]) -> TensorDictBase:
         """The batch with other values of this agent, or of all of them."""
         every = changed_batch(self.sample, self.sample.valid, keys)

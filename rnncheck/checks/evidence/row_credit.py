@@ -160,17 +160,29 @@ class Seeded:
         return self._gradients(self.sample.td)
 
     def _places(self, row: int) -> list[Tensor | None]:
-        """By layer where it gives something else if the row shows something else."""
+        """By layer where it gives something else if the row shows something else, and does not if
+        others do: a mean over all of them, by which the loss normalises, moves every place."""
         if row not in self._shown_at:
             keys = [key for key in observed(self.evidence, self.sample) if key[0] != "next"]
-            shown = self._outputs(self.other(row, keys))[0]
-            base = self._base[0]
-            alike = len(shown) == len(base)
-            self._shown_at[row] = [
-                bits_differ(old, new).any(-1) if old.shape == new.shape else None
-                for old, new in zip(base, shown if alike else base, strict=True)
-            ]
+            own = self._moved(self.other(row, keys))
+            rest = self.rest(row, keys)
+            if rest is not None and any(one is not None and bool(one.any()) for one in own):
+                others = self._moved(rest)
+                own = [
+                    None if at is None or by is None else at & ~by
+                    for at, by in zip(own, others, strict=True)
+                ]
+            self._shown_at[row] = own
         return self._shown_at[row]
+
+    def _moved(self, td: TensorDictBase) -> list[Tensor | None]:
+        """By layer where it gives something else on this batch."""
+        shown, base = self._outputs(td)[0], self._base[0]
+        alike = len(shown) == len(base)
+        return [
+            bits_differ(old, new).any(-1) if old.shape == new.shape else None
+            for old, new in zip(base, shown if alike else base, strict=True)
+        ]
 
     @cached_property
     def _shown_at(self) -> dict[int, list[Tensor | None]]:
@@ -193,6 +205,12 @@ class Seeded:
         found = [next(grads) if one.requires_grad and asked else None for one in given]
         detached = [one.detach() for one in given]
         return detached, [None if one is None else one.detach() for one in found]
+
+    def rest(self, row: int, keys: list[Key]) -> TensorDictBase | None:
+        """The batch with other values in all rows but this one; None where that tells nothing."""
+        mask = self.sample.valid.clone()
+        mask[row] = False
+        return changed_batch(self.sample, mask, keys)
 
     def other(self, row: int | None, keys: list[Key]) -> TensorDictBase:
         """The batch with other values in this row, or in all of them."""
