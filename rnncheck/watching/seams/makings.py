@@ -10,7 +10,7 @@ from typing import Any
 from torchrl.objectives import LossModule
 
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.seams.patching import replace
+from rnncheck.watching.seams.patching import kinds_of, replace
 from rnncheck.watching.seen import Making
 
 _LATER = ("set_keys", "make_value_estimator")
@@ -22,21 +22,10 @@ def making_seams(watching: Watching, scope: ExitStack) -> None:
     meta = type(LossModule)
     if meta.__module__.startswith("torchrl."):  # else it is the class of other classes as well
         replace(scope, meta, "__call__", noting.made)
-    for kind in _losses():
+    for kind in kinds_of(LossModule):
         for name in _LATER:
             if name in kind.__dict__:
                 replace(scope, kind, name, noting.later(name))
-
-
-def _losses() -> list[type]:
-    """TorchRL's losses and the script's, as far as they are imported, the base first."""
-    found, queue = list[type](), [LossModule]
-    while queue:
-        kind = queue.pop(0)
-        if kind not in found:
-            found.append(kind)
-            queue += kind.__subclasses__()
-    return found
 
 
 class _Makings:

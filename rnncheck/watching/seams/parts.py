@@ -21,7 +21,7 @@ from torchrl.objectives import TargetNetUpdater
 
 from rnncheck.pipeline.guard.user_frames import is_user_file
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.seams.patching import replace
+from rnncheck.watching.seams.patching import kinds_of, replace
 from rnncheck.watching.seams.returns import Returns
 from rnncheck.watching.seen import Making, copy_now
 
@@ -37,28 +37,16 @@ def parts_seams(watching: Watching, scope: ExitStack) -> None:
         if "__init__" in kind.__dict__:
             replace(scope, kind, "__init__", noting.made)
     replace(scope, nn.Module, "__init__", noting.begun)
-    buffers: list[type] = [ReplayBuffer, *_below(ReplayBuffer)]
-    for kind in buffers:
+    for kind in kinds_of(ReplayBuffer):
         if "sample" in kind.__dict__:
             replace(scope, kind, "sample", noting.sampled)
 
 
 def _kinds() -> list[type]:
     """The libraries' own classes, as far as they are imported."""
-    found = [kind for base in (*_BASES, TargetNetUpdater) for kind in (base, *_below(base))]
+    found = [kind for base in (*_BASES, TargetNetUpdater) for kind in kinds_of(base)]
     ours = (one for one in dict.fromkeys(found) if one is not nn.Module)
     return [one for one in ours if f"{one.__module__}.".startswith(MADE_THERE)]
-
-
-def _below(base: type) -> list[type]:
-    found, queue = list[type](), [base]
-    while queue:
-        kinds: list[type] = queue.pop(0).__subclasses__()
-        for kind in kinds:
-            if kind not in found:
-                found.append(kind)
-                queue.append(kind)
-    return found
 
 
 class _Parts:

@@ -37,6 +37,15 @@ def hear_modules(
         watching.at_moving_on.append(handle.remove)
 
 
+def kinds_of(*bases: type) -> list[type]:
+    """These classes and those made of them, as far as they are imported, the bases first."""
+    found = list(bases)
+    for one in found:
+        below: list[type] = type.__subclasses__(one)
+        found += [kind for kind in below if kind not in found]
+    return found
+
+
 def replace(scope: ExitStack, owner: type, name: str, instead: Instead) -> None:
     """Until ``scope`` ends, ``owner.name(*args)`` is ``instead(original, *args)``.
 

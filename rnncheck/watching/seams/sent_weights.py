@@ -16,10 +16,11 @@ from torchrl.collectors import BaseCollector
 
 from rnncheck.watching.forms.called_policy import as_module
 from rnncheck.watching.observer import Watching
-from rnncheck.watching.seams.patching import replace
+from rnncheck.watching.seams.patching import kinds_of, replace
 from rnncheck.watching.seen import Acting, Sightings
 from rnncheck.watching.weights import is_equal
 
+_COLLECTORS = "torchrl.collectors"
 _SENDS = "update_policy_weights_"
 _POLICY = "policy"  # the name that TorchRL gives the model that acts
 
@@ -34,13 +35,7 @@ def sending_seams(watching: Watching, scope: ExitStack) -> None:
 
 def collectors() -> list[type]:
     """TorchRL's collectors, the base first."""
-    found, queue = list[type](), [BaseCollector]
-    while queue:
-        kind = queue.pop(0)
-        if kind.__module__.startswith("torchrl.collectors"):
-            found.append(kind)
-            queue += kind.__subclasses__()
-    return found
+    return [one for one in kinds_of(BaseCollector) if one.__module__.startswith(_COLLECTORS)]
 
 
 class _Sending:

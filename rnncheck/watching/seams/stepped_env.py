@@ -14,17 +14,12 @@ from rnncheck.watching.forms.four_parts import OLD_PARTS, FiveParts, five_parts
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep
 from rnncheck.watching.forms.shown_entries import with_parts_copied, with_rows
 from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT
+from rnncheck.watching.seams.patching import kinds_of
 
 
 def env_classes() -> list[type]:
     """Gymnasium's env classes and those made of them, as far as they are imported."""
-    found, queue = list[type](), [gymnasium.Env, VectorEnv]
-    while queue:
-        kind = queue.pop(0)
-        if kind not in found:
-            found.append(kind)
-            queue += kind.__subclasses__()
-    return found
+    return kinds_of(gymnasium.Env, VectorEnv)
 
 
 @dataclass(eq=False)

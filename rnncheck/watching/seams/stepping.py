@@ -39,7 +39,7 @@ from rnncheck.watching.seams.calls import (
     writes_one,
 )
 from rnncheck.watching.seams.frames import is_tensordict
-from rnncheck.watching.seams.patching import hear_modules, replace
+from rnncheck.watching.seams.patching import hear_modules, kinds_of, replace
 from rnncheck.watching.seen import Acting, copy_now
 
 _METHODS = ("step", "step_and_maybe_reset")
@@ -63,13 +63,7 @@ def stepping_seams(watching: Watching, scope: ExitStack) -> Stepping:
 
 def torchrl_envs() -> list[type]:
     """TorchRL's env classes, the base first."""
-    found, queue = list[type](), [EnvBase]
-    while queue:
-        kind = queue.pop(0)
-        if kind.__module__.startswith("torchrl.envs") and kind not in found:
-            found.append(kind)
-            queue += kind.__subclasses__()
-    return found
+    return [one for one in kinds_of(EnvBase) if one.__module__.startswith("torchrl.envs")]
 
 
 class Stepping:

@@ -11,17 +11,14 @@ from rnncheck.pipeline.assembly.stored import contents
 from rnncheck.pipeline.compat import runs_workers
 from rnncheck.pipeline.copying.copies import copy_of
 from rnncheck.pipeline.keys import STEP_KEY
+from rnncheck.watching.seams.patching import kinds_of
 from rnncheck.watching.seen import Acting
 
 
 def buffers() -> list[type]:
     """TorchRL's replay buffers and those made of them, as far as they are imported, the base
     first."""
-    found: list[type] = [ReplayBuffer]
-    for one in found:
-        below: list[type] = one.__subclasses__()
-        found += [kind for kind in below if kind not in found]
-    return found
+    return kinds_of(ReplayBuffer)
 
 
 def read_back(acting: Acting) -> None:

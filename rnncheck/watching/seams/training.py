@@ -26,7 +26,7 @@ from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.calls import one_after_the_other, writers_of
 from rnncheck.watching.seams.graphs import nodes_of
-from rnncheck.watching.seams.patching import hear_modules, replace
+from rnncheck.watching.seams.patching import hear_modules, kinds_of, replace
 from rnncheck.watching.seen import KEPT, Called, copy_now
 
 
@@ -176,11 +176,7 @@ class _Parts(_Calls):
 
 def _parts() -> Iterator[tuple[type, str]]:
     """The classes of TorchRL's losses, with the names of their methods that return a loss."""
-    kinds: list[type] = [LossModule]
-    for one in kinds:
-        below: list[type] = one.__subclasses__()
-        kinds += [kind for kind in below if kind not in kinds]
-    for kind in kinds[1:]:
+    for kind in kinds_of(LossModule)[1:]:
         for name, value in list(vars(kind).items()):
             public = "loss" in name and name[:1] != "_" and isinstance(value, FunctionType)
             if public and kind.__module__.startswith("torchrl."):
