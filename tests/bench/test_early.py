@@ -93,7 +93,8 @@ def test_it_is_taken_once_and_ended_by_who_began_it() -> None:
     assert not Path(f"/proc/{first.pid}").exists()
 
 
-# What the command line may be, and when its process gets which signal; 0 is none.
+# What the command line may be, and how long behind the start of its worker its process gets which
+# signal; 0 is none.
 ENDINGS = [
     (["nosuch.yaml"], 0, 0.0, 2),
     (["--budgett"], 0, 0.0, 2),
@@ -123,6 +124,8 @@ def test_nothing_outlives_the_command(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     if kill:
+        # Before that it runs nothing of ours, and the interpreter's own start may swallow Ctrl-C.
+        assert within(60, lambda: descendants(process.pid))
         time.sleep(after)
         process.send_signal(kill)
     assert process.wait(100) == code
