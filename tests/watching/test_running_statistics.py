@@ -9,10 +9,24 @@ import pytest
 
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching import statistics_script as scripts
-from tests.watching.scripts import failed, run
+from tests.watching.scripts import SCRIPTS, failed, judged, run
 from tests.watching.statistics_script import AVERAGE, NORM, collected, plain
 
 SLOW = pytest.mark.slow
+EXPLORES = (
+    (
+        "        self.policy, ",
+        "        self.register_buffer('eps', torch.tensor(0.5))\n        self.policy, ",
+    ),
+    (
+        "        return Categorical(logits=logits).sample(), value, h\n",
+        "        self.eps.mul_(0.999)\n        drawn = torch.rand(()) < self.eps\n"
+        "        own = Categorical(logits=logits).sample()\n"
+        "        action = torch.randint(2, (1,)) if drawn else own\n"
+        "        return action, value, h\n",
+    ),
+)
+FORGETS = ("action, _, h = net.act(x, h)", "action, _, _ = net.act(x, h)")
 ASKED = ("EQ206", "BD301", "BD305", "CL402", "CL406")
 
 
@@ -79,3 +93,12 @@ def test_a_fault_is_named_beside_them(rnncheck: Any, tmp_path: Path) -> None:
 )
 def test_a_memory_in_a_buffer_is_none(rnncheck: Any, tmp_path: Path, norm: str) -> None:
     assert outcomes(rnncheck, tmp_path, collected(norm))["EQ206"] == "failed"
+
+
+def test_what_is_explored_by_keeps_nothing_untold(rnncheck: Any, tmp_path: Path) -> None:
+    """A rate in a buffer that every step shrinks changes nothing of what the policy says."""
+    text = (SCRIPTS / "plain_single.py").read_text()
+    code, found = judged(rnncheck, tmp_path, "CL4", text, *EXPLORES)
+    assert (code, found) == (ExitCode.VERIFIED, [])
+    code, found = judged(rnncheck, tmp_path, "CL401,CL406", text, *EXPLORES, FORGETS)
+    assert (code, found) == (ExitCode.FAILED, ["CL401", "CL406"])

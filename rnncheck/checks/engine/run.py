@@ -12,7 +12,7 @@ import torch
 from rnncheck.checks.engine.haste import TimeBox
 from rnncheck.checks.engine.several import Conclusion, evidence_for, said_of, together
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.running_statistics import unless_counted
+from rnncheck.checks.evidence.moved_statistics import unless_counted
 from rnncheck.checks.rule import (
     CouldNotLook,
     Deferred,
@@ -167,8 +167,8 @@ class Inquiry:
         limited = time_limit(rule.stage, limit)
         with torch.enable_grad(), precision, limited:  # a user may leave it off
             judgement = rule.run(evidence)
-        if rule.replays:
-            judgement = unless_counted(judgement, evidence.counted | pipeline.counted)
+        if rule.replays and judgement.findings:
+            judgement = unless_counted(judgement, evidence)
         return _valid(rule, judgement)
 
     def _concluded(self, rule: Rule, judgement: Judgement, evidence: Evidence) -> Conclusion:

@@ -34,6 +34,7 @@ QUICK_STEPS = 512  # recorded steps that are replayed one by one without --thoro
 _OF_ALL = frozenset(
     {
         *("probe env", "env", "policy", "recording", "heads", "steps", "truth", "joints"),
+        "statistics that reach",
         *("replayed", "acted mismatch", "unreset", "backends"),
     }
 )

@@ -1,20 +1,15 @@
-"""Which buffers of a policy or critic are running statistics, and what they keep untold."""
+"""Which buffers of a policy or critic are running statistics."""
 
 from __future__ import annotations
-
-from collections.abc import Collection
 
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.checks.rule import CouldNotLook, Judgement
 from rnncheck.pipeline.keys import tensor_items
 from rnncheck.pipeline.subject.passes import unroll_subject
 from rnncheck.pipeline.subject.statistics import row_free
 from rnncheck.pipeline.subject.subject import Subject
-
-_MOST = 3  # names that are told
 
 
 def counted_by(subject: Subject, first: TensorDictBase, rows: int) -> frozenset[str]:
@@ -48,15 +43,3 @@ def _two_rows(inputs: TensorDictBase) -> TensorDictBase:
         if value.is_floating_point():
             made.set(key, value + 0.1 * torch.rand(value.shape, generator=draw).to(value))
     return made
-
-
-def unless_counted(judgement: Judgement, names: Collection[str]) -> Judgement:
-    """What differs from what was recorded may do so since statistics moved while it was: that tells
-    nothing, and says so."""
-    if not judgement.findings or not names:
-        return judgement
-    said = ", ".join(sorted(names)[:_MOST])
-    raise CouldNotLook(
-        f"what was recorded was made with running statistics that moved meanwhile ({said}): hold"
-        " them while a batch is collected, and it can be compared"
-    )
