@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -70,8 +71,16 @@ def pytest_configure(config: pytest.Config) -> None:
         compileall.compile_dir(ROOT / "rnncheck", quiet=2)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need a GPU or Ray are skipped where there is none."""
+    """Tests that need a GPU or Ray are skipped where there is none; cases behind the first so many
+    of a test are slow, where it says so."""
+    cases = Counter[str]()
+    for item in items:
+        first, name = item.get_closest_marker("first"), item.nodeid.split("[")[0]
+        cases[name] += 1
+        if first is not None and cases[name] > first.args[0]:
+            item.add_marker(pytest.mark.slow)
     skips = {"gpu": (_no_gpu, "no CUDA device"), "ray": (_no_ray, "Ray is not installed")}
     for mark, (missing, reason) in skips.items():
         wanted = [item for item in items if item.get_closest_marker(mark)]

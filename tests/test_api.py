@@ -154,6 +154,7 @@ def make_replay() -> TensorDictReplayBuffer:
     return TensorDictReplayBuffer(storage=LazyTensorStorage(600), sampler=sampler, batch_size=64)
 
 
+@pytest.mark.slow
 def test_the_training_path_as_objects_and_factories() -> None:
     env = make_lstm_env()
     policy = make_lstm_policy(env)

@@ -204,6 +204,7 @@ def test_every_check_has_a_fault() -> None:
     assert set(FAULTS) > FURTHER
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("whole", EXTENTS)
 @pytest.mark.parametrize("name", rows(HEALTHY, LATER | BESIDE))
 def test_a_healthy_pipeline_passes(name: str, whole: bool) -> None:
@@ -212,6 +213,7 @@ def test_a_healthy_pipeline_passes(name: str, whole: bool) -> None:
     assert not with_outcome(run, Outcome.ERROR)
 
 
+@pytest.mark.first(12)
 @pytest.mark.parametrize("whole", EXTENTS)
 @pytest.mark.parametrize("name", rows(FAULTS, FURTHER))
 def test_a_broken_pipeline_is_named_by_its_own_code(name: str, whole: bool) -> None:

@@ -38,6 +38,7 @@ def gate(folder: Path, **given: str) -> Done:
     return steps.run(step["run"], folder, environment(step, **given) | runner)
 
 
+@pytest.mark.slow
 def test_a_healthy_spec_passes_and_leaves_every_report(tmp_path: Path) -> None:
     done = gate(project(tmp_path), strict="true")
     assert done.returncode == 0, done.stderr
@@ -53,6 +54,7 @@ def test_a_healthy_spec_passes_and_leaves_every_report(tmp_path: Path) -> None:
     assert json.loads((reports / "benchmark.json").read_text())[0]["unit"] == "ms"
 
 
+@pytest.mark.slow
 def test_the_exit_code_is_the_gates_and_the_reports_are_there(tmp_path: Path) -> None:
     slow = (project(tmp_path) / "rnncheck.yaml").read_text().replace("max: 60000", "max: 0.0001")
     (tmp_path / "a spec.yaml").write_text(slow)

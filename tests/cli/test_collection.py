@@ -129,6 +129,7 @@ LATER = {
 }
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("name", rows(HEALTHY, ALIKE | LATER))
 def test_what_is_right_passes(folder: Path, name: str) -> None:
     done = verify(folder, HEALTHY[name])
@@ -169,6 +170,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("name", rows(BROKEN, ALIKE | {"trajectories"}))
 def test_what_is_wrong_is_named(folder: Path, name: str) -> None:
     text, codes = BROKEN[name]

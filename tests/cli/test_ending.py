@@ -82,6 +82,7 @@ def assert_told(folder: Path, place: str, way: str) -> None:
     assert {row["code"] for row in stored["checks"]} == {check.upper() for check in CHECKS}
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("place", "way"),
     [pytest.param(*one, marks=() if one[1] in CHEAP else pytest.mark.slow) for one in ONCE],
@@ -106,6 +107,7 @@ def test_a_gate_whose_check_ends_the_process_is_no_passed_gate(folder: Path) -> 
     )
 
 
+@pytest.mark.slow
 def test_a_selftest_plants_nothing_into_what_ends_the_process(folder: Path) -> None:
     done = run(
         folder, "selftest", "--fault", "graph-cut", "--report", "json", way="_exit-0", place="loss"

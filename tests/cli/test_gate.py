@@ -58,6 +58,7 @@ def gate(path: Path) -> list[tuple[str, str]]:
     return [(item["name"], item["ruling"]) for item in json.loads(path.read_text())["gate"]]
 
 
+@pytest.mark.slow
 def test_budgets_are_kept_or_broken_and_what_did_not_run_is_named(
     rnncheck: Runner, spec: Path, tmp_path: Path
 ) -> None:

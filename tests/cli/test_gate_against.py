@@ -65,6 +65,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_guarantees_of_the_revision_before_are_held(rnncheck: Runner, repository: Path) -> None:
     spec, out = repository / "spec.yaml", repository / "out.json"
     options = ["--set", "gate.cells=[]", "--report", f"json={out}"]

@@ -82,6 +82,7 @@ def test_every_page_has_its_row() -> None:
     assert {path.stem for path in PAGES.glob("*.yaml")} == {*WRONG, *RIGHT}
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("whole", EXTENTS)
 @pytest.mark.parametrize("name", rows(WRONG, LATER))
 def test_a_page_gets_the_verdict_that_it_deserves(name: str, whole: bool) -> None:
@@ -100,6 +101,7 @@ def test_its_findings_say_what_to_change(name: str) -> None:
             assert finding["source"]["line"] > 0
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("whole", EXTENTS)
 @pytest.mark.parametrize("name", rows(RIGHT, LATER))
 def test_a_corrected_page_passes(name: str, whole: bool) -> None:

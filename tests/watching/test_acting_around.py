@@ -95,6 +95,7 @@ NO_STARTS = (
 CODES = "WR,EQ,BD3,CL4,RP5,LS701,GR8"
 
 
+@pytest.mark.slow
 def test_its_networks_are_judged(rnncheck: Any, tmp_path: Path) -> None:
     code, told, _ = run(rnncheck, "--select", CODES, written(tmp_path, SCRIPT))
     assert (code, failed(told)) == (ExitCode.VERIFIED, [])

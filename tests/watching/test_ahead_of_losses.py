@@ -85,6 +85,7 @@ for data in Collector(env, policy, frames_per_batch=60, total_frames=-1):
 )
 
 
+@pytest.mark.slow
 def test_a_loss_keeps_its_own_arguments(rnncheck: Any, tmp_path: Path) -> None:
     """They have the names of what functions of a spec are handed; the collector has no end, and
     multiprocessing a start method of the script's."""

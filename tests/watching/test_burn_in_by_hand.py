@@ -22,6 +22,7 @@ STORED_NEXT = (
 CUT = ("h = self.cell(x[:, ::2], h * ~start)", "h = self.cell(x[:, ::2], h.detach() * ~start)")
 
 
+@pytest.mark.slow
 def test_all_of_it_is_judged(rnncheck: Any, tmp_path: Path) -> None:
     """Beside a teacher, whose collector ends ahead of training and whose notes nobody trains on."""
     code, told, _ = run(rnncheck, written(tmp_path, BURN_IN))
@@ -29,6 +30,7 @@ def test_all_of_it_is_judged(rnncheck: Any, tmp_path: Path) -> None:
     assert {one["standing"] for one in told["guarantees"]} == {"shown"}
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("change", "codes", "named"),
     [

@@ -22,6 +22,7 @@ Change = tuple[str, str]
 _ASKED = "BD301,BD306,CL403,CL406,EQ201,GR801,LS701,RP502,RP504,VL603,VL604"
 
 
+@pytest.mark.slow
 def test_a_healthy_one_is_verified(rnncheck: Any, tmp_path: Path) -> None:
     assert judged(rnncheck, tmp_path, _ASKED, SCRIPT) == (ExitCode.VERIFIED, [])
 

@@ -28,6 +28,7 @@ _PASS = "BD301,BD304,BD305,EQ201,RP504"
 slow = pytest.mark.slow
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     ("text", "changes", "codes", "expected"),
     [

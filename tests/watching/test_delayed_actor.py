@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import judged
 
@@ -138,6 +140,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_its_passes_all_remember(rnncheck: Any, tmp_path: Path) -> None:
     """Though one of them shows some steps several times, and others none of what comes before."""
     assert judged(rnncheck, tmp_path, "LS703", SCRIPT) == (ExitCode.VERIFIED, [])

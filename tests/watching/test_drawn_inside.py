@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.ends_script import ENDS_IGNORED
 from tests.watching.next_values_script import OWN, changed
@@ -43,6 +45,7 @@ for data in Collector(env, actor, frames_per_batch=96, total_frames=576):
 )
 
 
+@pytest.mark.slow
 def test_what_is_drawn_is_trained_on(rnncheck: Any, tmp_path: Path) -> None:
     """Rows in another order would be drawn otherwise."""
     (tmp_path / "train.py").write_text(DRAWN)

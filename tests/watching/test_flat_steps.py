@@ -32,6 +32,7 @@ Changes = tuple[tuple[str, str], ...]
 _ASKED = "BD301,BD306,CL403,CL406,EQ201,GR801,LS701,RP504,VL603,VL604,WR112"
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("text", "changes", "codes", "expected"),
     [

@@ -12,6 +12,7 @@ from tests.watching.kept_action_script import CUT, KEPT_ACTION, OWN_ACTION
 from tests.watching.scripts import judged
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("changes", "codes", "expected"),
     [

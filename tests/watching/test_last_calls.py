@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.collected_script import (
     BY_A_METHOD,
@@ -19,6 +21,7 @@ from tests.watching.collected_script import (
 from tests.watching.scripts import judged, run, written
 
 
+@pytest.mark.slow
 def test_what_it_gave_is_known(rnncheck: Any, tmp_path: Path) -> None:
     code, told, _ = run(rnncheck, written(tmp_path, COLLECTED))
     assert code == ExitCode.VERIFIED
@@ -43,6 +46,7 @@ def test_first_steps_that_move_a_statistic_of_the_batch_are_no_target(
     assert found == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_returns_over_the_ends_are_found(rnncheck: Any, tmp_path: Path) -> None:
     found = judged(rnncheck, tmp_path, "LS701", COLLECTED, OVER_ENDS)
     assert found == (ExitCode.FAILED, ["LS701"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import judged
 from tests.watching.segments_script import SEGMENTS
@@ -35,6 +37,7 @@ def main():""",
 AHEAD = ("left.flatten(0, 1), torch", 'data["memory"].flatten(0, 1), torch')
 
 
+@pytest.mark.slow
 def test_next_values_go_on_from_the_steps(rnncheck: Any, tmp_path: Path) -> None:
     found = judged(rnncheck, tmp_path, "VL604", SEGMENTS, *ESTIMATED)
     assert found == (ExitCode.VERIFIED, [])

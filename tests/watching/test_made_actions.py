@@ -96,6 +96,7 @@ RUN_ON = (' * (~data["ended"][t]).float() * g', " * g")
 KEPT = ("h, ended\n", "h, ended & False\n")
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -67,6 +67,7 @@ def test_weights_that_arrive_behind_the_first_batch(
     assert [one for one in told["notices"] if one.startswith(begins)]
 
 
+@pytest.mark.slow
 def test_a_fault_of_who_acts_is_no_late_weight(
     rnncheck: Any, tmp_path: Path, forked_workers: None
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_pass_along_the_rows_that_runs_on(
     assert ran(rnncheck, tmp_path, text, "LS701", "VL604") == (ExitCode.FAILED, ["LS701"])
 
 
+@pytest.mark.slow
 def test_estimates_of_next_steps_that_are_laid_flat(rnncheck: Any, tmp_path: Path) -> None:
     assert ran(rnncheck, tmp_path, CELL, "VL604", "EQ201") == (ExitCode.VERIFIED, [])
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import failed, planted, run
 
@@ -47,6 +49,7 @@ def test_a_number_that_stays_is_no_state(rnncheck: Any, tmp_path: Path) -> None:
     assert (code, failed(told)) == (ExitCode.VERIFIED, []), done.stderr
 
 
+@pytest.mark.slow
 def test_a_logger_that_answers_to_any_name_is_copied(rnncheck: Any, tmp_path: Path) -> None:
     script = planted(tmp_path, "plain_single.py", *SILENT_LOGGER)
     code, told, done = run(rnncheck, "--select", "BD3,LS701", script)

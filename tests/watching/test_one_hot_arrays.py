@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import judged
 
@@ -76,6 +78,7 @@ OF_THE_NEXT_STEP = (
 )
 
 
+@pytest.mark.slow
 def test_they_have_a_gradient(rnncheck: Any, tmp_path: Path) -> None:
     assert judged(rnncheck, tmp_path, "BD303,GR805,LS707", SCRIPT) == (ExitCode.VERIFIED, [])
 

@@ -26,6 +26,7 @@ def ran(rnncheck: Any, folder: Path, text: str, *options: str) -> tuple[int, dic
     return code, told
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("name", "code"),
     [pytest.param(*one, marks=[] if one[0] == "gae" else pytest.mark.slow) for one in FAULTS],

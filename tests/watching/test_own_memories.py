@@ -136,6 +136,7 @@ def test_a_healthy_one_shows_all(rnncheck: Any, tmp_path: Path) -> None:
     assert {one["standing"] for one in told["guarantees"]} == {"shown"}
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named(rnncheck: Any, tmp_path: Path, fault: str) -> None:
     code, change = FAULTS[fault]
@@ -143,6 +144,7 @@ def test_a_fault_is_named(rnncheck: Any, tmp_path: Path, fault: str) -> None:
     assert given == (ExitCode.FAILED, [code])
 
 
+@pytest.mark.slow
 def test_what_goes_back_over_an_end_is_told_from_a_memory(rnncheck: Any, tmp_path: Path) -> None:
     """A target has something of the next episode, and no start flag mends that."""
     _, told, _ = run(rnncheck, "--select", "LS701", written(tmp_path, SCRIPT, OVER_ENDS))

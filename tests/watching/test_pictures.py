@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import judged
 
@@ -99,6 +101,7 @@ def test_gradients_reach_them(rnncheck: Any, tmp_path: Path) -> None:
     assert judged(rnncheck, tmp_path, ASKED, SCRIPT) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_returns_that_run_on_are_told_by_what_reaches_them(rnncheck: Any, tmp_path: Path) -> None:
     code, failed = judged(rnncheck, tmp_path, ASKED, SCRIPT, UNCUT)
     assert (code, failed) == (ExitCode.FAILED, ["LS701"])

@@ -81,6 +81,7 @@ OF_THE_NEXT = ('torch.as_tensor(info["final_obs"][i])[None]', "torch.as_tensor(o
 OVER_LIMITS = ("masks.append(1 - done)", "masks.append(1 - torch.as_tensor(term).float())")
 
 
+@pytest.mark.slow
 def test_masks_are_no_rewards_with_something_added(rnncheck: Any, tmp_path: Path) -> None:
     assert judged(rnncheck, tmp_path, "LS701,VL603", CUT) == (ExitCode.VERIFIED, [])
 

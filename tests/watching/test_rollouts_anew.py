@@ -183,6 +183,7 @@ def test_returns_over_their_rows_are_named(rnncheck: Any, tmp_path: Path) -> Non
     assert given == (ExitCode.FAILED, ["LS701"])
 
 
+@pytest.mark.slow
 def test_marks_that_training_drops_are_named(rnncheck: Any, tmp_path: Path) -> None:
     given = judged(rnncheck, tmp_path, "LS701", SCRIPT, UNMARKED)
     assert given == (ExitCode.FAILED, ["LS701"])

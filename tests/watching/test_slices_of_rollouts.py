@@ -22,6 +22,7 @@ from tests.watching.slices_script import (
 Changes = tuple[tuple[str, str], ...]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("text", "changes", "code", "expected"),
     [

@@ -19,6 +19,7 @@ from tests.watching.scripts import failed, run, written
 ASKED = ("--select", "EQ201", "--select", "LS701", "--select", "GR805", "--select", "CL406")
 
 
+@pytest.mark.slow
 def test_a_state_that_is_carried_from_chunk_to_chunk(rnncheck: Any, tmp_path: Path) -> None:
     """Its pass is one weighted sum, and what it learns from is normalised over all chunks."""
     path, kept = written(tmp_path, SCRIPT), tmp_path / "seen.rnncheck"

@@ -12,6 +12,7 @@ from tests.watching.scripts import failed, judged, run, written
 from tests.watching.time_first_script import NEVER_RESET, OWN_STATE, SCRIPT
 
 
+@pytest.mark.slow
 def test_a_healthy_one_shows_all(rnncheck: Any, tmp_path: Path) -> None:
     code, told, _ = run(rnncheck, written(tmp_path, SCRIPT))
     assert (code, failed(told)) == (ExitCode.VERIFIED, [])

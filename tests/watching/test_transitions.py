@@ -39,6 +39,7 @@ def test_such_a_loop_is_verified(rnncheck: Any, tmp_path: Path) -> None:
     assert {one["standing"] for one in told["guarantees"]} == {"shown"}
 
 
+@pytest.mark.slow
 def test_what_it_hands_out_is_found(rnncheck: Any, tmp_path: Path) -> None:
     """Though it holds an empty list by the time it trains."""
     codes = ("CL403", "RP504", "VL603", "VL604")

@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import failed, judged, run, written
 
@@ -92,6 +94,7 @@ FROM_BEFORE = ("self.v(s_prime, behind)", "self.v(s_prime, before)")
 CODES = "RP504,VL604"
 
 
+@pytest.mark.slow
 def test_a_healthy_one_is_left_alone(rnncheck: Any, tmp_path: Path) -> None:
     assert judged(rnncheck, tmp_path, CODES, SCRIPT) == (ExitCode.VERIFIED, [])
 

@@ -24,6 +24,7 @@ def test_an_episode_that_ends_with_a_half_of_the_rollout(rnncheck: Any, tmp_path
     assert judged(rnncheck, tmp_path, "CL405,RP507", CORRIDOR_PPO) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_calls_by_turns_are_told_apart(rnncheck: Any, tmp_path: Path) -> None:
     """Of a pass that is made for as many rows as the script has envs."""
     found = judged(rnncheck, tmp_path, "BD301,EQ201,EQ205", SEVERAL_STEPS)

@@ -34,6 +34,7 @@ FOR_EVER = ("if episode <= 12:", "if episode <= 1000:")
 ASKED = "CL403,CL406,RP502,LS701"
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -21,6 +21,7 @@ from tests.watching.scripts import judged, run, written
 ORDER = "RP501,RP502,RP506,RP507"
 
 
+@pytest.mark.slow
 def test_it_may_train_on_single_steps(rnncheck: Any, tmp_path: Path) -> None:
     code, told, _ = run(rnncheck, written(tmp_path, ADAPTED))
     assert code == ExitCode.VERIFIED

@@ -127,6 +127,7 @@ def errors(run: Run) -> set[str]:
     return {check.code for check in failed if check.severity is Severity.ERROR}
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", marked(OFF_POLICY, QUICK))
 def test_a_stock_loss_on_slices(name: str, tmp_path: Path) -> None:
     env, policy, loss, expected = OFF_POLICY[name]

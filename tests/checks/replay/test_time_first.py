@@ -94,6 +94,7 @@ def columns(tmp_path: Path) -> Path:
     return written(tmp_path, "columns", PIPELINE, STAGES)
 
 
+@pytest.mark.slow
 def test_columns_are_rows_in_time(columns: Path) -> None:
     run = verified(columns)
     assert failed(run) == set()
@@ -105,5 +106,6 @@ def test_steps_out_of_order_are_told(columns: Path) -> None:
     assert "RP502" in failed(verified(columns, ("RP502",), "batch.shuffled=true"))
 
 
+@pytest.mark.slow
 def test_sums_over_ends_are_told(columns: Path) -> None:
     assert failed(verified(columns, ("LS701", "VL6"), "loss.leaks=true")) == {"LS701"}

@@ -86,6 +86,7 @@ def returns(tmp_path: Path) -> Path:
     return written(tmp_path, "returns", PIPELINE, STAGES)
 
 
+@pytest.mark.slow
 def test_the_next_value_is_that_of_the_step_which_is_shown(returns: Path) -> None:
     run = verified(returns, ("VL",))
     assert failed(run) == set()

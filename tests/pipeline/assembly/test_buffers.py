@@ -203,6 +203,7 @@ LATER = {
 }
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("name", rows(JUDGED, LATER))
 def test_what_can_be_drawn_is_judged(tmp_path: Path, name: str) -> None:
     replay, workers, codes = JUDGED[name]
