@@ -53,6 +53,7 @@ from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
 from rnncheck.checks.rule import CouldNotLook, Deferred, Judgement, Observation, Rule
 from rnncheck.numerics.difference import features
+from rnncheck.pipeline.instruments.held_parameters import constant_without_graph
 from rnncheck.pipeline.keys import dotted
 from rnncheck.pipeline.subject.passes import RunSettings, StartStates, run_recurrent, unroll_subject
 from rnncheck.pipeline.subject.subject import Subject
@@ -182,6 +183,8 @@ def _direction(analytic: Gradients, seed: int) -> dict[str, Tensor]:
 
 def _shifted(asked: Asked, direction: dict[str, Tensor], step: float) -> float | None:
     network, inputs = asked.subject.copy(torch.float64), asked.made.inputs.clone()
+    burnt = asked.subject.burnt_alone
+    kept = {n: one.detach().clone() for n, one in network.named_parameters() if burnt}
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if name in direction:
@@ -189,8 +192,11 @@ def _shifted(asked: Asked, direction: dict[str, Tensor], step: float) -> float |
     for key in float_keys(asked.subject, inputs):
         if dotted(key) in direction:
             value = inputs.get(key).double()
-            inputs.set(key, value + step * direction[dotted(key)].to(value.device))
-    total = objective(asked, network, inputs, recurrent=True)
+            along = direction[dotted(key)].to(value.device).clone()
+            along[:, :burnt] = 0
+            inputs.set(key, value + step * along)
+    with constant_without_graph(network, kept):
+        total = objective(asked, network, inputs, recurrent=True)
     return None if total is None else float(total)
 
 

@@ -14,7 +14,8 @@ Says nothing when
     the batch holds no state (RP503), or a module of your own starts anew at a start flag whatever
     is stored there. Nor where sequences are told from steps by holding no state, or the first steps
     of each slice are spent on its state (burn-in, in the loss or before it). A start of a
-    trajectory is held against its collected state even then.
+    trajectory is held against its collected state even then, and a state that is, to the bit,
+    the one of the step beside is told.
 
 Fix
     Store the state with every step and let the sampler carry it along; do not shift or zero it.
@@ -74,6 +75,7 @@ def run(evidence: Evidence) -> Judgement:
                 continue
             wrong = wrong_openings(evidence, sample, key, starts, stored, recorded)
             spent = wrong & _burned(evidence, sample) if bool(wrong.any()) else wrong
+            spent = spent & ~_of_the_step_beside(evidence, sample, key, spent, stored, recorded)
             wrong = wrong & ~spent
             burned += int(spent.sum())
             compared += int((starts & ~spent).sum())
@@ -138,6 +140,24 @@ def _burned(evidence: Evidence, sample: Sample) -> Tensor:
         return sample.marked & ~sample.trajectory_start()
     inside = warms_up(evidence, sample)
     return torch.full_like(sample.marked, inside)
+
+
+def _of_the_step_beside(
+    evidence: Evidence, sample: Sample, key: Key, spent: Tensor, stored: Tensor, recorded: Tensor
+) -> Tensor:
+    """``spent``, where most hold, to the bit, what was collected one step before or behind them and
+    nowhere else: a burn-in begins with a state of its own step, an older one of it, or none."""
+    none, found = torch.zeros_like(spent), spent.clone()
+    if stored.shape[2:] != recorded.shape[1:] or not bool(spent.any()):
+        return none
+    fresh = evidence.policy.fresh[key][:1]
+    for row, step in spent.nonzero().tolist():
+        held, here = stored[row, step : step + 1], int(sample.ids[row, step])
+        places = same_values(held.expand_as(recorded), recorded).nonzero().flatten().tolist()
+        beside = {here - 1, here + 1, *sample.ids[row, step + 1 : step + 2].tolist()}
+        begins = bool(same_values(held, fresh.to(held)).any())
+        found[row, step] = len(places) == 1 and places[0] in beside and not begins
+    return found if 2 * int(found.sum()) > int(spent.sum()) else none
 
 
 def _observed(

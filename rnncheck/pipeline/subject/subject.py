@@ -110,6 +110,11 @@ class Subject:
         """How many first steps of a row its recurrent mode runs without a graph."""
         return self.module.burnt if isinstance(self.module, TwoPasses) else 0
 
+    @property
+    def burnt_alone(self) -> int:
+        """The same of every trajectory, where each is run alone."""
+        return self.module.burnt_alone if isinstance(self.module, TwoPasses) else 0
+
     @cached_property
     def carriers(self) -> list[Carrier]:
         """The innermost modules that carry state."""

@@ -60,6 +60,12 @@ class TwoPasses(nn.Module):
         return int(getattr(function, "burnt", 0))
 
     @property
+    def burnt_alone(self) -> int:
+        """The same of every trajectory, where it runs each alone."""
+        function = getattr(self.over_sequences, "function", self.over_sequences)
+        return int(getattr(function, "burnt_alone", 0))
+
+    @property
     def longest(self) -> int | None:
         """How many steps a row may have at most; None where it may have any number."""
         function = getattr(self.over_sequences, "function", self.over_sequences)

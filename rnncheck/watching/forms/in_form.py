@@ -27,7 +27,7 @@ from rnncheck.watching.forms.own_length import OfOneSize, of_its_size, runs
 from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
 from rnncheck.watching.forms.parts_of_steps import parts_of_steps
 from rnncheck.watching.forms.plain_calls import ACTION, ToldCall
-from rnncheck.watching.forms.plain_loss import acts_in, reads_a_state
+from rnncheck.watching.forms.plain_loss import acts_in, lays_rows_first, reads_a_state
 from rnncheck.watching.forms.plain_pass import CallPass
 from rnncheck.watching.forms.plain_policy import PlainPolicy
 from rnncheck.watching.forms.rows_inside import on_flat, rows_inside
@@ -155,6 +155,7 @@ def _of_a_plain_loop(acting: Acting, loss: Called, noted: list[TensorDictBase]) 
         over = OfOneSize(slices, slices.batch, in_slices=True)
         return InForm(policy, noted, [slices.batch], loss.module, over, None, loss.inputs)
     if loss.alone:
+        over = of_its_size(over, trained[0], at_most=True)
         over = EpisodesAlone(over, from_starts=from_starts)
         first = acting.random or 0
         noted = [*noted[:first], *_whole(noted[first:])] if from_starts else noted
@@ -197,7 +198,7 @@ def _inside(acting: Acting, loss: Called) -> LossPass | ActingPass:
         loss.module,
         parts,
         loss.inputs[0],
-        time_first=True,
+        time_first=not lays_rows_first(loss.module),
         once=True,
         shown=shown,
         scales=scales,

@@ -75,8 +75,7 @@ class LossPass:
             if not self._once or len(trained) in (1, steps, steps + 1):
                 laid = self._laid(path, trained or values, rows, steps)
             if laid is None:
-                laid, burnt = behind_burn_in(values, rows, steps, time_first=self._time_first)
-                self.burnt = max(self.burnt, burnt)
+                laid = self._behind_burn_in(values, rows, steps)
             if laid is not None:
                 whole = laid.reshape(*td.shape, *laid.shape[2:])
                 whole = placed(whole, place_of(batch))
@@ -99,6 +98,15 @@ class LossPass:
             return laid
         self._more[path] = laid is None
         return laid if laid is not None else self._laid(path, values, rows, steps)
+
+    def _behind_burn_in(self, values: list[Tensor], rows: int, steps: int) -> Tensor | None:
+        """The same of a part whose first steps run without a graph."""
+        for more in (0, 1):
+            laid, burnt = behind_burn_in(values, rows, steps + more, time_first=self._time_first)
+            if laid is not None:
+                self.burnt = max(self.burnt, burnt)
+                return laid[:, :steps]
+        return None
 
     def held_parts(self) -> list[tuple[str, Any]]:
         """What it can reach."""

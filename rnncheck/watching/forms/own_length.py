@@ -14,6 +14,7 @@ from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.subject.modes import measuring
 
 _START = "is_init"
+_FEWEST = 2  # steps: no more than a burn-in has
 
 
 class OfOneSize:
@@ -90,6 +91,8 @@ def of_its_size(
     longer = at_most and runs(over, torch.cat([example, example], 1))
     if not longer:
         fewer.append(example[:, : steps // 2])
+    if steps > _FEWEST:
+        fewer.append(example[:, :_FEWEST])
     cut = in_slices and not longer
     if not cut and all(runs(over, one) for one in fewer):
         return over

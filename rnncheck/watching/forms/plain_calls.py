@@ -27,7 +27,9 @@ OWNER = "self"  # the way to what the owner of a method holds
 OBSERVATION, FLAG, ACTION = "observation", "is_init", "action"
 _NUMBERS = (bool, int, float)
 REWARD_BEFORE: Key = ("reward_before",)  # what a loop shows the policy of the step before
-ACTION_BEFORE: Key = ("action_before",)  # one-hot
+ACTION_BEFORE: Key = ("action_before",)  # one-hot, or a number
+# The entries of that step that they are.
+OF_STEP_BEFORE: dict[Key, Key] = {REWARD_BEFORE: ("next", "reward"), ACTION_BEFORE: (ACTION,)}
 MASK_OF_ROWS: Key = ("mask",)  # of rows that zeros follow: whether a step is one
 WEIGHT_OF_ROWS: Key = ("priority_weight",)  # as TorchRL's memories call it
 ENDS = ("terminated", "truncated", "reset")
@@ -196,6 +198,8 @@ class Slot:
         first, as ``[rows, *lead, ...]``."""
         if self.scale is not None:
             value = (value.double() - self.scale[1]) / self.scale[0]
+            whole = not (self.dtype.is_floating_point or self.dtype == torch.bool)
+            value = value.round().to(self.dtype) if whole else value
         return value.unsqueeze(0) if self.axis is None else value.movedim(lead + self.axis, 0)
 
 

@@ -15,6 +15,7 @@ from rnncheck.watching.forms.beside_calls import BesideCalls
 from rnncheck.watching.forms.by_numbers import bare
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.last_calls import LastCall
+from rnncheck.watching.forms.plain_calls import OBSERVATION
 from rnncheck.watching.forms.returns_made import ReturnsMade
 from rnncheck.watching.forms.storages import HeldPart, OfEpisode, PieceStates, Storage
 from rnncheck.watching.forms.structures import Path, filled, holdings, rebuilt
@@ -56,6 +57,16 @@ def reads_a_state(loss: Any) -> bool:
         return True
     parts = (one for _, _, held in loss.args[1] for one in held.values())
     return any(isinstance(one, (Storage, PieceStates)) and one.slot is not None for one in parts)
+
+
+def lays_rows_first(loss: Any) -> bool:
+    """Whether what such a loss reads of the observations is ``[rows, steps, ...]``."""
+    loss = bare(loss)
+    if not (isinstance(loss, partial) and loss.func is run_lines):
+        return False
+    parts = [one for _, _, held in loss.args[1] for one in held.values()]
+    seen = [one for one in parts if isinstance(one, Storage) and one.key == (OBSERVATION,)]
+    return any(one.rows_first for one in seen)
 
 
 def _kept(value: Any) -> Any:

@@ -31,12 +31,15 @@ from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, own_ca
 from rnncheck.watching.forms.pass_rows import along_the_rows, leading
 from rnncheck.watching.forms.pass_states import states_given
 from rnncheck.watching.forms.plain_calls import (
+    ACTION_BEFORE,
     ENDS,
     FLAG,
     MASK_OF_ROWS,
     MOSTLY,
     OBSERVATION,
+    OF_STEP_BEFORE,
     OWNER,
+    REWARD_BEFORE,
     PlainCall,
     Slot,
     ToldCall,
@@ -343,7 +346,7 @@ def _key_of(
     most like it. One that is always alike tells nothing, unless it is the same,
     nor does a flag that is ``taken``, of which another argument was."""
     mine = laid.reshape(*batch.shape, -1)
-    best = False, False, MOSTLY, False
+    best = False, False, MOSTLY, False, False
     found: tuple[Key | None, Scale | None] = (None, None)
     for key, value in tensor_items(batch):
         theirs = value.reshape(*batch.shape, -1)
@@ -354,7 +357,9 @@ def _key_of(
             wanted = theirs if scale is None else theirs.double() * scale[0] + scale[1]
             near = (mine.double() - wanted.double()).abs() <= SCALE_CLOSE * wanted.double().abs()
             share = float(near.double().mean())
-            one = share == 1, _is_named(path, key), share, scale is None
+            # Where rewards are all alike, what acting was shown of the step before comes first.
+            shown = key in OF_STEP_BEFORE
+            one = share == 1, _is_named(path, key), share, shown, scale is None
             if (share == 1 or not (alike or key in taken)) and one > best:
                 best, found = one, (key, scale)
     return found
@@ -377,7 +382,8 @@ def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:
     """What it may be multiplied with: a reward with anything, a flag with -1."""
     if theirs.dtype == torch.bool:
         return [None, (-1.0, 1.0)]
-    if key != ("next", "reward"):
+    number = not theirs.is_floating_point()
+    if key not in (("next", "reward"), REWARD_BEFORE) and not (key == ACTION_BEFORE and number):
         return [None]
     scale = scale_of(mine, theirs)
     return [None] if is_shifted_mask(mine, scale) else [None, scale]

@@ -57,8 +57,7 @@ def told_call(steps: Columns) -> ToldCall:
             elif source is not None:
                 results[source] = replace(slot, key=("next", *slot.key), none=None)
             elif slot.key in _OF_ENV:
-                stays = _any_at_starts(steps, column.values)
-                before[slot.key] = replace(_OF_ENV[slot.key], stays=stays)
+                before[slot.key] = _of_step_before(steps, slot, column.values)
         elif not _needless(path, column):
             return ToldCall(
                 why=f"{_given(steps, path)} is neither what the env"
@@ -82,6 +81,15 @@ def told_call(steps: Columns) -> ToldCall:
             " episodes with another value than zero, such as a random action"
         )
     return replace(_whole(steps, arguments, results), action=action, before=before)
+
+
+def _of_step_before(steps: Columns, slot: Slot, values: Tensor | None) -> OfStepBefore:
+    if slot.key == ACTION_BEFORE and not slot.dtype.is_floating_point:
+        factor, by = slot.scale or (1.0, 0.0)
+        stays = values is not None and not _begin_alike(steps, values)
+        first = 0.0 if stays else (_first(steps, values) - by) / factor
+        return OfStepBefore((ACTION,), stays=stays, first=first)
+    return replace(_OF_ENV[slot.key], stays=_any_at_starts(steps, values))
 
 
 def _is_handed_on(steps: Columns, values: Tensor) -> bool:
@@ -121,16 +129,18 @@ def _first(steps: Columns, values: Tensor | None) -> float:
     """The number that every episode begins with; 0 where they do not all begin with one."""
     if values is None or values.numel() != steps.done.numel():
         return 0.0
-    first = torch.full_like(steps.done[:1], not steps.goes_on)
-    begins = torch.cat([first, steps.done[:-1]])
-    found = values.reshape(steps.done.shape)[begins]
+    found = values.reshape(steps.done.shape)[_beginnings(steps)]
     return float(found[0]) if len(found) and bool((found == found[0]).all()) else 0.0
+
+
+def _beginnings(steps: Columns) -> Tensor:
+    """Where an episode begins, ``[steps, envs]``."""
+    return torch.cat([torch.full_like(steps.done[:1], not steps.goes_on), steps.done[:-1]])
 
 
 def _any_at_starts(steps: Columns, values: Tensor | None) -> bool:
     """Whether it is not zero where an episode begins in one of the envs."""
-    first = torch.full_like(steps.done[:1], not steps.goes_on)
-    begins = torch.cat([first, steps.done[:-1]]).any(1)
+    begins = _beginnings(steps).any(1)
     return values is not None and bool((values[begins] != 0).any())
 
 
@@ -242,14 +252,24 @@ def _known(steps: Columns, column: Column) -> tuple[Key | None, Scale | None]:
         if changes and mine.shape == ends[:-1].shape:
             scale = scale_of(mine, ends[:-1])
             if scale is not None:
-                return (FLAG,), scale
+                rewards = _before(steps, values) if _is_of_rewards(scale) else (None, None)
+                return ((FLAG,), scale) if rewards[0] is None else rewards
     return _before(steps, values)
+
+
+def _is_of_rewards(scale: Scale) -> bool:
+    """Whether a flag of a first step would be another number than 0 and 1: rewards that are all
+    alike, none at a first step, are such numbers."""
+    return set(scale) != {-1.0, 1.0} and scale != (1.0, 0.0)
 
 
 def _before(steps: Columns, values: Tensor) -> tuple[Key | None, Scale | None]:
     """The reward or the action of the step before, zero where an episode begins, or what it was
     there as well."""
     mine = values.reshape(len(values), -1)
+    if not mine.is_floating_point():
+        scale = _numbered(steps, mine)
+        return (None, None) if scale is None else (ACTION_BEFORE, scale)
     if not mine.is_floating_point() or mine.shape[1] % steps.rows or not bool(mine.any()):
         return None, None
     laid = mine.reshape(len(mine), steps.rows, -1)
@@ -271,6 +291,28 @@ def _before(steps: Columns, values: Tensor) -> tuple[Key | None, Scale | None]:
         if inside and torch.equal(one_hot(number, laid.shape[2]).to(told.dtype), told):
             return ACTION_BEFORE, None
     return None, None
+
+
+def _numbered(steps: Columns, mine: Tensor) -> Scale | None:
+    """Of numbers that stand for the action before, such as one more than it, what it is turned into
+    them by; one number stands for none."""
+    taken, number = steps.action, mine.numel() == steps.done.numel()
+    if taken is None or taken.is_floating_point() or taken.numel() != mine.numel() or not number:
+        return None
+    own, before = mine.reshape(steps.done.shape), taken.reshape(steps.done.shape)
+    goes_on = ~steps.done[:-1]
+    if not _begin_alike(steps, own):
+        goes_on = torch.ones_like(goes_on)  # it stays where an episode begins
+    acted = before[:-1][goes_on]
+    if len(acted) < MANY or not bool((acted != acted[0]).any()):
+        return None
+    return scale_of(own[1:][goes_on], acted)
+
+
+def _begin_alike(steps: Columns, values: Tensor) -> bool:
+    """Whether it has one number wherever an episode begins."""
+    begins = values.reshape(steps.done.shape)[_beginnings(steps)]
+    return not len(begins) or bool((begins == begins[0]).all())
 
 
 def _same(values: Tensor, others: Tensor | None) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
@@ -15,11 +17,12 @@ from rnncheck.watching.forms.plain_calls import (
     FLAG,
     MASK_OF_ROWS,
     MOSTLY,
-    OBSERVATION,
+    OF_STEP_BEFORE,
 )
 from rnncheck.watching.forms.storages import DONE
 from rnncheck.watching.forms.structures import Path
 
+_BEFORE = ("prev", "last", "before", "past", "old")
 _NEXT = ("next", "new", "after", "follow", "prime", "succ", "obs2")
 REWARD: Key = ("next", "reward")
 END_FLAGS: tuple[Key, ...] = (DONE, ("next", ENDS[0]), ("next", ENDS[1]))
@@ -27,15 +30,14 @@ FLAGS: tuple[Key, ...] = (*END_FLAGS, (FLAG,))
 
 
 def entry_of(
-    path: Path, mine: Tensor, batch: TensorDictBase, shown: list[Key], observed: bool
+    path: Path,
+    mine: Tensor,
+    batch: TensorDictBase,
+    keys: Iterable[Key],
+    before: Mapping[Key, Scale | None],
 ) -> tuple[Key, Scale | None] | None:
-    """The entry of a step that it is: of several the one that its name tells."""
-    if observed:
-        return (OBSERVATION,), None
-    if shows_the_next(path) and mine.shape == batch.get(OBSERVATION).shape:
-        return ("next", OBSERVATION), None  # whatever it shows: that is asked
-    keys: list[Key] = [(ACTION,), REWARD, *FLAGS, ("next", OBSERVATION), (OBSERVATION,), *shown]
-    keys.append(MASK_OF_ROWS)
+    """Which of the entries ``keys`` of a step it is: of several the one that its name tells. What
+    who acts is shown of the step ``before`` is turned into what it gets by a scale."""
     flat = mine.reshape(*batch.shape, -1)
     mask = batch.get(MASK_OF_ROWS, None)
     data = torch.ones(batch.shape, dtype=torch.bool) if mask is None else mask[..., 0]
@@ -46,10 +48,11 @@ def entry_of(
         theirs = batch.get(key).reshape(*batch.shape, -1)
         if theirs.shape != flat.shape:
             continue
-        for scale in _scales(key, flat[data], theirs[data]):
+        for scale in {*_scales(key, flat[data], theirs[data]), before.get(key)}:
             wanted = theirs.double() if scale is None else theirs.double() * scale[0] + scale[1]
             alike = torch.isclose(flat.double(), wanted, 1e-5, 1e-6).all(-1)
-            share = float(alike[data].double().mean())
+            sure = data & ~_inner_starts(batch) if key in before else data
+            share = float(alike[sure if bool(sure.any()) else data].double().mean())
             if theirs.dtype == torch.bool and share < 1 and not bool(flat[data].diff(dim=0).any()):
                 continue  # of flags, one that never changes is only what is the same
             if share >= MOSTLY and (key != MASK_OF_ROWS or bool(alike.all())):
@@ -60,6 +63,14 @@ def entry_of(
     flags = {key for _, _, key, _ in found if ends and key in FLAGS}
     _, _, key, scale = max(found, key=lambda one: _rank(one, one[2] in flags))
     return key, scale
+
+
+def _inner_starts(batch: TensorDictBase) -> Tensor:
+    """First steps inside of a row: one of them may be what an episode ended with, which nothing
+    acted on, and what is shown of the step before there is that of the last one."""
+    starts: Tensor = batch.get((FLAG,))[..., 0].clone()
+    starts[:, 0] = False
+    return starts
 
 
 def _rank(
@@ -84,6 +95,11 @@ def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:
 def is_named_so(path: Path, key: Key) -> bool:
     """Tells flags from each other, which are often all false."""
     name, own = path[-1].lower(), str(key[-1])
+    before = name[:1] == "p" or any(word in name for word in _BEFORE)
+    if key in OF_STEP_BEFORE:
+        return before
+    if before and key in OF_STEP_BEFORE.values():
+        return False
     begins = key == (FLAG,) and names_a_start(path)
     return begins or own in name or name.strip("_bs") in own or own[:4] in name
 

@@ -19,6 +19,8 @@ from rnncheck.watching.forms.plain_calls import (
     ACTION,
     FLAG,
     MASK_OF_ROWS,
+    OBSERVATION,
+    OF_STEP_BEFORE,
     ToldCall,
 )
 from rnncheck.watching.forms.plain_pass import Drawn, recorded_steps
@@ -113,9 +115,20 @@ class _Telling:
     def _stands_with_steps(self, path: Path) -> bool:
         return len(path) > 1 and path[0] == self.observed[0]
 
+    def _entry(self, path: Path, steps: Tensor, own: bool) -> tuple[Key, Scale | None] | None:
+        batch = self.made.batch
+        if own:
+            return (OBSERVATION,), None
+        if shows_the_next(path) and steps.shape == batch.get(OBSERVATION).shape:
+            return ("next", OBSERVATION), None  # whatever it shows: that is asked
+        shown = [one.key for one in self.told.arguments.values()]
+        keys = [(ACTION,), REWARD, *FLAGS, ("next", OBSERVATION), (OBSERVATION,), *shown]
+        return entry_of(path, steps, batch, [*keys, MASK_OF_ROWS], self._before)
+
     @property
-    def _shown(self) -> list[Key]:
-        return [one.key for one in self.told.arguments.values()]
+    def _before(self) -> dict[Key, Scale | None]:
+        slots = {one.key: one.scale for one in self.told.arguments.values()}
+        return {key: slots[key] for key in self.told.before if key in slots}
 
     def _of_each_step(self, path: Path, steps: Tensor, of_what: str, *, own: bool) -> bool:
         """Whether it holds an entry of each step, which the batch has from it then."""
@@ -124,7 +137,7 @@ class _Telling:
             one = _of_steps(self.held[path], (key, None), laid, of_what)
             made.parts[path] = replace(one, late=True, edge=put_late(batch, key, steps))
             return True
-        entry = entry_of(path, steps, batch, self._shown, own)
+        entry = self._entry(path, steps, own)
         if entry is None and self._stands_with_steps(path):
             taken = {one.key for one in made.parts.values() if isinstance(one, Storage)}
             state = state_of_steps(steps, batch, self.told, taken)
@@ -135,6 +148,11 @@ class _Telling:
         if scale is None:
             like = batch.get(key)
             batch.set(key, steps.reshape(like.shape).to(like.dtype))
+        elif key in self.told.before:
+            like = batch.get(key)
+            as_is = (steps.double() - scale[1]) / scale[0]
+            whole = as_is if like.is_floating_point() else as_is.round()
+            batch.set(key, whole.reshape(like.shape).to(like.dtype))
         made.flagged = made.flagged or key == (FLAG,)
         made.from_starts = made.from_starts and key not in self.told.carry
         one = _of_steps(self.held[path], entry, laid, of_what)
@@ -146,11 +164,20 @@ class _Telling:
         value, laid, batch = self.held[path], self.laid, self.made.batch
         if along := carried_along(laid.ahead_of_last(value), batch, self.told):
             return replace(_of_steps(value, (along, None), laid, of_what), longer=True)
+        shown = laid.ahead_of_last(value)
+        entry = None if own or shown is None else self._of_step_before(path, shown)
+        if entry is not None:
+            return replace(_of_steps(value, entry, laid, of_what), longer=True)
         late = None if own else laid.from_second(value.detach().cpu())
-        before = None if late is None else entry_of(path, late, batch, self._shown, False)
+        before = None if late is None else self._entry(path, late, False)
         if before is not None and before[0] in (REWARD, (ACTION,), *END_FLAGS):
             return _one_late(value, before, laid, of_what)
         return None
+
+    def _of_step_before(self, path: Path, steps: Tensor) -> tuple[Key, Scale | None] | None:
+        before = self._before
+        keys = [key for key in OF_STEP_BEFORE if key in before]
+        return entry_of(path, steps, self.made.batch, keys, before)
 
     def _of_rows(self, path: Path, *, stored: bool) -> HeldPart | None:
         """What holds the state that each row begins with, or that its first step left."""

@@ -12,12 +12,15 @@ import numpy as np
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from rnncheck.pipeline.keys import REWARD_ADDED, Key
 from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
 from rnncheck.watching.forms.plain_calls import (
+    ACTION_BEFORE,
     FLAG,
     MASK_OF_ROWS,
+    OF_STEP_BEFORE,
     WEIGHT_OF_ROWS,
     Slot,
 )
@@ -107,7 +110,10 @@ class Storage:
     def _and_behind(self, value: Tensor, batch: TensorDictBase) -> Tensor:
         """``[rows, steps + 1, ...]``: behind the last step of each row what it showed; rows that
         zeros follow are shorter."""
-        after = self._scaled(batch.get(behind(self.key))).to(value.dtype)
+        after = batch.get(behind(self.key))
+        if self.key == ACTION_BEFORE and after.numel() < value.numel():
+            after = one_hot(after.reshape(value.shape[:2]).long(), value[0, 0].numel())
+        after = self._scaled(after.reshape(value.shape)).to(value.dtype)
         mask = batch.get(MASK_OF_ROWS, None)
         if mask is None:
             return torch.cat([value, after[:, -1:]], 1)
@@ -129,7 +135,7 @@ def anew(state: Tensor, batch: TensorDictBase) -> Tensor:
 
 def behind(key: Key) -> Key:
     """The entry that is ``key`` of the next step."""
-    return DONE if key == (FLAG,) else ("next", *key)
+    return DONE if key == (FLAG,) else OF_STEP_BEFORE.get(key, ("next", *key))
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,11 @@ class EpisodesAlone:
         """As of the pass."""
         return bool(getattr(self._over_sequences, "trains_apart", False))
 
+    @property
+    def burnt_alone(self) -> int:
+        """How many first steps of each trajectory it runs without a graph."""
+        return int(getattr(self._over_sequences, "burnt", 0))
+
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         """What the pass gives, laid out as ``batch`` ``[rows, steps]`` is."""
         begins, rows = _starts(batch), list[dict[Key, Tensor]]()
