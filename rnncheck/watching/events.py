@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
+from torch import nn
+
 from rnncheck.checks.engine.run import unasked_rules
 from rnncheck.checks.engine.session import Illustrator, run_started, verify_events
 from rnncheck.checks.engine.session import Seen as Heard
@@ -46,14 +48,14 @@ from rnncheck.watching.forms.moved_weights import settle_moved
 from rnncheck.watching.forms.named_switches import as_acted
 from rnncheck.watching.forms.plain_policy import PlainEnv, settle_envs
 from rnncheck.watching.forms.rounds import settle_rounds
-from rnncheck.watching.forms.switches import own_pass
+from rnncheck.watching.forms.switches import own_pass, own_switches, switched
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.saving.import_paths import CannotKeep, home_of
 from rnncheck.watching.saving.keeping import RunKeeping
 from rnncheck.watching.saving.lost import Lost, ends_without, without
 from rnncheck.watching.saving.spec_writing import described_spec
 from rnncheck.watching.script import Script, main_kept, run_script
-from rnncheck.watching.seen import Sightings
+from rnncheck.watching.seen import Acting, Sightings
 from rnncheck.watching.words import (
     RAISED,
     fed_by_networks,
@@ -180,7 +182,17 @@ def as_it_acted(seen: Sightings) -> AbstractContextManager[None]:
     acting = seen.actor()
     if acting is None:
         return nullcontext()
-    return as_acted(acting.policy, acting.switches, acting.trains)
+    return _as_acted(acting, in_losses=any(one.switches for one in seen.losses))
+
+
+@contextmanager
+def _as_acted(acting: Acting, *, in_losses: bool) -> Iterator[None]:
+    """Where losses are told with switches of their own, they are asked with those as they are."""
+    policy = acting.policy
+    with as_acted(policy, acting.switches, acting.trains), ExitStack() as scope:
+        if isinstance(policy, nn.Module) and not in_losses:
+            scope.enter_context(switched(policy, own_switches(policy, acting.switches)))
+        yield
 
 
 def _settle(seen: Sightings) -> None:

@@ -57,6 +57,23 @@ def switched_on(acting: Switches, training: Switches) -> Switches:
     return found
 
 
+def own_switches(policy: nn.Module, acting: Switches) -> Switches:
+    """What parts of the user's own classes had set while acting and have otherwise by now: no
+    numbers, which a part may count on."""
+    parts = dict(policy.named_modules())
+    theirs = {path for path, part in parts.items() if is_users_type(type(part))}
+    found = switched_on(switches_of(policy), acting)
+    return {
+        path: {name: value for name, value in held.items() if not _is_number(value)}
+        for path, held in found.items()
+        if path in theirs
+    }
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def starts_inside(batches: Iterable[TensorDictBase]) -> bool:
     """Whether a trajectory begins inside a row: else a pass need not know how to start anew, and
     batches that hold such starts are none that it gets."""

@@ -3,10 +3,7 @@ library's: it has ``reset`` and ``step``, and that is all that is known of it.""
 
 from __future__ import annotations
 
-import builtins
-import functools
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FunctionType
@@ -27,48 +24,21 @@ from rnncheck.watching.forms.own_env import (
     wrapped_env,
 )
 from rnncheck.watching.observer import Watching
+from rnncheck.watching.seams.new_classes import defined_in, hear_classes
 from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seams.plain_steps import PlainSteps
 
 _METHODS = ("reset", "step")
-# Told at once of most of thousands of modules.
-_LIBRARIES = tuple(
-    sysconfig.get_path(one) for one in ("stdlib", "platstdlib", "purelib", "platlib")
-)
 _OTHERS = (nn.Module, gymnasium.Env, VectorEnv)
 
 
 def own_env_seams(watching: Watching, scope: ExitStack, steps: PlainSteps) -> None:
     """Open the seams until ``scope`` ends, at the classes that there are and those that come."""
     noting = OwnEnvs(watching, steps)
-    for kind in list(_defined()):
-        noting.open(scope, kind)
-    original = builtins.__build_class__
-
-    @functools.wraps(original)
-    def build(*args: Any, **kwargs: Any) -> Any:
-        kind = original(*args, **kwargs)
-        if isinstance(kind, type) and is_user_file(sys._getframe(1).f_code.co_filename):
-            noting.open(scope, kind)
-        return kind
-
-    def put_back() -> None:
-        if builtins.__build_class__ is build:
-            builtins.__build_class__ = original
-
-    builtins.__build_class__ = build
-    scope.callback(put_back)
-
-
-def _defined() -> Iterator[type]:
-    """Classes of the user's that there are by now, as in a notebook."""
     for module in list(sys.modules.values()):
-        path, name = getattr(module, "__file__", None), getattr(module, "__name__", "")
-        theirs = isinstance(path, str) and not path.startswith(_LIBRARIES) and is_user_file(path)
-        if name == "__main__" or theirs:
-            for one in list(vars(module).values()):
-                if isinstance(one, type) and one.__module__ == name:
-                    yield one
+        for kind in defined_in(module):
+            noting.open(scope, kind)
+    hear_classes(scope, lambda kind: noting.open(scope, kind))
 
 
 class OwnEnvs:
