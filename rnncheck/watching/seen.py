@@ -159,6 +159,19 @@ class MadeAhead:
 
 
 @dataclass
+class HeldBeside:
+    """A place where the script held, beside batches, variables with a number for each of their
+    steps; the same otherwise. ``values`` are what these variables held."""
+
+    place: Place
+    modes: Modes
+    scene: Any
+    names: frozenset[str]
+    batches: list[dict[str, TensorDictBase]] = field(default_factory=list)
+    values: list[dict[str, Tensor]] = field(default_factory=list)
+
+
+@dataclass
 class Making:
     """The arguments that something was made with, and the calls that set a loss up afterwards.
     ``own``: they are those of a constructor of the script's; ``inside`` are the script's functions
@@ -183,6 +196,7 @@ class Sightings:
     networks: list[tuple[Any, str, nn.Module]] = field(default_factory=list)
     transforms: list[Called] = field(default_factory=list)  # run on samples
     ahead: list[MadeAhead] = field(default_factory=list)  # of losses and replay buffers
+    beside: list[HeldBeside] = field(default_factory=list)  # batches that losses are made of
     by_buffer: set[Key] = field(default_factory=set)  # what samples have more than was stored
     makings: dict[int, Making] = field(default_factory=dict)  # by the id of what was made
     parts: dict[int, Making] = field(default_factory=dict)  # of all else, where a spec is written

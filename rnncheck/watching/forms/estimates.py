@@ -23,6 +23,7 @@ from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.turned import time_last
 from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
+from rnncheck.watching.forms.estimates_beside import estimates_beside
 from rnncheck.watching.forms.in_form import lines_ahead, plain_batches
 from rnncheck.watching.forms.same_numbers import same_numbers
 from rnncheck.watching.forms.time_axis import time_axis
@@ -84,6 +85,8 @@ def settle_estimates(seen: Sightings) -> None:
     while key is not None and _is_drawn(seen, acting, key):
         wanted.discard(key)
         key = unmade(loss, sorted(wanted))
+    if found is None and key is None:
+        _settle_beside(seen, acting, loss)
     if key is not None:
         module = Unmade(
             f"the loss reads {dotted(key)!r}, which your lines made ahead of it, and "
@@ -92,6 +95,21 @@ def settle_estimates(seen: Sightings) -> None:
         seen.estimators.append(
             Called(module, loss.place, loss.modes, [one.exclude(key) for one in loss.inputs])
         )
+
+
+def _settle_beside(seen: Sightings, acting: Acting, loss: Called) -> None:
+    """The same of what a loss of the script's own lines reads beside its batch."""
+    if loss.own is None:
+        return
+    found, lacking = estimates_beside(seen, acting, loss)
+    if found is not None:
+        seen.estimators.append(_time_last(found, plain_batches(acting)))
+    elif lacking:
+        module = Unmade(
+            f"the loss reads {lacking!r}, which your lines made ahead of it and keep beside the"
+            f" batch, and {_NOT_AGAIN}"
+        )
+        seen.estimators.append(Called(module, loss.place, loss.modes, loss.inputs))
 
 
 def _is_collected(key: Key, given: list[TensorDictBase], collected: list[TensorDictBase]) -> bool:

@@ -18,6 +18,7 @@ from rnncheck.pipeline.guard.user_frames import display_path
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.ahead_lines import STORED, Scene
+from rnncheck.watching.seams.beside import BesideBatches
 from rnncheck.watching.seams.frames import batches_in, their_frames
 from rnncheck.watching.seams.patching import replace
 from rnncheck.watching.seams.stored import buffers
@@ -42,6 +43,7 @@ class _Ahead:
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
         self._sites = dict[tuple[CodeType, int], MadeAhead]()
+        self._beside = BesideBatches(watching)
         self._stored = set[Key]()
         self._latest = dict[tuple[CodeType, int], set[int]]()
 
@@ -84,6 +86,8 @@ class _Ahead:
                 held = batches_in(frame)
                 held |= {} if number or stored is None else {STORED: stored}
                 self._note(frame, site, held, collected)
+                if stored is None and held:
+                    self._beside.note(frame, held)
 
     def _note(
         self,
