@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -22,6 +23,7 @@ from rnncheck.watching.seams.ahead_lines import ways_to
 from rnncheck.watching.seen import Acting, Called, HeldBeside, Sightings
 
 _KIND = "your lines ahead of the loss"
+_ACCESS = re.compile("LOAD|STORE")
 _WAYS = 12  # ways to one variable that are tried
 
 
@@ -55,8 +57,11 @@ def names_read(function: Any) -> Iterator[str]:
 
 def _is_read_first(code: CodeType, name: str) -> bool:
     """Whether the first mention of a variable is no store to it."""
-    mentions = (one.opname for one in dis.get_instructions(code) if one.argval == name)
-    return "STORE" not in next(mentions, "STORE")
+    for one in dis.get_instructions(code):
+        named = one.argval if isinstance(one.argval, tuple) else (one.argval,)  # two in one
+        if name in named and (does := _ACCESS.findall(one.opname)):
+            return does[min(named.index(name), len(does) - 1)] == "LOAD"
+    return False
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
