@@ -14,10 +14,14 @@ from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import NotApplicable, Unanswered
 from rnncheck.pipeline.copying.holdings import trained_parameters
 from rnncheck.pipeline.instruments.trained_parameters import recurrent_parameters, same_weights
-from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.pipeline.subject.passes import RunSettings, unroll_subject
+from rnncheck.pipeline.subject.subject import Subject, next_key
 
 # Of other weights, in mean sizes of what they are. Chosen: enough to leave a clamp.
 STRENGTHS = (1.0, 10.0)
+GIVEN = (
+    "the states hold what was observed, and nothing that is learned: no gradient need reach back"
+)
 FIXED = "what carries the state has no parameters: there is nothing in it to train"
 
 
@@ -119,6 +123,19 @@ def has_fixed_memory(*subjects: Subject | None) -> bool:
     reservoir of an echo state network have none: there is nothing to train, by design."""
     carriers = [one for subject in subjects if subject is not None for one in subject.carriers]
     return bool(carriers) and not any(True for one in carriers for _ in one.module.parameters())
+
+
+def remembers_the_given(evidence: Evidence) -> bool:
+    """Whether, on top of that, the policy's states have no gradient at any parameter: they hold
+    what was observed and nothing that is learned, as a window of raw observations does."""
+    subject = evidence.policy
+    if not has_fixed_memory(*evidence.subjects):
+        return False
+    inputs = subject.inputs_of(evidence.env.first).reshape(evidence.env.rows).unsqueeze(1)
+    starts = torch.ones(inputs.shape[:2], dtype=torch.bool)
+    out = unroll_subject(subject, inputs, starts, settings=RunSettings(grad=True))
+    states = [out.get(next_key(key), None) for key in subject.carry]
+    return not any(one is not None and one.requires_grad for one in states)
 
 
 def trains_memory(evidence: Evidence) -> bool:

@@ -50,7 +50,13 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.traced_steps import Shown, steps_of_passes
-from rnncheck.checks.evidence.trained_memory import FIXED, has_fixed_memory, needs_memory
+from rnncheck.checks.evidence.trained_memory import (
+    FIXED,
+    GIVEN,
+    has_fixed_memory,
+    needs_memory,
+    remembers_the_given,
+)
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.gradient.loss_graph import gradient_reaches_back
 from rnncheck.checks.gradient.through_time import reaches_back, reads_tokens
@@ -77,6 +83,8 @@ def run(evidence: Evidence) -> Judgement:
     """Every pass with a graph in every training batch, then policy and critic alone."""
     needs_memory(evidence)
     within = _in_the_loss(evidence)
+    if within.findings and remembers_the_given(evidence):
+        raise NotApplicable(GIVEN)
     alone = _alone(evidence)
     if not within.compared + alone.compared and has_fixed_memory(*evidence.subjects):
         raise NotApplicable(FIXED)

@@ -60,7 +60,7 @@ def _is_read_first(code: CodeType, name: str) -> bool:
     for one in dis.get_instructions(code):
         named = one.argval if isinstance(one.argval, tuple) else (one.argval,)  # two in one
         if name in named and (does := _ACCESS.findall(one.opname)):
-            return does[min(named.index(name), len(does) - 1)] == "LOAD"
+            return str(does[min(named.index(name), len(does) - 1)]) == "LOAD"
     return False
 
 
