@@ -44,7 +44,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed, segments_of, through_rows
-from rnncheck.checks.evidence.estimator_calls import batches, made_by
+from rnncheck.checks.evidence.estimator_calls import batches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of
 from rnncheck.checks.evidence.loss_isolation import loss_leaks
@@ -64,7 +64,6 @@ from rnncheck.checks.value.cleared_ends import Cleared, cleared, made_ends
 from rnncheck.checks.value.estimates import ended, per_step
 from rnncheck.checks.value.estimator_isolation import (
     estimator_leaks,
-    paid_more,
     reward_keys,
     rewards_run_on,
     statistics,
@@ -74,6 +73,7 @@ from rnncheck.checks.value.last_observations import (
     ends_of_rows,
     last_observations,
 )
+from rnncheck.checks.value.target_names import target_names
 from rnncheck.checks.value.terminal_targets import (
     PREDICTED,
     asked_ends,
@@ -94,7 +94,6 @@ _COME = {
     Stage.ADVANTAGE: "come to the estimator",
     Stage.LOSS: "come to the loss",
 }
-TARGETS = ("value_target", "advantage")
 
 
 @dataclass(frozen=True)
@@ -293,7 +292,7 @@ def looks_over(
         at = asked if own else torch.zeros_like(asked)
         others = ~torch.isin(segments, segments[asked | behind]) & sample.valid
         after = per_step(evidence, sample, _changed_behind(evidence, sample, at, behind))
-        names = dict.fromkeys((*TARGETS, *_own_targets(evidence, sample)))
+        names = target_names(evidence, sample)
         pairs = [(name, base[name], after[name]) for name in names if name in base.keys() & after]
         looks = [_changes(evidence, sample, pair, others, asked) for pair in pairs]
         known = [differ for differ in looks if differ is not None]
@@ -303,20 +302,6 @@ def looks_over(
                 row, step = differ.nonzero()[0].tolist()
                 return Where((number, row), step, first_step=step), told
     return None, told
-
-
-def _own_targets(evidence: Evidence, sample: Sample) -> list[str]:
-    """What lines of the user's make that moves with rewards: a value of what is observed next does
-    so at an end as well, and is no target."""
-    own = [dotted(key) for key in made_by(evidence)]
-    if not own or not reward_keys(sample.td):
-        return own
-    some = sample.valid.clone()
-    some[:, ::2] = False
-    base = per_step(evidence, sample, sample.td)
-    paid = per_step(evidence, sample, paid_more(sample, sample.td, some))
-    there = [name for name in own if name in base.keys() & paid.keys()]
-    return [n for n in there if bool(bits_differ(base[n], paid[n]).any())]
 
 
 def _changes(
