@@ -22,6 +22,7 @@ from rnncheck.watching.seams.told_steps import (
     joined,
     lays_rows_end_to_end,
     not_zero,
+    said_keys,
     stands,
     states_of,
     telling_keys,
@@ -68,6 +69,8 @@ class LaterOpenings:
         with suppress(Exception):  # what a script holds may be anything
             self._told_by = telling_keys(acting, loss.inputs)
             self._keys = self._needed(acting, loss.inputs) if self._told_by else []
+            if self._keys and not tells(acting.batches, self._told_by, self._keys):
+                self._told_by += said_keys(acting, loss.inputs)
         if self._keys and tells(acting.batches, self._told_by, self._keys):
             self._acting, self._steps = acting, acting.kind == "steps"
             handle = register_module_forward_pre_hook(self._trained)

@@ -111,6 +111,20 @@ def telling_keys(acting: Acting, given: list[TensorDictBase]) -> list[Key]:
     return [key for key in found if ("next", *key) not in writes]
 
 
+def said_keys(acting: Acting, given: list[TensorDictBase]) -> list[Key]:
+    """What who acts said at each step and did not hand on, such as log-probabilities, and stands in
+    what is trained on: where what is shown comes again it tells more."""
+    states, shown = set(states_of(acting)), set(tensor_keys(acting.batches[0]))
+    said = {*declared(acting.policy, "out_keys"), *acting.writes} & shown - states
+    return [
+        key
+        for key in sorted(said)
+        if key[0] != "next"
+        and acting.batches[0].get(key).is_floating_point()
+        and stands(key, acting.batches, given)
+    ]
+
+
 def stands(key: Key, collected: list[TensorDictBase], given: list[TensorDictBase]) -> bool:
     """Whether what is trained on has nothing there but what was collected."""
     if any(key not in tensor_keys(one) for one in (*collected, *given)):
