@@ -82,6 +82,13 @@ def test_observations_that_come_again_tell_no_step(rnncheck: Any, tmp_path: Path
     assert (ended, names) == (ExitCode.VERIFIED, [])
 
 
+def test_what_the_policy_said_tells_them_then(rnncheck: Any, tmp_path: Path) -> None:
+    path = planted(tmp_path, PPO, (EPOCHS, SET_TO_ZERO + EPOCHS), COARSE)
+    ended, names, check = asked(rnncheck, path)
+    assert (ended, names) == (ExitCode.FAILED, ["RP504"])
+    assert "began inside of an episode" in check["findings"][0]["message"]
+
+
 def test_rows_laid_end_to_end(rnncheck: Any, tmp_path: Path) -> None:
     """All of the first begin with episodes, and are marked."""
     ended, told, _ = run(rnncheck, "--select", "RP501", planted(tmp_path, PPO, FLAT))
