@@ -19,7 +19,7 @@ from rnncheck.pipeline.subject.subject import Subject, next_key
 
 # Of other weights, in mean sizes of what they are. Chosen: enough to leave a clamp.
 STRENGTHS = (1.0, 10.0)
-GIVEN = (
+AS_OBSERVED = (
     "the states hold what was observed, and nothing that is learned: no gradient need reach back"
 )
 FIXED = "what carries the state has no parameters: there is nothing in it to train"

@@ -51,8 +51,8 @@ from rnncheck.checks.evidence.loss_calls import (
 )
 from rnncheck.checks.evidence.traced_steps import Shown, steps_of_passes
 from rnncheck.checks.evidence.trained_memory import (
+    AS_OBSERVED,
     FIXED,
-    GIVEN,
     has_fixed_memory,
     needs_memory,
     remembers_the_given,
@@ -84,7 +84,7 @@ def run(evidence: Evidence) -> Judgement:
     needs_memory(evidence)
     within = _in_the_loss(evidence)
     if within.findings and remembers_the_given(evidence):
-        raise NotApplicable(GIVEN)
+        raise NotApplicable(AS_OBSERVED)
     alone = _alone(evidence)
     if not within.compared + alone.compared and has_fixed_memory(*evidence.subjects):
         raise NotApplicable(FIXED)

@@ -8,8 +8,9 @@ Checks
     is the data of the step to their right. The loss must stay the same, and must have no gradient
     at the padded steps behind a row's data; where padding is zeros, more of it may not turn the
     gradient. What the estimator writes for the data of one row must
-    not change with the padding of others: a mean or a deviation would count it. Nor may a loss that
-    fills rows up itself have a gradient there.
+    not change with the padding of others: a mean or a deviation would count it. Nor may a target
+    change with its own row's padding behind the first step of that, which may hold what the last
+    one showed next. A loss that fills rows up itself may have no gradient there.
 
 Why it matters
     Padding is data that nobody collected: zero observations with zero rewards, often most of the
@@ -50,6 +51,7 @@ from rnncheck.checks.evidence.loss_calls import (
 from rnncheck.checks.evidence.loss_isolation import loss_gradients
 from rnncheck.checks.evidence.more_padding import same_with_more, turned_by_more
 from rnncheck.checks.evidence.padding_inside import weight_of_padding
+from rnncheck.checks.evidence.target_names import target_names
 from rnncheck.checks.evidence.traced_steps import inner_gradients
 from rnncheck.checks.evidence.training_batches import Mask, Sample, padded
 from rnncheck.checks.rule import (
@@ -66,6 +68,7 @@ from rnncheck.pipeline.keys import STEP_KEY, Key, dotted, tensor_keys
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
+_ROUNDING = 1e-5  # of the largest target: vectorised sums of rewards round over the whole row
 _WEIGHT = 1e-6  # of the gradient at the data
 _UNREDUCED = (
     "the loss gives one number for each step, and it was not seen which of them its caller leaves"
@@ -127,7 +130,31 @@ def _estimator(evidence: Evidence) -> tuple[Observation | None, int]:
         if found is not None:
             name, size = found[0], found[1].worst
             return _counted(Stage.ADVANTAGE, number, sample.mask, name, size), compared
+        reached = _reached(evidence, sample, keys)
+        if reached is not None:
+            return _run_on(number, sample.mask, *reached), compared
     return None, compared
+
+
+def _reached(evidence: Evidence, sample: Sample, keys: list[Key]) -> tuple[str, Tensor] | None:
+    """A target, and at which steps ``[rows, steps]`` of the data it changes with what stands
+    further on in the padding of their rows: the first step there may hold what the last one showed
+    next."""
+    far = ~sample.valid
+    far[:, 1:] &= ~sample.valid[:, :-1]
+    far[:, 0] = False
+    if not bool(far.any()):
+        return None
+    pair = (sample.td, changed_batch(sample, far, keys))
+    one, other = (written(evidence, sample, td) for td in pair)
+    for name in target_names(evidence, sample):
+        if name in one.keys() & other.keys():
+            old, new = (made[name].reshape(*far.shape, -1) for made in (one, other))
+            limit = _ROUNDING * float(old[sample.valid].abs().max())
+            moved = (gap(old, new).amax(-1) > limit) & sample.valid
+            if bool(moved.any()):
+                return name, moved
+    return None
 
 
 def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
@@ -282,6 +309,25 @@ def _counted(stage: Stage, number: int, mask: Mask, name: str, size: float) -> O
         bound_formula=f"none, up to {'1e-6' if stage is Stage.LOSS else '1e-5'} of it",
         cause="a normalisation, or another statistic of the batch, counts padded steps",
         fix=f"take mean and deviation over the data alone: value[{text}].mean(), .std()",
+    )
+
+
+def _run_on(number: int, mask: Mask, name: str, moved: Tensor) -> Observation:
+    row, step = moved.nonzero()[0].tolist()
+    return Observation(
+        stage=Stage.ADVANTAGE,
+        message=(
+            f"the {name} of {counted(int(moved.sum()), 'step')} of data changes with what stands in"
+            f" the padding of their rows, as {dotted(mask.key)} tells it"
+        ),
+        key=dotted(mask.key),
+        quantity=f"steps whose {name} changes when padded steps change",
+        measured=float(moved.sum()),
+        on=f"batch {number}",
+        bound_formula="none, up to 1e-5 of it",
+        where=Where((number, row), step, first_step=step),
+        cause="rows that were cut inside of an episode are estimated on into their padding",
+        fix="estimate ahead of split_trajectories, or mark the last step of each row as truncated",
     )
 
 

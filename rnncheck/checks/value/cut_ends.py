@@ -8,11 +8,11 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of
+from rnncheck.checks.evidence.rewards import reward_keys
 from rnncheck.checks.evidence.shown_next import shown_next
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended
-from rnncheck.checks.value.estimator_isolation import reward_keys
 from rnncheck.checks.value.terminal_targets import answer_moves, some_steps
 from rnncheck.results.model import Stage, Where
 

@@ -8,9 +8,10 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import Leak, changing, leaks
 from rnncheck.checks.evidence.coupling import SUM_ROUNDING, Coupled, real_leaks
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.rewards import reward_keys
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.value.estimates import dropped, per_step
-from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.keys import Key
 
 
 def estimator_leaks(evidence: Evidence, sample: Sample) -> tuple[list[Leak], bool]:
@@ -52,18 +53,3 @@ def _leaks(
     coupled = Coupled(sample, keys, outputs, ordered=ordered)
     real = real_leaks(evidence, coupled, found, SUM_ROUNDING)
     return real, {leak.name for leak in found} - {leak.name for leak in real}, alive
-
-
-def reward_keys(td: TensorDictBase) -> list[Key]:
-    """What the env paid, in a group of agents as well."""
-    return [key for key in tensor_keys(td) if key[0] == "next" and key[-1] == "reward"]
-
-
-def paid_more(sample: Sample, td: TensorDictBase, at: Tensor, more: float = 1.0) -> TensorDictBase:
-    """The batch with ``more`` added to all rewards at ``at``, ``[rows, steps]``."""
-    paid = td.clone()
-    for key in reward_keys(td):
-        reward = paid.get(key)
-        other = reward.reshape(*sample.rows.shape, -1) + more * at.unsqueeze(-1).to(reward.dtype)
-        paid.set(key, other.reshape(reward.shape))
-    return paid

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.coupling import SUM_ROUNDING
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.rewards import reward_keys
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.value.estimates import per_step
-from rnncheck.checks.value.estimator_isolation import reward_keys
 from rnncheck.numerics.difference import Difference, gap, locate
 from rnncheck.pipeline.compat import sums_over_time
 

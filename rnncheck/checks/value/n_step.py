@@ -15,9 +15,9 @@ from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
+from rnncheck.checks.evidence.rewards import reward_keys
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Observation, Unanswered
-from rnncheck.checks.value.estimator_isolation import reward_keys
 from rnncheck.checks.value.same_step import answer_of, observing
 from rnncheck.results.model import Stage, Where
 

@@ -23,10 +23,10 @@ from rnncheck.checks.evidence.batch_isolation import (
 from rnncheck.checks.evidence.estimator_calls import batches, made_by, value_key
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of, run_loss
+from rnncheck.checks.evidence.rewards import paid_more, reward_keys
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import CouldNotLook, Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step, valuing
-from rnncheck.checks.value.estimator_isolation import paid_more, reward_keys
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.instruments.distances import SquaredErrors
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys

@@ -20,10 +20,10 @@ from rnncheck.checks.evidence.loss_calls import (
     run_loss,
 )
 from rnncheck.checks.evidence.module_outputs import ModuleOutputs
+from rnncheck.checks.evidence.rewards import paid_more, reward_keys
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
 from rnncheck.checks.value.estimates import ended
-from rnncheck.checks.value.estimator_isolation import paid_more, reward_keys
 from rnncheck.pipeline.instruments.distances import SquaredErrors
 from rnncheck.pipeline.keys import Key, tensor_keys
 

@@ -11,11 +11,11 @@ from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.estimator_calls import batches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of
+from rnncheck.checks.evidence.rewards import reward_keys
+from rnncheck.checks.evidence.target_names import target_names
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step
-from rnncheck.checks.value.estimator_isolation import reward_keys
-from rnncheck.checks.value.target_names import target_names
 from rnncheck.checks.value.terminal_targets import answer_moves
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, tensor_keys

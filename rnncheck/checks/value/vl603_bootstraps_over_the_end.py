@@ -48,6 +48,8 @@ from rnncheck.checks.evidence.estimator_calls import batches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of
 from rnncheck.checks.evidence.loss_isolation import loss_leaks
+from rnncheck.checks.evidence.rewards import reward_keys
+from rnncheck.checks.evidence.target_names import target_names
 from rnncheck.checks.evidence.training_batches import Sample, make_sample
 from rnncheck.checks.rule import (
     CouldNotLook,
@@ -62,18 +64,12 @@ from rnncheck.checks.rule import (
 from rnncheck.checks.value.added_values import added_values
 from rnncheck.checks.value.cleared_ends import Cleared, cleared, made_ends
 from rnncheck.checks.value.estimates import ended, per_step
-from rnncheck.checks.value.estimator_isolation import (
-    estimator_leaks,
-    reward_keys,
-    rewards_run_on,
-    statistics,
-)
+from rnncheck.checks.value.estimator_isolation import estimator_leaks, rewards_run_on, statistics
 from rnncheck.checks.value.last_observations import (
     LastObservations,
     ends_of_rows,
     last_observations,
 )
-from rnncheck.checks.value.target_names import target_names
 from rnncheck.checks.value.terminal_targets import (
     PREDICTED,
     asked_ends,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from rnncheck.checks.evidence.estimator_calls import made_by
+from rnncheck.checks.evidence.estimator_calls import made_by, written
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.rewards import paid_more, reward_keys
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.checks.value.estimates import per_step
-from rnncheck.checks.value.estimator_isolation import paid_more, reward_keys
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import dotted
 
@@ -26,7 +25,7 @@ def _own(evidence: Evidence, sample: Sample) -> list[str]:
         return own
     some = sample.valid.clone()
     some[:, ::2] = False
-    base = per_step(evidence, sample, sample.td)
-    paid = per_step(evidence, sample, paid_more(sample, sample.td, some))
+    base = written(evidence, sample, sample.td)
+    paid = written(evidence, sample, paid_more(sample, sample.td, some))
     there = [name for name in own if name in base.keys() & paid.keys()]
     return [n for n in there if bool(bits_differ(base[n], paid[n]).any())]
