@@ -29,6 +29,7 @@ from rnncheck.watching.weights import (
     as_acted_with,
     buffers_taken,
     have_changed,
+    is_equal,
     is_stepped,
     parameters_taken,
     taken,
@@ -159,6 +160,8 @@ class Watching:
             trained = (one for one in self._stepped(optimizer) if one.requires_grad)
             self.seen.trained |= {id(one): one for one in trained}
             self._moved |= {id(one) for one in _with_gradient(optimizer)}
+            lent = {id(one) for one in self._lenders(optimizer)}
+            self.seen.stepped, self._moved = self.seen.stepped | lent, self._moved | lent
             self.untrained = self._is_untrained()
         if not self.seen.frozen and self.looks:
             self._acts_otherwise = self._acts_otherwise or self._of_who_acts(optimizer)
@@ -231,6 +234,19 @@ class Watching:
         now = time.monotonic()
         self._lags_since = self._lags_since or now
         return now - self._lags_since <= _LONGEST_LAG and self.seen.updates <= _MOST_LAGGED
+
+    def _lenders(self, optimizer: Optimizer) -> Iterator[Tensor]:
+        """Weights that act whose gradients the optimiser has been given, as those of a worker are
+        that learns by way of a shared copy of it."""
+        stepped = _with_gradient(optimizer)
+        known = self.seen.stepped
+        policies = [one.policy for one in self.seen.acting if isinstance(one.policy, nn.Module)]
+        for one in (p for policy in policies for p in policy.parameters()):
+            grad = one.grad
+            if id(one) in known or grad is None or not bool((grad != 0).any()):
+                continue
+            if any(is_equal(grad, other.grad) for other in stepped if other.grad is not None):
+                yield one
 
     def _is_untrained(self) -> bool:
         """Whether an optimiser has weights that act, and has not trained any so far."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import multiprocessing
 import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from multiprocessing import sharedctypes, synchronize
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,12 +62,28 @@ def _rows_written(copier: PartCopier, value: Any) -> Any:
     return csv.writer(Path(os.devnull).open("w"), value.dialect)
 
 
+def _shared(copier: PartCopier, value: Any) -> Any:
+    """A number, or an array, that processes share: the copy is of this process alone."""
+    own = value.get_obj()
+    return sharedctypes.synchronized(type(own).from_buffer_copy(own))
+
+
+def _shared_lock(copier: PartCopier, value: Any) -> Any:
+    return type(value)(ctx=multiprocessing.get_context())
+
+
 _LOCK: Any = type(threading.Lock())
 HANDLES: dict[type, Callable[[Any, Any], Any]] = {
     _LOCK: _lock,
     type(threading.RLock()): _lock,
     threading.local: _local,
     torch.Generator: _generator,
+    sharedctypes.Synchronized: _shared,
+    sharedctypes.SynchronizedArray: _shared,
+    sharedctypes.SynchronizedString: _shared,
+    synchronize.Lock: _shared_lock,
+    synchronize.RLock: _shared_lock,
+    synchronize.Event: _shared_lock,
     type(csv.writer(io.StringIO())): _rows_written,
     io.TextIOWrapper: _file,
     io.BufferedReader: _file,

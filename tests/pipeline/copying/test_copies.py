@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import functools
+import multiprocessing
 import threading
 import types
 from collections import OrderedDict
@@ -63,6 +64,10 @@ REFUSED = {
     "a lock": threading.Lock,
     "a reentrant lock": threading.RLock,
     "what a thread keeps": threading.local,
+    "a number that processes share": lambda: multiprocessing.Value("i", 3),
+    "an array that processes share": lambda: multiprocessing.Array("d", [1.0, 2.0]),
+    "a lock of several processes": multiprocessing.Lock,
+    "an event of several processes": multiprocessing.Event,
     "a module of Python": lambda: types,
     "an open file": lambda: Path(__file__).open(),  # noqa: SIM115
 }
@@ -89,6 +94,13 @@ def test_a_graph_is_cut_and_the_values_stay() -> None:
     with torch.no_grad():
         made.held.fill_(0)
     assert holder.held.tolist() == [2, 2]
+
+
+def test_a_number_that_processes_share_is_counted_apart() -> None:
+    number = multiprocessing.Value("i", 3)
+    made = copy_of(number, "it")
+    made.value += 1
+    assert (number.value, made.value) == (3, 4)
 
 
 def test_a_file_is_read_on_where_it_stood_and_written_to_nowhere(tmp_path: Path) -> None:
