@@ -78,6 +78,8 @@ def _how(ended: ScriptEnd) -> str:
         return ended.caught
     if ended.timed_out:
         return "ended by the time limit"
+    if ended.enough:
+        return "ended, since nothing that acts was recognised (`--keep-going` goes on)"
     if ended.place is not None:
         return f"the script left by sys.exit() at {ended.place.path}:{ended.place.line}"
     return "the script came to its end"

@@ -108,7 +108,7 @@ def watched_events(
         _settle(watching.seen)
         train = trained(watching.seen, ended, time.perf_counter() - begin)
         yield StageFinished(train)
-        if ended.enough and not ended.interrupted:
+        if ended.enough and not ended.interrupted and watching.seen.updates:
             yield Notice(f"the script was {train.detail} (`--updates`)")
         elif ended.interrupted:
             yield Notice(f"{ended.caught}; what was seen until then is judged")

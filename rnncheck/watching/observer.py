@@ -35,6 +35,9 @@ from rnncheck.watching.weights import (
     taken,
 )
 
+# Optimiser steps and seconds of training of which nothing is recognised; chosen. Where a script
+# trains on stored data for longer ahead of acting, `--keep-going` waits for it.
+_MOST_LOST, _LONGEST_LOST = 300, 60.0
 _MOST_LAGGED, _LONGEST_LAG = 64, 10.0  # updates and seconds that weights are waited for; chosen
 _LATEST = 16  # calls that are remembered: chosen, between two steps a policy has few
 
@@ -101,6 +104,7 @@ class Watching:
         self.untrained = False  # who acts has weights to train, and no step was taken on them yet
         self._moved = set[int]()  # weights that steps were taken on, by id
         self._lags_since: float | None = None
+        self._lost_since: float | None = None
         self.when_settled: Callable[[], None] = lambda: None  # closes what it watches through
         self._updates, self._ends = updates, ends
         self._acts_otherwise = False  # from some update on, of a loss that was not told
@@ -178,7 +182,12 @@ class Watching:
         if not self.seen.steps:
             self.seen.processes = len(multiprocessing.active_children())
         self.seen.steps += not self.enough
-        if self._forks != _Forks.count or not self._trains():
+        if self._forks != _Forks.count:
+            return
+        if not self._trains():
+            if self._is_lost():
+                self.settle()
+                raise Enough
             return
         if not self.enough:
             self.seen.updates += 1
@@ -253,6 +262,14 @@ class Watching:
         policies = [one.policy for one in self.seen.acting if isinstance(one.policy, nn.Module)]
         own = {id(p) for one in policies for p in one.parameters() if p.requires_grad}
         return bool(own & self.seen.stepped) and not own & self._moved
+
+    def _is_lost(self) -> bool:
+        """Whether a memory is trained again and again, and nothing of what acts is recognised."""
+        seen, now = self.seen, time.monotonic()
+        if not self._ends or not (seen.layers or seen.recurrent):
+            return False
+        self._lost_since = self._lost_since or now
+        return seen.steps >= _MOST_LOST and now - self._lost_since > _LONGEST_LOST
 
     def _trains(self) -> bool:
         """Whether anything was trained on so far."""
