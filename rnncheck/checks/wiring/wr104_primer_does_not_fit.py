@@ -27,8 +27,8 @@ import re
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import Judgement, NotApplicable, Observation, Rule
-from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
+from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.introspect import carry_keys, probe_step
 from rnncheck.pipeline.subject.subject import all_reads, next_key
 from rnncheck.results.model import Severity, Stage
@@ -63,6 +63,10 @@ def misfits(evidence: Evidence, keys: list[Key]) -> list[Observation]:
     if not keys:
         return []
     out, error = probe_step(evidence.pipeline.pristine_policy, evidence.env)
+    if out is None and _acted_on(evidence, keys):
+        raise CouldNotLook(
+            f"the policy cannot run one step ({error}), although it has acted on such states"
+        )
     if out is None:
         without, same = probe_step(evidence.pipeline.pristine_policy, evidence.env, zeros=True)
         blamed = without is not None or (error != same and re.search(MISFIT, error) is not None)
@@ -73,6 +77,18 @@ def misfits(evidence: Evidence, keys: list[Key]) -> list[Observation]:
         if written is not None and form(given) != form(written):
             found.append(_misfit(key, given, written))
     return found
+
+
+def _acted_on(evidence: Evidence, keys: list[Key]) -> bool:
+    """Whether what was collected has these states in the form that a reset gives them."""
+    steps, first = evidence.env.first.batch_dims + 1, evidence.env.first
+    batches = [one for one in evidence.pipeline.batches if set(keys) <= set(tensor_keys(one))]
+    return bool(batches) and all(
+        one.get(key).dtype == first.get(key).dtype
+        and one.get(key).shape[steps:] == first.get(key).shape[steps - 1 :]
+        for one in batches
+        for key in keys
+    )
 
 
 def form(value: Tensor) -> tuple[object, ...]:
