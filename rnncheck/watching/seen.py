@@ -228,6 +228,8 @@ class Sightings:
     # stepped, behind the latest update.
     still: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     counting: set[str] = field(default_factory=set)
+    # By the id of a module, with it: whether it was in the mode of training as a step was acted.
+    modes: dict[int, tuple[nn.Module, bool]] = field(default_factory=dict)
 
     def actor(self) -> Acting | None:
         """Who collected most with a policy, of those who go on if they have begun (a teacher's

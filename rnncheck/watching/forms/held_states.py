@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from rnncheck.pipeline.copying.closures import is_own_instance
-from rnncheck.watching.forms.structures import holdings, rebuilt
+from rnncheck.watching.forms.structures import holdings, rebuilt, shallow_copy
 
 _DEEPEST = 3  # a memory in a policy in an algorithm
 
@@ -53,7 +52,7 @@ def with_states_inside(owner: Any, parts: Mapping[str, Any]) -> Any:
     }
     if isinstance(owner, FunctionType):
         return rebuilt(owner, values)
-    made = copy.copy(owner)
+    made = shallow_copy(owner)
     lists = {name: list(one) for name, one in vars(owner).items() if type(one) is list}
     for name, value in {**lists, **values}.items():
         object.__setattr__(made, name, value)  # that of a frozen dataclass refuses

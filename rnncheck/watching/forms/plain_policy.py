@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -59,6 +60,7 @@ class PlainPolicy(nn.Module):
         for number, module in enumerate(dict.fromkeys(held)):
             setattr(self, f"agent{number or ''}", module)
         self.call, self.told = call, told
+        self.trains: dict[str, bool] = {}  # by the way to a part: its mode while it acted
         self.in_keys = [slot.key for slot in told.arguments.values()]
         written = [slot.key for slot in told.results.values()]
         self.out_keys = list(dict.fromkeys([*written, *([(ACTION,)] if told.action else ())]))
@@ -85,10 +87,32 @@ class PlainPolicy(nn.Module):
         if td.batch_dims > 1 or recurrent_mode():  # steps of one env are no envs
             raise RuntimeError("the function that acts takes one step; none was seen for sequences")
         rows = td.reshape(-1) if td.batch_dims else td.unsqueeze(0)
-        found = self.outputs(rows)
+        with self._as_it_acted():
+            found = self.outputs(rows)
         for key, value in found.items():
             td.set(key, value.reshape((*td.batch_size, *value.shape[1:])))
         return td
+
+    def acted_in(self, modes: Mapping[int, tuple[nn.Module, bool]]) -> None:
+        """Its parts, by their ids, were in these modes while it acted; one that was not called
+        itself in that which all parts of it were in."""
+        for path, one in self.named_modules():
+            inner = {modes[id(part)][1] for part in one.modules() if id(part) in modes}
+            own = {modes[id(one)][1]} if id(one) in modes else inner
+            if path and len(own) == 1:
+                self.trains[path] = own.pop()
+
+    @contextmanager
+    def _as_it_acted(self) -> Iterator[None]:
+        parts = dict(self.named_modules()) if self.trains else {}
+        before = [(parts[path], parts[path].training, on) for path, on in self.trains.items()]
+        for part, _, on in before:
+            part.training = on
+        try:
+            yield
+        finally:
+            for part, was, _ in before:
+                part.training = was
 
     def outputs(self, rows: TensorDictBase) -> dict[Key, Tensor]:
         """What it gives for one step of each of the rows, ``[rows, ...]``."""

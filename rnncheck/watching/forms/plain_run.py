@@ -110,6 +110,7 @@ class PlainRun:
             return False
         self._call = calls[fullest([{**one.arguments, OWNER: one.before} for one in calls])]
         policy = PlainPolicy(self._call, self._told)
+        policy.acted_in(self._seen.modes)
         states = {slot.key: (slot.rest, slot.dtype) for slot in self._told.carry.values()}
         before = {
             slot.key: Before(
@@ -290,6 +291,7 @@ class PlainRun:
         """The rollouts that told of the other tell of this one."""
         self._inside |= other._inside
         self._to_an_end |= other._to_an_end
+        self._seen.modes = other._seen.modes
 
     def instead_of(self, other: PlainRun, seen: Sightings) -> bool:
         """Tell ``seen`` of this one and no longer of the other, if it was told whole."""

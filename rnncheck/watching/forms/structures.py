@@ -27,6 +27,7 @@ from rnncheck.watching.forms.log_probs import drawn_by
 
 Path = tuple[str, ...]
 Members = Callable[[Any], dict[str, Any]]
+_REDUCERS = ("__reduce_ex__", "__reduce__")
 _SELF = "__self__"
 _CALLED = "()"
 _MODULES = (nn.Module, Optimizer, gymnasium.Env, gymnasium.vector.VectorEnv)
@@ -102,11 +103,24 @@ def rebuilt(value: Any, parts: Mapping[str, Any]) -> Any:
         return mapping_like(value, {n: parts.get(str(n), one) for n, one in value.items()})
     if isinstance(value, (tuple, list, deque)):
         return sequence_like(value, [parts.get(str(n), one) for n, one in enumerate(value)])
-    made = copy.copy(value)
+    made = shallow_copy(value)
     for name, one in parts.items():
         bound = MethodType(one, made) if name.endswith(_CALLED) else one
         # Not by the object's own setter: that of a frozen dataclass refuses.
         object.__setattr__(made, name.removesuffix(_CALLED), bound)
+    return made
+
+
+def shallow_copy(value: Any) -> Any:
+    """``copy.copy``, which asks the new object for methods before it has anything: one that looks
+    for what it lacks in what it holds, as wrappers of envs do, would look for ever."""
+    kind = type(value)
+    own = any(hasattr(kind, name) for name in ("__copy__", "__setstate__"))
+    usual = all(getattr(kind, one) is getattr(object, one) for one in _REDUCERS)
+    if own or not usual or not hasattr(kind, "__getattr__") or not hasattr(value, "__dict__"):
+        return copy.copy(value)
+    made = object.__new__(kind)
+    vars(made).update(vars(value))
     return made
 
 

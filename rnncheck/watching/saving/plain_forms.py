@@ -208,7 +208,8 @@ def plain_policy_node(encoder: Encodes, policy: PlainPolicy) -> Node:
     action = None if told.action is None else [list(told.action[0]), _slot_form(told.action[1])]
     acts = [told.rows, action]
     parts = [call.function, call.arguments, slots, acts, call.owner, call.before]
-    return {"kind": "plain policy", "of": [encoder.form(one) for one in parts]}
+    trains = encoder.form([[path, on] for path, on in policy.trains.items()])
+    return {"kind": "plain policy", "of": [encoder.form(one) for one in parts], "trains": trains}
 
 
 def plain_policy_again(decoder: Decodes, node: Node, _number: int) -> PlainPolicy:
@@ -217,9 +218,11 @@ def plain_policy_again(decoder: Decodes, node: Node, _number: int) -> PlainPolic
     rows, action = acts
     chosen = None if action is None else (tuple(action[0]), _slot(action[1]))
     taken, given = ({tuple(path): _slot(one) for path, one in leaves} for leaves in slots)
-    return PlainPolicy(
-        _call(function, arguments, *owned), ToldCall(taken, given, int(rows), chosen)
-    )
+    told = ToldCall(taken, given, int(rows), chosen)
+    policy = PlainPolicy(_call(function, arguments, *owned), told)
+    # Files that are older have none.
+    policy.trains = dict(decoder.part(node["trains"])) if "trains" in node else {}
+    return policy
 
 
 def call_pass_node(encoder: Encodes, over: CallPass) -> Node:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting import acting_seams
+from rnncheck.watching.seams.acting_modes import acting_mode_seams
 from rnncheck.watching.seams.ahead import ahead_seams
 from rnncheck.watching.seams.counted_buffers import counted_seams
 from rnncheck.watching.seams.flat_steps import flat_seams
@@ -33,6 +34,7 @@ def opened(watching: Watching) -> Iterator[None]:
         scope = whole.enter_context(ExitStack())
         steps = plain_seams(watching, scope)  # who acted is known before others keep it
         counted_seams(watching, scope)
+        acting_mode_seams(watching, scope)
         own_env_seams(watching, scope, steps)
         stepping = stepping_seams(
             watching, scope
