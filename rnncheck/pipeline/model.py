@@ -71,6 +71,7 @@ class Pipeline:
     disturbed: str = ""  # where a script played its collector's env between two batches
     unstepped: frozenset[str] | None = None  # weights of its losses that no optimiser has, by name
     apart: bool = False  # what acts was given nothing of what the optimisers step
+    untrained: int = 0  # where that stays so: the updates that were made
     anew: bool = False  # every batch began with a reset of all envs
     counted: frozenset[str] = frozenset()  # buffers that moved while it acted
     forgets: str = ""  # what acts by recurrent layers that begin from zeros at every step

@@ -95,6 +95,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         joins=acting.joins,
         disturbed=acting.disturbed,
         apart=acting.apart,
+        untrained=acting.untrained,
         anew=acting.anew,
         never_reset=acting.never_reset,
         forgets=acting.forgets,

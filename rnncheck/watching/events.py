@@ -41,7 +41,7 @@ from rnncheck.spec.scaffold import MODELINE
 from rnncheck.watching import weights
 from rnncheck.watching.assemble import NothingSeen, spec_from
 from rnncheck.watching.doubts import settle_doubts, settle_numbers, settle_starts, settle_wholes
-from rnncheck.watching.ending import TO_DO, as_far_as_it_came, trained
+from rnncheck.watching.ending import TO_DO, ScriptEnd, as_far_as_it_came, trained
 from rnncheck.watching.forms.estimates import settle_estimates
 from rnncheck.watching.forms.late_weights import settle_late
 from rnncheck.watching.forms.moved_weights import settle_moved
@@ -103,6 +103,7 @@ def watched_events(
         ended = run_script(script, watching, limits.seconds)
         scope.enter_context(as_it_acted(watching.seen))
         watching.compare_weights()
+        _note_untrained(watching.seen, ended)
         weights.put(watching.seen.weights)
         weights.unfreeze(watching.seen.trained.values())
         _settle(watching.seen)
@@ -128,6 +129,13 @@ def watched_events(
             illustrate=illustrate,
         )
         yield from judged if behind is None else behind(watching.seen, train, judged)
+
+
+def _note_untrained(seen: Sightings, ended: ScriptEnd) -> None:
+    """Where the script came to its end by itself, what acts will be given nothing any more."""
+    acting = seen.actor()
+    if acting is not None and acting.apart and ended == ScriptEnd():
+        acting.untrained = seen.updates
 
 
 def judged_events(

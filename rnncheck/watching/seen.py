@@ -70,6 +70,7 @@ class Acting:
     spent: bool = False  # the collector gave all of its frames ahead of the first update
     late: bool = False  # its workers collected ahead of the weights that they were sent
     apart: bool = False  # no optimiser has its weights, and it was given none of what they step
+    untrained: int = 0  # where that was so up to the script's own end: the updates until then
     # Entries that the script's loop fills with others of the step before, which are these.
     shown: dict[Key, Key] = field(default_factory=dict)
     primed: dict[Key, Tensor] = field(default_factory=dict)  # states that its loop began with

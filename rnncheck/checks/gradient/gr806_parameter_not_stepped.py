@@ -59,13 +59,23 @@ def run(evidence: Evidence) -> Judgement:
         raise NotApplicable("no recurrent parameter gets a gradient")
     left = [name for name in trained if any(_ends_with(name, one) for one in unstepped)]
     if not left and evidence.pipeline.apart:
-        raise CouldNotLook(
-            "what acts is another object than what the optimiser steps, and was given none of its"
-            " weights so far: more updates (`--updates`) may show that"
-        )
+        raise CouldNotLook(_apart(evidence.pipeline.untrained))
     findings = (_observed(left, len(trained)),) if left else ()
     note = counted(len(trained), "recurrent parameter", "are in an optimiser")
     return Judgement(findings, len(trained), note)
+
+
+def _apart(updates: int) -> str:
+    """What is said of a copy that acts, which was given nothing, up to the script's own end where
+    it came to that with so many ``updates``."""
+    said = "what acts is another object than what the optimiser steps, and was given none of its"
+    if not updates:
+        return f"{said} weights so far: more updates (`--updates`) may show that"
+    return (
+        f"{said} weights in {counted(updates, 'update')} up to the end of the script: write them"
+        " into it (update_policy_weights_, load_state_dict), or train on where that is done now"
+        " and then"
+    )
 
 
 def _by_itself(evidence: Evidence) -> frozenset[str] | None:

@@ -33,7 +33,7 @@ class MadeBatches:
     ``joins`` ``[rows]`` are states that a later batch was to go on with, and those that it was
     ``given``. ``disturbed`` is where the script played its collector's env between two batches.
     ``apart``: no optimiser has the weights that act, and they were given nothing of what is
-    stepped.
+    stepped. ``untrained``: so many updates long, up to the script's end.
     ``anew``: every batch began with a reset of all envs.
     ``never_reset``: the script puts its state back by itself, and no episode began behind another.
     ``forgets`` is what acts by recurrent layers that begin from zeros at every step.
@@ -53,6 +53,7 @@ class MadeBatches:
     disturbed: str = ""
     unstepped: frozenset[str] | None = None
     apart: bool = False
+    untrained: int = 0
     anew: bool = False
     never_reset: bool = False
     forgets: str = ""

@@ -166,6 +166,7 @@ def _acted(acting: Acting) -> dict[str, Any]:
         "joins": [_tensors(one) for one in acting.joins],
         "disturbed": acting.disturbed,
         "apart": acting.apart,
+        "untrained": acting.untrained,
         "anew": acting.anew,
         "never_reset": acting.never_reset,
         "forgets": acting.forgets,
