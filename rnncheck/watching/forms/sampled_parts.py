@@ -121,7 +121,8 @@ class _Telling:
             return (OBSERVATION,), None
         if shows_the_next(path) and steps.shape == batch.get(OBSERVATION).shape:
             return ("next", OBSERVATION), None  # whatever it shows: that is asked
-        shown = [one.key for one in self.told.arguments.values()]
+        told = (*self.told.arguments.values(), *self.told.results.values())
+        shown = [one.key for one in told if one.key[0] != "next"]
         keys = [(ACTION,), REWARD, *FLAGS, ("next", OBSERVATION), (OBSERVATION,), *shown]
         return entry_of(path, steps, batch, [*keys, MASK_OF_ROWS], self._before)
 
