@@ -190,7 +190,7 @@ def as_it_acted(seen: Sightings) -> AbstractContextManager[None]:
     acting = seen.actor()
     if acting is None:
         return nullcontext()
-    return _as_acted(acting, in_losses=any(one.switches for one in seen.losses))
+    return _as_acted(acting, in_losses=seen.switched or any(one.switches for one in seen.losses))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from rnncheck.pipeline.copying.closures import is_users_type
 from rnncheck.pipeline.keys import Key, as_key, tensor_items
 from rnncheck.watching.forms.episode_rows import one_episode_each
 from rnncheck.watching.forms.named_switches import Switches, named_set, named_switches
-from rnncheck.watching.seen import Called
+from rnncheck.watching.seen import Acting, Called
 
 MASKS = "masks"  # of every entry, as `pad_sequence(..., return_mask=True)` writes them
 _INIT = "is_init"
@@ -68,6 +68,14 @@ def own_switches(policy: nn.Module, acting: Switches) -> Switches:
         for path, held in found.items()
         if path in theirs
     }
+
+
+def acts_otherwise(acting: Acting | None) -> bool:
+    """Whether parts of who acts are set to something else than they were as it acted."""
+    policy = None if acting is None else acting.policy
+    if acting is None or not isinstance(policy, nn.Module) or not acting.switches:
+        return False
+    return any(own_switches(policy, acting.switches).values())
 
 
 def _is_number(value: Any) -> bool:

@@ -23,6 +23,7 @@ from torchrl.objectives.value import ValueEstimatorBase
 
 from rnncheck.pipeline.guard.user_frames import calling_place
 from rnncheck.pipeline.keys import tensor_keys
+from rnncheck.watching.forms.switches import acts_otherwise
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.calls import one_after_the_other, writers_of
 from rnncheck.watching.seams.graphs import nodes_of
@@ -140,6 +141,9 @@ class _Losses(_Calls):
         known = self._known(module)
         if known is None:
             return
+        seen = self._watching.seen
+        if len(known.inputs) == 1:  # the first call was noted
+            seen.switched = seen.switched or acts_otherwise(seen.actor())
         known.unreduced = known.unreduced or getattr(module, "reduction", None) == "none"
         looks = known.unreduced or known.added_to
         for look in self._watching.at_an_unreduced_loss if looks else ():
