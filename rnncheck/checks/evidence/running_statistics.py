@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import tensor_items
-from rnncheck.pipeline.subject.passes import unroll_subject
+from rnncheck.pipeline.subject.passes import run_recurrent, unroll_subject
 from rnncheck.pipeline.subject.statistics import row_free
 from rnncheck.pipeline.subject.subject import Subject
 
+_STEPS = 4  # of a sequence; chosen: more than one
+
 
 def counted_by(subject: Subject, first: TensorDictBase, rows: int) -> frozenset[str]:
-    """The buffers, by path, that a step of the module moves and in which no row has a place."""
+    """The buffers, by path, that the module moves, in a step or over sequences, and in which no row
+    has a place."""
     if not any(True for _ in subject.module.buffers()):
         return frozenset()
     inputs = _two_rows(subject.inputs_of(first).reshape(rows).unsqueeze(1))
-    try:
-        runs = [_after(subject, one) for one in (inputs, inputs.flip(0))]
-    except Exception:  # a module that takes no other rows: what it holds may be one of each
-        return frozenset()
-    return row_free(_held(subject.copy()), runs)
+    found, before = frozenset[str](), _held(subject.copy())
+    for after in (_after_a_step, _after_sequences):
+        with suppress(Exception):  # it takes no other rows: what it holds may be one of each
+            found |= row_free(before, [after(subject, one) for one in (inputs, inputs.flip(0))])
+    return found
 
 
-def _after(subject: Subject, inputs: TensorDictBase) -> dict[str, Tensor]:
+def _after_sequences(subject: Subject, inputs: TensorDictBase) -> dict[str, Tensor]:
+    module = subject.copy()
+    run_recurrent(subject, torch.cat([inputs] * _STEPS, 1), module=module)
+    return _held(module)
+
+
+def _after_a_step(subject: Subject, inputs: TensorDictBase) -> dict[str, Tensor]:
     module = subject.copy()
     starts = torch.ones(inputs.shape[:2], dtype=torch.bool)
     unroll_subject(subject, inputs, starts, module=module)
