@@ -8,23 +8,16 @@ from typing import Any
 
 import pytest
 
+from tests.small import PIPELINE
 from tests.watching.statistics_script import NORM, OF_ROWS
 
-SPEC = """schema: 1
-name: norm
-env:
-  use: GymEnv
-  env_name: CartPole-v1
-  categorical_action_encoding: true
-  transforms: [InitTracker]
-policy:
-  modules:
-    - {factory: "own:norm"}
-    - {use: LSTMModule, in_key: normed, out_key: features, hidden_size: 16}
-    - {use: MLP, in_keys: [features], out_keys: [action_value], num_cells: [], out_features: auto}
-    - QValueModule
-collect: {use: Collector, frames_per_batch: 64, batches: 2}
-"""
+_MEMORY = "    - {use: LSTMModule, in_key: observation,"
+assert _MEMORY in PIPELINE
+NORMED = '    - {factory: "own:norm"}\n' + _MEMORY.replace("observation", "normed")
+SPEC = (
+    PIPELINE.replace(_MEMORY, NORMED)
+    + "collect: {use: Collector, frames_per_batch: 64, batches: 2}\n"
+)
 OWN = """import torch
 from tensordict.nn import TensorDictModule
 from torch import nn
