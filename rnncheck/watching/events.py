@@ -15,8 +15,9 @@ from contextlib import (
     redirect_stdout,
 )
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import TextIO
+from typing import Concatenate, ParamSpec, TextIO
 
 from torch import nn
 
@@ -44,6 +45,7 @@ from rnncheck.watching.doubts import settle_doubts, settle_numbers, settle_start
 from rnncheck.watching.ending import TO_DO, ScriptEnd, as_far_as_it_came, trained
 from rnncheck.watching.forms.estimates import settle_estimates
 from rnncheck.watching.forms.late_weights import settle_late
+from rnncheck.watching.forms.mode_switches import by_mode
 from rnncheck.watching.forms.moved_weights import settle_moved
 from rnncheck.watching.forms.named_switches import as_acted
 from rnncheck.watching.forms.plain_policy import PlainEnv, settle_envs
@@ -66,6 +68,7 @@ from rnncheck.watching.words import (
 )
 
 # What is done behind the checks of a script: what was seen of it, how it ended, and the events.
+_Asked = ParamSpec("_Asked")
 BehindChecks = Callable[[Sightings, StageResult, Iterator[Event]], Iterator[Event]]
 
 
@@ -138,6 +141,23 @@ def _note_untrained(seen: Sightings, ended: ScriptEnd) -> None:
         acting.untrained = seen.updates
 
 
+def _settled(
+    judge: Callable[Concatenate[Sightings, _Asked], Generator[Event, None, None]],
+) -> Callable[Concatenate[Sightings, _Asked], Generator[Event, None, None]]:
+    """Judging, behind what only the script's own lines tell, and with its switches set by mode."""
+
+    @wraps(judge)
+    def judged(
+        seen: Sightings, /, *args: _Asked.args, **kwargs: _Asked.kwargs
+    ) -> Generator[Event, None, None]:
+        _settle(seen)
+        with _switches_by_mode(seen):
+            yield from judge(seen, *args, **kwargs)
+
+    return judged
+
+
+@_settled
 def judged_events(
     seen: Sightings,
     asked: Spec,
@@ -153,7 +173,6 @@ def judged_events(
     """What the rules say of what was seen, without the first event. ``lost`` are stages that were
     seen and cannot be judged again."""
     lost = lost or {}
-    _settle(seen)
     raised = train.outcome is Outcome.ERROR
     try:
         spec = spec_from(seen, asked)
@@ -190,17 +209,38 @@ def as_it_acted(seen: Sightings) -> AbstractContextManager[None]:
     acting = seen.actor()
     if acting is None:
         return nullcontext()
-    return _as_acted(acting, in_losses=seen.switched or any(one.switches for one in seen.losses))
+    return _as_acted(acting, seen)
 
 
 @contextmanager
-def _as_acted(acting: Acting, *, in_losses: bool) -> Iterator[None]:
-    """Where losses are told with switches of their own, they are asked with those as they are."""
+def _as_acted(acting: Acting, seen: Sightings) -> Iterator[None]:
+    """Where losses of the user's own are told with switches, they are asked with those as they
+    are."""
     policy = acting.policy
     with as_acted(policy, acting.switches, acting.trains), ExitStack() as scope:
-        if isinstance(policy, nn.Module) and not in_losses:
+        if isinstance(policy, nn.Module) and not _switched_in_lines(seen):
             scope.enter_context(switched(policy, own_switches(policy, acting.switches)))
         yield
+
+
+def _switched_in_lines(seen: Sightings) -> bool:
+    return any(one.switches for one in seen.losses if one.own is not None)
+
+
+def _switches_by_mode(seen: Sightings) -> AbstractContextManager[None]:
+    """What the script sets otherwise around losses and estimators of TorchRL's."""
+    acting = seen.actor()
+    told = [one for one in seen.losses if one.own is None and one.switches]
+    if not told or acting is None or _switched_in_lines(seen):
+        return nullcontext()
+    estimators = [one.module for one in seen.estimators if one.switches]
+    return by_mode(
+        acting.policy,
+        acting.switches,
+        told[0].switches,
+        [network for _, _, network in seen.networks],
+        [one for one in estimators if isinstance(one, nn.Module)],
+    )
 
 
 def _settle(seen: Sightings) -> None:
@@ -286,7 +326,8 @@ def notices(seen: Sightings, *, raised: bool = False) -> Iterator[str]:
         yield f"{place}: {what}"
     acting = seen.actor()
     acted = [] if acting is None else [*acting.batches, *acting.further]
-    if loss is not None and loss.switches and own_pass(acted, loss) is None:
+    own = loss is not None and loss.own is not None
+    if loss is not None and own and loss.switches and own_pass(acted, loss) is None:
         names = ", ".join(sorted({name for held in loss.switches.values() for name in held}))
         yield (
             f"{loss.place}: the policy trains with another {names} than it acts with, on rows in"

@@ -229,7 +229,6 @@ class Sightings:
     # stepped, behind the latest update.
     still: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     counting: set[str] = field(default_factory=set)
-    switched: bool = False  # a loss module ran while parts of who acts were set otherwise
     # By the id of a module, with it: whether it was in the mode of training as a step was acted.
     modes: dict[int, tuple[nn.Module, bool]] = field(default_factory=dict)
 

@@ -18,21 +18,20 @@ from rnncheck.pipeline.keys import Key
 def since_start(
     evidence: Evidence, sample: Sample, name: str | Key, *, following: bool = False
 ) -> Tensor:
-    """Steps whose trajectory begins inside their segment, where the critic's state is not
-    collected.
+    """Steps whose value can be that of the sequential run, by design.
 
-    A critic that does not run while collecting starts every batch from its initial state, by
-    design. So does GAE(shifted) at the step after a row's last one, where that is a start: it hands
-    on the start flag.
+    A critic that does not run while collecting starts every batch from its initial state: where it
+    is not collected, steps count whose trajectory begins inside their segment. GAE(shifted) hands
+    on the start flag of a row's last step to the one after it: a module that starts anew there,
+    and does not take the state that is stored beside it, has forgotten that one step.
     """
     subject = valuing(evidence, name)
     stored = [sample.steps.column(key) for key in subject.carry]
-    if all(value is not None and bool((value != 0).any()) for value in stored):
-        return torch.ones_like(sample.valid)
-    begun, result = sample.trajectory_start(), torch.zeros_like(sample.valid)
-    result[:, 0] = begun[:, 0]
-    for t in range(1, result.shape[1]):
-        result[:, t] = begun[:, t] | (result[:, t - 1] & sample.follows[:, t])
+    begun, result = sample.trajectory_start(), torch.ones_like(sample.valid)
+    if not all(value is not None and bool((value != 0).any()) for value in stored):
+        result[:, 0] = begun[:, 0]
+        for t in range(1, result.shape[1]):
+            result[:, t] = begun[:, t] | (result[:, t - 1] & sample.follows[:, t])
     if following:
         result[:, -1] &= ~(begun | sample.marked)[:, -1]
     return result

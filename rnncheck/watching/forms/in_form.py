@@ -76,7 +76,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
     if loss is None:
         return InForm(acting.policy, plain)
     if loss.own is None or not plain:
-        return InForm(acting.policy, plain, loss.inputs, in_its_mode(loss), own_pass(plain, loss))
+        return InForm(acting.policy, plain, loss.inputs, in_its_mode(loss))
     if loss.over is not None or isinstance(acting.policy, PlainPolicy):
         return _of_a_plain_loop(acting, loss, noted)
     loss = with_starts(with_states(loss, plain), plain)

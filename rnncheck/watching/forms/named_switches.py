@@ -78,6 +78,24 @@ def named_set(policy: nn.Module, switches: Switches) -> Iterator[None]:
         yield
 
 
+def setter_of(policy: nn.Module, switches: Switches) -> Callable[[], None]:
+    """What sets those that are no attributes of the policy, for good."""
+    mine = named_alone(switches)
+    holders = _holders(policy) if mine else {}
+    known = [
+        (holders[path.removeprefix(_MARK)].write, name, value)
+        for path, values in mine.items()
+        if path.removeprefix(_MARK) in holders
+        for name, value in values.items()
+    ]
+
+    def set_them() -> None:
+        for write, name, value in known:
+            write(name, value)
+
+    return set_them
+
+
 @dataclass(frozen=True)
 class OwnSwitch:
     """What the script has set around a loss: the switches that the ``policy`` reads by name, and

@@ -6,7 +6,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from tensordict import TensorDict, TensorDictBase
@@ -16,14 +18,16 @@ from torchrl.modules import set_recurrent_mode
 from rnncheck.pipeline.copying.closures import is_users_type
 from rnncheck.pipeline.keys import Key, as_key, tensor_items
 from rnncheck.watching.forms.episode_rows import one_episode_each
-from rnncheck.watching.forms.named_switches import Switches, named_set, named_switches
+from rnncheck.watching.forms.named_switches import Switches, named_alone, named_set, named_switches
 from rnncheck.watching.seen import Acting, Called
 
 MASKS = "masks"  # of every entry, as `pad_sequence(..., return_mask=True)` writes them
 _INIT = "is_init"
 _ABSENT = object()
 _PLAIN = (bool, int, float, str, type(None))
-_NO_SWITCH = ("training",)  # dropout and the like: not which pass is run
+_TRAINING = "training"  # of dropout and the like: seldom which pass is run
+_BRANCHING = WeakKeyDictionary[type, bool]()
+_DRAWS = {"dropout", "rand", "rand_like", "randn", "randn_like", "normal", "normal_", "bernoulli"}
 
 
 def switches_of(module: nn.Module) -> Switches:
@@ -33,11 +37,32 @@ def switches_of(module: nn.Module) -> Switches:
         path: {
             name: value
             for name, value in {**_of_class(part), **vars(part)}.items()
-            if isinstance(value, _PLAIN) and name not in _NO_SWITCH and name[:1] != "_"
+            if isinstance(value, _PLAIN) and name[:1] != "_"
+            if name != _TRAINING or _branches_on_training(type(part))
         }
         for path, part in module.named_modules()
     }
     return found | named_switches(module)
+
+
+def _branches_on_training(kind: type) -> bool:
+    """Whether methods of the user's class ask for ``self.training``, and none of them draws: that
+    may select the pass."""
+    if kind not in _BRANCHING:
+        _BRANCHING[kind] = _asks_and_draws_nothing(kind)
+    return _BRANCHING[kind]
+
+
+def _asks_and_draws_nothing(kind: type) -> bool:
+    methods = [
+        method.__code__
+        for one in kind.__mro__
+        if is_users_type(one)
+        for name, method in vars(one).items()
+        if isinstance(method, FunctionType) and name != "__init__"
+    ]
+    names = {name for code in methods for name in code.co_names}
+    return _TRAINING in names and not names & _DRAWS
 
 
 def _of_class(part: nn.Module) -> dict[str, Any]:
@@ -60,22 +85,27 @@ def switched_on(acting: Switches, training: Switches) -> Switches:
 def own_switches(policy: nn.Module, acting: Switches) -> Switches:
     """What parts of the user's own classes had set while acting and have otherwise by now: no
     numbers, which a part may count on."""
-    parts = dict(policy.named_modules())
-    theirs = {path for path, part in parts.items() if is_users_type(type(part))}
-    found = switched_on(switches_of(policy), acting)
-    return {
+    return _of_own_parts(policy, switched_on(switches_of(policy), acting))
+
+
+def set_otherwise(acting: Acting | None) -> Switches:
+    """What parts of who acts, of the user's own classes, have set by now and had otherwise as it
+    acted; and what its code reads by a name."""
+    policy = None if acting is None else acting.policy
+    if acting is None or not isinstance(policy, nn.Module) or not acting.switches:
+        return {}
+    found = switched_on(acting.switches, switches_of(policy))
+    return {**_of_own_parts(policy, found), **named_alone(found)}
+
+
+def _of_own_parts(policy: nn.Module, found: Switches) -> Switches:
+    theirs = {path for path, part in policy.named_modules() if is_users_type(type(part))}
+    plain = {
         path: {name: value for name, value in held.items() if not _is_number(value)}
         for path, held in found.items()
         if path in theirs
     }
-
-
-def acts_otherwise(acting: Acting | None) -> bool:
-    """Whether parts of who acts are set to something else than they were as it acted."""
-    policy = None if acting is None else acting.policy
-    if acting is None or not isinstance(policy, nn.Module) or not acting.switches:
-        return False
-    return any(own_switches(policy, acting.switches).values())
+    return {path: held for path, held in plain.items() if held}
 
 
 def _is_number(value: Any) -> bool:

@@ -23,7 +23,7 @@ from torchrl.objectives.value import ValueEstimatorBase
 
 from rnncheck.pipeline.guard.user_frames import calling_place
 from rnncheck.pipeline.keys import tensor_keys
-from rnncheck.watching.forms.switches import acts_otherwise
+from rnncheck.watching.forms.switches import set_otherwise
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.calls import one_after_the_other, writers_of
 from rnncheck.watching.seams.graphs import nodes_of
@@ -141,9 +141,7 @@ class _Losses(_Calls):
         known = self._known(module)
         if known is None:
             return
-        seen = self._watching.seen
-        if len(known.inputs) == 1:  # the first call was noted
-            seen.switched = seen.switched or acts_otherwise(seen.actor())
+        _note_switches(known, self._watching)
         known.unreduced = known.unreduced or getattr(module, "reduction", None) == "none"
         looks = known.unreduced or known.added_to
         for look in self._watching.at_an_unreduced_loss if looks else ():
@@ -193,6 +191,7 @@ class _Estimates(_Calls):
 
     def _look_back(self, module: Any, data: TensorDictBase) -> None:
         seen = self._watching.seen
+        _note_switches(self._known(module), self._watching)
         known = any(owner is module for owner, _, _ in seen.networks)
         if known or seen.moved_on or getattr(module, "value_network", None) is not None:
             return
@@ -204,6 +203,12 @@ class _Estimates(_Calls):
         known, told = self._known(module), given.get("time_dim")
         if known is not None and isinstance(told, int):
             known.time_dim = told
+
+
+def _note_switches(known: Called | None, watching: Watching) -> None:
+    """How parts of who acts are set while a loss or an estimator runs for the first time."""
+    if known is not None and len(known.inputs) == 1:
+        known.switches = known.switches or set_otherwise(watching.seen.actor())
 
 
 def _with_a_graph(data: TensorDictBase) -> list[Tensor]:
