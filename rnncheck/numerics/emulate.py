@@ -32,6 +32,11 @@ OPERANDS: dict[Any, tuple[int, int]] = {
     aten.matmul.default: (0, 1),
     aten.convolution.default: (0, 1),
 }
+_PARTS: dict[torch.dtype | None, torch.dtype] = {  # of complex numbers
+    torch.complex32: torch.float16,
+    torch.complex64: torch.float32,
+    torch.complex128: torch.float64,
+}
 
 
 class Computing(TorchDispatchMode):
@@ -60,8 +65,8 @@ class Computing(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         named = dict(kwargs or {})
-        if self._narrower(named.get("dtype")):
-            named["dtype"], self.acted = self.dtype, True
+        if (wider := self._wider(named.get("dtype"))) is not None:
+            named["dtype"], self.acted = wider, True
         if not func._schema.is_mutable and any(map(self._is_narrow, tree_leaves(args))):
             args, self.acted = tree_map(self._widened, args), True
         places = OPERANDS.get(func)
@@ -70,13 +75,18 @@ class Computing(TorchDispatchMode):
         return self._rounded(self.precision, func, places, args, named)
 
     def _is_narrow(self, value: Any) -> bool:
-        return isinstance(value, Tensor) and self._narrower(value.dtype)
+        return isinstance(value, Tensor) and self._wider(value.dtype) is not None
 
     def _widened(self, value: Any) -> Any:
-        return value.to(self.dtype) if self._is_narrow(value) else value
+        return value.to(self._wider(value.dtype)) if self._is_narrow(value) else value
 
-    def _narrower(self, dtype: torch.dtype | None) -> bool:
-        return dtype in BITS and BITS[dtype] < BITS[self.dtype]
+    def _wider(self, dtype: torch.dtype | None) -> torch.dtype | None:
+        """The dtype in its place; None where it is as wide, or no floating one. That of complex
+        numbers is wide as its parts are."""
+        part = _PARTS.get(dtype, dtype)
+        if part not in BITS or BITS[part] >= BITS[self.dtype]:
+            return None
+        return self.dtype.to_complex() if part is not dtype else self.dtype
 
     @staticmethod
     def _rounded(

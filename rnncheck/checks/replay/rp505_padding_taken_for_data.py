@@ -36,6 +36,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.coupling import counts_padding
 from rnncheck.checks.evidence.estimator_calls import batches, estimator_of, written
 from rnncheck.checks.evidence.evidence import Evidence
@@ -65,6 +66,7 @@ from rnncheck.checks.rule import (
 )
 from rnncheck.numerics.difference import bits_differ, features, gap
 from rnncheck.pipeline.keys import STEP_KEY, Key, dotted, tensor_keys
+from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage, Where
 
@@ -176,7 +178,8 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         compared += int((~sample.valid).sum())
         size = abs(float(base.detach()) - float(after.detach()))
         limit = 1e-6 * max(abs(float(base.detach())), 1e-6)
-        if size > limit and not same_with_more(evidence, sample, float(base.detach()), limit):
+        told = size > limit and not same_with_more(evidence, sample, float(base.detach()), limit)
+        if told or (size > limit and _values(evidence, sample, float(base.detach()), limit)):
             found = counts_padding(sample, keys, loss_gradients(evidence))
             if found is None:
                 return _ignored(number, mask, size), compared
@@ -186,6 +189,18 @@ def _loss(evidence: Evidence) -> tuple[Observation | None, int]:
         if (turned := turned_by_more(evidence, sample)) > 0.0:
             return _lengthened(number, mask, turned), compared
     return None, compared
+
+
+def _values(evidence: Evidence, sample: Sample, base: float, limit: float) -> bool:
+    """Whether the loss moves with what is observed next in the padding, from the state there, and
+    nothing else of it: it takes the value of that for one of the data's, whatever its size."""
+    carry = [next_key(key) for key in evidence.policy.carry]
+    keys = [key for key in (*observed(evidence, sample), *carry) if key[0] == "next"]
+    far = ~sample.valid
+    far[:, 1:] &= ~sample.valid[:, :-1]
+    other = changed_batch(sample, far, [key for key in keys if key in tensor_keys(sample.rows)])
+    run = run_loss(evidence, sample, other, per_element=False)
+    return abs(float(run.total.detach()) - base) > limit
 
 
 def _for_each_step(run: LossRun, sample: Sample) -> bool:

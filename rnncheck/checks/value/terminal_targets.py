@@ -30,6 +30,7 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 PREDICTED = "the loss predicts rewards out of what is observed next, and makes no target"
 _ROUNDING = 1e-5  # of the largest answer: vectorised sums of rewards round over the whole row
 _FINE = 8e-7  # the same of one that need not be told from rounding by itself: some last places
+_MORE = 16.0  # times the largest reward: the answer to it may stand out of a loss that hides others
 _SHARE = (
     1e-3  # of what the next episode's first step moves: with as much the batch moves as a whole
 )
@@ -144,7 +145,8 @@ def _answered(
     """How the answers to other rewards on two batches differ, and which rewards these are."""
     with SquaredErrors():
         still = [_total(evidence, sample, one) for one in batches]
-        for factor in (1.0, -1.0):
+        found = None
+        for factor in (1.0, -1.0, _MORE, -_MORE):
             answers, twice = (
                 [
                     _total(evidence, sample, _paid(sample, one, ends, much * factor)) - base
@@ -158,8 +160,12 @@ def _answered(
             size = abs(answers[0] - answers[1])
             linear = abs(twice[0] - 2 * answers[0]) <= 4 * limit
             told = not linear or abs(still[0] - still[1]) <= limit
-            return Moves(size if size > limit and told else 0.0, told), factor
-    return Moves(0.0, told=False), 1.0
+            size = size / abs(factor) if size > limit and told else 0.0
+            moves = Moves(size, told), factor
+            if moves[0].size:
+                return moves
+            found = found or moves
+    return found or (Moves(0.0, told=False), 1.0)
 
 
 def _turned(

@@ -61,8 +61,7 @@ class ActedAgain:
         drawn = outputs | of_parts if gives_states_alone(outputs) else outputs
         action = batch.get(ACTION, None)
         made = {} if action is None else derived_of(drawn, action)
-        outputs |= of_parts if self.as_recorded else {}
-        return TensorDict(outputs | made, batch_size=batch.batch_size)
+        return TensorDict(outputs | of_parts | made, batch_size=batch.batch_size)
 
     def _begins(self, now: TensorDictBase, before: TensorDictBase, key: Key) -> Tensor:
         """``[rows]``: where a step does not go on with the state of the one before it."""

@@ -1,4 +1,4 @@
-"""Rows of a training batch that has no start flags: whether each is one episode."""
+"""Rows of a training batch: whether each is one episode, whatever its start flags say."""
 
 from __future__ import annotations
 
@@ -27,13 +27,35 @@ def one_episode_each(batch: TensorDictBase, acted: Sequence[TensorDictBase]) -> 
     return False
 
 
-def _told_by(value: Tensor, key: Key, acted: Sequence[TensorDictBase]) -> bool:
+def marked_inside(batch: TensorDictBase, acted: Sequence[TensorDictBase]) -> bool:
+    """Whether a row of ``batch`` ``[rows, steps]`` has a start flag at its first step and begins,
+    as it was acted, inside of an episode: what cut it there has marked it."""
+    marked = _starts(batch).reshape(batch.shape)[:, 0].tolist()
+    for key, value in tensor_items(batch):
+        shared = key[0] != "next" and value.is_floating_point()
+        if not shared or not all(key in tensor_keys(one) for one in acted):
+            continue
+        first, later = _as_acted(key, acted)
+        begun = prints(value[:, 0].reshape(len(batch), -1))
+        found = zip(begun, marked, strict=True)
+        if any(mark and one in later and one not in first for one, mark in found):
+            return True
+    return False
+
+
+def _as_acted(key: Key, acted: Sequence[TensorDictBase]) -> tuple[set[bytes], set[bytes]]:
+    """What stood there at first steps of episodes, and at others."""
     first, later = set[bytes](), set[bytes]()
     for one in acted:
         begins = _starts(one).tolist()
         held = prints(one.get(key).reshape(one.numel(), -1))
         first |= {print_ for print_, begin in zip(held, begins, strict=True) if begin}
         later |= {print_ for print_, begin in zip(held, begins, strict=True) if not begin}
+    return first, later
+
+
+def _told_by(value: Tensor, key: Key, acted: Sequence[TensorDictBase]) -> bool:
+    first, later = _as_acted(key, acted)
     if not first or first & later:
         return False
     rows, steps = value.shape[:2]

@@ -17,7 +17,7 @@ from torchrl.modules import set_recurrent_mode
 
 from rnncheck.pipeline.copying.closures import is_users_type
 from rnncheck.pipeline.keys import Key, as_key, tensor_items
-from rnncheck.watching.forms.episode_rows import one_episode_each
+from rnncheck.watching.forms.episode_rows import marked_inside, one_episode_each
 from rnncheck.watching.forms.named_switches import Switches, named_alone, named_set, named_switches
 from rnncheck.watching.seen import Acting, Called
 
@@ -26,6 +26,7 @@ _INIT = "is_init"
 _ABSENT = object()
 _PLAIN = (bool, int, float, str, type(None))
 _TRAINING = "training"  # of dropout and the like: seldom which pass is run
+_NAMED = (0, 1, 2)  # numbers that name a pass
 _BRANCHING = WeakKeyDictionary[type, bool]()
 _DRAWS = {"dropout", "rand", "rand_like", "randn", "randn_like", "normal", "normal_", "bernoulli"}
 
@@ -76,7 +77,11 @@ def switched_on(acting: Switches, training: Switches) -> Switches:
     found: Switches = {}
     for path, held in training.items():
         before = acting.get(path, {})
-        other = {k: v for k, v in held.items() if k in before and before[k] != v}
+        other = {
+            k: v
+            for k, v in held.items()
+            if k in before and before[k] != v and not (_counts(v) or _counts(before[k]))
+        }
         if other:
             found[path] = other
     return found
@@ -108,6 +113,11 @@ def _of_own_parts(policy: nn.Module, found: Switches) -> Switches:
     return {path: held for path, held in plain.items() if held}
 
 
+def _counts(value: Any) -> bool:
+    """Whether it counts or scales something, as an exploration's eps does, and names no pass."""
+    return _is_number(value) and value not in _NAMED
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -126,7 +136,9 @@ def rows_of_their_own(acted: Sequence[TensorDictBase], loss: Called) -> bool:
     if not loss.inputs or starts_inside(loss.inputs) or not starts_inside(acted):
         return False
     begin = torch.cat([_starts(batch)[:, 0] for batch in loss.inputs])
-    return int(begin.sum()) * 2 > len(begin)
+    if int(begin.sum()) * 2 <= len(begin):
+        return False
+    return not any(one.batch_dims == 2 and marked_inside(one, acted) for one in loss.inputs)
 
 
 def _has_flags(batch: TensorDictBase) -> bool:

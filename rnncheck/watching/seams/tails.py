@@ -27,6 +27,7 @@ class LinesTail:
 
 
 NO_TAIL = LinesTail()
+_WITHOUT_GRAPH = ("no_grad", "inference_mode")
 
 
 def tail_again(
@@ -141,7 +142,21 @@ def tail_of(tree: ast.Module, first: int, line: int, call: ast.stmt) -> list[ast
             return []
     leaves = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
     inside = (node for one in rest for node in ast.walk(one))
-    return [] if any(isinstance(node, leaves) for node in inside) else rest
+    if any(isinstance(node, leaves) for node in inside):
+        return []
+    for decorator in decorators_of(tree, first) if rest else ():
+        rest = _in_its_place(decorator, rest)
+    return rest
+
+
+def _in_its_place(decorator: ast.expr, body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements without a graph, where it is that which the decorator sees to."""
+    named = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if getattr(named, "attr", getattr(named, "id", "")) not in _WITHOUT_GRAPH:
+        return body
+    called = ast.Call(func=named, args=[], keywords=[])
+    item = ast.withitem(context_expr=ast.copy_location(called, body[0]))
+    return _grouped(ast.copy_location(ast.With(items=[item], body=body), body[0]), body)
 
 
 def behind_inside(statement: ast.stmt, line: int) -> list[ast.stmt]:
@@ -152,7 +167,11 @@ def behind_inside(statement: ast.stmt, line: int) -> list[ast.stmt]:
     if not around:
         return []
     rest = statement.body[around[-1] + 1 :]
-    inner = [*behind_inside(statement.body[around[-1]], line), *rest]
+    return _grouped(statement, [*behind_inside(statement.body[around[-1]], line), *rest])
+
+
+def _grouped(statement: ast.With, inner: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements in the ``with``, without those that lay data out alone."""
     groups = itertools.groupby(inner, key=lays_data_out)
     return [
         one
@@ -172,6 +191,12 @@ def body_of(tree: ast.Module, first: int) -> list[ast.stmt]:
     """Of the function that begins in the line ``first``, with its decorators."""
     made = function_at(tree, first)
     return [] if made is None else made.body
+
+
+def decorators_of(tree: ast.Module, first: int) -> list[ast.expr]:
+    """Of the same function."""
+    made = function_at(tree, first)
+    return [] if made is None else made.decorator_list
 
 
 def holds_line(statement: ast.stmt, line: int) -> bool:
