@@ -10,9 +10,10 @@ from typing import Any
 from torch import nn
 from torchrl.modules import recurrent_mode
 
-from rnncheck.watching.forms.named_switches import Switches, Values, named_alone, setter_of
+from rnncheck.watching.forms.named_switches import Switches, named_alone, setter_of
 from rnncheck.watching.forms.switches import switched
 
+_Held = dict[str, Any]  # attributes of a part, by name
 _Places = dict[str, int]  # of switched parts below a module: the number of the part, by path
 
 
@@ -66,7 +67,7 @@ def _modules(networks: Iterable[nn.Module]) -> Collection[nn.Module]:
 
 
 def _sets(
-    places: _Places, values: list[tuple[Values, Values]], inside: list[None]
+    places: _Places, values: list[tuple[_Held, _Held]], inside: list[None]
 ) -> Callable[..., None]:
     def sets(module: nn.Module, *_: Any) -> None:
         trains = bool(recurrent_mode()) or bool(inside)

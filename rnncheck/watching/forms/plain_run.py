@@ -19,6 +19,7 @@ from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls, beside_calls
 from rnncheck.watching.forms.by_numbers import Counts
 from rnncheck.watching.forms.last_calls import LastCall, last_calls
+from rnncheck.watching.forms.later_resets import BEHIND_THE_RESET, begins_behind_resets
 from rnncheck.watching.forms.own_env import is_own_env
 from rnncheck.watching.forms.plain_calls import (
     FLAG,
@@ -52,6 +53,7 @@ from rnncheck.watching.seams.sampling import sampled_lines
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
 
+_NOT_RETURNED = "actions were not returned by a call of a function of yours out of the loop"
 _PARTS = 2  # batches that the steps are told as: the fewest that have a join between them
 
 
@@ -91,12 +93,9 @@ class PlainRun:
     def acted(self) -> bool:
         """Tell who acted; False where that cannot be told."""
         steps = self.steps
-        unseen = [step for step in steps if step.call.function is None]
+        unseen = sum(step.call.function is None for step in steps)
         if unseen or len({step.call.code for step in steps}) > 1:
-            self._seen.plain = (
-                f"{len(unseen)} of {len(steps)} actions were not returned by a call of a function"
-                " of yours out of the loop"
-            )
+            self._seen.plain = f"{unseen} of {len(steps)} {_NOT_RETURNED}"
             return False
         columns, calls = columns_of(steps, bool(self._before)), [step.call for step in steps]
         whole = columns.width
@@ -134,6 +133,9 @@ class PlainRun:
             return False
         self._policy = policy
         self._whole = steps_recorded(steps, columns, self._told, policy, self._before[-1:])
+        if begins_behind_resets(steps, self._whole, self._told):
+            self._seen.plain = BEHIND_THE_RESET
+            return False
         self._note_acting(policy, make, part)
         return True
 
