@@ -25,20 +25,22 @@ _FEWEST = 4  # steps: one is changed that has some on either side
 @dataclass(frozen=True)
 class _Layer:
     """Calls of one layer, by number, that give something of each step: one of all of them, or one
-    for each; ``first`` is what comes first in what they give, ``owner`` whose calls they are."""
+    for each; ``first`` is what comes first in what they give, ``owner`` whose calls they are. With
+    ``more`` steps behind these: what is observed next behind the last."""
 
     calls: tuple[int, ...]
     first: str
     owner: nn.Module
+    more: int = 0
 
     def laid(self, given: list[Tensor], rows: int, steps: int) -> Tensor:
         """What they gave, ``[rows, steps, features]``."""
         if len(self.calls) > 1:
             return torch.stack([given[n].reshape(rows, -1) for n in self.calls], 1)
-        value = given[self.calls[0]]
+        value, whole = given[self.calls[0]], steps + self.more
         if self.first == "rows":
-            return value.reshape(rows, steps, -1)
-        return value.reshape(steps, rows, -1).transpose(0, 1)
+            return value.reshape(rows, whole, -1)[:, :steps]
+        return value.reshape(whole, rows, -1).transpose(0, 1)[:, :steps]
 
 
 def layer_gradients(evidence: Evidence, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
@@ -110,17 +112,19 @@ def _candidates(
     single = dict[int, list[int]]()
     for number, value in enumerate(given):
         lead = tuple(size for size in value.shape[:-1] if size != 1)
-        if lead in ((rows, steps), (rows * steps,)) or (rows == 1 and lead == (steps,)):
-            yield _Layer((number,), "rows", owners[number])
-        if lead in ((steps, rows), (rows * steps,)) and rows > 1:
-            yield _Layer((number,), "steps", owners[number])
-        if value.shape[:-1].numel() == rows:
-            single.setdefault(id(owners[number]), []).append(number)
+        for more in (0, 1):
+            whole = steps + more
+            if lead in ((rows, whole), (rows * whole,)) or (rows == 1 and lead == (whole,)):
+                yield _Layer((number,), "rows", owners[number], more)
+            if lead in ((whole, rows), (rows * whole,)) and rows > 1:
+                yield _Layer((number,), "steps", owners[number], more)
+        if value.shape[:-1].numel() == rows or (len(lead) > 1 and lead[0] == rows):
+            single.setdefault(id(owners[number]), []).append(number)  # for each agent, maybe
     for numbers in single.values():
-        if len(numbers) % steps == 0:
-            for begin in range(0, len(numbers), steps):
-                calls = tuple(numbers[begin : begin + steps])
-                yield _Layer(calls, "rows", owners[numbers[0]])
+        whole = next((one for one in (steps, steps + 1) if len(numbers) % one == 0), 0)
+        for begin in range(0, len(numbers), whole) if whole else ():
+            calls = tuple(numbers[begin : begin + steps])
+            yield _Layer(calls, "rows", owners[numbers[0]], whole - steps)
 
 
 def _behind_memory(moved: Tensor, at: Tensor) -> bool:

@@ -25,6 +25,7 @@ _ROUNDING = 1e-5  # of the largest answer
 _LONGEST = 10  # steps to either side that are tried: the n of n-step targets in use are below that
 _GAP = 2  # steps in a row that move nothing end the search: one may by chance
 _LEAST = 2  # steps that must tell the same
+_ALONE = 2  # steps that may be in the targets of no other
 _TRIED = 6  # steps that are asked at most
 
 
@@ -45,9 +46,13 @@ def bootstraps_early(evidence: Evidence) -> Observation | None:
 def _early(evidence: Evidence, sample: Sample) -> Iterator[tuple[int, int, int]]:
     """Row, step and how many rewards its targets sum, of steps of which that is so; nothing more
     behind one of which it is not."""
+    alone = 0
     for row, step, back, ahead in _asked(sample):
         behind = _reach(evidence, sample, row, step, -1, back)
-        if behind is None or behind < 1:
+        if behind == 0 and alone < _ALONE:  # the first that is trained on, behind a burn-in
+            alone += 1
+            continue
+        if not behind:
             return
         further = _reach(evidence, sample, row, step, 1, min(ahead, behind + _GAP))
         if further is None or further != behind or behind + 1 > ahead:

@@ -39,6 +39,7 @@ _ROUNDS = 4  # steps of each segment that are tried, one at a time
 _LEAST = 6  # steps that must tell
 _SEEDS = (3, 4, 5)  # of what is observed instead, until one tells
 _TELLING = 10  # roundings: what the step's own observation must move
+_CROSSED = 1e-2  # of what the step's own observation moves: a next value moves with its own as much
 _WHOLE = 1.01  # the largest share: a discount of 1, rounded
 _ALIKE = 1e-2  # of the largest change: how far a step's share may be from that of all
 _OVER = (("next", "terminated"), ("next", "done"))
@@ -324,12 +325,15 @@ def _own_alone(
     whole, over = answers
     following = torch.zeros_like(at)
     following[:, 1:] = at[:, :-1]
+    # A network that is shown the reward of the step before it takes it with what is observed next.
+    crossed = _CROSSED if any("reward" in key[-1] for key in evidence.policy.reads) else 0.0
     for seed in _SEEDS:
         moved = answer_of(evidence, sample, observing(evidence, sample, following, seed), at)
-        if abs(moved - whole) > limit:
-            return False
         here = replace(sample, rows=_rows(sample, observing(evidence, sample, at, seed)))
-        if abs(answer_of(evidence, sample, _over(here, at), at) - over) > _TELLING * limit:
+        own = abs(answer_of(evidence, sample, _over(here, at), at) - over)
+        if abs(moved - whole) > max(limit, crossed * own):
+            return False
+        if own > _TELLING * limit:
             return True
     return False
 

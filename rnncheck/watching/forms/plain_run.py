@@ -20,6 +20,7 @@ from rnncheck.watching.forms.beside_calls import BesideCalls, beside_calls
 from rnncheck.watching.forms.by_numbers import Counts
 from rnncheck.watching.forms.last_calls import LastCall, last_calls
 from rnncheck.watching.forms.later_resets import BEHIND_THE_RESET, begins_behind_resets
+from rnncheck.watching.forms.names_read import called_from, names_read_at
 from rnncheck.watching.forms.own_env import is_own_env
 from rnncheck.watching.forms.plain_calls import (
     FLAG,
@@ -46,9 +47,7 @@ from rnncheck.watching.forms.step_ends import is_one_episode, is_over
 from rnncheck.watching.forms.storages import DONE, HeldPart, Spoilt
 from rnncheck.watching.forms.structures import Path
 from rnncheck.watching.observer import modes_now
-from rnncheck.watching.seams.containers import HeldBy
-from rnncheck.watching.seams.lines import LinesBehind, around_of, lines_behind, lines_inside
-from rnncheck.watching.seams.returned_names import returned_names
+from rnncheck.watching.seams.lines import around_of, lines_behind, lines_inside
 from rnncheck.watching.seams.sampling import sampled_lines
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
@@ -180,7 +179,7 @@ class PlainRun:
         if self._random and (self._sampled(stack) or self.waits):  # only a memory holds these
             return
         frame = stack[number]
-        inner = _called_from(frame, stood.frames)
+        inner = called_from(frame, stood.frames)
         stepping = None if inner is None else (inner, loop[inner.f_code])
         lines = lines_behind(frame, loop[frame.f_code], stepping)
         if lines is None and number:  # one statement steps and trains: `update(collect())`
@@ -189,7 +188,7 @@ class PlainRun:
         if lines is None:
             self._sampled(stack)
             return
-        names = _names_at(lines, frame, inner, stood)
+        names = names_read_at(lines, frame, inner, stood)
         steps = self._whole.shape[1]
         for name in lines.appended & names.keys():  # what they have made longer as they ran
             value = names[name]
@@ -372,6 +371,11 @@ class PlainRun:
             return None
         return states_at_the_opening(found.batch, self._whole, self._told)
 
+    def goes_on_with(self, later: PlainRun) -> None:
+        """What shows whether a later rollout goes on with the states of the one before it."""
+        if self._acting is not None and later._acting is not None:
+            self._acting.joins += later._acting.joins
+
     def opens_later_with(self, states: TensorDictBase) -> None:
         """A training batch of a later rollout began inside of an episode, with these."""
         if self._acting is not None:
@@ -459,35 +463,6 @@ def _begins_later(batch: TensorDictBase, drawn: Tensor) -> bool:
     begins = range(drawn.shape[1] - steps + 1)
     found = (one for one in begins if torch.equal(laid[:, one : one + steps], seen))
     return next(found, 0) > 0
-
-
-def _names_at(
-    lines: LinesBehind, frame: FrameType, inner: FrameType | None, stood: StoodAt
-) -> dict[str, Any]:
-    """What the lines of a frame read, by name: containers as they were at the last step, which the
-    frame itself took or one ``inner`` to it."""
-    held = lines.function.__kwdefaults__ or {}
-    names = {name: held.get(name, frame.f_globals.get(name)) for name in sorted(lines.reads)}
-    around, codes = around_of(lines.function), [frame.f_code]
-    if inner is not None and around is not None and around.inside is not None:
-        codes = [inner.f_code, *codes]
-    before = {n: v for code in codes for n, v in stood.containers.get(code, {}).items()}
-    # One that was bound where the env is stepped was that of the rollout before.
-    kept = {n: v for n, v in before.items() if n in names and n not in lines.stepped}
-    names |= {n: v.again(names[n]) if isinstance(v, HeldBy) else v for n, v in kept.items()}
-    if len(codes) == 1 and inner is not None:  # else what it did behind its loop is done again
-        returned = returned_names(frame, stood.lines[frame.f_code], inner)
-        own = stood.containers.get(inner.f_code, {})
-        kept = {name: own[of] for name, of in returned.items() if of in own and name in names}
-        names |= {n: v.again(names[n]) if isinstance(v, HeldBy) else v for n, v in kept.items()}
-    return names
-
-
-def _called_from(frame: FrameType, stepped: Sequence[FrameType]) -> FrameType | None:
-    """Of the frames around a step, innermost first, the one that this one called: it may have
-    returned since."""
-    at = next((n for n, one in enumerate(stepped) if one is frame), 0)
-    return stepped[at - 1] if at else None
 
 
 def _nowhere(whole: TensorDictBase) -> str:

@@ -61,7 +61,8 @@ def entry_of(
         return None
     ends = names_an_end(path)
     flags = {key for _, _, key, _ in found if ends and key in FLAGS}
-    _, _, key, scale = max(found, key=lambda one: _rank(one, one[2] in flags))
+    still = not bool(flat[data].diff(dim=0).any())  # as flags are that are never set
+    _, _, key, scale = max(found, key=lambda one: _rank(one, one[2] in flags, still=still))
     return key, scale
 
 
@@ -74,13 +75,13 @@ def _inner_starts(batch: TensorDictBase) -> Tensor:
 
 
 def _rank(
-    one: tuple[float, bool, Key, Scale | None], flag: bool
-) -> tuple[bool, bool, float, bool, bool, bool]:
+    one: tuple[float, bool, Key, Scale | None], flag: bool, *, still: bool
+) -> tuple[bool, bool, bool, float, bool, bool, bool]:
     """Its name counts most beside the same bits, for flags that are seldom true are all alike; else
-    how many are the same."""
+    how many are the same. Of what is always the same the name counts more than that."""
     share, named, _, scale = one
     same = share == 1
-    return same, same and named, share, named, flag, scale is None
+    return still and named, same, same and named, share, named, flag, scale is None
 
 
 def _scales(key: Key, mine: Tensor, theirs: Tensor) -> list[Scale | None]:

@@ -116,6 +116,7 @@ class NextRollout:
         run = _run_behind(first, steps, before)
         if run.acted():
             run.trained(stack, stood)
+            first.goes_on_with(run)
             self._opening = run
 
     def passed(self, judged: PlainRun, call: PlainCall) -> None:
