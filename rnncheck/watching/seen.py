@@ -96,6 +96,7 @@ class Called:
     last: int = 0  # of lines of a loop: the last of them
     fed: bool = False  # what it was called on has a graph: networks ran on the batch before it
     trains: bool = False  # what a loss gave has a graph
+    of_who_acts: bool = False  # and leads to weights that act, as far as that was asked
     unreduced: bool = False  # it leaves it to its caller to reduce what it gives for each step
     added_to: bool = False  # networks that run beside it add to what it gives
     covered: bool = False  # the script's own lines around it are the loss
@@ -244,7 +245,7 @@ class Sightings:
     def loss(self) -> Called | None:
         """The loss that was called on the most data."""
         found = self._whole()
-        size = [(one.trains, len(one.inputs), len(_entries(one))) for one in found]
+        size = [(o.trains, len(o.inputs), len(_entries(o)), o.of_who_acts) for o in found]
         return found[size.index(max(size))] if found else None
 
     def losses_alike(self) -> list[Called]:

@@ -13,7 +13,9 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.watching.forms.along_rows import along_rows, beside_known, with_more_known
+from rnncheck.watching.forms.held_as import ARRAYS
 from rnncheck.watching.forms.laid_rows import LaidRows, empty_steps
+from rnncheck.watching.forms.listed_rows import as_listed, listed_columns
 from rnncheck.watching.forms.plain_calls import ACTION, MOSTLY, OBSERVATION, ToldCall, leaf_tensor
 from rnncheck.watching.forms.plain_pass import behind_ends
 from rnncheck.watching.forms.sampled_entries import REWARD
@@ -30,15 +32,22 @@ def sampled_batch(
 ) -> SampledBatch | None:
     """What they hold of the steps ``whole`` ``[rows, steps]``; None where none of them holds
     sequences of observations."""
-    leaves = dict(_leaves(names))
+    listed = {name: listed_columns(value) for name, value in names.items()}
+    leaves = dict(_leaves({name: one for name, one in names.items() if not listed[name]}))
     held = {path: made for path, leaf in leaves.items() if (made := leaf_tensor(leaf)) is not None}
     arrays = {path for path, leaf in leaves.items() if isinstance(leaf, np.ndarray)}
+    for name, columns in listed.items():
+        held |= {(name, *path): whole for path, (whole, _) in columns.items()}
+        arrays |= {(name, *path) for path, (_, of_what) in columns.items() if of_what == ARRAYS}
     found = [
         told_parts(path, laid, held, arrays, whole, told)
         for path, value in held.items()
         for laid in _laid(path, held, whole, told)
     ]
-    return max(found, key=lambda one: one.likeness, default=None)
+    likest = max(found, key=lambda one: one.likeness, default=None)
+    if likest is not None:
+        as_listed(likest, names, listed)
+    return likest
 
 
 def _leaves(names: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:

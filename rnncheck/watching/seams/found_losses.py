@@ -10,6 +10,7 @@ import torch
 
 from rnncheck.pipeline.subject.modes import Mode, in_mode_of
 from rnncheck.watching.forms.by_numbers import plain_numbers, with_numbers
+from rnncheck.watching.seams.graphs import weights_in
 from rnncheck.watching.seams.held_batches import HeldBatches, holds_tensors, with_the_rest
 from rnncheck.watching.seams.owners import cloned
 from rnncheck.watching.seen import Called
@@ -72,3 +73,11 @@ def further(known: Called, found: FoundLoss) -> None:
     known.numbers = found.numbers or known.numbers
     if found.last > known.last:  # of lines that go on to another `backward`: all of them
         known.module, known.last, known.later = found.loss, found.last, found.later
+
+
+def note_whose(found: Sequence[Called], loss: Any, acting: set[int]) -> None:
+    """Of losses that were found with this call of ``backward``, whether it leads to weights that
+    act."""
+    weights = weights_in(loss, ()) if found else None
+    for one in found:
+        one.of_who_acts = bool(weights and weights & acting)

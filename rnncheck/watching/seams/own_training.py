@@ -33,7 +33,7 @@ from rnncheck.watching.forms.plain_policy import PlainPolicy, is_flat
 from rnncheck.watching.forms.switches import switched_on, switches_of
 from rnncheck.watching.observer import Watching, modes_now
 from rnncheck.watching.seams.entered import EnteredModes, mode_around
-from rnncheck.watching.seams.found_losses import FoundLoss, further, of_a_function
+from rnncheck.watching.seams.found_losses import FoundLoss, further, note_whose, of_a_function
 from rnncheck.watching.seams.frames import (
     batches_in,
     decorated_with,
@@ -260,7 +260,9 @@ class OwnTraining:
                 note(sys._getframe(1), loss)
             self._fruitless = 0 if self._held else self._fruitless + 1
             if self._held and not self._of_plain_storages():
+                count = len(self._watching.seen.losses)
                 self._note(sys._getframe(1))
+                note_whose(self._watching.seen.losses[count:], loss, self._acting() | self._learned)
             else:
                 self._name(loss, sys._getframe(1))
         self.forget()
