@@ -62,6 +62,8 @@ def entry_of(
     ends = names_an_end(path)
     flags = {key for _, _, key, _ in found if ends and key in FLAGS}
     still = not bool(flat[data].diff(dim=0).any())  # as flags are that are never set
+    if still and not any(one[1] for one in found) and any(is_named_so(path, key) for key in keys):
+        return None  # it goes by the name of something else
     _, _, key, scale = max(found, key=lambda one: _rank(one, one[2] in flags, still=still))
     return key, scale
 

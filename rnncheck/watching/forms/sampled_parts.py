@@ -32,7 +32,14 @@ from rnncheck.watching.forms.sampled_entries import (
     shows_the_next,
 )
 from rnncheck.watching.forms.sampled_states import left_behind, state_of_rows, state_of_steps
-from rnncheck.watching.forms.storages import HeldPart, PerRow, Spoilt, Storage, ZeroState
+from rnncheck.watching.forms.storages import (
+    HeldPart,
+    PerRow,
+    RowLengths,
+    Spoilt,
+    Storage,
+    ZeroState,
+)
 from rnncheck.watching.forms.structures import Path
 
 
@@ -99,6 +106,7 @@ class _Telling:
             return
         part = self._ahead(path, of_what, own=own) if steps is None else None
         part = part or self._of_rows(path, stored=self._stands_with_steps(path))
+        part = part or _lengths(value, laid, of_what)
         if part is not None:
             self.made.parts[path] = part
         elif _weighs_rows(value, laid):
@@ -266,6 +274,17 @@ def _zeros(value: Tensor, laid: LaidRows, told: ToldCall) -> ZeroState | None:
             if tuple(value.shape) == shape:
                 return ZeroState(slot)
     return None
+
+
+def _lengths(value: Tensor, laid: LaidRows, of_what: str) -> RowLengths | None:
+    """What holds how many steps of each row are data, or how many observations."""
+    rows = len(laid.found)
+    if rows < 2 or value.numel() != rows or value.is_floating_point() or value.dtype == torch.bool:
+        return None
+    more = (value.detach().cpu().flatten() - (~laid.empty).sum(1)).unique().tolist()
+    if len(more) != 1 or more[0] not in (0, 1):
+        return None
+    return RowLengths(tuple(value.shape), value.dtype, int(more[0]), of_what)
 
 
 def _weighs_rows(value: Tensor, laid: LaidRows) -> bool:

@@ -237,6 +237,27 @@ class PerRow:
 
 
 @dataclass(frozen=True)
+class RowLengths:
+    """Of each row of a batch how many of its steps are data, and as many ``more``: what pads rows
+    hands that on with them."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    more: int = 0
+    of_what: str = TENSORS
+    graphed = False
+    held = ()
+
+    def of(self, batch: TensorDictBase) -> Any:
+        """As the mask of a batch ``[rows, steps]`` says, where it has one."""
+        rows, steps = batch.shape
+        mask = batch.get(MASK_OF_ROWS, None)
+        counts = torch.full((rows,), steps) if mask is None else mask.reshape(rows, steps).sum(1)
+        given = (counts + self.more).reshape(-1, *self.shape[1:]).to(self.dtype)
+        return handed(given, self.of_what, listed=False)
+
+
+@dataclass(frozen=True)
 class ZeroState:
     """Zeros that the rows of a batch begin with in the place of a state."""
 
@@ -323,7 +344,16 @@ class OfEpisode:
 
 
 HeldPart = (
-    Storage | Records | RowRecords | Spoilt | Tail | PerRow | ZeroState | PieceStates | OfEpisode
+    Storage
+    | Records
+    | RowRecords
+    | Spoilt
+    | Tail
+    | PerRow
+    | RowLengths
+    | ZeroState
+    | PieceStates
+    | OfEpisode
 )
 
 

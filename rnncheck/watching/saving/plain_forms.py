@@ -29,6 +29,7 @@ from rnncheck.watching.forms.storages import (
     PerRow,
     PieceStates,
     Records,
+    RowLengths,
     RowRecords,
     Storage,
     Tail,
@@ -47,6 +48,7 @@ from rnncheck.watching.saving.import_paths import CannotKeep
 Node = dict[str, Any]
 _WRAPPERS = "gymnasium.wrappers"
 _RECORDS, _TAIL, _PER_ROW, _ZEROS = "records", "tail", "per row", "zero state"
+_LENGTHS = "lengths of rows"
 _PIECES = "states of pieces"
 _ROW_RECORDS = "records of each env"
 _NAMED, _LAST, _RETURNS = "beside each step", "behind the last", "returns"
@@ -372,6 +374,8 @@ def _part_form(one: HeldPart) -> list[Any]:
         return [_TAIL, one.before, _storage_form(one.steps)]
     if isinstance(one, PerRow):
         return [_PER_ROW, one.value, one.of_what]
+    if isinstance(one, RowLengths):
+        return [_LENGTHS, list(one.shape), _dtype(one.dtype), one.more, one.of_what]
     if isinstance(one, ZeroState):
         return [_ZEROS, _slot_form(one.slot)]
     if isinstance(one, PieceStates):
@@ -386,6 +390,8 @@ def _part(form: list[Any]) -> HeldPart:
         return RowRecords({tuple(path): _storage(held) for path, held in form[1]}, *form[2:])
     if form[0] == _PER_ROW:
         return PerRow(form[1], form[2])
+    if form[0] == _LENGTHS:
+        return RowLengths(tuple(form[1]), DTYPES[form[2]], *form[3:])
     if form[0] == _ZEROS:
         return ZeroState(_slot(form[1]))
     if form[0] == _PIECES:
