@@ -146,7 +146,7 @@ class PlainStep:
     terminated: Any
     truncated: Any
     reset: Any  # where the env was reset inside the step, its action unread
-    clips: bool = False  # the action was clipped to the env's space
+    way: str = ""  # what was made of the action ahead of the env
     beside: list[PlainCall] = field(default_factory=list)  # behind it, ahead of the next one
     updates: int = 0  # that came before it
 

@@ -45,6 +45,7 @@ from rnncheck.watching.forms.plain_calls import (
     leaf_tensor,
     run_call,
 )
+from rnncheck.watching.forms.sent_actions import AS_IT_IS, sends
 from rnncheck.watching.forms.shown_before import Before, ShownBefore
 from rnncheck.watching.forms.shown_entries import ShownAs, ShowsEntries
 from rnncheck.watching.forms.structures import Path, with_tensors
@@ -184,7 +185,7 @@ class PlainEnv:
     part: tuple[int, ...] | None = None  # of what they show, which the policy gets
     before: Mapping[Key, Before] = field(default_factory=dict)  # what a loop shows of it
     shown: ShownAs | None = None  # where they show several things
-    clips: bool = False  # actions to what they take
+    way: str = AS_IT_IS  # what is made of actions ahead of them
     floating: Mapping[Key, torch.dtype] = field(default_factory=dict)  # as which they are got
 
     def __call__(self) -> EnvBase:
@@ -222,7 +223,7 @@ class PlainEnv:
     def _wrapped(self, make: Callable[[], Any]) -> EnvBase:
         env = make() if self.part is None else PartShown(make(), self.part)
         env = env if self.shown is None else ShowsEntries(env, self.shown)
-        env = gymnasium.wrappers.ClipAction(env) if self.clips else env
+        env = sends(env, self.way)
         # With a device: TorchRL moves to an accelerator only what has one. With the default one:
         # it reads specs with tensors that it makes there.
         place = torch.get_default_device()

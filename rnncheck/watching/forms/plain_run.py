@@ -120,11 +120,11 @@ class PlainRun:
             for slot in self._told.arguments.values()
             if (told := self._told.before.get(slot.key)) is not None
         }
-        clips = any(step.clips for step in steps)
+        way = max(step.way for step in steps)
         part = None if columns.width == whole else shown
         try:
             make = PlainEnv(
-                makers_of(steps[0].env), states, policy.batched, part, before, columns.shown, clips,
+                makers_of(steps[0].env), states, policy.batched, part, before, columns.shown, way,
                 self._told.floating,
             )  # fmt: skip
         except Exception as error:  # an env of the user's may refuse to be copied

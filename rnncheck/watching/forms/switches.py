@@ -212,6 +212,12 @@ class EpisodesAlone:
         return bool(getattr(self._over_sequences, "trains_apart", False))
 
     @property
+    def longest(self) -> int | None:
+        """How many steps a trajectory may have at most; None where it may have any number."""
+        found: int | None = getattr(self._over_sequences, "longest", None)
+        return found
+
+    @property
     def burnt_alone(self) -> int:
         """How many first steps of each trajectory it runs without a graph."""
         return int(getattr(self._over_sequences, "burnt", 0))

@@ -23,6 +23,7 @@ from rnncheck.watching.forms.plain_loss import MadeBeside, rollout_loss
 from rnncheck.watching.forms.plain_pass import CallPass, SeenPass, Spread
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy
 from rnncheck.watching.forms.returns_made import ReturnsMade
+from rnncheck.watching.forms.sent_actions import AS_IT_IS, CLIPPED
 from rnncheck.watching.forms.shown_entries import ShownAs, ShownEntry
 from rnncheck.watching.forms.storages import (
     HeldPart,
@@ -66,7 +67,7 @@ def plain_env_node(encoder: Encodes, env: PlainEnv) -> Node:
         "makers": makers,
         "states": encoder.form(states),
         "batched": env.batched,
-        "clips": env.clips,
+        "way": env.way,
         "part": encoder.form(env.part),
         "before": encoder.form(shown_forms(env.before)),
         "shown": encoder.form(None if env.shown is None else _entry_forms(env.shown)),
@@ -105,8 +106,8 @@ def plain_env_again(decoder: Decodes, node: Node, _number: int) -> PlainEnv:
     states = {_key(key): (tuple(shape), DTYPES[of]) for key, shape, of in told}
     before = shown_again(decoder.part(node["before"]))
     part, shown = decoder.part(node["part"]), _entries_again(decoder.part(node["shown"]))
-    clips = bool(node["clips"])
-    return PlainEnv(makers, states, bool(node["batched"]), part, before, shown, clips)
+    way = str(node.get("way", CLIPPED if node.get("clips") else AS_IT_IS))  # older files tell clips
+    return PlainEnv(makers, states, bool(node["batched"]), part, before, shown, way)
 
 
 def _maker(made: Any) -> Any:

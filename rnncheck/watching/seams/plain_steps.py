@@ -37,7 +37,7 @@ from rnncheck.watching.seams.owners import OwnerStates, cloned
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seams.stepped_env import SteppedEnv, env_classes
 from rnncheck.watching.seams.stood import StoodAt
-from rnncheck.watching.seams.turns import Turns, acted, clipped_from, unseen_call
+from rnncheck.watching.seams.turns import Turns, acted, sent_from, unseen_call
 from rnncheck.watching.seams.warm_up import RandomSteps, latest_of
 from rnncheck.watching.weights import taken
 
@@ -215,9 +215,8 @@ class PlainSteps:
         self._beside |= {one.call.code for one in direct if one.behind and self._actor is None}
         again = self._turns.goes_on(shown, calls) and not self._lines.heard
         call = acted(calls, action) or acted([one.call for one in direct], action)
-        if call is None and shown is not None and (found := clipped_from(calls, action, shown.env)):
-            call, action = found
-            shown.clips = True
+        if call is None and shown is not None and (found := sent_from(calls, action, shown.env)):
+            call, action, shown.way = found
         ahead = self._lines.stepped(stack, action, again=again) if call is None else None
         if call is not None:
             self._lines.forget()

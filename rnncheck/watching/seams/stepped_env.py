@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from rnncheck.watching.forms.four_parts import OLD_PARTS, FiveParts, five_parts
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep
+from rnncheck.watching.forms.sent_actions import AS_IT_IS
 from rnncheck.watching.forms.shown_entries import with_parts_copied, with_rows
 from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT
 from rnncheck.watching.seams.patching import kinds_of
@@ -30,7 +31,7 @@ class SteppedEnv:
     seen: Any
     mode: Any = None  # in which it begins anew, once it was asked: "" where it has none
     over: Any = None  # envs whose episode is over, where they begin anew with the next step
-    clips: bool = False  # actions are clipped to its space on their way
+    way: str = AS_IT_IS  # what is made of actions ahead of it
     steps: list[PlainStep] = field(default_factory=list)
 
     def begins(self, shown: Any) -> None:
@@ -63,7 +64,7 @@ class SteppedEnv:
             with_parts_copied(terminated),
             with_parts_copied(truncated),
             begun,
-            clips=self.clips,
+            way=self.way,
         )
         self.over = ended if over else None
         self.seen = with_parts_copied(after)

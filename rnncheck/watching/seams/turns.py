@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep, leaf_tensor
+from rnncheck.watching.forms.sent_actions import CLIPPED, WAYS, sent
 from rnncheck.watching.forms.shown_entries import side_by_side_shown
 from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.seams.acting_block import TAKEN
@@ -124,23 +126,29 @@ def acted(calls: Sequence[PlainCall], action: Any) -> PlainCall | None:
     return next((call for call, _ in _given(calls, lambda one: same_action(one, action))), None)
 
 
-def clipped_from(calls: Sequence[PlainCall], action: Any, env: Any) -> tuple[PlainCall, Any] | None:
-    """The latest of the calls that gave what the action was clipped from, to what the env takes,
-    and that, in the form of the action."""
+def sent_from(
+    calls: Sequence[PlainCall], action: Any, env: Any
+) -> tuple[PlainCall, Any, str] | None:
+    """The latest of the calls that gave what the action was clipped from, to what the env takes, or
+    rescaled to that; what it gave, in the form of the action; and which of these."""
     space = getattr(env, "action_space", None)
     if not isinstance(space, gymnasium.spaces.Box) or np.shape(action) != space.shape:
         return None
     if not isinstance(action, np.ndarray):
         return None
 
-    def fits(value: Tensor) -> bool:
+    def fits(value: Tensor, way: str) -> bool:
         if value.numel() != action.size or not value.is_floating_point():
             return False
         whole = value.detach().cpu().numpy().reshape(space.shape)
-        return same_action(torch.as_tensor(np.clip(whole, space.low, space.high)), action)
+        if way == CLIPPED:
+            return same_action(torch.as_tensor(sent(whole, space, way)), action)
+        within = space.is_bounded() and bool((np.abs(whole) <= 1).all())
+        return within and bool(np.allclose(sent(whole, space, way), action, 1e-5, 1e-6))
 
-    for call, value in _given(calls, fits):
-        return call, value.detach().cpu().numpy().reshape(space.shape)
+    for way in WAYS:
+        for call, value in _given(calls, functools.partial(fits, way=way)):
+            return call, value.detach().cpu().numpy().reshape(space.shape), way
     return None
 
 
