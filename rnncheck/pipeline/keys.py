@@ -14,6 +14,7 @@ Key = tuple[str, ...]
 STEP_KEY: Key = ("rnncheck", "step")
 # What a loop added to its rewards where a time limit cut an episode, 0 elsewhere.
 REWARD_ADDED: Key = ("next", "reward_added")
+LATER_KEY = "later"  # of a joint that was seen behind the batches that are judged
 
 
 def as_key(key: Any) -> Key:

@@ -9,7 +9,7 @@ from rnncheck.checks.evidence.evidence import Evidence, recorded_error
 from rnncheck.checks.evidence.training_batches import Sample, samples, stale
 from rnncheck.checks.evidence.trajectory_replay import reads_at_start
 from rnncheck.pipeline.copying.copies import copy_of
-from rnncheck.pipeline.keys import Key
+from rnncheck.pipeline.keys import LATER_KEY, Key
 from rnncheck.pipeline.recording.recording import Joint
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.pipeline.subject.subject import Subject
@@ -56,7 +56,7 @@ def begins_with_trajectories(evidence: Evidence) -> bool:
     """Whether every row begins with its trajectory, where it was collected and where it is trained
     on: no state is needed there. Where a later batch was seen to go on with one, they do not. How
     the steps were collected says nothing where whole trajectories are trained on."""
-    if evidence.pipeline.joins:
+    if any(one.get(LATER_KEY, None) is None for one in evidence.pipeline.joins):
         return False
     if _are_whole(samples(evidence)):
         return True

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rnncheck.errors import Place
 from rnncheck.pipeline.guard.user_frames import display_path
-from rnncheck.pipeline.keys import REWARD_ADDED, Key, tensor_keys
+from rnncheck.pipeline.keys import LATER_KEY, REWARD_ADDED, Key, tensor_keys
 from rnncheck.watching.forms.acted_again import ActedAgain
 from rnncheck.watching.forms.beside_calls import BesideCalls, beside_calls
 from rnncheck.watching.forms.by_numbers import Counts
@@ -374,7 +374,8 @@ class PlainRun:
     def goes_on_with(self, later: PlainRun) -> None:
         """What shows whether a later rollout goes on with the states of the one before it."""
         if self._acting is not None and later._acting is not None:
-            self._acting.joins += later._acting.joins
+            for join in later._acting.joins:
+                self._acting.joins.append(join.clone().set(LATER_KEY, torch.ones(join.shape)))
 
     def opens_later_with(self, states: TensorDictBase) -> None:
         """A training batch of a later rollout began inside of an episode, with these."""

@@ -22,4 +22,8 @@ def sends(env: gymnasium.Env[Any, Any], way: str) -> gymnasium.Env[Any, Any]:
     """The env, as the loop steps it."""
     if way == CLIPPED:
         return gymnasium.wrappers.ClipAction(env)
-    return gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1)) if way == RESCALED else env
+    return (
+        gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
+        if way == RESCALED
+        else env
+    )
