@@ -13,7 +13,14 @@ from rnncheck.pipeline.instruments.own_loss import OwnLoss
 from rnncheck.pipeline.keys import Key, tensor_items
 from rnncheck.pipeline.placing import place_of, placed
 from rnncheck.watching.forms.held_as import Scale
-from rnncheck.watching.forms.part_outputs import PartOutputs, behind_burn_in, over_steps, part_key
+from rnncheck.watching.forms.part_outputs import (
+    PartOutputs,
+    at_once,
+    behind_burn_in,
+    over_steps,
+    part_key,
+    step_by_step,
+)
 
 
 class LossPass:
@@ -48,6 +55,7 @@ class LossPass:
         self.trains_apart = False  # in several losses, each with a `backward` of its own
         self.burnt = 0  # first steps that it runs without a graph
         self._more = dict[str, bool]()  # parts that run over T+1 steps of the example, by path
+        self._each = dict[str, bool]()  # parts that run once for each of them
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         """By key, what each part gives at every step of ``batch``. Lines that were seen on one row
@@ -88,16 +96,24 @@ class LossPass:
         """``[rows, steps, ...]``; without the last of T+1 steps, which is what was observed behind
         the others."""
         if self._more.get(path):
-            more = over_steps(values, rows, steps + 1, time_first=self._time_first)
+            more = self._over(path, values, rows, steps + 1)
             return None if more is None else more[:, :steps]
-        laid = over_steps(values, rows, steps, time_first=self._time_first)
+        laid = self._over(path, values, rows, steps)
         if self._once and laid is None:
             more = over_steps(values, rows, steps + 1, time_first=self._time_first)
             return None if more is None else more[:, :steps]
         if path in self._more or self._once:
             return laid
         self._more[path] = laid is None
+        whole = at_once(values, rows, steps + (laid is None), time_first=self._time_first)
+        self._each[path] = whole is None
         return laid if laid is not None else self._laid(path, values, rows, steps)
+
+    def _over(self, path: str, values: list[Tensor], rows: int, steps: int) -> Tensor | None:
+        """One step a call where it was so on the example, which has more steps than agents."""
+        if self._each.get(path):
+            return step_by_step(values, rows, steps)
+        return over_steps(values, rows, steps, time_first=self._time_first)
 
     def _behind_burn_in(self, values: list[Tensor], rows: int, steps: int) -> Tensor | None:
         """The same of a part whose first steps run without a graph."""

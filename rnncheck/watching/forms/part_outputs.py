@@ -147,6 +147,12 @@ def _runs(network: nn.Module, td: TensorDictBase) -> bool:
 def over_steps(values: list[Tensor], rows: int, steps: int, *, time_first: bool) -> Tensor | None:
     """What calls of one part gave as ``[rows, steps, features]``, those of several agents as one:
     in one of them for all steps, or one step a call; None where it is neither."""
+    whole = at_once(values, rows, steps, time_first=time_first)
+    return step_by_step(values, rows, steps) if whole is None else whole
+
+
+def at_once(values: list[Tensor], rows: int, steps: int, *, time_first: bool) -> Tensor | None:
+    """The same of one call for all steps."""
     for first in (time_first, not time_first):
         outer, inner = (steps, rows) if first else (rows, steps)
         for value in values:
@@ -154,6 +160,11 @@ def over_steps(values: list[Tensor], rows: int, steps: int, *, time_first: bool)
             if flat or tuple(value.shape[: min(2, value.ndim - 1)]) == (outer, inner):
                 whole = value.reshape(outer, inner, -1)
                 return whole.transpose(0, 1) if first else whole
+    return None
+
+
+def step_by_step(values: list[Tensor], rows: int, steps: int) -> Tensor | None:
+    """The same of one call for each step."""
     one = [value for value in values if value.shape[:-1].numel() == rows]
     if len(one) < steps:  # a row for each agent
         counts = {v.shape[:-1].numel() for v in values if v.shape[:-1].numel() % rows == 0}
