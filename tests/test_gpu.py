@@ -101,6 +101,7 @@ def test_a_step_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.startswith("claims: -m rnncheck bench")
 
 
+@pytest.mark.slow
 def test_verdicts_are_kept_with_where_they_were_found(tmp_path: Path) -> None:
     specs = ["fixtures/specs/cartpole_dqn.yaml", "fixtures/broken/wr102_missing_init_tracker.yaml"]
     kept = tmp_path / "runs.jsonl"

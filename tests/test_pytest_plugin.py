@@ -87,6 +87,7 @@ def test_it_joins_the_other_tests_and_is_collected_once(tmp_path: Path) -> None:
     assert "6 tests collected" in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_findings_are_shown_as_in_the_console(tmp_path: Path) -> None:
     args = ("--rnncheck", "a.yaml", "-k", "WR103 or CL401", "-W", "ignore")
     done = run(tmp_path, *args, a_yaml=NO_PRIMER)
@@ -165,6 +166,7 @@ def test_a_spec_that_is_a_link_is_collected(tmp_path: Path) -> None:
     assert "a.yaml::BD301 state-crosses-reset" in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_the_fixture_fails_with_the_findings(tmp_path: Path) -> None:
     test = f"""
 import sys

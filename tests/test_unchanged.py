@@ -144,6 +144,7 @@ def looked(run: rnncheck.Run, *codes: str) -> bool:
     return all(ended[code] in (Outcome.PASSED, Outcome.FAILED) for code in codes)
 
 
+@pytest.mark.slow
 def test_a_policy_and_a_loss_as_objects() -> None:
     env = make_env()
     policy = make_policy(env.action_spec)

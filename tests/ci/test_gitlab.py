@@ -32,6 +32,7 @@ def test_a_healthy_spec_passes_and_leaves_every_report(tmp_path: Path) -> None:
     assert json.loads((tmp_path / folder / "rnncheck.json").read_text())["command"] == "gate"
 
 
+@pytest.mark.slow
 def test_the_exit_code_is_the_gates(tmp_path: Path) -> None:
     shell = SHELLS[1] if shutil.which("sh") else SHELLS[0]
     done = script(project(tmp_path), shell, ARGS="\n".join(TOO_SLOW), SPEC="rnncheck.yaml")

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.ci import steps
 from tests.ci.steps import SPEC, Done, project
 
@@ -41,6 +43,7 @@ def test_the_spec_hook_takes_specs_and_no_workflows() -> None:
     assert not takes("rnncheck-spec", "rnncheck.py")
 
 
+@pytest.mark.slow
 def test_the_verify_hook_runs_the_quick_checks(tmp_path: Path) -> None:
     (project(tmp_path) / "rnncheck.yaml").write_text(SPEC)
     done = entry("rnncheck-verify", tmp_path, "agent.py")

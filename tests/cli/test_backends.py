@@ -108,6 +108,7 @@ def test_on_cuda_the_real_kernels_are_run(rnncheck: Any, tmp_path: Path) -> None
     assert "triton" in checks["EQ207"]["reason"].partition(" on cuda")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
 @pytest.mark.parametrize(
     ("fault", "failing", "message", "cause"),

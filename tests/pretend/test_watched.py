@@ -99,6 +99,7 @@ def moved(folder: Path, library: Path, name: str, *faults: tuple[str, str], more
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", rows(THERE, DEAR))
 def test_a_script_on_an_accelerator_is_verified(
     name: str, rnncheck: Any, tmp_path: Path, library: Path

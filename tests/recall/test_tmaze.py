@@ -51,6 +51,7 @@ def test_its_memory_matters_as_far_as_the_corridor(walked: Run) -> None:
     assert of(walked).findings == ()
 
 
+@pytest.mark.slow
 def test_slices_shorter_than_the_corridor_are_the_reason_of_a_failure(lost: Run) -> None:
     found = {one.name: one for one in of(lost).findings}
     assert "gradients run through 4 steps (slice_len)" in found["memory-unused"].explained

@@ -116,6 +116,7 @@ RETURNS = (
 )
 
 
+@pytest.mark.first(2)
 @pytest.mark.first(3)
 @pytest.mark.parametrize(
     ("changes", "expected"),

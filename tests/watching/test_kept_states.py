@@ -26,6 +26,7 @@ Changes = tuple[tuple[str, str], ...]
 _ASKED = "BD301,BD304,CL403,EQ201,EQ205,GR801,LS707"
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     ("text", "changes", "codes", "expected"),
     [

@@ -28,6 +28,7 @@ def test_what_it_gave_is_known(rnncheck: Any, tmp_path: Path) -> None:
     assert {one["standing"] for one in told["guarantees"]} == {"shown"}
 
 
+@pytest.mark.slow
 def test_it_is_kept(rnncheck: Any, tmp_path: Path) -> None:
     """The file answers as the script did."""
     script, kept = written(tmp_path, COLLECTED, *BY_A_METHOD), tmp_path / "seen.rnn"

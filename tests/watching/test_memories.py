@@ -49,6 +49,7 @@ def test_time_limits_that_are_kept_as_ends_are_a_warning(rnncheck: Any, tmp_path
     assert "a time limit cut are trained on as ends" in found["findings"][0]["message"]
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     ("text", "change", "code"),
     [
@@ -71,6 +72,7 @@ def test_faulty(rnncheck: Any, tmp_path: Path, text: str, change: Change, code: 
     assert (status, failed(told)) == (ExitCode.FAILED, [code])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "expected"),
     [

@@ -115,6 +115,7 @@ def test_one_env(
     assert expected in found if expected else not found
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -26,6 +26,7 @@ def test_healthy(rnncheck: Any, tmp_path: Path, text: str) -> None:
     assert (code, failed(told)) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     ("text", "change", "code"),
     [
@@ -48,6 +49,7 @@ def test_faulty(rnncheck: Any, tmp_path: Path, text: str, change: Change, code: 
     assert judged(rnncheck, tmp_path, code, text, change) == (ExitCode.FAILED, [code])
 
 
+@pytest.mark.slow
 def test_saved(rnncheck: Any, tmp_path: Path) -> None:
     """What is kept of it, the weights of its rows too, is judged alike."""
     kept = tmp_path / "seen.rnncheck"

@@ -203,6 +203,7 @@ def outcome(
     return code, [check["code"] for check in told["checks"] if check["outcome"] == "failed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("select", ["CL,LS", pytest.param("", marks=pytest.mark.slow)])
 def test_networks_and_lists_of_numbers_are_handed_over_as_they_are(
     rnncheck: Any, tmp_path: Path, select: str

@@ -53,6 +53,7 @@ def test_those_that_are_still_while_it_acts_keep_nothing_untold(
     assert set(outcomes(rnncheck, tmp_path, text).values()) == {"passed"}
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     "text",
     [
@@ -95,6 +96,7 @@ def test_a_memory_in_a_buffer_is_none(rnncheck: Any, tmp_path: Path, norm: str) 
     assert outcomes(rnncheck, tmp_path, collected(norm))["EQ206"] == "failed"
 
 
+@pytest.mark.slow
 def test_what_is_explored_by_keeps_nothing_untold(rnncheck: Any, tmp_path: Path) -> None:
     """A rate in a buffer that every step shrinks changes nothing of what the policy says."""
     text = (SCRIPTS / "plain_single.py").read_text()

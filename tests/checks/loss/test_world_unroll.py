@@ -132,6 +132,7 @@ def test_a_model_of_rewards_alone_has_no_next_value(unrolled: Path) -> None:
     assert "predicts rewards" in found.reason
 
 
+@pytest.mark.slow
 def test_a_model_with_a_target_beside_it_is_not_let_off(unrolled: Path) -> None:
     found = result(verified(unrolled, ("VL604",), "loss.joint=true"), "VL604")
     assert found.outcome is not Outcome.NOT_APPLICABLE
