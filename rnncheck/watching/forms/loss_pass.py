@@ -15,7 +15,7 @@ from rnncheck.pipeline.placing import place_of, placed
 from rnncheck.watching.forms.held_as import Scale
 from rnncheck.watching.forms.part_outputs import (
     PartOutputs,
-    at_once,
+    all_at_once,
     behind_burn_in,
     over_steps,
     part_key,
@@ -105,7 +105,7 @@ class LossPass:
         if path in self._more or self._once:
             return laid
         self._more[path] = laid is None
-        whole = at_once(values, rows, steps + (laid is None), time_first=self._time_first)
+        whole = all_at_once(values, rows, steps + (laid is None), time_first=self._time_first)
         self._each[path] = whole is None
         return laid if laid is not None else self._laid(path, values, rows, steps)
 

@@ -147,11 +147,11 @@ def _runs(network: nn.Module, td: TensorDictBase) -> bool:
 def over_steps(values: list[Tensor], rows: int, steps: int, *, time_first: bool) -> Tensor | None:
     """What calls of one part gave as ``[rows, steps, features]``, those of several agents as one:
     in one of them for all steps, or one step a call; None where it is neither."""
-    whole = at_once(values, rows, steps, time_first=time_first)
+    whole = all_at_once(values, rows, steps, time_first=time_first)
     return step_by_step(values, rows, steps) if whole is None else whole
 
 
-def at_once(values: list[Tensor], rows: int, steps: int, *, time_first: bool) -> Tensor | None:
+def all_at_once(values: list[Tensor], rows: int, steps: int, *, time_first: bool) -> Tensor | None:
     """The same of one call for all steps."""
     for first in (time_first, not time_first):
         outer, inner = (steps, rows) if first else (rows, steps)
