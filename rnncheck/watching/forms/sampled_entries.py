@@ -62,10 +62,15 @@ def entry_of(
     ends = names_an_end(path)
     flags = {key for _, _, key, _ in found if ends and key in FLAGS}
     still = not bool(flat[data].diff(dim=0).any())  # as flags are that are never set
-    if still and not any(one[1] for one in found) and any(is_named_so(path, key) for key in keys):
-        return None  # it goes by the name of something else
+    if still and not any(one[1] for one in found) and _is_no_flag(path):
+        return None
     _, _, key, scale = max(found, key=lambda one: _rank(one, one[2] in flags, still=still))
     return key, scale
+
+
+def _is_no_flag(path: Path) -> bool:
+    """Whether it goes by the name of actions or of rewards, which a step may all have alike."""
+    return is_named_so(path, (ACTION,)) or is_named_so(path, REWARD)
 
 
 def _inner_starts(batch: TensorDictBase) -> Tensor:
