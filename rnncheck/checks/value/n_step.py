@@ -13,6 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from rnncheck.checks.evidence.burn_in_by_loss import warms_up
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
 from rnncheck.checks.evidence.rewards import reward_keys
@@ -49,7 +50,7 @@ def _early(evidence: Evidence, sample: Sample) -> Iterator[tuple[int, int, int]]
     alone = 0
     for row, step, back, ahead in _asked(sample):
         behind = _reach(evidence, sample, row, step, -1, back)
-        if behind == 0 and alone < _ALONE:  # the first that is trained on, behind a burn-in
+        if behind == 0 and alone < _ALONE and warms_up(evidence, sample):  # the first behind it
             alone += 1
             continue
         if not behind:

@@ -3,6 +3,7 @@ by the loss's answer to other rewards."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +31,7 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 PREDICTED = "the loss predicts rewards out of what is observed next, and makes no target"
 _ROUNDING = 1e-5  # of the largest answer: vectorised sums of rewards round over the whole row
 _FINE = 8e-7  # the same of one that need not be told from rounding by itself: some last places
+_SEEDS = (3, 4, 5)  # of what is observed instead, until one tells
 _MORE = 16.0  # times the largest reward: the answer to it may stand out of a loss that hides others
 _SHARE = (
     1e-3  # of what the next episode's first step moves: with as much the batch moves as a whole
@@ -59,9 +61,13 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
     itself is the same with either observation.
     """
     keys = [key for key in observed(evidence, sample) if key[0] == "next"]
-    there = changed_batch(sample, ends, keys)
-    batches = [with_ends(sample, one, ends) for one in (sample.td, there)]
-    moves, factor = _answered(evidence, sample, batches, ends)
+    for seed in _SEEDS:
+        there = changed_batch(sample, ends, keys, seed=seed)
+        batches = [with_ends(sample, one, ends) for one in (sample.td, there)]
+        answer = _answered(evidence, sample, batches, ends)
+        if answer.moves.size or answer.same or not answer.moves.told:
+            break  # else it may be what is observed that is too much alike
+    moves, factor = answer.moves, answer.factor
     turned = _turned(evidence, sample, batches, ends, factor) if moves.told else 0.0
     if turned and _trains_on_next(evidence, sample, batches):
         return Moves(0.0, told=False, predicted=True)
@@ -80,7 +86,7 @@ def predicts_rewards_alone(evidence: Evidence) -> bool:
             if not target_moves(evidence, sample, ends).predicted:
                 return False
             over = [sample.td, with_ends(sample, sample.td, ends)]
-            if _answered(evidence, sample, over, ends)[0].size:
+            if _answered(evidence, sample, over, ends).moves.size:
                 return False
             found = True
     except Unanswered:  # a loss that raises is LS706's
@@ -107,7 +113,7 @@ def next_episode_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Move
 
     def moved(at: Tensor, rounding: float) -> Moves:
         batches = [truncated, _changed(sample, truncated, at, keys)]
-        return _answered(evidence, sample, batches, ends, rounding)[0]
+        return _answered(evidence, sample, batches, ends, rounding).moves
 
     moves = moved(first, _ROUNDING)
     if moves.size and any(moved(at, _FINE).size > _SHARE * moves.size for at in (later, others)):
@@ -132,7 +138,7 @@ def answer_moves(
     evidence: Evidence, sample: Sample, batches: list[TensorDictBase], at: Tensor
 ) -> Moves:
     """How the answers to other rewards ``at`` some steps differ from one batch to the other."""
-    return _answered(evidence, sample, batches, at)[0]
+    return _answered(evidence, sample, batches, at).moves
 
 
 def _answered(
@@ -141,31 +147,56 @@ def _answered(
     batches: list[TensorDictBase],
     ends: Tensor,
     rounding: float = _ROUNDING,
-) -> tuple[Moves, float]:
-    """How the answers to other rewards on two batches differ, and which rewards these are."""
+) -> _Answer:
+    """How the answers to other rewards on two batches differ, and which rewards these are: larger
+    ones where the first tell of nothing that would not be rounding."""
     with SquaredErrors():
         still = [_total(evidence, sample, one) for one in batches]
-        found = None
-        for factor in (1.0, -1.0, _MORE, -_MORE):
-            answers, twice = (
-                [
-                    _total(evidence, sample, _paid(sample, one, ends, much * factor)) - base
-                    for one, base in zip(batches, still, strict=True)
-                ]
-                for much in (1, 2)
-            )
-            if answers[0] == 0:
-                continue
-            limit = rounding * max(1e-6, *map(abs, (*still, *answers, *twice)))
-            size = abs(answers[0] - answers[1])
-            linear = abs(twice[0] - 2 * answers[0]) <= 4 * limit
-            told = not linear or abs(still[0] - still[1]) <= limit
-            size = size / abs(factor) if size > limit and told else 0.0
-            moves = Moves(size, told), factor
-            if moves[0].size:
-                return moves
-            found = found or moves
-    return found or (Moves(0.0, told=False), 1.0)
+        asked = functools.partial(_answer_to, evidence, sample, batches, ends, still, rounding)
+        found = next((one for f in (1.0, -1.0) if (one := asked(f)) is not None), None)
+        if found is None:
+            return _Answer(Moves(0.0, told=False), 1.0, same=False)
+        if found.moves.told and not found.moves.size and not found.same:
+            larger = (asked(much * found.factor) for much in (_MORE, -_MORE))
+            found = next((one for one in larger if one is not None and one.moves.size), found)
+    return found
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What rewards that are moved by ``factor`` move; ``same``: bit for bit on both batches."""
+
+    moves: Moves
+    factor: float
+    same: bool
+
+
+def _answer_to(
+    evidence: Evidence,
+    sample: Sample,
+    batches: list[TensorDictBase],
+    ends: Tensor,
+    still: list[float],
+    rounding: float,
+    factor: float,
+) -> _Answer | None:
+    """None where the loss does not move at all with these rewards."""
+    answers, twice = (
+        [
+            _total(evidence, sample, _paid(sample, one, ends, much * factor)) - base
+            for one, base in zip(batches, still, strict=True)
+        ]
+        for much in (1, 2)
+    )
+    if answers[0] == 0:
+        return None
+    limit = rounding * max(1e-6, *map(abs, (*still, *answers, *twice)))
+    size = abs(answers[0] - answers[1])
+    linear = abs(twice[0] - 2 * answers[0]) <= 4 * limit
+    told = not linear or abs(still[0] - still[1]) <= limit
+    size = size / abs(factor) if size > limit and told else 0.0
+    same = still[0] == still[1] and answers[0] == answers[1]
+    return _Answer(Moves(size, told), factor, same)
 
 
 def _turned(
