@@ -117,7 +117,6 @@ RETURNS = (
 
 
 @pytest.mark.first(2)
-@pytest.mark.first(3)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

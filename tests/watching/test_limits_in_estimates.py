@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import SCRIPTS, failed, run, written
 
@@ -20,6 +22,7 @@ LIMITS_END = (
 )
 
 
+@pytest.mark.slow
 def test_they_are_a_warning_and_no_fault(rnncheck: Any, tmp_path: Path) -> None:
     """And none where those that were terminated alone are."""
     text = (SCRIPTS / "ppo_cartpole.py").read_text()

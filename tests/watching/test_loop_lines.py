@@ -35,6 +35,7 @@ def ran(rnncheck: Any, folder: Path, text: str) -> tuple[int, list[str]]:
     return code, failed(told)
 
 
+@pytest.mark.slow
 def test_episodes_that_are_trained_on_one_by_one(rnncheck: Any, tmp_path: Path) -> None:
     """Their pass is made for one episode: it resets nothing, and need not."""
     assert ran(rnncheck, tmp_path, EPISODES) == (ExitCode.VERIFIED, [])

@@ -46,6 +46,7 @@ def test_other_ways_to_send_them(
     assert (code, failed(told)) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_workers_that_are_sent_nothing(rnncheck: Any, tmp_path: Path, forked_workers: None) -> None:
     code, told = ran(rnncheck, tmp_path, SCRIPT.replace(SENT, "pass"), "WR")
     assert code == ExitCode.NOT_SHOWN

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from rnncheck.results.exit_codes import ExitCode
 from tests.watching.scripts import SCRIPTS, run
 
@@ -16,6 +18,7 @@ ROWS = csv.writer(LOG)
 LINE = 'print(f"update {update}: loss {loss.item():.4f}")'
 
 
+@pytest.mark.slow
 def test_records_are_written_once_and_prints_printed_once(rnncheck: Any, tmp_path: Any) -> None:
     text = (SCRIPTS / "plain_single.py").read_text()
     before, behind = "        optim.zero_grad()\n", "ROWS.writerow([loss.item()])"

@@ -23,6 +23,7 @@ from tests.watching.subsequences_script import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

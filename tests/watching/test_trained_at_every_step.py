@@ -198,7 +198,6 @@ ASKED = "CL403,CL406,LS701,LS703,RP502,RP505,RP507,VL603,VL604"
 
 
 @pytest.mark.first(1)
-@pytest.mark.first(4)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

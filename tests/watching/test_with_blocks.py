@@ -19,6 +19,7 @@ TARGETS = (
 ASKED = ("--select", "EQ201", "--select", "LS701", "--select", "LS703", "--select", "VL6")
 
 
+@pytest.mark.slow
 def test_what_stands_in_it_behind_the_steps_is_a_part_of_the_loss(
     rnncheck: Any, tmp_path: Path
 ) -> None:
