@@ -82,3 +82,12 @@ def test_a_scan_can_be_run_again_after_it_raised() -> None:
     with pytest.raises(Exception, match=r"scan|mode"), Computing(torch.float64):
         run()
     assert torch.equal(run(), before)
+
+
+def test_complex_numbers_are_as_wide_as_their_parts() -> None:
+    real = torch.tensor([0.1, 0.7], dtype=torch.float64)
+    with Computing(torch.float64) as wide:
+        turned = real.to(torch.cfloat) * torch.exp(torch.complex(real, real))
+    assert wide.acted
+    assert turned.dtype == torch.complex128
+    assert torch.equal(turned, real * torch.exp(torch.complex(real, real)))
