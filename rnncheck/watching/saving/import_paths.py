@@ -23,10 +23,12 @@ from rnncheck.watching.saving.definitions import defined_module, file_of, fixed_
 _MAIN = "__main__"
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _LONGEST = 400  # characters of a path
+_SPACES = "gymnasium.spaces."
 # Libraries whose classes are made again; of their functions these alone, which compute numbers.
 _CLASSES = (
     *("torch.nn.", "torch.distributions.", "torch.optim.", "tensordict.nn."),
     *("torchrl.modules.", "torchrl.envs.", "torchrl.objectives.", "torchrl.data.tensor_specs"),
+    _SPACES,
 )
 _METHODS = ("torchrl.modules.", "tensordict.nn.")  # of modules there, which some hold by name
 _FUNCTIONS = ("torch.nn.functional",)
@@ -164,7 +166,7 @@ def module_at(told: Any, folders: tuple[Path, ...], script: str) -> types.Module
 
 def _imported(name: str, folders: tuple[Path, ...], script: str) -> types.ModuleType:
     top = name.partition(".")[0]
-    if top not in ("torch", "tensordict", "torchrl", "builtins"):
+    if top not in ("torch", "tensordict", "torchrl", "builtins") and not name.startswith(_SPACES):
         places = [folder / top for folder in folders]
         if not any(p.with_suffix(".py").is_file() or p.is_dir() for p in places):
             where = " or ".join(map(str, folders))
