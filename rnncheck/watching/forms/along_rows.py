@@ -23,9 +23,11 @@ def along_rows(shown: Tensor, collected: Tensor, beside: Iterable[Beside] = ()) 
     ``collected`` ``[envs, time, ...]``: a run from the first step of each row on, -1 behind it.
     Of the longest ones the one at which most is alike that stands ``beside``: zeros that fill a
     row up may be what was shown elsewhere."""
+    found = torch.full((*shown.shape[:2], 2), -1)
+    if not _may_begin(shown, collected):
+        return found
     numbers = dict[bytes, int]()
     theirs = _numbered(collected, numbers, add=True)
-    found = torch.full((*shown.shape[:2], 2), -1)
     pairs = [(_flat(mine), [_flat(one) for one in others]) for mine, others in beside]
     for row, mine in enumerate(_numbered(shown, numbers, add=False)):
         runs = _runs(mine, theirs, _from_its_state(row, mine[0], theirs, pairs))
@@ -37,6 +39,13 @@ def along_rows(shown: Tensor, collected: Tensor, beside: Iterable[Beside] = ()) 
         found[row, :length, 0] = int(env)
         found[row, :length, 1] = torch.arange(length) + int(first)
     return found
+
+
+def _may_begin(shown: Tensor, collected: Tensor) -> bool:
+    """Whether the first number of some row is the first one of a step that was collected: what is
+    no observation at all, such as a state, is told soon."""
+    mine, theirs = (_flat(one)[..., :1].double() for one in (shown[:, :1], collected))
+    return bool(torch.isin(mine, theirs).any())
 
 
 def beside_known(found: Tensor, shown: Tensor, collected: Tensor) -> Tensor:
@@ -95,6 +104,9 @@ def _runs(mine: Array, theirs: Array, begins: Array) -> list[tuple[int, Array]]:
     found, going, length = list[tuple[int, Array]](), begins, 0
     while len(going):
         length += 1
+        if len(going) == 1:
+            found.append((length + _same(mine, theirs, going[0], length), going[0]))
+            break
         inside = going[going[:, 1] + length < theirs.shape[1]]
         here = inside[:0] if length == len(mine) else inside
         goes_on = here[theirs[here[:, 0], here[:, 1] + length] == mine[length : length + 1]]
@@ -102,6 +114,14 @@ def _runs(mine: Array, theirs: Array, begins: Array) -> list[tuple[int, Array]]:
         found += [(length, np.array(one)) for one in sorted(ended)]
         going = goes_on
     return found[: -_RUNS - 1 : -1]
+
+
+def _same(mine: Array, theirs: Array, begin: Array, length: int) -> int:
+    """How many steps more than ``length`` of one run are the same."""
+    env, first = begin
+    there = theirs[env, first + length : first + len(mine)]
+    other = np.flatnonzero(there != mine[length : length + len(there)])
+    return int(other[0]) if len(other) else len(there)
 
 
 def _alike(

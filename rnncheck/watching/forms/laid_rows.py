@@ -36,19 +36,28 @@ class LaidRows:
 
     def without_last(self, value: Tensor) -> Tensor:
         """The steps, of what also holds what the last one showed."""
-        time = int(not self.time_first and len(self.lead) > 1)
-        return value.narrow(time, 0, self.found.shape[1]) if self.longer else value
+        return value.narrow(self.time, 0, self.found.shape[1]) if self.longer else value
 
     def ahead_of_last(self, value: Tensor) -> Tensor | None:
         """``[rows, steps, ...]`` of what also holds something behind the last step."""
-        time = int(not self.time_first and len(self.lead) > 1)
-        more = value.ndim > time and value.shape[time] == self.found.shape[1] + 1
+        more = value.ndim > self.time and value.shape[self.time] == self.found.shape[1] + 1
         return self.of(self.without_last(value.detach().cpu())) if self.longer and more else None
+
+    @property
+    def time(self) -> int:
+        """Which dimension of such a variable is time."""
+        return int(not self.time_first and len(self.lead) > 1)
+
+    def part(self, begin: int, count: int, *, longer: bool) -> LaidRows:
+        """So many steps of each row."""
+        lead = tuple(count if n == self.time else one for n, one in enumerate(self.lead))
+        steps = slice(begin, begin + count)
+        return LaidRows(self.found[:, steps], lead, self.time_first, longer, self.empty[:, steps])
 
     def from_second(self, value: Tensor) -> Tensor | None:
         """The same of something that each step has of the one before, from the second on and once
         more behind the last."""
-        time = 0 if self.time_first or len(self.lead) == 1 else 1
+        time = self.time
         if not self.longer or value.ndim < len(self.lead):
             return None
         if value.shape[time] != self.found.shape[1] + 1:

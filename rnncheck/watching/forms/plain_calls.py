@@ -63,8 +63,10 @@ class PlainCall:
 
 def cast_now() -> Cast:
     """The device and the type that autocast computes in here; None where it is off."""
-    on = (one for one in ("cpu", "cuda") if torch.is_autocast_enabled(one))
-    return next(((one, torch.get_autocast_dtype(one)) for one in on), None)
+    for one in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(one):
+            return one, torch.get_autocast_dtype(one)
+    return None
 
 
 def run_call(call: PlainCall, values: Mapping[Path, Any]) -> dict[Path, Any]:
@@ -246,6 +248,8 @@ def has_graph(value: Any) -> bool:
     kind = type(value)
     if kind in LEAVES or isinstance(value, Tensor):
         return isinstance(value, Tensor) and value.grad_fn is not None
+    if kind is dict:
+        return any(map(has_graph, value.values()))
     parts = value if kind is tuple or kind is list else records(value).values()
     return any(map(has_graph, parts))
 

@@ -176,7 +176,9 @@ class PlainRun:
         number = next((n for n, one in enumerate(stack) if one.f_code in loop), None)
         if number is None:
             return
-        if self._random and (self._sampled(stack) or self.waits):  # only a memory holds these
+        if self._random and (
+            self._sampled(stack, stood) or self.waits
+        ):  # only a memory holds these
             return
         frame = stack[number]
         inner = called_from(frame, stood.frames)
@@ -186,7 +188,7 @@ class PlainRun:
             frame, inner = stack[number - 1], None
             lines = lines_inside(frame)
         if lines is None:
-            self._sampled(stack)
+            self._sampled(stack, stood)
             return
         names = names_read_at(lines, frame, inner, stood)
         steps = self._whole.shape[1]
@@ -197,9 +199,9 @@ class PlainRun:
         found, beside = self._held(names, lines.stepped)
         acts = self._acts_again() if found.graphed else None
         nowhere = (OBSERVATION,) not in found.keys and acts is None
-        of_a_memory = found.of_a_memory or (found.of_episodes and self._is_drawn(stack))
+        of_a_memory = found.of_a_memory or (found.of_episodes and self._is_drawn(stack, stood))
         if nowhere or (acts is None and of_a_memory):
-            sampled = self._sampled(stack) or self.waits
+            sampled = self._sampled(stack, stood) or self.waits
             if nowhere and not sampled:
                 self._seen.unseen = _nowhere(self._whole)
             if nowhere or sampled:
@@ -213,10 +215,10 @@ class PlainRun:
             self._called.doubts.append((self._doubt(path, part), other))
         self._seen.losses.append(self._called)
 
-    def _is_drawn(self, stack: Sequence[FrameType]) -> bool:
+    def _is_drawn(self, stack: Sequence[FrameType], stood: StoodAt) -> bool:
         """Whether all that the lines hold of each step of some rows is known by itself: the list of
         episodes may be a memory that these were drawn of."""
-        told = sampled_lines(stack, self._whole, self._told)
+        told = sampled_lines(stack, self._whole, self._told, stood.earlier)
         return told is not None and not told[2].doubts
 
     def _held(
@@ -235,11 +237,11 @@ class PlainRun:
         used: list[MadeBeside] = [call for call, gave in made if gave.keys() & found.keys]
         return found, [*used, *filter(None, map(returns_named, found.keys))]
 
-    def _sampled(self, stack: Sequence[FrameType]) -> bool:
+    def _sampled(self, stack: Sequence[FrameType], stood: StoodAt) -> bool:
         """Whether what is trained on are steps out of a memory. A loss in which the policy does not
         run, such as that of a critic, is a part of the next one, behind it."""
         whole = self._whole if self._all is None else self._all
-        told = sampled_lines(stack, whole, self._told)
+        told = sampled_lines(stack, whole, self._told, stood.earlier)
         if told is None:
             return False
         self._whole, self._all = whole, None

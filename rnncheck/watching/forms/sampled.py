@@ -39,15 +39,26 @@ def sampled_batch(
     for name, columns in listed.items():
         held |= {(name, *path): whole for path, (whole, _) in columns.items()}
         arrays |= {(name, *path) for path, (_, of_what) in columns.items() if of_what == ARRAYS}
-    found = [
-        told_parts(path, laid, held, arrays, whole, told)
+    batches = [
+        (laid.found, told_parts(path, laid, held, arrays, whole, told))
         for path, value in held.items()
         for laid in _laid(path, held, whole, told)
     ]
+    acted = [places for places, one in batches if (ACTION,) in one.keys]
+    found = [one for places, one in batches if not any(_holds(more, places) for more in acted)]
     likest = max(found, key=lambda one: one.likeness, default=None)
     if likest is not None:
         as_listed(likest, names, listed)
     return likest
+
+
+def _holds(places: Tensor, part: Tensor) -> bool:
+    """Whether ``part`` ``[rows, steps, 2]`` are fewer steps of each row, up to the last one or to
+    what that led to, as behind a burn-in."""
+    if len(places) != len(part):
+        return False
+    ends = (one for one in (part, part[:, :-1]) if 0 < one.shape[1] < places.shape[1])
+    return any(torch.equal(places[:, -one.shape[1] :], one) for one in ends)
 
 
 def _leaves(names: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:

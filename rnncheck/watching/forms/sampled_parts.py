@@ -34,13 +34,18 @@ from rnncheck.watching.forms.sampled_entries import (
 from rnncheck.watching.forms.sampled_states import left_behind, state_of_rows, state_of_steps
 from rnncheck.watching.forms.storages import (
     HeldPart,
+    OfSteps,
     PerRow,
+    Reach,
     RowLengths,
     Spoilt,
     Storage,
     ZeroState,
 )
 from rnncheck.watching.forms.structures import Path
+
+_FEWEST = 2  # steps of a part of a row
+_TELLING = {(ACTION,), REWARD, (OBSERVATION,)}  # what is seldom the same somewhere else
 
 
 @dataclass
@@ -54,14 +59,21 @@ class SampledBatch:
     from_starts: bool = True
     flagged: bool = False  # start flags are among the parts
     drawn: Drawn | None = None
+    observed: Path = ()  # what holds the observations
 
     @property
-    def likeness(self) -> tuple[int, int, int]:
-        """How much of a step is among the parts, where of flags, which are alike, one counts; of
-        how many steps; and with how many flags."""
-        keys = {one.key for one in self.parts.values() if isinstance(one, Storage)}
+    def likeness(self) -> tuple[int, int, int, int]:
+        """How much of a step is among the parts, where of flags, which are alike, one counts; how
+        few of them are of some steps alone; of how many steps; and with how many flags."""
+        few, keys = -sum(isinstance(one, OfSteps) for one in self.parts.values()), self.keys
         kinds = {(FLAG,) if key in (*FLAGS, MASK_OF_ROWS) else key for key in keys}
-        return len(kinds), self.batch.numel(), len(keys)
+        return len(kinds), few, self.batch.numel(), len(keys)
+
+    @property
+    def keys(self) -> set[Key]:
+        """The entries that are among the parts, of all of the steps or of some."""
+        parts = (one.part if isinstance(one, OfSteps) else one for one in self.parts.values())
+        return {one.key for one in parts if isinstance(one, Storage)}
 
     @property
     def names(self) -> frozenset[str]:
@@ -84,6 +96,19 @@ def begun_anew(batch: TensorDictBase, told: ToldCall) -> TensorDictBase:
     for key in told.carry:
         made.get(key)[:, 0] = 0
     return made
+
+
+@dataclass(frozen=True)
+class _Span:
+    """So many steps of each row from one on; ``longer``: what the last one led to may follow."""
+
+    begin: int
+    count: int
+    longer: bool
+
+    def reach(self, steps: int) -> Reach:
+        """Of rows of so many ``steps``."""
+        return Reach(self.begin, self.count, self.begin + self.count == steps)
 
 
 @dataclass(frozen=True)
@@ -217,15 +242,66 @@ def told_parts(
     rows = drawn_rows(
         held[observed], laid.found, whole, time_first=laid.time_first or len(laid.lead) == 1
     )
-    made = SampledBatch(recorded_steps(whole, laid.found, laid.empty), drawn=rows)
+    made = SampledBatch(
+        recorded_steps(whole, laid.found, laid.empty), drawn=rows, observed=observed
+    )
     telling = _Telling(laid, held, told, observed, made)
     for path in held:
         telling.tell(path, ARRAYS if path in arrays else TENSORS)
+    _tell_of_some(telling, arrays)
     for path in _constant_opposites(made, held):
         del made.parts[path]
     if made.from_starts and not made.flagged:
         made.batch = begun_anew(made.batch, told)
     return made
+
+
+def _tell_of_some(whole: _Telling, arrays: set[Path]) -> None:
+    """Variables that hold the same steps of each row alone, such as those behind a burn-in: of the
+    ways in which they may lie, that in which most is what was collected."""
+    made, laid = whole.made, whole.laid
+    for _ in whole.held if len(laid.lead) > 1 else ():
+        left = {path: one for path, one in whole.held.items() if path not in made.parts}
+        spans = [(span, _of_some(whole, span, left, arrays)) for span in _spans(left, laid)]
+        told = [(span, one) for span, one in spans if _TELLING & {p.key for p in one[0].values()}]
+        if not told:
+            return
+        span, (parts, batch) = max(told, key=lambda one: len(one[1][0]))
+        reach = span.reach(laid.found.shape[1])
+        for path, part in parts.items():
+            made.parts[path] = OfSteps(reach, part)
+            made.doubts.pop(path, None)
+            reach.of(made.batch).get(part.key).copy_(batch.get(part.key))
+
+
+def _spans(left: Mapping[Path, Tensor], laid: LaidRows) -> set[_Span]:
+    """At which steps they may begin and end: at the first, or with the last one of each row."""
+    steps, found = laid.found.shape[1], set[_Span]()
+    for size in {one.shape[laid.time] for one in left.values() if one.ndim > 1}:
+        found |= {_Span(steps - size, size, laid.longer), _Span(0, size, longer=False)}
+        found |= {_Span(steps - size + 1, size - 1, longer=True)} if laid.longer else set()
+    return {one for one in found if _FEWEST <= one.count < steps}
+
+
+def _of_some(
+    whole: _Telling, span: _Span, left: Mapping[Path, Tensor], arrays: set[Path]
+) -> tuple[dict[Path, Storage], TensorDictBase]:
+    """What is left that holds an entry of each of these steps, which the batch has from it."""
+    laid, sizes = whole.laid, (span.count, span.count + span.longer)
+    inside = {
+        path: one
+        for path, one in left.items()
+        if one.ndim > 1 and one.shape[laid.time] in sizes and len(laid.found) in one.shape[:2]
+    }
+    shown = whole.held[whole.observed].narrow(laid.time, span.begin, sizes[1])
+    made = SampledBatch(whole.made.batch[:, span.begin : span.begin + span.count].clone())
+    own = laid.part(span.begin, span.count, longer=span.longer)
+    telling = _Telling(own, {**inside, whole.observed: shown}, whole.told, whole.observed, made)
+    for path in inside:
+        telling.tell(path, ARRAYS if path in arrays else TENSORS)
+    parts = made.parts.items()
+    found = {path: one for path, one in parts if isinstance(one, Storage) and one.at is None}
+    return found, made.batch
 
 
 def _constant_opposites(made: SampledBatch, held: Mapping[Path, Tensor]) -> list[Path]:

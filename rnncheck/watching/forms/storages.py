@@ -311,25 +311,28 @@ class PieceStates:
 
 @dataclass(frozen=True)
 class Reach:
-    """Some steps of the one row that there is, in a row."""
+    """Some steps in a row, the same of each row; ``to_the_end`` of longer rows as well."""
 
     begin: int
     length: int
+    to_the_end: bool = False
 
     def of(self, batch: TensorDictBase) -> TensorDictBase:
-        """``[1, length]`` of a batch ``[1, steps]``."""
-        return batch[:, self.begin : self.begin + self.length]
+        """``[rows, length]`` of a batch ``[rows, steps]``."""
+        end = None if self.to_the_end else self.begin + self.length
+        return batch[:, self.begin : end]
 
 
 @dataclass(frozen=True)
-class OfEpisode:
-    """What holds something of some steps, such as those of one episode, as ``part`` does of all."""
+class OfSteps:
+    """What holds something of some steps of each row, such as those behind a burn-in, as ``part``
+    does of all."""
 
     reach: Reach
     part: Storage | Records | RowRecords | Spoilt
 
     def of(self, batch: TensorDictBase) -> Any:
-        """What it holds for a batch ``[1, steps]``."""
+        """What it holds for a batch ``[rows, steps]``."""
         return self.part.of(self.reach.of(batch))
 
     @property
@@ -343,6 +346,10 @@ class OfEpisode:
         return self.part.held
 
 
+class OfEpisode(OfSteps):
+    """The same of an episode, in a list of such: its steps are some of the one row."""
+
+
 HeldPart = (
     Storage
     | Records
@@ -353,7 +360,7 @@ HeldPart = (
     | RowLengths
     | ZeroState
     | PieceStates
-    | OfEpisode
+    | OfSteps
 )
 
 

@@ -27,8 +27,11 @@ from rnncheck.watching.forms.sent_actions import AS_IT_IS, CLIPPED
 from rnncheck.watching.forms.shown_entries import ShownAs, ShownEntry
 from rnncheck.watching.forms.storages import (
     HeldPart,
+    OfEpisode,
+    OfSteps,
     PerRow,
     PieceStates,
+    Reach,
     Records,
     RowLengths,
     RowRecords,
@@ -50,7 +53,7 @@ Node = dict[str, Any]
 _WRAPPERS = "gymnasium.wrappers"
 _RECORDS, _TAIL, _PER_ROW, _ZEROS = "records", "tail", "per row", "zero state"
 _LENGTHS = "lengths of rows"
-_PIECES = "states of pieces"
+_PIECES, _STEPS = "states of pieces", "some steps"
 _ROW_RECORDS = "records of each env"
 _NAMED, _LAST, _RETURNS = "beside each step", "behind the last", "returns"
 
@@ -381,6 +384,9 @@ def _part_form(one: HeldPart) -> list[Any]:
         return [_ZEROS, _slot_form(one.slot)]
     if isinstance(one, PieceStates):
         return [_PIECES, _slot_form(one.slot), one.pieces]
+    if isinstance(one, OfSteps) and not isinstance(one, OfEpisode):
+        reach = [one.reach.begin, one.reach.length, one.reach.to_the_end]
+        return [_STEPS, reach, _part_form(one.part)]
     raise CannotKeep("a loss with other values than the script's")
 
 
@@ -397,6 +403,8 @@ def _part(form: list[Any]) -> HeldPart:
         return ZeroState(_slot(form[1]))
     if form[0] == _PIECES:
         return PieceStates(_slot(form[1]), form[2])
+    if form[0] == _STEPS:
+        return OfSteps(Reach(*form[1]), _storage(form[2]))
     if form[0] != _RECORDS:
         return _storage(form)
     return Records({tuple(path): _storage(held) for path, held in form[1]}, form[2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -69,16 +69,22 @@ class ContainersIn:
         self._forms = dict[Any, _Form]()  # by the code's id, or by class
         self._looked = dict[int, dict[Path, Any]]()  # into objects, by id, at this step
 
-    def __call__(self, stack: Iterable[FrameType]) -> list[tuple[CodeType, dict[str, Any]]]:
-        """By variable of each frame, a container or what an object of the user's holds of such."""
+    def __call__(
+        self, stack: Sequence[FrameType], waiting: bool = False
+    ) -> list[tuple[CodeType, dict[str, Any]]]:
+        """By variable of each frame, a container or what an object of the user's holds of such.
+        Where all but the innermost are ``waiting``, as they were at the step before, their
+        variables are what they were."""
         self._looked.clear()
-        return [(frame.f_code, self._of(frame)) for frame in stack]
+        return [(one.f_code, self._of(one, waiting and at > 0)) for at, one in enumerate(stack)]
 
-    def _of(self, frame: FrameType) -> dict[str, Any]:
+    def _of(self, frame: FrameType, waits: bool) -> dict[str, Any]:
         held = frame.f_locals
-        form = self._form_of(id(frame.f_code), held)
-        found = {name: held[name] for name in form.containers}
-        for name in form.objects:
+        form = self._forms.get(id(frame.f_code)) if waits else None
+        form = form or self._form_of(id(frame.f_code), held)
+        # Of variables that wait, the script may have deleted some.
+        found = {name: held[name] for name in form.containers if name in held}
+        for name in (one for one in form.objects if one in held):
             inner = self._looked.get(id(held[name]))
             if inner is None:
                 inner = self._looked[id(held[name])] = {}

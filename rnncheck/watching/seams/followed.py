@@ -80,7 +80,10 @@ class FollowedCalls:
                 self._pause()
 
     def _count(self) -> None:
-        self._innermost = max((inside for _, inside in self._followed.values()), default=0)
+        self._innermost = 0
+        for _, inside in self._followed.values():  # asked twice a step: told soon
+            if inside > self._innermost:
+                self._innermost = inside
 
     def _pause(self) -> None:
         sys.settrace(None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -57,14 +56,15 @@ def leads_to(loss: Any, nodes: Collection[Any]) -> bool:
 def _nodes(loss: Any, behind: Collection[Any]) -> list[Any] | None:
     """All that the ``loss`` is computed by, but for what leads to the nodes ``behind``."""
     first = getattr(loss, "grad_fn", None)
-    seen, queue, found = set(behind), deque([first] if first is not None else []), list[Any]()
-    while queue:
-        node = queue.popleft()
-        if node in seen:
-            continue
-        seen.add(node)
-        if len(seen) > _MOST + len(behind):
+    seen = {None, *behind}
+    found: list[Any] = [first] if first not in seen else []
+    seen.update(found)
+    most = _MOST + len(seen)
+    for node in found:
+        for following, _ in node.next_functions:
+            if following not in seen:
+                seen.add(following)
+                found.append(following)
+        if len(seen) > most:
             return None
-        found.append(node)
-        queue.extend(following for following, _ in node.next_functions if following is not None)
     return found

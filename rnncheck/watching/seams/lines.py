@@ -55,12 +55,14 @@ class Lines:
 @dataclass(frozen=True)
 class LinesBehind:
     """The same of no batch; ``reads`` are the names that it reads as they were before, ``stepped``
-    those that the statement ahead of it binds, ``appended`` lists that it makes longer by one."""
+    those that the statement ahead of it binds, ``appended`` lists that it makes longer by one,
+    ``stores`` those that it binds itself."""
 
     function: FunctionType
     reads: frozenset[str]
     stepped: frozenset[str]
     appended: frozenset[str]
+    stores: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ def _behind(
     around = LinesAround(frame.f_lineno, (), line, inside=inside, known=known, given=given)
     setattr(function, _AROUND, around)
     reads = frozenset(read_first(body)) - tail.known.keys()
-    return LinesBehind(function, reads, stepped, frozenset(_appended(body)))
+    appended = frozenset(_appended(body))
+    return LinesBehind(function, reads, stepped, appended, frozenset(stored_by(body)))
 
 
 def _appended(body: list[ast.stmt]) -> Iterator[str]:

@@ -186,10 +186,13 @@ def _goes_on(before: Sequence[PlainStep], steps: Sequence[PlainStep]) -> bool:
 def _telling(steps: Sequence[PlainStep], before: Sequence[PlainStep] = ()) -> int:
     """The most where an episode begins behind another, which shows whether the loop puts its state
     back there; more where one ends in it, and where a time limit ends one that could go on."""
-    begins = any(map(is_over, [*before[-1:], *steps[:-1]]))
-    cuts = (np.asarray(one.truncated) & ~np.asarray(one.terminated) for one in steps[:-1])
-    cut = any(bool(np.any(one)) for one in cuts)
-    return _BEGINS * begins + _ENDS * any(map(is_over, steps)) + _CUT * cut
+    inside, cut = False, False
+    for one in steps[:-1]:
+        over, terminated = np.asarray(one.truncated), np.asarray(one.terminated)
+        inside = inside or bool(np.any(terminated | over))
+        cut = cut or bool(np.any(over & ~terminated))
+    begins = inside or any(map(is_over, before[-1:]))
+    return _BEGINS * begins + _ENDS * (inside or is_over(steps[-1])) + _CUT * cut
 
 
 def _is_cut_soon(steps: Sequence[PlainStep]) -> bool:

@@ -7,7 +7,6 @@ function is the loss; else the lines of their loop between the batch and ``backw
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -66,6 +65,7 @@ from rnncheck.watching.seams.lines_read import (
     taken_out,
     with_taken,
 )
+from rnncheck.watching.seams.looked_into import LookedInto
 from rnncheck.watching.seams.own_memories import through_own_memories
 from rnncheck.watching.seams.patching import hear_modules, replace
 from rnncheck.watching.seen import KEPT, Called, copy_now
@@ -76,7 +76,6 @@ _MOST_LEFT_OUT = 8  # statements behind a batch's first binding that are left ou
 # Updates on what was collected last in whose frames no batch was: there is none at the next ones
 # either. Chosen: an algorithm has one `backward` for each of its networks.
 _FRUITLESS = 8
-_RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # by anyone
 
 
 def own_training_seams(watching: Watching, scope: ExitStack) -> None:
@@ -95,8 +94,7 @@ class OwnTraining:
     def __init__(self, watching: Watching, modes: EnteredModes) -> None:
         self._watching, self._modes = watching, modes
         self._held: dict[FrameType, HeldBatches] = {}
-        # The stack of the user's as it was last looked into, outermost first, and where in them.
-        self._looked: dict[FrameType, set[int]] = {}
+        self._looked = LookedInto()
         # To find one may take a walk over all objects.
         self._functions = dict[CodeType, Any]()
         self._found: dict[tuple[Any, ...], Lines] = {}
@@ -115,6 +113,8 @@ class OwnTraining:
         on_td = bool(inputs) and is_tensordict(inputs[0])
         if not (on_td or module._parameters) or not torch.is_grad_enabled():
             return
+        if not on_td and self._looked.in_vain:
+            return
         if not self._watching.looks or (seen.moved_on and not self._watching.untrained):
             return
         if self._fruitless >= _FRUITLESS:
@@ -124,7 +124,7 @@ class OwnTraining:
         if on_td and not self._itself:
             self._itself = bool({id(one) for one in module.parameters()} & self._acting())
         if self._is_trained(module):
-            self._hold(sys._getframe(1))
+            self._looked.gave(batches=self._hold(sys._getframe(1)) or on_td)
 
     def unreduced(self, here: FrameType, called: Called, given: TensorDictBase) -> None:
         """A loss module is about to run whose caller, ``here``, reduces what it gives, or adds to
@@ -138,10 +138,11 @@ class OwnTraining:
         self._unreduced.append(called)
         self._hold(here, given if named else None)
 
-    def _hold(self, here: FrameType, only: TensorDictBase | None = None) -> None:
-        """Copies of the batches that the user's frames hold, as they are now; of ``only`` one."""
+    def _hold(self, here: FrameType, only: TensorDictBase | None = None) -> bool:
+        """Copies of the batches that the user's frames hold, as they are now; of ``only`` one.
+        Whether there are any, from here or from before."""
         held, copies = len(self._held), dict[int, TensorDictBase]()  # one may be in many frames
-        for frame in self._further_on(here):
+        for frame in self._looked.further_on(here):
             if frame in self._held:
                 continue
             left = about_to_be_bound(frame.f_code.co_filename, frame.f_lineno)
@@ -171,24 +172,7 @@ class OwnTraining:
                 )
         for look in self._watching.at_a_batch if len(self._held) > held else ():
             look(here)
-
-    def _further_on(self, innermost: FrameType) -> list[FrameType]:
-        """The user's frames that are somewhere else than when they were last looked into, innermost
-        first. What a frame that was there already was called by has not gone on since."""
-        looked, found = self._looked, list[FrameType]()
-        for frame in their_frames(innermost):
-            known = looked.get(frame, ())
-            if frame.f_lasti not in known:
-                found.append(frame)
-            if known and not frame.f_code.co_flags & _RESUMED:
-                while next(reversed(looked)) is not frame:  # they have returned
-                    looked.popitem()
-                break
-        else:
-            looked.clear()
-        for frame in reversed(found):
-            looked.setdefault(frame, set()).add(frame.f_lasti)
-        return found
+        return bool(self._held)
 
     def _switches(self) -> Switches:
         acting = self._watching.seen.actor()
@@ -316,7 +300,7 @@ class OwnTraining:
     def forget(self) -> None:
         """The frames are let go: they hold all that was in them."""
         self._held.clear()
-        self._looked.clear()
+        self._looked.forget()
         self._unreduced.clear()
         self._itself = False
 

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
-import gymnasium
 import torch
-from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
 from rnncheck.errors import Place, first_line
@@ -27,6 +25,7 @@ from rnncheck.watching.forms.shown_entries import with_parts_copied as _kept
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.acting_lines import LinesThatAct
 from rnncheck.watching.seams.arguments import as_given
+from rnncheck.watching.seams.env_kinds import hear_envs
 from rnncheck.watching.seams.followed import FollowedCalls
 from rnncheck.watching.seams.frames import function_with, method_in, their_frames
 from rnncheck.watching.seams.fresh_layers import LAYERS, FreshLayers, Layer
@@ -34,8 +33,8 @@ from rnncheck.watching.seams.graphs import weights_in
 from rnncheck.watching.seams.harmless import harmless
 from rnncheck.watching.seams.next_rollout import NextRollout
 from rnncheck.watching.seams.owners import OwnerStates, cloned
-from rnncheck.watching.seams.patching import hear_modules, replace
-from rnncheck.watching.seams.stepped_env import SteppedEnv, env_classes
+from rnncheck.watching.seams.patching import hear_modules
+from rnncheck.watching.seams.stepped_env import SteppedEnv
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seams.turns import Turns, acted, sent_from, unseen_call
 from rnncheck.watching.seams.warm_up import RandomSteps, latest_of
@@ -49,9 +48,7 @@ _SETTLED = 8  # steps in which one function acted: only that one is followed fro
 def plain_seams(watching: Watching, scope: ExitStack) -> PlainSteps:
     """Open the seams until ``scope`` ends; what follows the steps."""
     noting = PlainSteps(watching)
-    for kind in env_classes():
-        noting.open(scope, kind)
-    noting.later(scope)
+    hear_envs(scope, noting.reset, noting.stepped)
     hear_modules(watching, scope, noting.called, noting.gave)
     scope.callback(noting.end)
     watching.at_a_backward.append(noting.backward)
@@ -101,25 +98,6 @@ class PlainSteps:
         self._ran = set[int]()  # parts of networks, with gradients, since the last backward
         self._place: Place | None = None  # of the first step
         self._done = False
-
-    def open(self, scope: ExitStack, kind: type) -> None:
-        """Hear of what envs of this kind do."""
-        for name, instead in (("reset", self.reset), ("step", self.stepped)):
-            if name in kind.__dict__:
-                replace(scope, kind, name, instead)
-
-    def later(self, scope: ExitStack) -> None:
-        """Kinds that the script defines are opened as well."""
-        for base in (gymnasium.Env, VectorEnv):
-            before = base.__init_subclass__
-
-            def opened(kind: Any, /, before: Any = before, **kwargs: Any) -> None:
-                inherited = getattr(before, "__func__", None)  # called for the kind, not its base
-                before(**kwargs) if inherited is None else inherited(kind, **kwargs)
-                self.open(scope, kind)
-
-            base.__init_subclass__ = classmethod(opened)  # type: ignore[assignment]
-            scope.callback(delattr, base, "__init_subclass__")
 
     # --- the env ------------------------------------------------------------------------------
 
@@ -264,7 +242,8 @@ class PlainSteps:
 
     @harmless
     def _called(self) -> None:
-        lines, follows = self._collects and self._lines.waits, self._of_use()
+        collects, graph = self._collects, torch.is_grad_enabled()
+        lines, follows = collects and self._lines.waits, self._of_use(collects, graph)
         if not lines and not follows:
             return
         frames = their_frames(sys._getframe(3))
@@ -274,21 +253,25 @@ class PlainSteps:
         stack = [innermost, *frames]
         if lines:
             self._lines.calls(stack)
-        if not torch.is_grad_enabled():
-            self._loop.waits(stack)
+        behind = (collects or not graph) and self._loop.is_behind(stack)
+        if behind and not graph:
+            self._loop.goes_on()
+        if behind or graph:
+            self._loop.earlier.note(stack)
+        behind = behind and collects
         for number, (frame, parent) in enumerate(itertools.pairwise(stack if follows else [])):
             if frame.f_code in self._loop:
                 break
-            behind = self._collects and self._loop.is_behind(stack)
             if frame not in self._returns and self._may_act(frame.f_code, behind=behind):
                 self._follow(frame, parent, len(stack) - number, behind=behind)
 
-    def _of_use(self) -> bool:
-        """Whether a call that comes now may be one that acts or trains."""
-        if not torch.is_grad_enabled():
-            return self._collects and not self._acting_now()
-        told = self._run is not None and self._run.complete and not self._next.wanted
-        return self._passes < _LATEST and not told
+    def _of_use(self, collects: bool, graph: bool) -> bool:
+        """Whether a call that comes now, with a graph or without, may act or train."""
+        if not graph:
+            return collects and not self._acting_now()
+        if self._passes >= _LATEST:
+            return False
+        return self._run is None or not self._run.complete or self._next.wanted
 
     @property
     def _collects(self) -> bool:
@@ -412,6 +395,7 @@ class PlainSteps:
         self._ran = set()
         if not self._run.waits:  # for a loss behind this one, which what was called is part of too
             self._forget_calls()
+            self._loop.earlier.forget()
         self._lines.forget()
         self._loop.frames = []
         self._passes = self._rare = 0

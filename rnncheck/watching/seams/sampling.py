@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
+import numpy as np
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
@@ -14,6 +15,7 @@ from rnncheck.watching.forms.plain_calls import ToldCall
 from rnncheck.watching.forms.sampled import sampled_batch
 from rnncheck.watching.forms.sampled_parts import SampledBatch
 from rnncheck.watching.seams.arguments import parsed
+from rnncheck.watching.seams.earlier_names import EarlierNames
 from rnncheck.watching.seams.lines import (
     LinesBehind,
     bound_by,
@@ -23,21 +25,33 @@ from rnncheck.watching.seams.lines import (
 )
 from rnncheck.watching.seams.tails import bodies_of, holds_line
 
+_DATA = (Tensor, np.ndarray)
+
 
 def sampled_lines(
-    stack: Sequence[FrameType], whole: TensorDictBase, told: ToldCall
+    stack: Sequence[FrameType], whole: TensorDictBase, told: ToldCall, earlier: EarlierNames
 ) -> tuple[FrameType, LinesBehind, SampledBatch] | None:
     """The innermost frame that holds a batch of the steps ``whole``, and what it does with it up to
-    its present line."""
+    its present line: with what its variables were ``earlier`` where it has bound them anew."""
     for frame in stack:
         found = sampled_batch(frame.f_locals, whole, told)
         lines = None if found is None else _lines(frame, found)
-        if lines is None:
+        if found is None or lines is None:
             continue
-        read = {name: one for name, one in frame.f_locals.items() if name in lines.reads}
-        given = sampled_batch(read, whole, told)
+        _put_back(lines, earlier.of(frame))
+        held = {**frame.f_locals, **(lines.function.__kwdefaults__ or {})}
+        read = lines.reads | {found.observed[0]}  # which these may read parts of alone
+        given = sampled_batch({n: held[n] for n in held if n in read}, whole, told)
         return None if given is None else (frame, lines, given)
     return None
+
+
+def _put_back(lines: LinesBehind, earlier: Mapping[str, Any]) -> None:
+    """What the lines read of data before they bind it anew is what it was."""
+    held = lines.function.__kwdefaults__ or {}
+    anew = {name for name in lines.reads & lines.stores & earlier.keys() if name in held}
+    data = {name: earlier[name] for name in anew if isinstance(earlier[name], _DATA)}
+    lines.function.__kwdefaults__ = {**held, **data}
 
 
 def _lines(frame: FrameType, found: SampledBatch) -> LinesBehind | None:

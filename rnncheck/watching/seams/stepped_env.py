@@ -6,21 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 
 from rnncheck.watching.forms.four_parts import OLD_PARTS, FiveParts, five_parts
 from rnncheck.watching.forms.plain_calls import PlainCall, PlainStep
 from rnncheck.watching.forms.sent_actions import AS_IT_IS
 from rnncheck.watching.forms.shown_entries import with_parts_copied, with_rows
 from rnncheck.watching.seams.next_rollout import LONGEST_ROLLOUT
-from rnncheck.watching.seams.patching import kinds_of
-
-
-def env_classes() -> list[type]:
-    """Gymnasium's env classes and those made of them, as far as they are imported."""
-    return kinds_of(gymnasium.Env, VectorEnv)
 
 
 @dataclass(eq=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
 from rnncheck.watching.seams.containers import ContainersIn, HeldBy
+from rnncheck.watching.seams.earlier_names import EarlierNames
 
 
 class StoodAt:
@@ -20,6 +22,7 @@ class StoodAt:
         self._standing = list[tuple[CodeType, int]]()
         self._holding = list[tuple[CodeType, dict[str, Any]]]()
         self._waited = False  # since the last step
+        self.earlier = EarlierNames()  # than now, behind the last step
         self.frames = list[FrameType]()  # of the last step, innermost first: they may have returned
 
     def steps(self, stack: Sequence[FrameType]) -> None:
@@ -30,16 +33,19 @@ class StoodAt:
             self._standing = standing
             self._codes |= {id(frame.f_code): frame.f_code for frame in stack}
             self._lines |= {frame.f_code: frame.f_lineno for frame in stack}
-        self._holding, self._waited = self._containers_in(stack), False
+        waiting = len(stack) == len(self.frames) and standing == self._standing
+        waiting = waiting and all(map(operator.is_, stack, self.frames))
+        self._holding, self._waited = self._containers_in(stack, waiting), False
         self.frames = list(stack)
+        self.earlier.forget()
 
     def __contains__(self, code: CodeType) -> bool:
         """Whether an env was stepped out of it."""
         return id(code) in self._codes
 
-    def waits(self, stack: Sequence[FrameType]) -> None:
+    def goes_on(self) -> None:
         """Something is called behind the last step: what objects hold by now beside containers."""
-        if self._waited or not self.is_behind(stack):
+        if self._waited:
             return
         self._waited = True
         later = dict(self._containers_in(self.frames))
@@ -53,7 +59,7 @@ class StoodAt:
         """Whether the innermost of the frames around the last step that is still on the stack goes
         on behind it, and not with the next round of its loop."""
         for frame, (_, at) in zip(self.frames, self._standing, strict=False):
-            if any(frame is one for one in stack):
+            if frame in stack:
                 return frame.f_lasti > at
         return False
 
