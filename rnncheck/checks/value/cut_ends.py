@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import observed
@@ -14,6 +15,7 @@ from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended
 from rnncheck.checks.value.terminal_targets import answer_moves, some_steps
+from rnncheck.pipeline.keys import tensor_keys
 from rnncheck.results.model import Stage, Where
 
 _DONE = ("next", "done")
@@ -45,17 +47,31 @@ def _cut(evidence: Evidence, sample: Sample) -> Tensor:
 
 
 def _stops(evidence: Evidence, sample: Sample, cut: Tensor) -> bool:
-    """Whether the loss answers to rewards there, and what is observed next does not enter that,
-    as it does at steps that go on."""
+    """Whether the loss answers to rewards there, and what is observed next does not enter that, as
+    it does at steps that go on, and would there without the ends."""
     keys = [key for key in observed(evidence, sample) if key[0] == "next"]
     inside = some_steps(sample)
     if not keys or not bool(inside.any()):
         return False
-    going, there = (
-        answer_moves(evidence, sample, [sample.td, changed_batch(sample, at, keys)], at)
-        for at in (inside, cut)
-    )
-    return bool(going.size) and there.told and not there.size
+    here = [sample.td, changed_batch(sample, inside, keys)]
+    if not answer_moves(evidence, sample, here, inside).size:
+        return False
+    batches = [sample.td, changed_batch(sample, cut, keys)]
+    there = answer_moves(evidence, sample, batches, cut, fine=True)
+    if not there.told or there.size:
+        return False
+    without = [_without_ends(sample, td, cut) for td in batches]
+    return bool(answer_moves(evidence, sample, without, cut, fine=True).size)
+
+
+def _without_ends(sample: Sample, td: TensorDictBase, cut: Tensor) -> TensorDictBase:
+    """The batch in which no episode ends there."""
+    rows = td.reshape(sample.rows.shape).clone()
+    for key in (_DONE, ("next", "truncated")):
+        if key in tensor_keys(rows):
+            flag = rows.get(key)
+            rows.set(key, flag & ~cut.reshape(*cut.shape, *[1] * (flag.ndim - 2)))
+    return rows.reshape(sample.td.shape)
 
 
 def _observed(where: Where, count: int) -> Observation:

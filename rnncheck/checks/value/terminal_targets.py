@@ -135,10 +135,16 @@ def _behind(at: Tensor) -> Tensor:
 
 
 def answer_moves(
-    evidence: Evidence, sample: Sample, batches: list[TensorDictBase], at: Tensor
+    evidence: Evidence,
+    sample: Sample,
+    batches: list[TensorDictBase],
+    at: Tensor,
+    *,
+    fine: bool = False,
 ) -> Moves:
-    """How the answers to other rewards ``at`` some steps differ from one batch to the other."""
-    return _answered(evidence, sample, batches, at).moves
+    """How the answers to other rewards ``at`` some steps differ from one batch to the other;
+    ``fine``: what differs by some last places counts as well."""
+    return _answered(evidence, sample, batches, at, _FINE if fine else _ROUNDING).moves
 
 
 def _answered(

@@ -144,7 +144,9 @@ def own_estimates(seen: Sightings, acting: Acting, wanted: set[Key]) -> Called |
     they give again."""
     collected = [*acting.batches, *acting.further]
     known = set(tensor_keys(collected[0])) if collected else set()
-    for site in seen.ahead:
+    # Where a batch is given on tells of all of the lines; where something is put in, the last.
+    sites = [one for one in seen.ahead if not one.scene.done]
+    for site in [*sites, *reversed([one for one in seen.ahead if one.scene.done])]:
         for name, batch in site.batches[0].items():
             keys = [key for key in made_of(batch, known) if key in wanted]
             found = _proved(site, name, keys, collected, _contexts(seen)) if keys else None

@@ -39,14 +39,15 @@ class Scene:
     names: dict[str, Any]  # the globals
     given: frozenset[str]  # what a function was called with
     whole: bool  # the script's own lines, which stand in no function
+    done: bool = False  # what the line's statement does, has been
 
     @classmethod
-    def of(cls, frame: FrameType) -> Scene:
+    def of(cls, frame: FrameType, *, done: bool = False) -> Scene:
         """The frame's present one."""
         whole = frame.f_locals is frame.f_globals
         given = frozenset() if whole else frozenset(frame_arguments(frame))
         held = dict(frame.f_locals)
-        return cls(frame.f_code, frame.f_lineno, held, frame.f_globals, given, whole)
+        return cls(frame.f_code, frame.f_lineno, held, frame.f_globals, given, whole, done)
 
 
 def ways_to(scene: Scene, name: str, batches: set[str]) -> Iterator[FunctionType]:
@@ -92,16 +93,21 @@ def _blocks(scene: Scene, batches: set[str]) -> Iterator[Block]:
     if tree is None:
         return
     first = tree.body if scene.whole else body_of(tree, scene.code.co_firstlineno)
-    for owner, body, at in reversed(list(_around(None, first, scene.line))):
+    around = reversed(list(_around(None, first, scene.line)))
+    for number, (owner, body, at) in enumerate(around):
+        until = at + (scene.done and not number)
         for index in reversed(range(at)):
             for batch, rest in _behind(body[index], batches):
-                yield Block(batch, [*rest, *body[index + 1 : at]])
+                yield Block(batch, [*rest, *body[index + 1 : until]])
         if isinstance(owner, ast.For):
             for batch in _names_in(owner.target) & batches:
-                yield Block(batch, body[:at])
+                yield Block(batch, body[:until])
+        if isinstance(owner, (ast.For, ast.While)):  # its first round, of a batch from ahead of it
+            for batch in sorted(read_first(body[:until]) & stored_by(body[:until]) & batches):
+                yield Block(batch, body[:until])
         if owner is None:
             for batch in scene.given & batches:
-                yield Block(batch, body[:at])
+                yield Block(batch, body[:until])
 
 
 def _around(

@@ -105,10 +105,15 @@ def observed_keys(
 
 
 def telling_keys(acting: Acting, given: list[TensorDictBase]) -> list[Key]:
-    """The same of who acts, without what it hands on itself."""
+    """The same of who acts, without what it hands on itself; none where nothing that it reads is
+    among them: beside steps of other collectors, what counts steps or rewards tells nothing."""
     writes = {*declared(acting.policy, "out_keys"), *acting.writes}
     found = observed_keys(acting.batches, given, writes)
-    return [key for key in found if ("next", *key) not in writes]
+    told, read = (
+        [k for k in found if ("next", *k) not in writes],
+        declared(acting.policy, "in_keys"),
+    )
+    return told if not read or {*read} & {*told} else []
 
 
 def said_keys(acting: Acting, given: list[TensorDictBase]) -> list[Key]:
