@@ -230,7 +230,7 @@ UNREPEATED = ROLLOUT.replace(
     "\ndef rollouts():\n  while True:\n    with torch.no_grad():\n        data = env",
 ).replace(
     '    data["returns"] = returns\n    update(data)\n',
-    '    data["returns"] = returns\n    yield data\n\n\n'
+    '    yield data.update({"returns": returns})\n\n\n'
     "for _, data in zip(range(4), rollouts()):\n    update(data)\n",
 )
 # What is made beside it, and the loss does not read, is of no consequence.

@@ -57,6 +57,16 @@ def test_what_cannot_be_made_again_is_not_taken_for_judged(rnncheck: Any, tmp_pa
     assert "the loss reads 'returns'" in by_code["VL601"]["reason"]
 
 
+def test_what_a_generator_puts_into_its_batch_is_judged(rnncheck: Any, tmp_path: Path) -> None:
+    """It stands elsewhere when the loss is called."""
+    put = ('yield data.update({"returns": returns})', 'data["returns"] = returns\n    yield data')
+    ended, told = ran(rnncheck, tmp_path, UNREPEATED.replace(*put), "--select", "VL601")
+    assert (ended, failed(told)) == (ExitCode.VERIFIED, [])
+    faulty = UNREPEATED.replace(*put).replace(" * (~done[:, t])", "")
+    ended, told = ran(rnncheck, tmp_path, faulty, "--select", "VL601")
+    assert (ended, failed(told)) == (ExitCode.FAILED, ["VL601"])
+
+
 def test_what_is_made_otherwise_each_time_is_told(rnncheck: Any, tmp_path: Path) -> None:
     mixed = "returns[torch.randperm(len(returns))]"
     text = HEALTHY["rollout"].replace('data["returns"] = returns', f'data["returns"] = {mixed}')

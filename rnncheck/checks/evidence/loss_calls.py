@@ -189,7 +189,17 @@ def parameters_of(loss: Loss) -> list[tuple[str, nn.Parameter]]:
 def each_sample(evidence: Evidence) -> list[tuple[int, Sample]]:
     """The training batches that the loss checks look at."""
     found = list(enumerate(_loss_batches(evidence)))
+    if any(_holds_codes(one) for _, one in found[1:]):  # made by weights that were trained since
+        return found[:1]
     return found if evidence.thorough else found[:2]
+
+
+def _holds_codes(sample: Sample) -> bool:
+    """Whether it has vectors that nobody collected under their name, such as states that networks
+    made for it."""
+    items = ((key, one) for key, one in tensor_items(sample.rows) if one.is_floating_point())
+    wide = [(key, one) for key, one in items if one.numel() > sample.valid.numel()]
+    return any(sample.steps.column(key) is None and bool(one.any()) for key, one in wide)
 
 
 def _loss_batches(evidence: Evidence) -> list[Sample]:

@@ -133,14 +133,14 @@ def _judged(evidence: Evidence, sample: Sample, finding: Observation) -> Judgeme
     if beside := _of_rows(evidence, sample):
         raise CouldNotLook(
             f"the loss is given {beside} beside its batch, with a number for each row, which"
-            " other rows leave where it is"
+            " stays as it is where rows change places"
         )
     return Judgement((finding,), 1)
 
 
 def _of_rows(evidence: Evidence, sample: Sample) -> str:
     loss = loss_of(evidence)
-    name = loss.of_rows(len(sample.valid)) if isinstance(loss, OwnLoss) else ""
+    name = loss.of_rows(*sample.valid.shape) if isinstance(loss, OwnLoss) else ""
     return f"`{name}`" if name and not name.isdigit() else name and "an argument"
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
@@ -55,13 +57,20 @@ class OwnLoss:
         yield "", self.function
         yield from self.given.items()
 
-    def of_rows(self, rows: int) -> str:
-        """What it is given beside the batch that has a number for each of its rows, by name."""
+    def of_rows(self, rows: int, steps: int = 0) -> str:
+        """What it is given beside the batch, or reads by name, that has a number for each of its
+        rows or of their ``steps``, by name."""
         function, given = self.function, dict(self.given)
         while isinstance(function, functools.partial):
             given |= {**{str(n): one for n, one in enumerate(function.args)}, **function.keywords}
             function = next((one for one in function.args if callable(one)), function.func)
-        return next((name for name, one in given.items() if _is_of_rows(one, rows)), "")
+        if isinstance(function, FunctionType):
+            read = function.__code__.co_names
+            held = {
+                name: function.__globals__[name] for name in read if name in function.__globals__
+            }
+            given |= held | (function.__kwdefaults__ or {})
+        return next((name for name, one in given.items() if _is_of_rows(one, rows, steps)), "")
 
     @property
     def in_place(self) -> bool:
@@ -79,11 +88,12 @@ class OwnLoss:
         return self.function(td, **self.given)
 
 
-def _is_of_rows(value: Any, rows: int) -> bool:
-    """Whether it may say something of each row, such as whether it is an expert's."""
-    if not isinstance(value, Tensor) or isinstance(value, nn.Parameter) or rows < 2:
+def _is_of_rows(value: Any, rows: int, steps: int) -> bool:
+    """Whether it may say something of each row, such as whether it is an expert's, or of each of
+    their steps."""
+    if not isinstance(value, (Tensor, np.ndarray)) or isinstance(value, nn.Parameter) or rows < 2:
         return False
-    return value.ndim == 1 and len(value) == rows
+    return tuple(value.shape) in ((rows,), (rows, steps), (rows, steps, 1))
 
 
 class OwnLosses(OwnLoss):
@@ -112,9 +122,10 @@ class OwnLosses(OwnLoss):
         for one in self._losses_by_name.values():
             yield from one.held_parts()
 
-    def of_rows(self, rows: int) -> str:
+    def of_rows(self, rows: int, steps: int = 0) -> str:
         """The first such thing that one of them is given."""
-        return next(filter(None, (one.of_rows(rows) for one in self._losses_by_name.values())), "")
+        found = (one.of_rows(rows, steps) for one in self._losses_by_name.values())
+        return next(filter(None, found), "")
 
 
 class TrainStep:

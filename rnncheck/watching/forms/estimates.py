@@ -75,10 +75,13 @@ def settle_estimates(seen: Sightings) -> None:
         if not _is_collected(key, loss.inputs, collected) and not _weighs_rows(key, loss.inputs)
     }
     found = own_estimates(seen, acting, wanted) if wanted else None
+    ahead = found is None and lines_ahead(acting, loss) is not None
+    if found is None and wanted and not ahead:
+        found = own_estimates(seen, acting, wanted, put_in=True)
     if found is not None:
         seen.estimators.append(found)
         wanted -= set(tensor_keys(found.module(found.inputs[0])))
-    elif lines_ahead(acting, loss) is not None:
+    elif ahead:
         return
     wanted -= seen.by_buffer
     key = unmade(loss, sorted(wanted))
@@ -139,14 +142,16 @@ def _weighs_rows(key: Key, given: list[TensorDictBase]) -> bool:
     return True
 
 
-def own_estimates(seen: Sightings, acting: Acting, wanted: set[Key]) -> Called | None:
+def own_estimates(
+    seen: Sightings, acting: Acting, wanted: set[Key], *, put_in: bool = False
+) -> Called | None:
     """The lines that made the ``wanted`` entries, or some of them, as an estimator; proved by what
-    they give again."""
+    they give again. They lead to where the batch is given on or, the latest first, to where
+    something is ``put_in``."""
     collected = [*acting.batches, *acting.further]
     known = set(tensor_keys(collected[0])) if collected else set()
-    # Where a batch is given on tells of all of the lines; where something is put in, the last.
-    sites = [one for one in seen.ahead if not one.scene.done]
-    for site in [*sites, *reversed([one for one in seen.ahead if one.scene.done])]:
+    sites = [one for one in seen.ahead if one.scene.done == put_in]
+    for site in reversed(sites) if put_in else sites:
         for name, batch in site.batches[0].items():
             keys = [key for key in made_of(batch, known) if key in wanted]
             found = _proved(site, name, keys, collected, _contexts(seen)) if keys else None

@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from rnncheck.watching.forms.plain_pass import behind_ends
+from rnncheck.watching.forms.recorded_rows import behind_ends
 from rnncheck.watching.forms.storages import DONE
 from rnncheck.watching.forms.structures import Path
 

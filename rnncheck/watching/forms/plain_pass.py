@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.pipeline.keys import Key, tensor_items
@@ -34,7 +34,6 @@ from rnncheck.watching.forms.plain_calls import (
     ACTION_BEFORE,
     ENDS,
     FLAG,
-    MASK_OF_ROWS,
     MOSTLY,
     OBSERVATION,
     OF_STEP_BEFORE,
@@ -46,6 +45,7 @@ from rnncheck.watching.forms.plain_calls import (
     held_states,
     run_call,
 )
+from rnncheck.watching.forms.recorded_rows import behind_ends, recorded_steps
 from rnncheck.watching.forms.structures import Path, leaves_in
 from rnncheck.watching.forms.time_axis import in_a_row, known_places, prints
 
@@ -311,32 +311,6 @@ def _other(found: Tensor, lead: tuple[int, ...]) -> int:
     """Of two dimensions the one that is no time."""
     grid = found.reshape(*lead[:2], -1, 2)[:, :, 0]
     return 1 if in_a_row(grid, 0) > in_a_row(grid, 1) else 0
-
-
-def recorded_steps(
-    acted: TensorDictBase, order: Tensor, empty: Tensor | None = None
-) -> TensorDictBase:
-    """The collected steps in this order, ``[rows, steps]``; an unknown one is the first. Those that
-    are ``empty`` hold zeros, and a mask says so."""
-    row, step = order[..., 0].clamp_min(0), order[..., 1].clamp_min(0)
-    found = {key: value[row, step] for key, value in tensor_items(acted)}
-    if empty is not None and bool(empty.any()):
-        for value in found.values():
-            value[empty] = 0
-        found[MASK_OF_ROWS] = ~empty.unsqueeze(-1)
-    return TensorDict(found, batch_size=order.shape[:2])
-
-
-def behind_ends(told: Tensor) -> Tensor:
-    """``[rows, steps]``: the steps of a row behind the last one that is ``told``."""
-    return told.flip(1).cumsum(1).flip(1) == 0
-
-
-def with_data(batch: TensorDictBase) -> TensorDictBase:
-    """The rows that have a step: the end of an episode may lie ahead of what a call is given."""
-    mask = batch.get(MASK_OF_ROWS, None)
-    there = None if mask is None else mask.flatten(1).any(1)
-    return batch if there is None or not bool(there.any()) else batch[there]
 
 
 def _key_of(

@@ -35,11 +35,12 @@ from rnncheck.watching.forms.plain_calls import (
 from rnncheck.watching.forms.plain_columns import columns_of, fullest, shown_of
 from rnncheck.watching.forms.plain_joins import states_at_the_join, states_at_the_opening
 from rnncheck.watching.forms.plain_loss import MadeBeside, rollout_loss
-from rnncheck.watching.forms.plain_pass import CallPass, Drawn, SeenPass, seen_pass, with_data
+from rnncheck.watching.forms.plain_pass import CallPass, Drawn, SeenPass, seen_pass
 from rnncheck.watching.forms.plain_policy import PlainEnv, PlainPolicy, makers_of
 from rnncheck.watching.forms.plain_record import parts_given, random_steps, steps_recorded
 from rnncheck.watching.forms.plain_told import told_call
 from rnncheck.watching.forms.recognised import Storages, storages_in
+from rnncheck.watching.forms.recorded_rows import with_data
 from rnncheck.watching.forms.returns_made import returns_named
 from rnncheck.watching.forms.sampled_parts import begun_anew
 from rnncheck.watching.forms.shown_before import Before

@@ -17,7 +17,7 @@ from rnncheck.watching.forms.held_as import ARRAYS
 from rnncheck.watching.forms.laid_rows import LaidRows, empty_steps
 from rnncheck.watching.forms.listed_rows import as_listed, listed_columns
 from rnncheck.watching.forms.plain_calls import ACTION, MOSTLY, OBSERVATION, ToldCall, leaf_tensor
-from rnncheck.watching.forms.plain_pass import behind_ends
+from rnncheck.watching.forms.recorded_rows import behind_ends
 from rnncheck.watching.forms.sampled_entries import REWARD
 from rnncheck.watching.forms.sampled_parts import SampledBatch, told_parts
 from rnncheck.watching.forms.structures import Path, leaves_in

@@ -23,7 +23,8 @@ from rnncheck.watching.forms.plain_calls import (
     OF_STEP_BEFORE,
     ToldCall,
 )
-from rnncheck.watching.forms.plain_pass import Drawn, recorded_steps
+from rnncheck.watching.forms.plain_pass import Drawn
+from rnncheck.watching.forms.recorded_rows import recorded_steps
 from rnncheck.watching.forms.sampled_entries import (
     END_FLAGS,
     FLAGS,
@@ -79,8 +80,13 @@ class SampledBatch:
     def names(self) -> frozenset[str]:
         """The variables that hold something of every step."""
         parts = self.parts.items()
-        held = ((path[0], one) for path, one in parts if not isinstance(one, ZeroState))
+        held = ((path[0], one) for path, one in parts if not isinstance(one, (ZeroState, OfSteps)))
         return frozenset(name for name, one in held if getattr(one, "at", None) is None)
+
+    @property
+    def cut(self) -> frozenset[str]:
+        """The variables that hold something of some steps of each row."""
+        return frozenset(path[0] for path, one in self.parts.items() if isinstance(one, OfSteps))
 
     @property
     def openings(self) -> frozenset[str]:

@@ -24,7 +24,7 @@ from rnncheck.pipeline.placing import place_of, placed
 from rnncheck.pipeline.subject.modes import measuring
 from rnncheck.watching.forms.part_outputs import PartOutputs, part_key
 from rnncheck.watching.forms.plain_calls import OBSERVATION
-from rnncheck.watching.forms.plain_pass import recorded_steps
+from rnncheck.watching.forms.recorded_rows import recorded_steps
 
 Given = dict[str, list[Tensor]]
 Lines = Callable[[TensorDictBase], Any]

@@ -26,6 +26,7 @@ from rnncheck.watching.seams.lines import (
 from rnncheck.watching.seams.tails import bodies_of, holds_line
 
 _DATA = (Tensor, np.ndarray)
+_LOST = object()  # what a variable held that the lines have bound anew
 
 
 def sampled_lines(
@@ -35,7 +36,7 @@ def sampled_lines(
     its present line: with what its variables were ``earlier`` where it has bound them anew."""
     for frame in stack:
         found = sampled_batch(frame.f_locals, whole, told)
-        lines = None if found is None else _lines(frame, found)
+        lines = None if found is None else _lines(frame, found, earlier.of(frame))
         if found is None or lines is None:
             continue
         _put_back(lines, earlier.of(frame))
@@ -54,13 +55,16 @@ def _put_back(lines: LinesBehind, earlier: Mapping[str, Any]) -> None:
     lines.function.__kwdefaults__ = {**held, **data}
 
 
-def _lines(frame: FrameType, found: SampledBatch) -> LinesBehind | None:
+def _lines(frame: FrameType, found: SampledBatch, earlier: Mapping[str, Any]) -> LinesBehind | None:
     tree = parsed(frame.f_code.co_filename)
     names = found.names | _stored_states(frame, found)
-    bound = None if tree is None else _binding(tree.body, frame.f_lineno, names)
+    bound = None if tree is None else _binding(tree.body, frame.f_lineno, names, found.cut)
     for line in bound or ():
         lines = lines_behind(frame, line)
-        if lines is not None and not _has_a_graph(lines):
+        if lines is None or _has_a_graph(lines):
+            continue
+        anew = lines.reads & lines.stores & found.cut
+        if all(earlier.get(name, _LOST) is not frame.f_locals.get(name, _LOST) for name in anew):
             return lines
     if bound is not None:
         return None
@@ -111,11 +115,14 @@ def _has_a_graph(lines: LinesBehind) -> bool:
     return any(isinstance(one, Tensor) and one.grad_fn is not None for one in values)
 
 
-def _binding(body: list[ast.stmt], line: int, names: frozenset[str]) -> tuple[int, ...] | None:
+def _binding(
+    body: list[ast.stmt], line: int, names: frozenset[str], cut: frozenset[str]
+) -> tuple[int, ...] | None:
     """Lines of statements ahead of ``line``, in the innermost block that has one: of the last that
-    binds one of ``names``, be it anew, and of the last that binds one to what is not made of others
-    of them, or fills one with something."""
-    found, last = None, 0
+    binds one of ``names``, be it anew, of the last that binds one to what is not made of others of
+    them, or fills one with something, and of those that make one that is ``cut`` of them, the last
+    first."""
+    found, last, parted = 0, 0, list[int]()
     for block in _around(body, line):
         known = set[str]()
         for one in block:
@@ -126,9 +133,12 @@ def _binding(body: list[ast.stmt], line: int, names: frozenset[str]) -> tuple[in
                 found = one.lineno
             if bound and (fresh or bound & loads_of(one)):
                 last = one.lineno
-            known |= bound
+            if set(bound_by(one)) & cut and loads_of(one) & known:
+                parted.append(one.lineno)
+            known |= bound | (set(bound_by(one)) & cut)
         if known:
-            return None if found is None else tuple(dict.fromkeys((last, found)))
+            later = (one for one in reversed(parted) if one > last)
+            return tuple(dict.fromkeys((last, found, *later))) if found else None
     return None
 
 
