@@ -140,8 +140,10 @@ def _beginnings(steps: Columns) -> Tensor:
 
 def _any_at_starts(steps: Columns, values: Tensor | None) -> bool:
     """Whether it is not zero where an episode begins in one of the envs."""
-    begins = _beginnings(steps).any(1)
-    return values is not None and bool((values[begins] != 0).any())
+    begins = _beginnings(steps)
+    if values is not None and values.shape[1:2] == begins.shape[1:]:
+        return bool((values[begins] != 0).any())
+    return values is not None and bool((values[begins.any(1)] != 0).any())
 
 
 def _stays(steps: Columns, values: Tensor | None, source: Path) -> bool:

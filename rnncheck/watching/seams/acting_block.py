@@ -310,7 +310,8 @@ def _attributes(lines: list[ast.stmt], frame: FrameType) -> dict[str, tuple[str,
         owner = seen.get(node.value.id)
         if isinstance(owner, type) or not is_own_instance(owner):
             continue
-        if node.attr in vars(owner) and _is_data(vars(owner)[node.attr]):
+        held = getattr(owner, "__dict__", {})  # a named tuple has none
+        if node.attr in held and _is_data(held[node.attr]):
             found[f"{node.value.id}_{node.attr}"] = (node.value.id, node.attr)
     return {name: where for name, where in found.items() if name not in seen}
 

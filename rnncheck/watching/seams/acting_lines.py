@@ -182,7 +182,7 @@ def _snapshot(seen: Mapping[str, Any]) -> dict[str, Any]:
 def _data_of(value: Any) -> _Data:
     """And that of networks in it."""
     inner = value._modules if isinstance(value, nn.Module) else {}
-    held = {**vars(value), **inner}.items()
+    held = {**getattr(value, "__dict__", {}), **inner}.items()
     nets = {k: v for k, v in held if isinstance(v, nn.Module) and is_own_instance(v)}
     data = {k: cloned(v) for k, v in held if _is_data(v)}
     return _Data(data | {k: _Data(_data_held(net)) for k, net in nets.items()})
