@@ -1,6 +1,6 @@
 """How rows of later batches are trained on, where the first batches cannot tell: all of their rows
-begin with episodes, and the script has changed the states behind that, or laid the rows end to
-end."""
+begin with episodes, so that a script which puts zeros there changes nothing, or it has changed the
+states behind that, or laid the rows end to end."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.watching.forms.plain_policy import PlainEnv
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.told_steps import (
+    begin_with_zeros,
     changed_states,
     joined,
     lays_rows_end_to_end,
@@ -33,6 +34,7 @@ from rnncheck.watching.seen import Acting
 
 _MOST_BATCHES = 3  # that are waited for: where none of them begins inside of an episode, none does
 _MOST_UPDATES, _MOST_SECONDS = 400, 60.0  # that are waited for at most: PPO takes some hundred
+_SOON = 10.0  # seconds at most where nothing else says that it is of use
 _MOST_OPENINGS = 256
 _FLAG = "is_init"
 
@@ -56,6 +58,7 @@ class LaterOpenings:
         self._open = dict[bytes, TensorDictBase]()  # states by what was observed there
         self._batches, self._update = 0, -1  # the latest that a window began behind
         self._since: float | None = None
+        self._longest = _MOST_SECONDS
         watching.at_the_first_update.append(self._begin)
         watching.at_a_later_batch.append(self._collected)
         watching.waits.append(self._waits)
@@ -83,7 +86,11 @@ class LaterOpenings:
         if kept and lays_rows_end_to_end(acting.batches, given, [*self._told_by, *kept]):
             self._end_to_end, self._told_by = True, [*self._told_by, *kept]
             return states
-        return changed_states(acting, given, self._told_by)
+        changed = changed_states(acting, given, self._told_by)
+        if not changed and begin_with_zeros(acting.batches, given, self._told_by, kept):
+            self._longest = _SOON
+            return kept
+        return changed
 
     def _collected(self, acting: Acting, batch: TensorDictBase) -> None:
         if acting is self._acting and self._batches < _MOST_BATCHES:
@@ -159,5 +166,5 @@ class LaterOpenings:
             return False
         now = time.monotonic()
         self._since = self._since or now
-        late = now - self._since > _MOST_SECONDS or self._watching.seen.updates > _MOST_UPDATES
+        late = now - self._since > self._longest or self._watching.seen.updates > _MOST_UPDATES
         return not late

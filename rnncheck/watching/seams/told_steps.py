@@ -71,6 +71,22 @@ def lays_rows_end_to_end(
     )
 
 
+def begin_with_zeros(
+    collected: list[TensorDictBase],
+    given: list[TensorDictBase],
+    told_by: list[Key],
+    states: list[Key],
+) -> bool:
+    """Whether rows are trained on as they were collected, and all begin with zeros for their
+    ``states``."""
+    if not states or any(one.batch_dims < 1 for one in (*collected, *given)):
+        return False
+    first = {at for one in collected for at in whole_prints(one[..., 0], told_by)}
+    openings = [one[..., 0] for one in (*collected, *given)]
+    whole = all(set(whole_prints(one[..., 0], told_by)) <= first for one in given)
+    return whole and not any(bool(not_zero(one, k).any()) for one in openings for k in states)
+
+
 def joined(td: TensorDictBase, told_by: list[Key]) -> Iterator[tuple[int, bytes, bytes]]:
     """The neighbours in time of the batch that do not follow each other: the number of the later
     one, and what tells both."""
