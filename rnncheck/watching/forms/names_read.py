@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 from rnncheck.watching.seams.containers import HeldBy
 from rnncheck.watching.seams.lines import LinesBehind, around_of
 from rnncheck.watching.seams.returned_names import returned_names
@@ -16,9 +19,13 @@ def names_read_at(
     lines: LinesBehind, frame: FrameType, inner: FrameType | None, stood: StoodAt
 ) -> dict[str, Any]:
     """What the lines of a frame read, by name: containers as they were at the last step, which the
-    frame itself took or one ``inner`` to it."""
+    frame itself took or one ``inner`` to it, tensors and arrays as they were when a network was
+    first called behind that."""
     held = lines.function.__kwdefaults__ or {}
     names = {name: held.get(name, frame.f_globals.get(name)) for name in sorted(lines.reads)}
+    earlier = stood.earlier.of(frame)  # what the lines have bound anew, such as by a reset
+    anew = lines.reads & lines.stores & earlier.keys()
+    names |= {n: earlier[n] for n in anew if isinstance(earlier[n], (Tensor, np.ndarray))}
     around, codes = around_of(lines.function), [frame.f_code]
     if inner is not None and around is not None and around.inside is not None:
         codes = [inner.f_code, *codes]
