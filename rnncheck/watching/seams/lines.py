@@ -21,6 +21,7 @@ from typing import Any
 from gymnasium.vector import AsyncVectorEnv
 
 from rnncheck.watching.seams.arguments import parsed
+from rnncheck.watching.seams.epochs import of_one_epoch
 from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
 from rnncheck.watching.seams.reads import read_first, stored_by
 from rnncheck.watching.seams.tails import (
@@ -393,7 +394,7 @@ def compiled_lines(block: Block, path: str, held: list[str]) -> CodeType | None:
     once = ast.For(
         target=ast.Name(id="_", ctx=ast.Store()),
         iter=ast.Tuple(elts=[ast.Constant(value=0)], ctx=ast.Load()),
-        body=list(block.body),
+        body=of_one_epoch(list(block.body)),
         orelse=[],
     )  # so that `continue` means what it meant
     arguments = ast.arguments(
