@@ -30,6 +30,15 @@ KEPT = (
     "        if not i:\n            h, c = Q.init_hidden_state(batch_size=1, training=False)\n",
 )
 NOT_BEGUN = ("            algo.reinitialize_hidden()\n        if buffer", "        if buffer")
+AT_ZERO = (
+    "        self.gae(batch)",
+    '        batch["hx"][:, 0] = 0.0\n        batch["cx"][:, 0] = 0.0\n        self.gae(batch)',
+)
+BEHIND = (
+    'state = {"h0": batch["h0"][:, 0], "c0": batch["c0"][:, 0]}',
+    'state = {"h0": batch["next", "h0"][:, 0], "c0": batch["next", "c0"][:, 0]}',
+)
+ALWAYS = ("        if not terminated:\n", "        if True:\n")
 NO_STARTS = (
     "a = torch.where(start.unsqueeze(-1), torch.zeros((), dtype=torch.cfloat), lam)",
     "a = lam.expand(*start.shape, -1)",
@@ -38,7 +47,8 @@ NO_STARTS = (
 
 def judged(rnncheck: Any, folder: Path, name: str, *changes: Change) -> tuple[int, list[str]]:
     path = written(folder, (OTHERS / f"{name}.py").read_text(), *changes)
-    codes = f"{CODES},CL404" if name == "a3c" else CODES  # others have no joint to look at
+    # Others have no joint to look at.
+    codes = f"{CODES},CL404" if name in ("a3c", "a3c_reset") else CODES
     code, told, _ = run(rnncheck, "--select", codes, path)
     return code, failed(told)
 
@@ -58,6 +68,14 @@ def judged(rnncheck: Any, folder: Path, name: str, *changes: Change) -> tuple[in
         "padded_pg",
         "sac_padded",
         "sac",
+        "c51_flat",
+        "impala",
+        "student",
+        "lightning",
+        "own_r2d2",
+        "twin",
+        "td3_late_actor",
+        "a3c_reset",
     ],
 )
 def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str) -> None:
@@ -68,6 +86,9 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize(
     ("name", "change", "expected"),
     [
+        pytest.param("lightning", AT_ZERO, "RP504", id="later rollouts begin with zeros"),
+        pytest.param("own_r2d2", BEHIND, "RP504", id="the state behind the first step"),
+        pytest.param("a3c_reset", ALWAYS, "VL603", id="goes on behind a reset"),
         pytest.param("drqn", KEPT, "CL403", id="the state is kept behind an end"),
         pytest.param("vdn", ROLLED, "LS707", id="actions of the step before"),
         pytest.param("a3c", FROM_ZEROS, "CL404", id="zeros inside of an episode"),
@@ -95,6 +116,15 @@ def test_a_state_that_begins_anew_behind_a_resetting_step_is_not_seen(
     code, _, done = run(rnncheck, "--select", CODES, path)
     assert code == ExitCode.NOT_SHOWN
     assert "AutoresetMode.NEXT_STEP" in done.stdout
+
+
+def test_no_verdict_on_rows_beside_a_loss(rnncheck: Any, tmp_path: Path) -> None:
+    """Which `mb` picks: they stay where they are when rows change places."""
+    path = written(tmp_path, (OTHERS / "twin.py").read_text())
+    code, told, _ = run(rnncheck, "--select", "LS704", path)
+    (check,) = told["checks"]
+    assert (code, check["outcome"]) == (ExitCode.NOT_SHOWN, "could-not-look")
+    assert "`mb`" in check["reason"]
 
 
 @pytest.mark.slow
