@@ -179,7 +179,11 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
                 None,
             )  # a plain number that stays is no state, whatever was the same by chance
         source = _carried(steps, values)
-        if source is None or (path[0] == OWNER) != (source[:1] == (OWNER,)):
+        theirs, mine = source is not None and source[:1] == (OWNER,), path[0] == OWNER
+        if source is None or (theirs and not mine):
+            return None, None
+        changed = theirs and not _same(values, steps.gave[source].values)
+        if mine and not changed and (theirs or not _is_put_there(values)):
             return None, None
         own = path[1:] if path[0] == OWNER else path
         slot = slot_of((_free("_".join(own)),), values, steps.rows)
@@ -192,6 +196,11 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
         slot, of_what=column.of_what, none=column.none, scale=scale, listed=column.listed
     )
     return slot, source
+
+
+def _is_put_there(values: Tensor) -> bool:
+    """Whether a loop may have put a state there that the method returned: vectors that vary."""
+    return values.is_floating_point() and values.ndim > 2 and bool((values != values[0]).any())
 
 
 def _are_lines(steps: Columns) -> bool:

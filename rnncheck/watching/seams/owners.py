@@ -28,6 +28,7 @@ class OwnerStates:
         self.graphed = False  # what was held before the latest call has a graph
         self._calls = dict[CodeType, int]()
         self._changing = dict[CodeType, set[str]]()
+        self._before = dict[CodeType, dict[str, Any]]()  # ahead of the call before
 
     def before(self, code: CodeType, owner: Any) -> dict[str, Any]:
         """Copies of what the method may change."""
@@ -37,7 +38,12 @@ class OwnerStates:
         held = self._of(code, owner)
         states = {name: one for name, one in held.items() if _may_be_state(one)}
         self.graphed = has_graph(states)
-        return {name: cloned(one) for name, one in states.items()}
+        copies = {name: cloned(one) for name, one in states.items()}
+        if self._calls.get(code, 0) < _TELLING:
+            # The loop may have put something there since.
+            self._tell(code, self._before.get(code, copies), copies)
+            self._before[code] = copies
+        return copies
 
     def after(self, code: CodeType, owner: Any, before: dict[str, Any]) -> dict[str, Any]:
         """The same behind the call."""
@@ -47,9 +53,13 @@ class OwnerStates:
         now = {name: cloned(held[name]) for name in before if _may_be_state(held.get(name))}
         if self._calls.get(code, 0) < _TELLING:
             self._calls[code] = self._calls.get(code, 0) + 1
-            changed = {name for name in now if not same_leaves(before[name], now[name])}
-            self._changing[code] = self._changing.get(code, set()) | changed
+            self._tell(code, before, now)
         return now
+
+    def _tell(self, code: CodeType, before: dict[str, Any], now: dict[str, Any]) -> None:
+        both = before.keys() & now.keys()
+        changed = {name for name in both if not same_leaves(before[name], now[name])}
+        self._changing[code] = self._changing.get(code, set()) | changed
 
     def _may_change(self, code: CodeType) -> bool:
         """Whether the method is known to change something, or not known yet."""
