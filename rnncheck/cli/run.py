@@ -49,6 +49,10 @@ SecondsOption = Annotated[
     float,
     typer.Option("--seconds", min=1.0, metavar="S", help="The script is ended after that time."),
 ]
+TimeoutOption = Annotated[
+    float,
+    typer.Option("--timeout", min=1.0, metavar="S", help="A check is ended after that time."),
+]
 SaveOption = Annotated[
     Path | None,
     typer.Option(
@@ -78,6 +82,7 @@ def run(
     module: ModuleOption = False,
     updates: UpdatesOption = 3,
     seconds: SecondsOption = 600.0,
+    timeout: TimeoutOption = 120.0,
     keep_going: KeepGoingOption = False,
     save: SaveOption = None,
     spec: SpecOption = None,
@@ -107,7 +112,8 @@ def run(
     from rnncheck.spec.watched import unseen
 
     proven = () if backends is None else tuple(part.strip() for part in backends.split(","))
-    asked = unseen(script[0], seed or 0, VerifySpec(backends=proven, strict=strict), script[1:])
+    settings = VerifySpec(backends=proven, strict=strict, timeout=timeout)
+    asked = unseen(script[0], seed or 0, settings, script[1:])
     outputs = Outputs.prepared(asked, report, quiet=quiet, verbose=verbose)
     kept = None if save is None else save.absolute()  # a script may change the folder
     written = None if spec is None else spec.absolute()

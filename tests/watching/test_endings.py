@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rnncheck.results.exit_codes import ExitCode
-from tests.watching.scripts import run
+from tests.watching.scripts import planted, run
 
 ACTS = """
 import os
@@ -116,3 +116,24 @@ def test_a_time_limit_before_any_step_shows_no_training(rnncheck: Any, tmp_path:
     assert ended == ExitCode.NOT_SHOWN
     (train,) = [one for one in found["stages"] if one["stage"] == "train"]
     assert "ended by the time limit" in train["detail"]
+
+
+# Once the script has taken two of its steps, as the checks find it.
+SLOW = """def forward(self, x, h):
+        if TAKEN:
+            __import__("time").sleep(0.03)
+"""
+TAKEN = (
+    "        optim.step()\n",
+    "        optim.step()\n        TAKEN.append(update) if update else None\n",
+)
+
+
+def test_a_check_has_as_long_as_is_said(rnncheck: Any, tmp_path: Path) -> None:
+    named = ("STEPS, HIDDEN", "TAKEN = []\nSTEPS, HIDDEN")
+    slow = planted(tmp_path, "plain_single.py", named, ("def forward(self, x, h):\n", SLOW), TAKEN)
+    code, told, _ = run(rnncheck, "--select", "EQ201", "--timeout", "1", slow)
+    (check,) = told["checks"]
+    assert code == ExitCode.NOT_SHOWN
+    assert "did not finish within 1 s" in check["reason"]
+    assert "`--timeout` of `rnncheck run`" in check["reason"]

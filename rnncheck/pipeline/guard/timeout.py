@@ -48,7 +48,8 @@ def _timeout(stage: str, seconds: float, error: BaseException) -> StageTimeout:
     trouble = describe_trouble(error)
     message = (
         f"did not finish within {seconds:g} s; "
-        "if it needs longer, raise `verify.timeout` (in seconds) in the spec"
+        "if it needs longer, raise `verify.timeout` (in seconds) in the spec,"
+        " or `--timeout` of `rnncheck run`"
     )
     return StageTimeout(stage, message, place=trouble.place, frames=trouble.frames)
 
