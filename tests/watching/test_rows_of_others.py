@@ -40,7 +40,9 @@ def test_rows_are_weighed_with_others(
     code, told, _ = run(rnncheck, "--select", "LS707", path)
     assert (code, failed(told)) == (ExitCode.FAILED, ["LS707"])
     (found,) = (check for check in told["checks"] if check["outcome"] == "failed")
-    assert "of other rows, not its own" in found["findings"][0]["message"]
+    said = found["findings"][0]["message"]
+    # Of one minibatch after the other each step may have another one's values.
+    assert "of other rows, not its own" in said or said.endswith("the one in another row")
 
 
 @pytest.mark.parametrize(

@@ -189,9 +189,15 @@ def parameters_of(loss: Loss) -> list[tuple[str, nn.Parameter]]:
 def each_sample(evidence: Evidence) -> list[tuple[int, Sample]]:
     """The training batches that the loss checks look at."""
     found = list(enumerate(_loss_batches(evidence)))
-    if any(_holds_codes(one) for _, one in found[1:]):  # made by weights that were trained since
-        return found[:1]
+    if not _collects_states(evidence, found) and any(_holds_codes(one) for _, one in found[1:]):
+        return found[:1]  # networks made them, with weights that were trained since
     return found if evidence.thorough else found[:2]
+
+
+def _collects_states(evidence: Evidence, found: list[tuple[int, Sample]]) -> bool:
+    subjects = (one for one in (evidence.policy, evidence.critic) if one is not None)
+    keys = {key for one in subjects for key in one.carry}
+    return any(one.steps.column(key) is not None for _, one in found[:1] for key in keys)
 
 
 def _holds_codes(sample: Sample) -> bool:

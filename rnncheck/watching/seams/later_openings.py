@@ -35,6 +35,7 @@ from rnncheck.watching.seen import Acting
 _MOST_BATCHES = 3  # that are waited for: where none of them begins inside of an episode, none does
 _MOST_UPDATES, _MOST_SECONDS = 400, 60.0  # that are waited for at most: PPO takes some hundred
 _SOON = 10.0  # seconds at most where nothing else says that it is of use
+_ON_IT = 2  # updates on a batch in which rows of it are seen then: chosen, each may take a part
 _MOST_OPENINGS = 256
 _FLAG = "is_init"
 
@@ -59,6 +60,7 @@ class LaterOpenings:
         self._batches, self._update = 0, -1  # the latest that a window began behind
         self._since: float | None = None
         self._longest = _MOST_SECONDS
+        self._shown = 0  # behind this update the rows of that batch were trained on
         watching.at_the_first_update.append(self._begin)
         watching.at_a_later_batch.append(self._collected)
         watching.waits.append(self._waits)
@@ -115,6 +117,7 @@ class LaterOpenings:
         told = whole_prints(chosen, self._told_by)
         for at, row in zip(told, chosen.unbind(0), strict=True):
             self._open[at] = row.select(*self._keys)
+        self._shown = self._shown or self._watching.seen.updates + _ON_IT
 
     def _trained(self, module: nn.Module, inputs: Any) -> None:
         """A module is about to run, maybe on a batch that is trained on."""
@@ -166,5 +169,6 @@ class LaterOpenings:
             return False
         now = time.monotonic()
         self._since = self._since or now
-        late = now - self._since > self._longest or self._watching.seen.updates > _MOST_UPDATES
-        return not late
+        updates, soon = self._watching.seen.updates, self._longest == _SOON
+        late = now - self._since > self._longest or updates > _MOST_UPDATES
+        return not late and not (soon and 0 < self._shown <= updates)
