@@ -27,6 +27,7 @@ def test_a_healthy_one_is_verified(rnncheck: Any, tmp_path: Path) -> None:
     assert judged(rnncheck, tmp_path, _ASKED, SCRIPT) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("change", "code"),
     [

@@ -25,6 +25,7 @@ Changes = tuple[tuple[str, str], ...]
 slow = pytest.mark.slow
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("text", "changes", "codes", "expected"),
     [

@@ -139,6 +139,7 @@ ALONE = (
 )
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_actor_gets_gradients(rnncheck: Any, tmp_path: Path, form: str) -> None:
     given = judged(rnncheck, tmp_path, "GR803", SCRIPT, *FORMS[form])

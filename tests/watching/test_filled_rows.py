@@ -24,6 +24,7 @@ def ran(
     return ended, failed(told), said
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("name", "code"),
     [pytest.param(*one, marks=pytest.mark.slow if one[0] == "embedded" else ()) for one in FAULTS],
@@ -79,6 +80,7 @@ SHARED = (
 )
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

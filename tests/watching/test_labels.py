@@ -14,6 +14,7 @@ from tests.watching.scripts import judged
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -38,6 +38,7 @@ def test_rewards_in_another_form(rnncheck: Any, tmp_path: Path, changes: Changes
     assert ran(rnncheck, tmp_path, *changes) == (ExitCode.VERIFIED, [], "passed")
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "changes",
     [

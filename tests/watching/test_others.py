@@ -53,7 +53,7 @@ def judged(rnncheck: Any, folder: Path, name: str, *changes: Change) -> tuple[in
     return code, failed(told)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "name",
     [
@@ -82,7 +82,7 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str) -> 
     assert judged(rnncheck, tmp_path, name) == (ExitCode.VERIFIED, [])
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("name", "change", "expected"),
     [

@@ -97,6 +97,7 @@ def test_a_script_with_an_env_of_its_own_is_verified(rnncheck: Any, tmp_path: Pa
     assert {outcomes[one] for one in ("BD301", "CL402", "EQ201", "LS701", "VL603")} == {"passed"}
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

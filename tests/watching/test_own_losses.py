@@ -91,6 +91,7 @@ def test_the_graph_of_a_critic_that_never_acts(
     assert ran(rnncheck, tmp_path, changed(JUDGED, *changes), "GR801") == expected
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -67,7 +67,7 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, changes: Chang
     assert found == (ExitCode.VERIFIED, [])
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("changes", "fault", "expected"),
     [

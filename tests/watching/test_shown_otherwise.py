@@ -19,7 +19,7 @@ from tests.watching.shown_otherwise_script import IN_FOUR, KEEPS, OTHERWISE, STA
 CODES = "BD301,CL403,CL404,LS701,VL603"
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("text", [OTHERWISE, IN_FOUR], ids=["by a class", "in four parts"])
 @pytest.mark.parametrize(
     ("changes", "expected"),

@@ -49,6 +49,7 @@ def test_what_it_hands_out_is_found(rnncheck: Any, tmp_path: Path) -> None:
     assert {code: outcomes[code] for code in codes} == dict.fromkeys(codes, "passed")
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("name", "code"),
     [pytest.param(*one, marks=SLOW if one[0] == "from the last state" else ()) for one in FAULTS],
