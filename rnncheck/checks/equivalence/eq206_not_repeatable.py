@@ -15,8 +15,9 @@ Says nothing when
     episode starts alone and not anew in training (the head of an ensemble that acts), or noise
     follows TorchRL's exploration type; whether what was drawn is stored is CL406's question. Nor
     where a policy that draws its actions without asking draws a state in training as well (a
-    latent). Running statistics are held still while anything is judged: buffers that a step moves,
-    that keep their shape, and that come out alike whatever the order of the rows.
+    latent), or is given there what was drawn (a goal that is stored). Running statistics are held
+    still while anything is judged: buffers that a step moves, that keep their shape, and that come
+    out alike whatever the order of the rows.
 
 Fix
     Carry state under a key and ``("next", key)``; call ``policy.eval()`` or keep dropout out of the
@@ -38,6 +39,7 @@ from torch.overrides import TorchFunctionMode
 
 from rnncheck.checks.evidence.comparison import OutputChange, changes
 from rnncheck.checks.evidence.constructed_batches import constructed
+from rnncheck.checks.evidence.drawn_ahead import is_given_what_was_drawn
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.hidden_state import hidden_state
 from rnncheck.checks.evidence.observations import sizes
@@ -140,6 +142,8 @@ def random_output(evidence: Evidence, subject: Subject, made: Constructed) -> Ob
     if drawn and training is None:
         raise CouldNotLook(_UNSEEN)
     if drawn and training:  # it never asks whether to explore: a latent has no other way
+        return None
+    if drawn and is_given_what_was_drawn(evidence, subject, noisy):
         return None
     message, cause, fix = _dropout(names) if dropout else RANDOM_STATE
     return _observed(subject, made, found[0], message=message, cause=cause, fix=fix)

@@ -155,14 +155,17 @@ def float_inputs(td: TensorDictBase, *, root: bool, following: bool) -> list[Key
 def changed_batch(
     sample: Sample, mask: Tensor, keys: Iterable[Key], *, seed: int = 3
 ) -> TensorDictBase:
-    """The training batch with other values of ``keys`` at ``mask`` ``[rows, steps]``."""
+    """The training batch with other values of ``keys`` at ``mask`` ``[rows, steps]``, as far as a
+    step has one: what was observed behind an end alone was no step."""
     generator = torch.Generator().manual_seed(seed)
     rows, limits = sample.rows.clone(), sample.steps.recording.env.limits
+    read, acted = sample.steps.recording.subject.reads, mask & ~sample.resting
     for key in keys:
         value = rows.get(key)
+        at = mask if {key, key[1:]} & {*read} else acted
         drawn = None if changeable(value) else limits.get(key[1:] if key[0] == "next" else key)
         if changeable(value, drawn):
-            rows.set(key, perturbed(value, mask, generator, drawn))
+            rows.set(key, perturbed(value, at, generator, drawn))
     return rows.reshape(sample.td.shape)
 
 

@@ -143,6 +143,18 @@ class Sample:
         first[:, 0] = True
         return first if self.flag is None else first | self.flag
 
+    @property
+    def resting(self) -> Tensor:
+        """``[rows, steps]``: what an episode ended with is shown there, and nobody acted: there is
+        neither an action nor a reward of that place."""
+        result, over = torch.zeros_like(self.valid), self.steps.column(("next", "done"))
+        if over is None:
+            return result
+        ended = over.flatten(1).any(-1)[self.ids.clamp_min(0)] & self.known
+        unknown = self.valid & (self.ids < 0) & ~self.marked
+        result[:, 1:] = ended[:, :-1] & unknown[:, 1:]
+        return result
+
     def trajectory_start(self) -> Tensor:
         """``[rows, steps]``: the collected step is the first of its trajectory."""
         begins = torch.zeros(len(self.steps.places), dtype=torch.bool)

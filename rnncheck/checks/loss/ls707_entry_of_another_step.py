@@ -57,6 +57,7 @@ from rnncheck.checks.evidence.last_credited import (
 from rnncheck.checks.evidence.layer_credit import credited_by_layer
 from rnncheck.checks.evidence.left_out import loss_leaves_out
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
+from rnncheck.checks.evidence.predicted_rewards import predicts
 from rnncheck.checks.evidence.previous_actions import shows_previous
 from rnncheck.checks.evidence.recorded_entries import moved_from, recorded_entry
 from rnncheck.checks.evidence.row_credit import RowCredit, row_credit
@@ -82,7 +83,7 @@ def run(evidence: Evidence) -> Judgement:
                 return Judgement((_observed(*entries[0], words),), int(entries[0][1].valid.sum()))
     summed = last_credited(evidence)
     for last in (*summed, *(last_by_layer(evidence) if summed else ())):
-        if last.offset and not opposite(_words(last.offset), _stands(evidence, last.key)):
+        if last.offset and not _is_meant(evidence, last.key, _words(last.offset), ()):
             return Judgement((_summed(last),), last.count)
     other = row_credit(evidence)
     if other is not None:
@@ -108,8 +109,11 @@ def _is_meant(
     evidence: Evidence, key: Key, words: str, entries: Sequence[tuple[int, Credited]]
 ) -> bool:
     """Whether another step's entry is right: it stands there shifted back, it is the action that a
-    network is shown, or what comes later is what is predicted."""
+    network is shown, or the reward that is predicted with what it came with, or what comes later is
+    what is predicted."""
     if opposite(words, _stands(evidence, key)) or _previous(evidence, words, entries):
+        return True
+    if words == _words(1) and key[-1] == "reward" and predicts(evidence, key):
         return True
     return words.endswith(" later") and any(
         key in (*labels_of(evidence, sample), *recorded_numbers(evidence, sample))

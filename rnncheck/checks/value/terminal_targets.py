@@ -31,7 +31,7 @@ from rnncheck.pipeline.keys import Key, tensor_keys
 PREDICTED = "the loss predicts rewards out of what is observed next, and makes no target"
 _ROUNDING = 1e-5  # of the largest answer: vectorised sums of rewards round over the whole row
 _FINE = 8e-7  # the same of one that need not be told from rounding by itself: some last places
-_SEEDS = (3, 4, 5)  # of what is observed instead, until one tells
+SEEDS = (3, 4, 5)  # of what is observed instead, until one tells
 _MORE = 16.0  # times the largest reward: the answer to it may stand out of a loss that hides others
 _SHARE = (
     1e-3  # of what the next episode's first step moves: with as much the batch moves as a whole
@@ -61,7 +61,7 @@ def target_moves(evidence: Evidence, sample: Sample, ends: Tensor) -> Moves:
     itself is the same with either observation.
     """
     keys = [key for key in observed(evidence, sample) if key[0] == "next"]
-    for seed in _SEEDS:
+    for seed in SEEDS:
         there = changed_batch(sample, ends, keys, seed=seed)
         batches = [with_ends(sample, one, ends) for one in (sample.td, there)]
         answer = _answered(evidence, sample, batches, ends)

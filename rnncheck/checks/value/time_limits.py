@@ -12,11 +12,12 @@ from rnncheck.checks.evidence.estimator_calls import batches
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, loss_of
 from rnncheck.checks.evidence.rewards import reward_keys
+from rnncheck.checks.evidence.shown_next import shown_next
 from rnncheck.checks.evidence.target_names import target_names
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step
-from rnncheck.checks.value.terminal_targets import answer_moves
+from rnncheck.checks.value.terminal_targets import SEEDS, answer_moves
 from rnncheck.numerics.difference import gap
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.printable import counted
@@ -35,7 +36,7 @@ def limits_taken_for_ends(evidence: Evidence) -> tuple[Observation, int] | None:
 def _by_the_estimator(evidence: Evidence) -> tuple[Observation, int] | None:
     try:
         for number, sample in enumerate(batches(evidence)):
-            cut = _cut(sample)
+            cut = _cut(evidence, sample)
             if bool(cut.any()) and _estimates_end_there(evidence, sample, cut):
                 return _taken(number, cut, Stage.ADVANTAGE), int(cut.sum())
     except Unanswered:  # why it cannot be asked is told where the targets are judged
@@ -47,7 +48,7 @@ def _by_the_loss(evidence: Evidence) -> tuple[Observation, int] | None:
     try:
         loss_of(evidence)
         for number, sample in each_sample(evidence):
-            cut = _cut(sample)
+            cut = _cut(evidence, sample)
             if bool(cut.any()) and _ends_there(evidence, sample, cut):
                 return _taken(number, cut, Stage.LOSS), int(cut.sum())
     except Unanswered:  # why it cannot be asked is told where the loss is judged
@@ -55,11 +56,21 @@ def _by_the_loss(evidence: Evidence) -> tuple[Observation, int] | None:
     return None
 
 
-def _cut(sample: Sample) -> Tensor:
+def _cut(evidence: Evidence, sample: Sample) -> Tensor:
     """``[rows, steps]``: what a limit cut and done tells, where rewards are read."""
     if _DONE not in tensor_keys(sample.rows) or not reward_keys(sample.td):
         return torch.zeros_like(sample.valid)
-    return ended(sample, "truncated") & ~ended(sample, "terminated") & ended(sample, "done")
+    cut, over = (_flagged(evidence, sample, name) for name in ("truncated", "terminated"))
+    return cut & ~over & ended(sample, "done")
+
+
+def _flagged(evidence: Evidence, sample: Sample, name: str) -> Tensor:
+    """``[rows, steps]``: the flag as the batch has it, or as it was collected where the batch has
+    it not."""
+    column = sample.steps.column(("next", name))
+    if ("next", name) in tensor_keys(sample.rows) or column is None:
+        return ended(sample, name)
+    return column[shown_next(evidence, sample)].flatten(2).any(-1) & sample.known
 
 
 def _estimates_end_there(evidence: Evidence, sample: Sample, cut: Tensor) -> bool:
@@ -87,12 +98,15 @@ def _ends_there(evidence: Evidence, sample: Sample, cut: Tensor) -> bool:
     """Whether the target there moves with what is observed next once done is false, and does not as
     it is."""
     keys = [key for key in observed(evidence, sample) if key[0] == "next"]
-    batches = [sample.td, changed_batch(sample, cut, keys)]
-    as_it_is = answer_moves(evidence, sample, batches, cut)
-    if not as_it_is.told or as_it_is.size:
-        return False
-    going = [_going_on(sample, td, cut) for td in batches]
-    return bool(answer_moves(evidence, sample, going, cut).size)
+    for seed in SEEDS:
+        batches = [sample.td, changed_batch(sample, cut, keys, seed=seed)]
+        as_it_is = answer_moves(evidence, sample, batches, cut)
+        if not as_it_is.told or as_it_is.size:
+            return False
+        going = [_going_on(sample, td, cut) for td in batches]
+        if answer_moves(evidence, sample, going, cut, fine=True).size:
+            return True
+    return False
 
 
 def _going_on(sample: Sample, td: TensorDictBase, cut: Tensor) -> TensorDictBase:

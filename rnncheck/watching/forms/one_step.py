@@ -17,6 +17,7 @@ OVER: tuple[Key, ...] = (DONE, ("next", ENDS[0]), ("next", ENDS[1]))
 GIVEN: tuple[Key, ...] = (("next", "reward"), *OVER)  # one number for each env
 OPPOSITE = ("mask", "not", "non", "alive", "continue")
 _STARTS_NAMED = ("first", "start", "begin", "init")
+_REWARDS_NAMED = ("r", "pr", "rs")
 _ENDS_NAMED = ("done", "end", "over", "term", "start")
 
 
@@ -39,6 +40,12 @@ def told_of_last(
 def names_a_start(path: Path) -> bool:
     """The same of the flag of a first step."""
     return any(word in path[-1].lower() for word in _STARTS_NAMED)
+
+
+def names_a_reward(path: Path) -> bool:
+    """Tells a reward that is one at every step from the flag of a step that is no first one."""
+    words = path[-1].lower().split("_")
+    return any(word in _REWARDS_NAMED or word.startswith("rew") for word in words)
 
 
 def names_an_end(path: Path) -> bool:

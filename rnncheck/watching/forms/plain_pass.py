@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rnncheck.pipeline.keys import Key, tensor_items
 from rnncheck.pipeline.placing import on_cpu, place_of, placed
 from rnncheck.pipeline.subject.modes import measuring
+from rnncheck.watching.forms.along_rows import beside_known
 from rnncheck.watching.forms.entries_read import is_unread
 from rnncheck.watching.forms.graphed_arrays import graph_at_arrays
 from rnncheck.watching.forms.held_as import (
@@ -26,7 +27,7 @@ from rnncheck.watching.forms.held_as import (
     lists_in,
     scale_of,
 )
-from rnncheck.watching.forms.one_step import names_a_start, names_an_end
+from rnncheck.watching.forms.one_step import names_a_reward, names_a_start, names_an_end
 from rnncheck.watching.forms.part_outputs import PartOutputs, over_steps, own_calls, part_key
 from rnncheck.watching.forms.pass_rows import along_the_rows, leading
 from rnncheck.watching.forms.pass_states import states_given
@@ -218,6 +219,7 @@ def _recorded(
     width = acted.get(OBSERVATION)[0, 0].numel()
     seen = steps.laid(observed.reshape(-1, width), (width,), time_first=time_first)
     found = steps.laid(steps.found, (2,), time_first=time_first)
+    found = beside_known(found, seen, acted.get(OBSERVATION).detach().cpu())
     return recorded_steps(acted, found, behind_ends((seen != 0).any(-1) | (found[..., 0] >= 0)))
 
 
@@ -349,6 +351,8 @@ def _is_named(path: Path, key: Key) -> bool:
     have a frame behind each."""
     if names_a_start(path):
         return key == (FLAG,)
+    if names_a_reward(path):
+        return key in (REWARD_BEFORE, ("next", "reward"))
     return names_an_end(path) and key in _ENDED
 
 

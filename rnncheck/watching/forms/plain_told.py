@@ -12,6 +12,7 @@ from torch.nn.functional import one_hot
 
 from rnncheck.pipeline.keys import Key
 from rnncheck.watching.forms.held_as import MANY, NUMBERS, SCALE_CLOSE, Scale, scale_of
+from rnncheck.watching.forms.one_step import names_a_reward
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
     ACTION_BEFORE,
@@ -170,7 +171,7 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
     values = column.values
     if values is None:
         return None, None
-    key, scale = (None, None) if path[0] == OWNER else _known(steps, column)
+    key, scale = (None, None) if path[0] == OWNER else _known(steps, path, column)
     source = None
     if key is None:
         if column.of_what == NUMBERS and bool((values == values[0]).all()):
@@ -244,7 +245,7 @@ def _whole(steps: Columns, arguments: dict[Path, Slot], results: dict[Path, Slot
     return ToldCall(arguments, results, steps.rows)
 
 
-def _known(steps: Columns, column: Column) -> tuple[Key | None, Scale | None]:
+def _known(steps: Columns, path: Path, column: Column) -> tuple[Key | None, Scale | None]:
     """The entry that the env gave; a plain bool that is always alike may be anything."""
     values = column.values
     assert values is not None
@@ -263,7 +264,8 @@ def _known(steps: Columns, column: Column) -> tuple[Key | None, Scale | None]:
         if changes and mine.shape == ends[:-1].shape:
             scale = scale_of(mine, ends[:-1])
             if scale is not None:
-                rewards = _before(steps, values) if _is_of_rewards(scale) else (None, None)
+                may_be = _is_of_rewards(scale) or names_a_reward(path)
+                rewards = _before(steps, values) if may_be else (None, None)
                 return ((FLAG,), scale) if rewards[0] is None else rewards
     return _before(steps, values)
 

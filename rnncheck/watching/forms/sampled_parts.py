@@ -15,6 +15,7 @@ from rnncheck.watching.forms.carried_along import carried_along
 from rnncheck.watching.forms.drawn_rows import drawn_rows
 from rnncheck.watching.forms.held_as import ARRAYS, TENSORS, Scale
 from rnncheck.watching.forms.laid_rows import LaidRows
+from rnncheck.watching.forms.one_hots import set_numbers
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
     FLAG,
@@ -182,12 +183,17 @@ class _Telling:
             taken = {one.key for one in made.parts.values() if isinstance(one, Storage)}
             state = state_of_steps(steps, batch, self.told, taken)
             entry = None if state is None else (state, None)
+        hot = 0
+        if entry is None and not own and (numbers := self._numbers_set(steps)) is not None:
+            entry = entry_of(path, numbers, batch, [(ACTION,)], {})
+            steps, hot = numbers, int(steps[0, 0].numel())
         if entry is None:
             return False
         key, scale = entry
         if scale is None:
             like = batch.get(key)
-            batch.set(key, steps.reshape(like.shape).to(like.dtype))
+            own_copy = steps.reshape(like.shape).to(like.dtype, copy=True)  # it is written into
+            batch.set(key, own_copy)
         elif key in self.told.before:
             like = batch.get(key)
             as_is = (steps.double() - scale[1]) / scale[0]
@@ -196,8 +202,14 @@ class _Telling:
         made.flagged = made.flagged or key == (FLAG,)
         made.from_starts = made.from_starts and key not in self.told.carry
         one = _of_steps(self.held[path], entry, laid, of_what)
-        made.parts[path] = replace(one, longer=own and laid.longer)
+        made.parts[path] = replace(one, longer=own and laid.longer, hot=hot)
         return True
+
+    def _numbers_set(self, steps: Tensor) -> Tensor | None:
+        """Of vectors in which one number is set which one, where actions are numbers."""
+        acted, mask = self.made.batch.get((ACTION,), None), self.made.batch.get(MASK_OF_ROWS, None)
+        data = None if mask is None else mask.reshape(mask.shape[:2])
+        return None if acted is None else set_numbers(steps, acted, data)
 
     def _ahead(self, path: Path, of_what: str, *, own: bool) -> HeldPart | None:
         """What holds one thing more than there are steps."""

@@ -16,6 +16,7 @@ from torch.nn.functional import one_hot
 
 from rnncheck.pipeline.keys import REWARD_ADDED, Key
 from rnncheck.watching.forms.held_as import TENSORS, Scale, handed
+from rnncheck.watching.forms.one_hots import with_one_set
 from rnncheck.watching.forms.plain_calls import (
     ACTION_BEFORE,
     FLAG,
@@ -39,7 +40,8 @@ class Storage:
     ``edge``. ``late`` has ``edge`` first, and at every step what the one before it gave. ``scale``
     are the a and b of a x + b. ``graphed``: what it held had a graph. ``fresh``: a last state that
     is zero where the episode ended. ``added``: rewards to which the loop added, where a time limit
-    cut an episode, the value of what followed: that is kept beside them.
+    cut an episode, the value of what followed: that is kept beside them. ``hot`` is how many
+    numbers there are of which a whole one sets one.
     """
 
     key: Key
@@ -58,12 +60,15 @@ class Storage:
     fresh: bool = False
     rows: int = 0  # of the script's own batch
     added: bool = False
+    hot: int = 0
 
     def of(self, batch: TensorDictBase) -> Any:
         """What it holds for a batch ``[rows, steps]``."""
         value = batch.get(self.key)
         if self.added and REWARD_ADDED in batch.keys(True, True):
             value = value + batch.get(REWARD_ADDED)
+        if self.hot:
+            value = with_one_set(value, self.hot, batch.get(MASK_OF_ROWS, None))
         if self.slot is not None and self.at is not None:
             one = value[:, self.at]
             return self.slot.given(anew(one, batch) if self.fresh else one)

@@ -3,9 +3,12 @@ state, and the env, which nothing else may have played meanwhile."""
 
 from __future__ import annotations
 
+import linecache
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,7 +17,7 @@ from torch import Tensor
 from torchrl.envs import EnvBase
 
 from rnncheck.numerics.difference import bits_differ
-from rnncheck.pipeline.guard.user_frames import calling_place
+from rnncheck.pipeline.guard.user_frames import calling_place, is_user_file
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.watching.forms.plain_policy import PlainEnv
 from rnncheck.watching.observer import Watching
@@ -25,6 +28,7 @@ from rnncheck.watching.seen import Acting
 # That are waited for the second batch: behind an evaluation, and where there may be one yet.
 _AFTER_ONE, _FOR_ONE = (2000, 60.0), (2000, 10.0)  # updates and seconds; chosen
 _TRIES = 4  # batches behind the first update, of which one goes on with an episode: chosen
+_PLAYED_BY = 4  # the same of which one may come behind an evaluation: chosen
 _START = "is_init"
 
 
@@ -38,12 +42,14 @@ def join_seams(watching: Watching, scope: ExitStack) -> None:
 
 
 class LaterJoins:
-    """Looks at the first batch behind the first update that goes on with an episode."""
+    """Looks at the first batch behind the first update that goes on with an episode, and at those
+    behind which the script played their env."""
 
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
         self._played: tuple[str, Acting] | None = None  # where the script itself played the env
         self._joined, self._tried = False, 0
+        self._over = False  # there is no more to be told
         self._last: TensorDictBase | None = None  # of the latest later batch
         self._since: float | None = None
         watching.at_a_later_batch.append(self._collected)
@@ -59,7 +65,7 @@ class LaterJoins:
     def written(self, original: Callable[..., Any], buffer: Any, *args: Any, **kwargs: Any) -> Any:
         """``buffer.extend(batch)``, which a collector may call: it gives the script no batch."""
         seen = self._watching.seen
-        if seen.frozen and not self._joined and not self._watching.looks and args:
+        if seen.frozen and not self._over and not self._watching.looks and args:
             acting = seen.actor()
             theirs = None if acting is None else getattr(acting.collector, "replay_buffer", None)
             if acting is not None and theirs is buffer and isinstance(args[0], TensorDictBase):
@@ -68,17 +74,18 @@ class LaterJoins:
 
     def played(self, env: EnvBase) -> None:
         """The script itself is about to play it."""
-        if not self._joined:
+        if not self._over:
             collecting = [one for one in self._watching.seen.acting if _collects_in(one, env)]
             if collecting and collecting[0].batches:
                 self._played = str(calling_place(3)), collecting[0]
 
     def _collected(self, acting: Acting, batch: TensorDictBase) -> None:
-        if self._joined or acting is not self._watching.seen.actor() or not acting.batches:
+        if self._over or acting is not self._watching.seen.actor() or not acting.batches:
             return
         by_step = acting.kind == "steps"
         self._tried += 1
-        self._joined = self._tried >= _TRIES
+        self._joined = self._joined or self._tried >= _TRIES
+        self._over = self._joined and by_step
         with suppress(Exception):  # a batch of another form than those before
             last = acting.batches[-1][..., -1]["next"] if self._last is None else self._last
             self._note(acting, last, batch if by_step else batch[..., 0])
@@ -89,9 +96,11 @@ class LaterJoins:
         self._played = None
         if not bool(goes_on.any()):  # all rows began anew: the next batch may tell
             return
-        self._joined = True
+        told, self._joined = self._joined, True
         if played is not None and played[1] is acting:
-            acting.disturbed = played[0]
+            acting.disturbed, self._over = played[0], True
+        if told:
+            return
         keys = [key for key in _states(acting) if key in tensor_keys(last)]
         pairs = {"collected": last, "given": first}
         rows = {
@@ -102,7 +111,9 @@ class LaterJoins:
             acting.joins.append(TensorDict(rows, [int(goes_on.sum())]))
 
     def _waits(self) -> bool:
-        if self._joined or not (self._played or self._may_be_played() or self._is_carried()):
+        if self._over or not (self._played or self._may_be_played() or self._is_carried()):
+            return False
+        if self._joined and self._played is None and not self._may_be_played_later():
             return False
         updates, seconds = _FOR_ONE if self._played is None else _AFTER_ONE
         now = time.monotonic()
@@ -116,6 +127,9 @@ class LaterJoins:
             return False
         return isinstance(acting.make_env, EnvBase)
 
+    def _may_be_played_later(self) -> bool:
+        return self._tried < _PLAYED_BY and self._may_be_played() and _plays_itself()
+
     def _is_carried(self) -> bool:
         """It steps an env of TorchRL's itself, or its rollouts may start where it says: one of them
         alone has come so far, and the next one tells."""
@@ -125,6 +139,13 @@ class LaterJoins:
         if acting.kind == "rollout" and len(acting.batches) == 1:
             return acting.more is None or not self._tried
         return acting.kind == "steps" and bool(acting.batches) and not self._tried
+
+
+@cache
+def _plays_itself() -> bool:
+    """Whether a file of the script's names TorchRL's rollouts, as evaluations do."""
+    files = {getattr(one, "__file__", None) or "" for one in [*sys.modules.values()]}
+    return any("rollout(" in "".join(linecache.getlines(one)) for one in files if is_user_file(one))
 
 
 def _states(acting: Acting) -> set[Key]:
