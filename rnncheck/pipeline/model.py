@@ -70,6 +70,7 @@ class Pipeline:
     )  # states that a later batch was to go on with, and those it was ``given``
     disturbed: str = ""  # where a script played its collector's env between two batches
     unstepped: frozenset[str] | None = None  # weights of its losses that no optimiser has, by name
+    learning: frozenset[str] = frozenset()  # those that the script's own backward gave a gradient
     apart: bool = False  # what acts was given nothing of what the optimisers step
     untrained: int = 0  # where that stays so: the updates that were made
     anew: bool = False  # every batch began with a reset of all envs

@@ -27,7 +27,7 @@ from rnncheck.watching.envs import env_maker, env_name
 from rnncheck.watching.forms.estimates import Unmade
 from rnncheck.watching.forms.in_form import InForm, beside, in_form, turned
 from rnncheck.watching.seen import Acting, Called, Sightings
-from rnncheck.watching.stepped import unstepped_weights
+from rnncheck.watching.stepped import learning_weights, unstepped_weights
 from rnncheck.watching.words import what_there_was
 
 ACTOR = "actor_network"
@@ -102,6 +102,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         counted=frozenset(acting.counted),
         shows_starts=acting.shows_starts,
         unstepped=unstepped_weights(seen, [one for one in seen.losses if one.inputs]),
+        learning=learning_weights(seen, [one for one in seen.losses if one.inputs]),
     )
     whole._made, whole._hash = first, asked.hash
     whole._places = {(): place, **_places(acting, loss, estimator)}

@@ -164,6 +164,7 @@ class Watching:
             trained = (one for one in self._stepped(optimizer) if one.requires_grad)
             self.seen.trained |= {id(one): one for one in trained}
             self._moved |= {id(one) for one in _with_gradient(optimizer)}
+            self.seen.learning |= self._newly_learning(optimizer)
             lent = {id(one) for one in self._lenders(optimizer)}
             self.seen.stepped, self._moved = self.seen.stepped | lent, self._moved | lent
             self.untrained = self._is_untrained()
@@ -256,6 +257,11 @@ class Watching:
                 continue
             if any(is_equal(grad, other.grad) for other in stepped if other.grad is not None):
                 yield one
+
+    def _newly_learning(self, optimizer: Optimizer) -> set[int]:
+        """Weights with a gradient that is not zero, of those that had none before."""
+        asked = (one for one in _with_gradient(optimizer) if id(one) not in self.seen.learning)
+        return {id(one) for one in asked if one.grad is not None and bool((one.grad != 0).any())}
 
     def _is_untrained(self) -> bool:
         """Whether an optimiser has weights that act, and has not trained any so far."""

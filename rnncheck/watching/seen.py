@@ -111,6 +111,7 @@ class Called:
     itself: bool = False  # the policy itself, or a module around it, ran on a tensordict in it
     kind: str = "the loss"  # what code of the user's is
     unstepped: list[str] | None = None  # trained weights that no optimiser has, by name, if told
+    learning: list[str] | None = None  # those with a gradient of the script's, by name, if told
     beside: list[dict[str, Any]] = field(default_factory=list)  # arguments, with each input
     # What it may read and no batch changes: what is said of that, and the loss with other values.
     doubts: list[tuple[str, Any]] = field(default_factory=list)
@@ -216,6 +217,7 @@ class Sightings:
     steps: int = 0  # of any optimiser
     optimisers: int = 0  # that the script made
     stepped: set[int] = field(default_factory=set)  # weights that they have, by id
+    learning: set[int] = field(default_factory=set)  # of these those that got a gradient
     trained: dict[int, Tensor] = field(default_factory=dict)  # those that wanted gradients then
     judged: dict[str, int] = field(default_factory=dict)  # calls of losses and estimators, by class
     given: dict[int, list[Any]] = field(default_factory=dict)  # by loss module: its graph's ends

@@ -1,4 +1,5 @@
-"""Which of the weights that a loss trains no optimiser of the script has."""
+"""Which of the weights that a loss trains no optimiser of the script has, and which the script's
+own backward gives a gradient."""
 
 from __future__ import annotations
 
@@ -14,6 +15,19 @@ def unstepped_names(seen: Sightings, called: Called) -> list[str]:
         return called.unstepped
     held = trained_parameters(called.module)
     return [name for name, weight in held.items() if id(weight) not in seen.stepped]
+
+
+def learning_names(seen: Sightings, called: Called) -> list[str]:
+    """In the loss the names of weights with a gradient that was not zero, ahead of an update."""
+    if called.learning is not None:
+        return called.learning
+    held = trained_parameters(called.module)
+    return [name for name, weight in held.items() if id(weight) in seen.learning]
+
+
+def learning_weights(seen: Sightings, losses: Iterable[Called]) -> frozenset[str]:
+    """Those of all the losses, by name."""
+    return frozenset(name for called in losses for name in learning_names(seen, called))
 
 
 def unstepped_weights(seen: Sightings, losses: Iterable[Called]) -> frozenset[str] | None:

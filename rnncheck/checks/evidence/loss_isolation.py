@@ -27,6 +27,7 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.handed_states import in_order, layer_outputs
 from rnncheck.checks.evidence.loss_calls import changed_batch, copied, loss_of, run_loss
 from rnncheck.checks.evidence.recurrent_pass import read_by_pass, row_states, steps_only
+from rnncheck.checks.evidence.still_statistics import beyond_statistics
 from rnncheck.checks.evidence.traced_steps import inner_gradients, inner_outputs
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Unanswered
@@ -88,7 +89,7 @@ def _leaks_of(
         found, lively = leaks(sample, keys, made, tolerance=tolerance)
         if found:
             coupled = replace(_coupled(evidence, sample, keys, made), shuffled=shuffled)
-            real += real_leaks(evidence, coupled, found, tolerance)
+            real += beyond_statistics(evidence, coupled, found, tolerance)
         alive = alive or lively
     if not alive and not real:
         return _leaks_inside(evidence, sample)

@@ -146,6 +146,11 @@ def trains_memory(evidence: Evidence) -> bool:
         return False
 
 
+def ends_with(name: str, one: str) -> bool:
+    """Whether a parameter is the one that goes by that name, behind whatever holds the loss."""
+    return name == one or name.endswith(f".{one}")
+
+
 def trained_elsewhere(evidence: Evidence, name: str) -> bool:
     """Whether another loss of the script has a gradient at the recurrent parameter that this one
     holds under ``name``."""

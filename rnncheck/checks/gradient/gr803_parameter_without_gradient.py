@@ -27,6 +27,7 @@ from rnncheck.checks.evidence.idle_weights import acts_idly
 from rnncheck.checks.evidence.loss_calls import each_sample, loss_of
 from rnncheck.checks.evidence.trained_memory import (
     FIXED,
+    ends_with,
     has_fixed_memory,
     memory_gradients,
     needs_memory,
@@ -58,6 +59,13 @@ def run(evidence: Evidence) -> Judgement:
         )
     if len(silent) == len(largest) and found.rest == 0.0:
         raise CouldNotLook("the loss has no gradient at all")
+    learning = [one for one in silent if _learns(evidence, one)]
+    if learning and learning == silent:
+        raise CouldNotLook(
+            f"the script's own backward gives `{learning[0]}` a gradient, and what is judged of its"
+            " loss does not: it reads numbers of that which networks made ahead of it"
+        )
+    silent = [one for one in silent if one not in learning]
     findings = (_observed(silent, len(largest)),) if silent else ()
     return Judgement(
         findings, len(largest), counted(len(largest), "recurrent parameter", "get a gradient")
@@ -68,6 +76,11 @@ def _is_idle(evidence: Evidence, name: str) -> bool:
     """A head that acting does not run, of a model of what follows: it is no part of the memory."""
     weight = trained_parameters(evidence.pipeline.loss).get(name)
     return weight is not None and acts_idly(evidence, name, weight)
+
+
+def _learns(evidence: Evidence, name: str) -> bool:
+    """Whether a script was seen to give it a gradient."""
+    return any(ends_with(name, one) for one in evidence.pipeline.learning)
 
 
 def _goes_on(sample: Sample) -> bool:

@@ -38,7 +38,7 @@ from rnncheck.checks.evidence.loss_calls import (
     parameters_of,
     run_loss,
 )
-from rnncheck.checks.evidence.trained_memory import memory_gradients, needs_memory
+from rnncheck.checks.evidence.trained_memory import ends_with, memory_gradients, needs_memory
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.printable import counted
 from rnncheck.results.model import Severity, Stage
@@ -57,7 +57,7 @@ def run(evidence: Evidence) -> Judgement:
     trained = [name for name, size in sizes.items() if size > 0.0]
     if not trained:
         raise NotApplicable("no recurrent parameter gets a gradient")
-    left = [name for name in trained if any(_ends_with(name, one) for one in unstepped)]
+    left = [name for name in trained if any(ends_with(name, one) for one in unstepped)]
     if not left and evidence.pipeline.apart:
         raise CouldNotLook(_apart(evidence.pipeline.untrained))
     findings = (_observed(left, len(trained)),) if left else ()
@@ -98,11 +98,6 @@ def _by_itself(evidence: Evidence) -> frozenset[str] | None:
         left = frozenset(name for name, weight in held if id(weight) not in stepped)
         return left if len(left) < len(held) else None
     return None
-
-
-def _ends_with(name: str, one: str) -> bool:
-    """Whether it is that, behind whatever holds the loss here."""
-    return name == one or name.endswith(f".{one}")
 
 
 def _observed(left: list[str], of: int) -> Observation:

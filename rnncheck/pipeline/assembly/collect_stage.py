@@ -65,6 +65,7 @@ class CollectStage:
             pipeline.joins.extend(self._spec._made.joins)
             pipeline.disturbed = self._spec._made.disturbed
             pipeline.unstepped = self._spec._made.unstepped
+            pipeline.learning = self._spec._made.learning
             pipeline.apart = self._spec._made.apart
             pipeline.untrained = self._spec._made.untrained
             pipeline.anew = self._spec._made.anew

@@ -39,7 +39,7 @@ class MadeBatches:
     ``forgets`` is what acts by recurrent layers that begin from zeros at every step.
     ``shows_starts``: its env may show at an end what the next episode begins with.
     ``unstepped`` are the weights of its losses, by name, that no optimiser of the script has; None
-    where that is not known.
+    where that is not known. ``learning`` are those that the script's own backward gave a gradient.
     ``others`` are what is estimated and trained on beside these.
     """
 
@@ -52,6 +52,7 @@ class MadeBatches:
     joins: list[TensorDictBase] = field(default_factory=list)
     disturbed: str = ""
     unstepped: frozenset[str] | None = None
+    learning: frozenset[str] = frozenset()
     apart: bool = False
     untrained: int = 0
     anew: bool = False

@@ -232,7 +232,7 @@ def _called(made: dict[str, Any], part: SavedPart) -> Called:
     called.holds_states = bool(made.get("holds_states", False))
     called.time_dim = made.get("time_dim")
     called.beside = made.get("beside", [])
-    called.unstepped = made.get("unstepped")
+    called.unstepped, called.learning = made.get("unstepped"), made.get("learning", [])
     if around := made.get("around"):
         place, modes = Place(*around["place"]), Modes(around["recurrent"], _UNSEEN_MODE)
         called.around = [Called(around["module"], place, modes, around["inputs"])]

@@ -24,7 +24,7 @@ from rnncheck.watching.saving.encoding import Encoder
 from rnncheck.watching.saving.env_forms import maker_form
 from rnncheck.watching.saving.import_paths import CannotKeep, Home
 from rnncheck.watching.seen import Acting, Called, Sightings
-from rnncheck.watching.stepped import unstepped_names
+from rnncheck.watching.stepped import learning_names, unstepped_names
 from rnncheck.watching.words import not_judged
 
 # Of a collector: what the checks ask of it beside its class.
@@ -101,7 +101,10 @@ class RunKeeping:
     def _loss(self, loss: Called, *, estimated: bool) -> SavedPart | None:
         acting = self._seen.actor()
         around = None if acting is None or estimated else lines_ahead(acting, loss)
-        told = {"unstepped": unstepped_names(self._seen, loss)}
+        told = {
+            "unstepped": unstepped_names(self._seen, loss),
+            "learning": learning_names(self._seen, loss),
+        }
         return self._part(Stage.LOSS, loss, lambda one: _called(one, around) | told)
 
     def _part(
