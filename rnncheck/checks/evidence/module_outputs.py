@@ -10,10 +10,11 @@ from rnncheck.pipeline.instruments.vmap import is_batched
 
 
 class ModuleOutputs:
-    """Notes copies of it while the context is open, or of what has a graph alone."""
+    """Notes copies of it while the context is open, or of what has a graph alone; of ``layers``
+    that give a state beside their outputs the outputs, too."""
 
-    def __init__(self, *, graphed: bool = False) -> None:
-        self._graphed = graphed
+    def __init__(self, *, graphed: bool = False, layers: bool = False) -> None:
+        self._graphed, self._layers = graphed, layers
         self.seen = list[Tensor]()
         self.modules = list[nn.Module]()
 
@@ -25,6 +26,8 @@ class ModuleOutputs:
         self._handle.remove()
 
     def _gave(self, module: nn.Module, _inputs: object, result: object) -> None:
+        if self._layers and isinstance(result, tuple) and result:
+            result = result[0]
         if not module._parameters or not isinstance(result, Tensor) or is_batched(result):
             return
         if result.requires_grad or not self._graphed:

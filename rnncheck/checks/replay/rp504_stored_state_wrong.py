@@ -5,7 +5,8 @@ Checks
     (marked steps, and first steps of rows), the stored state is held against the one that was
     collected for that very step. `rnncheck run` waits for rows that begin inside of an episode
     where the script has set all states to zero and the first rows begin with episodes. And a loss
-    is told that reads the state which a row's first step left, and none ahead of it.
+    is told that reads the state which a row's first step left, and none ahead of it, and a pass
+    inside of it that reads none of those with which rows begin inside of an episode, unmarked.
 
 Why it matters
     A slice that starts from zero, from another step's or another slice's state is replayed with a
@@ -48,6 +49,7 @@ from rnncheck.checks.evidence.opening_states import (
 )
 from rnncheck.checks.evidence.state_handover import NO_STATE_KEPT
 from rnncheck.checks.evidence.training_batches import Sample, same_values, samples
+from rnncheck.checks.replay.states_dropped import drops_the_state
 from rnncheck.checks.replay.states_read import opens_behind_the_step
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
 from rnncheck.numerics.difference import gap
@@ -90,8 +92,9 @@ def run(evidence: Evidence) -> Judgement:
     compared += later
     if wrong_later is not None and not burned:
         return Judgement((wrong_later,), compared)
-    if (behind := opens_behind_the_step(evidence)) is not None:
-        return Judgement((behind,), compared)
+    for look in (opens_behind_the_step, drops_the_state):
+        if (by_the_loss := look(evidence)) is not None:
+            return Judgement((by_the_loss,), compared)
     if not compared:
         if burned:
             raise NotApplicable(APPROXIMATED)

@@ -33,7 +33,7 @@ def last_values_from_states(evidence: Evidence) -> int:
     those that a time limit cut, alone, where no other next observation moves it. Asked of the
     user's own estimates, else of the loss; 0 where that is not so."""
     try:
-        return sum(_rows(evidence, sample, made) for _, sample, made in _asked(evidence))
+        return sum(_rows(evidence, sample, made) for _, sample, made in asked(evidence))
     except Unanswered:
         return 0
 
@@ -44,13 +44,13 @@ def last_values_one_early(evidence: Evidence) -> Observation | None:
     with the one that was left; or behind any, where nothing in it moves with what these observed
     as well."""
     try:
-        for number, sample, made in _asked(evidence):
+        for number, sample, made in asked(evidence):
             early = _early(evidence, sample, made)
             early = early if bool(early.any()) else _early_inside(evidence, sample, made)
             if bool(early.any()):
                 row, step = early.nonzero()[0].tolist()
                 where = Where((number, row), step, first_step=step)
-                return _observed(where, int(early.sum()), estimates=_is_own(evidence))
+                return _observed(where, int(early.sum()), estimates=is_own(evidence))
     except Unanswered:
         return None
     return None
@@ -59,7 +59,7 @@ def last_values_one_early(evidence: Evidence) -> Observation | None:
 def next_values_without_state(evidence: Evidence) -> Observation | None:
     """Estimates of the user's own that value what is observed next, by networks with a memory, and
     move with no state that was left there and with nothing that was observed before."""
-    for number, sample, made in _asked(evidence) if _is_own(evidence) else ():
+    for number, sample, made in asked(evidence) if is_own(evidence) else ():
         _, _, seen = _behind_rows(evidence, sample)
         inside = sample.valid & ~ended(sample, "done")
         inside[:, -1] = False
@@ -100,13 +100,14 @@ def _stateless(where: Where, count: int, states: list[Key]) -> Observation:
     )
 
 
-def _is_own(evidence: Evidence) -> bool:
+def is_own(evidence: Evidence) -> bool:
+    """Whether the estimates are the user's own."""
     return bool(made_by(evidence)) and evidence.pipeline.estimator is not None
 
 
-def _asked(evidence: Evidence) -> Iterator[tuple[int, Sample, Made]]:
+def asked(evidence: Evidence) -> Iterator[tuple[int, Sample, Made]]:
     """The user's own estimates, else the loss, of every batch with its number."""
-    own = _is_own(evidence)
+    own = is_own(evidence)
     of = _estimates if own else _loss
     for number, sample in enumerate(batches(evidence)) if own else each_sample(evidence):
         yield number, sample, of(evidence, sample)
@@ -224,12 +225,21 @@ def _rows(evidence: Evidence, sample: Sample, made: Made) -> int:
     cut = inside & ended(sample, "done") & ~ended(sample, "terminated")
     inside = inside & ~ended(sample, "done")
     for steps, parts in ((inside, _columns(inside)), (cut, [cut])):
-        if moves(steps, seen):
+        if moves(steps, seen) and _feeds(sample, made, steps, seen):
             if not all(moves(at, [key]) for at in parts for key in states):
                 return 0
             found += int(steps.sum())
     asked = [seen, *([key] for key in states)]
     return found + (int(here.sum()) if all(moves(here, keys) for keys in asked) else 0)
+
+
+def _feeds(sample: Sample, made: Made, at: Tensor, seen: list[Key]) -> bool:
+    """Whether what is observed next there goes into a network: a loss may predict it."""
+    with ModuleOutputs() as base:
+        made(sample.td)
+    with ModuleOutputs() as changed:
+        made(changed_batch(sample, at, seen))
+    return len(base.seen) != len(changed.seen) or bool(base.moved(changed))
 
 
 def _columns(inside: Tensor) -> list[Tensor]:

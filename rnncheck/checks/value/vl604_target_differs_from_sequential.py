@@ -20,7 +20,9 @@ Checks
     cannot be seen, at every step or behind a row's last one alone, it must move with every state
     that was left there. It must not move with the state ahead of that step instead. Estimates of
     the user's own that move with what is observed next, and with nothing that was observed before,
-    must move with the states that were left there.
+    must move with the states that were left there. Nor may the value behind a row's last step, by a
+    pass of a network with a memory over that alone, start from the state that the row began with,
+    or from zeros.
 
 Why it matters
     A target that starts from a zero state in the middle of a trajectory is another function than
@@ -86,6 +88,7 @@ from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, tr
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
 from rnncheck.checks.value.held_values import against, fading, since_start
+from rnncheck.checks.value.last_pass import last_values_from_elsewhere
 from rnncheck.checks.value.last_values import (
     last_values_from_states,
     last_values_one_early,
@@ -125,6 +128,7 @@ def run(evidence: Evidence) -> Judgement:
         bootstraps_early,
         last_values_one_early,
         next_values_without_state,
+        last_values_from_elsewhere,
         cut_short,
     ):
         if (found := told(evidence)) is not None:
