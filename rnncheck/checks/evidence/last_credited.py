@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +22,8 @@ MARGIN = 3  # steps behind the changed one in its trajectory, so that moving the
 BEHIND = 10**6  # stands for: it weighs the end of its trajectory, and not the beginning
 MOST = 8  # changes of one batch, each of one step in every row: chosen, each costs a gradient
 
+_Answer = tuple[int, tuple[int, int, int]]  # an offset, and where it was asked
+
 
 @dataclass(frozen=True)
 class LastCredited:
@@ -35,53 +38,62 @@ class LastCredited:
 
 
 def last_credited(evidence: Evidence) -> list[LastCredited]:
-    """Of each reward, nothing where steps do not agree. A loss in which what is observed at a step
-    moves later steps (a model of what comes next, a memory that no flag cuts) tells nothing."""
-    told = dict[Key, list[tuple[int, tuple[int, int, int]]]]()
+    """Of each reward, nothing where steps do not agree. In a loss in which what is observed at a
+    step moves later steps (a model of what comes next, a memory that no flag cuts) what the layers
+    give that act tells."""
+    told = dict[tuple[Key, str], list[_Answer]]()
     for number, sample in each_sample(evidence):
         probes = list(_probes(sample))
-        for key in rewards(sample) if probes and _looks_back(evidence, sample, probes[0]) else []:
-            for at in probes:
-                told.setdefault(key, []).extend(
-                    (offset, (number, *place)) for offset, place in _told(evidence, sample, key, at)
-                )
-    agreed = ((key, answers, _agreed(answers)) for key, answers in told.items())
-    return [
-        LastCredited(key, offset, len(answers), answers[0][1])
-        for key, answers, offset in agreed
-        if offset is not None
-    ]
+        if not probes:
+            continue
+        if not _looks_back(evidence, sample, probes[0]):
+            for name, answer in _by_layers(evidence, sample, number):
+                told.setdefault(name, []).append(answer)
+            continue
+        for key, at in itertools.product(rewards(sample), probes):
+            told.setdefault((key, ""), []).extend(
+                (offset, (number, *place)) for offset, place in _told(evidence, sample, key, at)
+            )
+    return list(_all_agreed(told))
 
 
 def last_by_layer(evidence: Evidence) -> list[LastCredited]:
     """The same of each layer that acts by itself, where the last step lies ahead of the reward's
     own: a value beside it is weighed rightly, and hides that what it acts by is not."""
-    told = dict[tuple[Key, str], list[tuple[int, tuple[int, int, int]]]]()
+    told = dict[tuple[Key, str], list[_Answer]]()
     for number, sample in each_sample(evidence):
-        acting = layers_that_act(evidence, sample)
-        before = layer_gradients(evidence, sample, sample.td) if acting else {}
-        for at in _probes(sample) if acting & before.keys() else ():
-            for key in rewards(sample):
-                rows = changed_batch(sample, at, [key]).reshape(sample.rows.shape)
-                found = moves(evidence, sample, rows)
-                if found is None or found.read:
-                    continue
-                after = layer_gradients(evidence, sample, rows.reshape(sample.td.shape))
-                for name in acting & before.keys() & after.keys():
-                    size = (after[name] - before[name]).double().abs().nan_to_num().amax(-1)
-                    steps = size > SMALLEST * float(size.max())
-                    told.setdefault((key, name), []).extend(
-                        (offset, (number, *place)) for offset, place in _offsets(sample, steps, at)
-                    )
-    agreed = ((key, answers, _agreed(answers)) for (key, _), answers in told.items())
-    return [
-        LastCredited(key, offset, len(answers), answers[0][1])
-        for key, answers, offset in agreed
-        if offset is not None and -MARGIN < offset < 0
-    ]
+        for name, answer in _by_layers(evidence, sample, number):
+            told.setdefault(name, []).append(answer)
+    return [one for one in _all_agreed(told) if -MARGIN < one.offset < 0]
 
 
-def _agreed(answers: list[tuple[int, tuple[int, int, int]]]) -> int | None:
+def _by_layers(
+    evidence: Evidence, sample: Sample, number: int
+) -> Iterator[tuple[tuple[Key, str], _Answer]]:
+    """Of each reward and each layer that acts what single steps say."""
+    acting = layers_that_act(evidence, sample)
+    before = layer_gradients(evidence, sample, sample.td) if acting else {}
+    probes = _probes(sample) if acting & before.keys() else iter(())
+    for at, key in itertools.product(probes, rewards(sample)):
+        rows = changed_batch(sample, at, [key]).reshape(sample.rows.shape)
+        found = moves(evidence, sample, rows)
+        if found is None or found.read:
+            continue
+        after = layer_gradients(evidence, sample, rows.reshape(sample.td.shape))
+        for name in acting & before.keys() & after.keys():
+            size = (after[name] - before[name]).double().abs().nan_to_num().amax(-1)
+            steps = size > SMALLEST * float(size.max())
+            for offset, place in _offsets(sample, steps, at):
+                yield (key, name), (offset, (number, *place))
+
+
+def _all_agreed(told: Mapping[tuple[Key, str], list[_Answer]]) -> Iterator[LastCredited]:
+    for (key, _), answers in told.items():
+        if (offset := _agreed(answers)) is not None:
+            yield LastCredited(key, offset, len(answers), answers[0][1])
+
+
+def _agreed(answers: list[_Answer]) -> int | None:
     """What enough steps say alike."""
     offsets = {offset for offset, _ in answers}
     return offsets.pop() if len(offsets) == 1 and len(answers) >= TELLING else None

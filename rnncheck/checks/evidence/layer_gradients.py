@@ -24,17 +24,21 @@ _FEWEST = 4  # steps: one is changed that has some on either side
 
 @dataclass(frozen=True)
 class _Layer:
-    """Calls of one layer, by number, that give something of each step: one of all of them, or one
-    for each; ``first`` is what comes first in what they give, ``owner`` whose calls they are. With
-    ``more`` steps behind these: what is observed next behind the last."""
+    """Calls of one layer, by number, that give something of each step: one of all of them, one for
+    each, or with ``parts`` one for each piece of a single row; ``first`` is what comes first in
+    what they give, ``owner`` whose calls they are. With ``more`` steps behind these: what is
+    observed next behind the last."""
 
     calls: tuple[int, ...]
     first: str
     owner: nn.Module
     more: int = 0
+    parts: bool = False
 
     def laid(self, given: list[Tensor], rows: int, steps: int) -> Tensor:
         """What they gave, ``[rows, steps, features]``."""
+        if self.parts:
+            return torch.cat([given[n].flatten(0, -2) for n in self.calls]).unsqueeze(0)
         if len(self.calls) > 1:
             return torch.stack([given[n].reshape(rows, -1) for n in self.calls], 1)
         value, whole = given[self.calls[0]], steps + self.more
@@ -120,11 +124,23 @@ def _candidates(
                 yield _Layer((number,), "steps", owners[number], more)
         if value.shape[:-1].numel() == rows or (len(lead) > 1 and lead[0] == rows):
             single.setdefault(id(owners[number]), []).append(number)  # for each agent, maybe
+    yield from _in_parts(given, owners, steps) if rows == 1 else ()
     for numbers in single.values():
         whole = next((one for one in (steps, steps + 1) if len(numbers) % one == 0), 0)
         for begin in range(0, len(numbers), whole) if whole else ():
             calls = tuple(numbers[begin : begin + steps])
             yield _Layer(calls, "rows", owners[numbers[0]], whole - steps)
+
+
+def _in_parts(given: list[Tensor], owners: list[nn.Module], steps: int) -> Iterator[_Layer]:
+    """Calls of one layer on one trajectory after the other, which lie end to end in a row."""
+    calls = dict[int, list[int]]()
+    for number, value in enumerate(given):
+        if value.ndim > 1:
+            calls.setdefault(id(owners[number]), []).append(number)
+    for numbers in calls.values():
+        if len(numbers) > 1 and sum(given[n].shape[:-1].numel() for n in numbers) == steps:
+            yield _Layer(tuple(numbers), "rows", owners[numbers[0]], parts=True)
 
 
 def _behind_memory(moved: Tensor, at: Tensor) -> bool:
