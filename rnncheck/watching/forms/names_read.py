@@ -29,9 +29,15 @@ def names_read_at(
     around, codes = around_of(lines.function), [frame.f_code]
     if inner is not None and around is not None and around.inside is not None:
         codes = [inner.f_code, *codes]
-    before = {n: v for code in codes for n, v in stood.containers.get(code, {}).items()}
-    # One that was bound where the env is stepped was that of the rollout before.
-    kept = {n: v for n, v in before.items() if n in names and n not in lines.stepped}
+    # One that was bound where the env is stepped was that of the rollout before, but to what is
+    # done again of the function that was called there.
+    before = {
+        n: v
+        for code in codes
+        for n, v in stood.containers.get(code, {}).items()
+        if n not in lines.stepped or code is not frame.f_code
+    }
+    kept = {n: v for n, v in before.items() if n in names}
     names |= {n: v.again(names[n]) if isinstance(v, HeldBy) else v for n, v in kept.items()}
     if len(codes) == 1 and inner is not None:  # else what it did behind its loop is done again
         returned = returned_names(frame, stood.lines[frame.f_code], inner)

@@ -15,7 +15,7 @@ from rnncheck.watching.forms.structures import Path
 
 OVER: tuple[Key, ...] = (DONE, ("next", ENDS[0]), ("next", ENDS[1]))
 GIVEN: tuple[Key, ...] = (("next", "reward"), *OVER)  # one number for each env
-OPPOSITE = ("mask", "not", "non", "alive", "continue")
+OPPOSITE = ("mask", "not", "non", "live", "cont", "keep", "going")
 _STARTS_NAMED = ("first", "start", "begin", "init")
 _REWARDS_NAMED = ("r", "pr", "rs")
 _ENDS_NAMED = ("done", "end", "over", "term", "start")
@@ -64,7 +64,8 @@ def last_step(
         if held.numel() == last.numel() and alike and same_of_rows(held, last, batch):
             rows, shape = len(last), tuple(held.shape)
             return Storage(key, shape, held.dtype, at=-1, of_what=of_what, rows=rows)
-    return _last_mask(held, batch, of_what) if DONE in keys and named else None
+    tells = named or bool((held != held.flatten()[0]).any())
+    return _last_mask(held, batch, of_what) if DONE in keys and tells else None
 
 
 def _last_mask(held: Tensor, batch: TensorDictBase, of_what: str) -> Storage | None:

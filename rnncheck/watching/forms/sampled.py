@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,12 +44,32 @@ def sampled_batch(
         for path, value in held.items()
         for laid in _laid(path, held, whole, told)
     ]
+    batches = [pair for pair in batches if not _is_one_of_several(pair, batches)]
     acted = [places for places, one in batches if (ACTION,) in one.keys]
     found = [one for places, one in batches if not any(_holds(more, places) for more in acted)]
     likest = max(found, key=lambda one: one.likeness, default=None)
     if likest is not None:
         as_listed(likest, names, listed)
     return likest
+
+
+def _is_one_of_several(
+    mine: tuple[Tensor, SampledBatch], batches: Sequence[tuple[Tensor, SampledBatch]]
+) -> bool:
+    """Whether what it observes is one in a list of such, which hold other steps: all of these are
+    trained on, one after the other or side by side."""
+    places, one = mine
+    path = one.observed
+    for theirs, other in batches:
+        apart = [n for n, (a, b) in enumerate(zip(path, other.observed, strict=False)) if a != b]
+        inside = len(path) == len(other.observed) and len(apart) == 1 and apart[0] > 0
+        if inside and not _steps_in(places) & _steps_in(theirs):
+            return True
+    return False
+
+
+def _steps_in(places: Tensor) -> set[tuple[int, int]]:
+    return {(env, step) for env, step in places.flatten(0, -2).tolist() if env >= 0}
 
 
 def _holds(places: Tensor, part: Tensor) -> bool:

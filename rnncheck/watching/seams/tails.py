@@ -136,8 +136,7 @@ def tail_of(tree: ast.Module, first: int, line: int, call: ast.stmt) -> list[ast
     if isinstance(last, ast.Return):
         value, rest = last.value, rest[:-1]
         if isinstance(call, ast.Assign) and isinstance(call.value, ast.Call) and value is not None:
-            bound = ast.Assign(targets=call.targets, value=value)
-            rest.append(ast.copy_location(bound, call))
+            rest += [ast.copy_location(one, call) for one in _bound(call.targets, value)]
         elif not isinstance(call, ast.Expr) or not isinstance(call.value, ast.Call):
             return []
     leaves = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
@@ -147,6 +146,24 @@ def tail_of(tree: ast.Module, first: int, line: int, call: ast.stmt) -> list[ast
     for decorator in decorators_of(tree, first) if rest else ():
         rest = _in_its_place(decorator, rest)
     return rest
+
+
+def _bound(targets: list[ast.expr], value: ast.expr) -> Iterator[ast.stmt]:
+    """What is returned, bound as the call binds it; what goes by the same name is as it is."""
+    target = targets[0]
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        pairs = list(zip(target.elts, value.elts, strict=False))
+    left = [(to, of) for to, of in pairs if not _is_same_name(to, of)]
+    if len(targets) > 1 or len(left) == len(pairs):
+        yield ast.Assign(targets=targets, value=value)
+    elif left:
+        to = ast.Tuple([one for one, _ in left], ast.Store())
+        yield ast.Assign(targets=[to], value=ast.Tuple([one for _, one in left], ast.Load()))
+
+
+def _is_same_name(target: ast.expr, value: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and isinstance(value, ast.Name) and target.id == value.id
 
 
 def _in_its_place(decorator: ast.expr, body: list[ast.stmt]) -> list[ast.stmt]:
