@@ -14,8 +14,8 @@ from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, run_
 from rnncheck.checks.evidence.module_copies import is_copy
 from rnncheck.checks.evidence.module_outputs import ModuleOutputs
 from rnncheck.checks.evidence.training_batches import Sample, make_sample
+from rnncheck.checks.evidence.value_states import states_reach
 from rnncheck.checks.rule import Observation, Unanswered
-from rnncheck.checks.value.value_states import reaches
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.recording import Joint
@@ -109,7 +109,7 @@ def _act_with_states(evidence: Evidence, modules: list[nn.Module]) -> bool:
         return True
     step = evidence.pipeline.batches[0].reshape(-1)[:1]
     return bool(modules) and all(
-        reaches(evidence, step, key, modules) for key in evidence.policy.carry
+        states_reach(evidence, step, key, modules) for key in evidence.policy.carry
     )
 
 

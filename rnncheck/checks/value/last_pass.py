@@ -16,12 +16,13 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch
 from rnncheck.checks.evidence.module_outputs import ModuleOutputs
 from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.evidence.value_states import states_known
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended
-from rnncheck.checks.value.last_values import asked, is_own
-from rnncheck.checks.value.value_states import states_known
+from rnncheck.checks.value.last_values import asked, has_own_estimates
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
+from rnncheck.printable import counted
 from rnncheck.results.model import Stage, Where
 
 Made = Callable[[TensorDictBase], Tensor]
@@ -46,54 +47,96 @@ class _Calls:
         return {number for number, (one, other) in pairs if not torch.equal(one, other)}
 
 
+@dataclass(frozen=True)
+class _Valued:
+    """The calls that value what is observed next at the last steps ``here``: what is ``seen`` there
+    moves them. ``own`` is what is observed at a step."""
+
+    calls: _Calls
+    numbers: set[int]
+    here: Tensor
+    seen: list[Key]
+    own: list[Key]
+
+    def moves(self, at: Tensor, keys: list[Key]) -> bool | None:
+        """Whether other values there move one of them; None where there are other calls then."""
+        moved = self.calls.moved(at, keys)
+        return None if moved is None else bool(moved & self.numbers)
+
+
 def last_values_from_elsewhere(evidence: Evidence) -> Observation | None:
     """The values behind the rows' last steps, where none of the calls that what is observed there
     moves is moved by the state that was left there, nor by what was observed ahead of it."""
     try:
         for number, sample, made in asked(evidence):
-            for at, why in _elsewhere(evidence, sample, made):
+            valued = _valued(evidence, sample, made)
+            for at, why in () if valued is None else _elsewhere(evidence, valued):
                 row, step = at.nonzero()[0].tolist()
                 where = Where((number, row), step, first_step=step)
-                return _observed(where, int(at.sum()), why, estimates=is_own(evidence))
+                return _observed(where, int(at.sum()), why, estimates=has_own_estimates(evidence))
     except Unanswered:
         return None
     return None
 
 
-def _elsewhere(evidence: Evidence, sample: Sample, made: Made) -> Iterator[tuple[Tensor, str]]:
-    """The last steps ``[rows, steps]`` and what their value starts from instead."""
+def last_values_from_the_pass(evidence: Evidence) -> int:
+    """How many values behind rows' last steps go on from the loss's own pass over these: what is
+    observed at the step itself moves them as well."""
+    try:
+        found = [_valued(evidence, sample, made) for _, sample, made in asked(evidence)]
+        told = [one for one in found if one is not None and one.moves(one.here, one.own)]
+    except Unanswered:
+        return 0
+    return sum(int(one.here.sum()) for one in told)
+
+
+def _valued(evidence: Evidence, sample: Sample, made: Made) -> _Valued | None:
     last = torch.zeros_like(sample.valid)
     last[:, -1] = True
-    first = torch.zeros_like(sample.valid)
-    first[:, 0] = True
     here = last & ~ended(sample, "done") & sample.valid
     carry, keys = list(evidence.policy.carry), tensor_keys(sample.rows)
     both = observed(evidence, sample)
     seen, own = ([k for k in both if (k[0] == "next") is wanted] for wanted in (True, False))
-    left = [next_key(key) for key in carry]
-    known = {*carry, *left} <= set(keys) and seen and own and carry
+    known = {*carry, *map(next_key, carry)} <= set(keys) and seen and own and carry
     if not known or not bool(here.any()) or sample.valid.shape[1] < 2:
-        return
+        return None
     with ModuleOutputs() as base:
         made(sample.td)
     calls = _Calls(sample, made, base)
     valued = calls.moved(here, seen)
     if not valued or not states_known(evidence, sample, made, here, seen):
-        return
-    inside = sample.valid & ~last
-    for at, what in ((here, left), (here, own), (here, carry), (inside, seen)):
-        moved = calls.moved(at, what)
-        if moved is None or moved & valued:
+        return None
+    return _Valued(calls, valued, here, seen, own)
+
+
+def _elsewhere(evidence: Evidence, valued: _Valued) -> Iterator[tuple[Tensor, str]]:
+    """The last steps ``[rows, steps]`` and what their value starts from instead."""
+    sample, here, carry = valued.calls.sample, valued.here, list(evidence.policy.carry)
+    inside, first = sample.valid.clone(), torch.zeros_like(sample.valid)
+    inside[:, -1], first[:, 0] = False, True
+    left = [next_key(key) for key in carry]
+    for at, what in (
+        (here, left),
+        (here, valued.own),
+        (here, carry),
+        (inside, valued.seen),
+        (inside, left),
+    ):
+        if valued.moves(at, what) is not False:
             return
-    begun = calls.moved(first, carry)
-    if begun is not None:
-        yield here, "the state that its row began with" if begun & valued else "zeros"
+    early, begun = valued.moves(inside, valued.own), valued.moves(first, carry)
+    if early is None or begun is None:
+        return
+    if early:
+        yield here, "a state that lacks their last step"
+    else:
+        yield here, "the state that its row began with" if begun else "zeros"
 
 
 def _observed(where: Where, count: int, why: str, *, estimates: bool) -> Observation:
     return Observation(
         stage=Stage.ADVANTAGE if estimates else Stage.LOSS,
-        message=f"the values behind the last steps of {count} rows start from {why}",
+        message=f"the values behind the last steps of {counted(count, 'row')} start from {why}",
         key="next value",
         quantity="last values that move with no state that was left there",
         measured=float(count),

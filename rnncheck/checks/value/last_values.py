@@ -16,9 +16,9 @@ from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch, each_sample, run_loss
 from rnncheck.checks.evidence.module_outputs import ModuleOutputs
 from rnncheck.checks.evidence.training_batches import Sample
+from rnncheck.checks.evidence.value_states import states_known, states_of_values
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step
-from rnncheck.checks.value.value_states import states_known, states_of_values
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage, Where
@@ -50,7 +50,7 @@ def last_values_one_early(evidence: Evidence) -> Observation | None:
             if bool(early.any()):
                 row, step = early.nonzero()[0].tolist()
                 where = Where((number, row), step, first_step=step)
-                return _observed(where, int(early.sum()), estimates=is_own(evidence))
+                return _observed(where, int(early.sum()), estimates=has_own_estimates(evidence))
     except Unanswered:
         return None
     return None
@@ -59,7 +59,7 @@ def last_values_one_early(evidence: Evidence) -> Observation | None:
 def next_values_without_state(evidence: Evidence) -> Observation | None:
     """Estimates of the user's own that value what is observed next, by networks with a memory, and
     move with no state that was left there and with nothing that was observed before."""
-    for number, sample, made in asked(evidence) if is_own(evidence) else ():
+    for number, sample, made in asked(evidence) if has_own_estimates(evidence) else ():
         _, _, seen = _behind_rows(evidence, sample)
         inside = sample.valid & ~ended(sample, "done")
         inside[:, -1] = False
@@ -100,14 +100,14 @@ def _stateless(where: Where, count: int, states: list[Key]) -> Observation:
     )
 
 
-def is_own(evidence: Evidence) -> bool:
+def has_own_estimates(evidence: Evidence) -> bool:
     """Whether the estimates are the user's own."""
     return bool(made_by(evidence)) and evidence.pipeline.estimator is not None
 
 
 def asked(evidence: Evidence) -> Iterator[tuple[int, Sample, Made]]:
     """The user's own estimates, else the loss, of every batch with its number."""
-    own = is_own(evidence)
+    own = has_own_estimates(evidence)
     of = _estimates if own else _loss
     for number, sample in enumerate(batches(evidence)) if own else each_sample(evidence):
         yield number, sample, of(evidence, sample)
@@ -225,21 +225,13 @@ def _rows(evidence: Evidence, sample: Sample, made: Made) -> int:
     cut = inside & ended(sample, "done") & ~ended(sample, "terminated")
     inside = inside & ~ended(sample, "done")
     for steps, parts in ((inside, _columns(inside)), (cut, [cut])):
-        if moves(steps, seen) and _feeds(sample, made, steps, seen):
+        # What no state reaches is no value: a loss may predict what is observed next.
+        if moves(steps, seen) and states_known(evidence, sample, made, steps, seen):
             if not all(moves(at, [key]) for at in parts for key in states):
                 return 0
             found += int(steps.sum())
     asked = [seen, *([key] for key in states)]
     return found + (int(here.sum()) if all(moves(here, keys) for keys in asked) else 0)
-
-
-def _feeds(sample: Sample, made: Made, at: Tensor, seen: list[Key]) -> bool:
-    """Whether what is observed next there goes into a network: a loss may predict it."""
-    with ModuleOutputs() as base:
-        made(sample.td)
-    with ModuleOutputs() as changed:
-        made(changed_batch(sample, at, seen))
-    return len(base.seen) != len(changed.seen) or bool(base.moved(changed))
 
 
 def _columns(inside: Tensor) -> list[Tensor]:

@@ -88,7 +88,7 @@ from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, tr
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
 from rnncheck.checks.value.held_values import against, fading, since_start
-from rnncheck.checks.value.last_pass import last_values_from_elsewhere
+from rnncheck.checks.value.last_pass import last_values_from_elsewhere, last_values_from_the_pass
 from rnncheck.checks.value.last_values import (
     last_values_from_states,
     last_values_one_early,
@@ -138,7 +138,7 @@ def run(evidence: Evidence) -> Judgement:
     if not compared and not evidence.written(Stage.ADVANTAGE) and predicts_rewards_alone(evidence):
         raise NotApplicable(PREDICTED)
     if not compared:
-        compared = last_values_from_states(evidence)
+        compared = last_values_from_states(evidence) or last_values_from_the_pass(evidence)
     if not compared:
         raise weightiest(untold) or NotApplicable("nothing asks for a next value")
     return Judgement((), compared, _said(evidence, compared))

@@ -25,6 +25,7 @@ from rnncheck.watching.seams.held_inside import inside_of_networks, named_in, pu
 from rnncheck.watching.seams.lines import compiled_function
 from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
 from rnncheck.watching.seams.reads import entries_read, read_first, stored_by
+from rnncheck.watching.seams.rows_read import RowsRead, RowsRenamed, row_of, rows_read
 
 TAKEN = "action taken"  # by which name the function gives what ``env.step`` got
 _UNREAD = "_unread"
@@ -49,6 +50,7 @@ class ActingBlock:
     lines: tuple[int, int]  # of the first call of a network, and of ``env.step``
     entries: Mapping[str, frozenset[str]]  # of variables that are read by some of theirs alone
     drawn: frozenset[str]  # what each env's action is made of where they are stepped by turns
+    rows: RowsRead  # variables that are one step of an array
 
     def values(self, seen: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
         """What the variables are, as far as they are there."""
@@ -58,6 +60,11 @@ class ActingBlock:
             holder = named_in(seen, owner)
             if hasattr(holder, attribute):
                 found[name] = getattr(holder, attribute)
+        for name in names & self.rows.keys():
+            base, index = self.rows[name]
+            array = self.values(seen, frozenset((base,))).get(base)
+            if (row := row_of(array, seen.get(index))) is not None:
+                found[name] = row
         return found
 
 
@@ -79,12 +86,14 @@ def acting_block(
     held = _attributes(lines, frame)
     turned = _Renamed({where: name for name, where in held.items()})
     made = [turned.visit(one) for one in lines]
+    rows = rows_read(made, frame, {name: _held_by(frame, *where) for name, where in held.items()})
+    made = [RowsRenamed(rows).visit(one) for one in made]
     if inside := inside_of_networks(lines, frame):
         copies = _Renamed({one.way: one.copy for one in inside if one.way is not None})
         made = [*put_in(inside), *(copies.visit(one) for one in made), *taken_from(inside)]
         held |= {one.name: (one.owner, one.attribute) for one in inside}
     mentioned = {n.id for one in made for n in ast.walk(one) if isinstance(n, ast.Name)}
-    names, stores = mentioned & {*held, *_variables(frame)}, stored_by(made)
+    names, stores = mentioned & {*held, *rows, *_variables(frame)}, stored_by(made)
     code = _compiled(made, names, stores, frame.f_code.co_filename)
     if code is None:
         return None
@@ -99,7 +108,12 @@ def acting_block(
         around,
         entries_read(lines[: len(lines) - len(taken)]),
         frozenset(_made_of(call, tree.body) & stores if by_turns else ()),
+        rows,
     )
+
+
+def _held_by(frame: FrameType, owner: str, attribute: str) -> Any:
+    return getattr({**frame.f_globals, **frame.f_locals}.get(owner), attribute, None)
 
 
 def _made_of(call: ast.Call, body: list[ast.stmt]) -> set[str]:

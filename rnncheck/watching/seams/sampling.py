@@ -58,6 +58,7 @@ def _put_back(lines: LinesBehind, earlier: Mapping[str, Any]) -> None:
 def _lines(frame: FrameType, found: SampledBatch, earlier: Mapping[str, Any]) -> LinesBehind | None:
     tree = parsed(frame.f_code.co_filename)
     names = found.names | _stored_states(frame, found)
+    names = frozenset(n for n in names if not _is_made_by_networks(frame.f_locals.get(n)))
     bound = None if tree is None else _binding(tree.body, frame.f_lineno, names, found.cut)
     for line in bound or ():
         lines = lines_behind(frame, line)
@@ -108,11 +109,16 @@ def _looked_up(named: ast.expr, seen: Mapping[str, Any]) -> Any:
     return {**held, **held.get("_modules", {})}.get(named.attr)
 
 
+def _is_made_by_networks(value: Any) -> bool:
+    """Whether it has a graph: what networks give may be what acting gave."""
+    return isinstance(value, Tensor) and value.grad_fn is not None
+
+
 def _has_a_graph(lines: LinesBehind) -> bool:
     """Whether they go on with what networks gave ahead of them."""
     held = lines.function.__kwdefaults__ or {}
     values = (held.get(name) for name in lines.reads)
-    return any(isinstance(one, Tensor) and one.grad_fn is not None for one in values)
+    return any(map(_is_made_by_networks, values))
 
 
 def _binding(

@@ -46,11 +46,13 @@ def states_known(
         made(changed_batch(sample, at, seen))
     valuing = base.moved(changed)
     step = evidence.pipeline.batches[0].reshape(-1)[:1]
-    found = (key for key in carry if valuing and reaches(evidence, step, key, valuing))
+    found = (key for key in carry if valuing and states_reach(evidence, step, key, valuing))
     return list(map(next_key, found))
 
 
-def reaches(evidence: Evidence, step: TensorDictBase, key: Key, modules: list[nn.Module]) -> bool:
+def states_reach(
+    evidence: Evidence, step: TensorDictBase, key: Key, modules: list[nn.Module]
+) -> bool:
     """Whether another state there moves what one of the modules, or one like it, gives."""
     value, flags = step.get(key), evidence.policy.flags
     moved_by = torch.linspace(0.3, 0.7, value.numel()).view_as(value).to(value)
