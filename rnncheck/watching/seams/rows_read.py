@@ -13,8 +13,6 @@ from torch import Tensor
 from rnncheck.watching.seams.reads import stored_by
 
 RowsRead = Mapping[str, tuple[str, str]]  # by variable that of the array, and of the row
-    str, tuple[str, str]
-]  # by variable that of the array, and of the number of the row
 
 
 def rows_read(lines: list[ast.stmt], frame: FrameType, arrays: Mapping[str, Any]) -> RowsRead:
