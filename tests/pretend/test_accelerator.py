@@ -62,6 +62,7 @@ def test_so_do_faults_and_other_pipelines(name: str, library: Path) -> None:
     assert there == here
 
 
+@pytest.mark.slow
 def test_the_device_is_as_strict_as_cuda(library: Path) -> None:
     code = f"""
 import torch

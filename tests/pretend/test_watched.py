@@ -154,6 +154,7 @@ def on_the_default(folder: Path, library: Path, name: str, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_random_numbers_that_it_draws_are_not_those_of_the_cpu(
     rnncheck: Any, tmp_path: Path, library: Path
 ) -> None:

@@ -61,6 +61,7 @@ def test_slices_shorter_than_the_corridor_are_the_reason_of_a_failure(lost: Run)
     assert effects["reset every step"] is ReturnEffect.SAME
 
 
+@pytest.mark.slow
 def test_two_checkpoints_are_compared(walked: Run, lost: Run) -> None:
     changes = {one.label: one.change for one in compare_runs(lost, walked)}
     assert changes["return lost, reset every step"] is Change.MORE

@@ -67,6 +67,20 @@ def test_the_collectors_env_is_played_between_two_batches(
 
 
 @pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        pytest.param(scripts.PLAYED_LATER, (ExitCode.FAILED, ["CL405"]), id="its own"),
+        pytest.param(scripts.OTHER_LATER, (ExitCode.VERIFIED, []), id="another one", marks=SLOW),
+    ],
+)
+def test_it_is_played_behind_a_batch_that_went_on(
+    rnncheck: Any, tmp_path: Path, change: tuple[str, str], found: tuple[int, list[str]]
+) -> None:
+    """The first batch behind the first update says nothing of the evaluations that come later."""
+    assert ran(rnncheck, tmp_path, changed(UNROLLED, change), "CL405") == found
+
+
+@pytest.mark.parametrize(
     "change",
     [
         pytest.param(scripts.PLAYED_AND_RESET, id="and is reset"),

@@ -90,6 +90,7 @@ def test_what_is_named(
     assert judged(rnncheck, tmp_path, codes, text, *changes) == (code, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.first(1)
 @pytest.mark.parametrize("text", [LISTS, HANDED])
 def test_a_value_of_what_was_shown_next_from_the_state_before_is_not_shown(

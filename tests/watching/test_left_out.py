@@ -35,6 +35,7 @@ def ran(rnncheck: Any, folder: Path, text: str, *codes: str) -> tuple[int, dict[
     return code, told
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_not_missed(rnncheck: Any, tmp_path: Path) -> None:
     """States are held against what was written a step before, steps told by what was seen."""
     code, told = ran(rnncheck, tmp_path, ALONE, *CODES)

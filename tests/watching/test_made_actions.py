@@ -112,7 +112,7 @@ def test_what_actions_are_made_of_is_what_acted(
     assert found == (ExitCode.VERIFIED, [])
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("change", "code"),
     [

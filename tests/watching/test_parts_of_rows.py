@@ -53,7 +53,7 @@ ON_AND_ON = ("                alive = alive * (1 - done[:, t + k])\n", "")
 NO_WARMING = ("(obs[:, BURN:], state)", "(obs[:, BURN:], (h, c))")
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -67,7 +67,7 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, changes: Chang
     assert found == (ExitCode.VERIFIED, [])
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("changes", "fault", "expected"),
     [

@@ -80,6 +80,7 @@ def test_a_loss_by_new_ones_weighs_no_other_rows(rnncheck: Any, tmp_path: Path) 
     assert (code, failed(told)) == (ExitCode.VERIFIED, [])
 
 
+@pytest.mark.slow
 def test_a_fault_is_named_beside_them(rnncheck: Any, tmp_path: Path) -> None:
     text = plain(scripts.NOT_RESET)
     assert outcomes(rnncheck, tmp_path, text)["BD301"] == "failed"

@@ -139,7 +139,7 @@ SCRAMBLED = ("td.reshape(-1, LENGTH)", "td.transpose(0, 1).reshape(-1, LENGTH)")
 ASKED = "BD301,EQ201,RP502,RP507"
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -22,7 +22,7 @@ CODES = "BD301,CL406,EQ201,EQ205,GR801,LS702,LS703,RP502,VL602,VL604,WR104"
 Changes = tuple[tuple[str, str], ...]
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     "changes",
     [

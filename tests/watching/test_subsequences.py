@@ -37,7 +37,7 @@ def test_a_healthy_one_shows_all(rnncheck: Any, tmp_path: Path, text: str) -> No
     assert {one["standing"] for one in told["guarantees"]} == {"shown"}
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("text", "change", "code"),
     [

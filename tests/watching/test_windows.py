@@ -30,7 +30,7 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, changes: Chang
     assert judged(rnncheck, tmp_path, CODES, WINDOWS, *changes) == (ExitCode.VERIFIED, [])
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

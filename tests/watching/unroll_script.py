@@ -108,6 +108,9 @@ NO_RESETS = ('h, step["is_init"])', 'h, torch.zeros_like(step["is_init"]))')
 _BEHIND = "    # behind the update\n"
 PLAYED = (_BEHIND, "    env.rollout(20, policy)\n")
 PLAYED_BY_HAND = (_BEHIND, "    env.step(policy(env.reset()))\n")
+_LATER = "    played = globals().get('played', 0) + 1\n    if played == 2:\n        "
+PLAYED_LATER = (_BEHIND, f"{_LATER}env.rollout(20, policy)\n")
+OTHER_LATER = (_BEHIND, f"{_LATER}make_env().rollout(20, policy)\n")
 PLAYED_AND_RESET = (_BEHIND, "    env.rollout(20, policy)\n    collector.reset()\n")
 PLAYED_ELSEWHERE = (_BEHIND, "    make_env().rollout(20, policy)\n")
 

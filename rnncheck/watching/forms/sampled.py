@@ -44,7 +44,9 @@ def sampled_batch(
         for path, value in held.items()
         for laid in _laid(path, held, whole, told)
     ]
-    batches = [pair for pair in batches if not _is_one_of_several(pair, batches)]
+    several = [one for places, one in batches if _is_one_of_several(places, one, batches)]
+    apart = {held[one.observed].data_ptr() for one in several}  # by name too, as a loop binds them
+    batches = [pair for pair in batches if held[pair[1].observed].data_ptr() not in apart]
     acted = [places for places, one in batches if (ACTION,) in one.keys]
     found = [one for places, one in batches if not any(_holds(more, places) for more in acted)]
     likest = max(found, key=lambda one: one.likeness, default=None)
@@ -54,11 +56,10 @@ def sampled_batch(
 
 
 def _is_one_of_several(
-    mine: tuple[Tensor, SampledBatch], batches: Sequence[tuple[Tensor, SampledBatch]]
+    places: Tensor, one: SampledBatch, batches: Sequence[tuple[Tensor, SampledBatch]]
 ) -> bool:
     """Whether what it observes is one in a list of such, which hold other steps: all of these are
     trained on, one after the other or side by side."""
-    places, one = mine
     path = one.observed
     for theirs, other in batches:
         apart = [n for n, (a, b) in enumerate(zip(path, other.observed, strict=False)) if a != b]

@@ -1,0 +1,100 @@
+"""``rnncheck run`` of more scripts of fixtures/others, each by the checks that once took it for
+something else, as it is and with a fault in its text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rnncheck.results.exit_codes import ExitCode
+from tests.watching.scripts import SCRIPTS, failed, run, written
+
+OTHERS = SCRIPTS.parent / "others"
+Change = tuple[str, str]
+
+OVER_ENDS = ("last = delta + GAMMA * LAM * alive * last", "last = delta + GAMMA * LAM * last")
+ROWS_BEGIN = (
+    "next_value = net(obs, state, start)[3]",
+    "next_value = net(obs, init_state, start)[3]",
+)
+NO_STATE = (
+    "student.get_dist(batch.select(*student.in_keys))",
+    'student.get_dist(batch.select("seen", "is_init"))',
+)
+NOT_TURNED = ("return torch.tensor(out[::-1])", "return torch.tensor(out)")
+ONE_LATE = ("ret = discount(rew)", "ret = discount(rew[1:] + [0.0])")
+ALL_AS_ONE = (
+    "    returns = pad_sequence([discount(e[2]) for e in episodes])\n",
+    "    flat = discount([r for e in episodes for r in e[2]])\n"
+    "    returns = pad_sequence(flat.split([len(e[2]) for e in episodes]))\n",
+)
+STARTS_IGNORED = ('b["is_first"][:, t])', 'b["is_first"][:, t] * float(t == 0))')
+
+
+def judged(
+    rnncheck: Any, folder: Path, name: str, codes: str, *changes: Change
+) -> tuple[int, list[str]]:
+    path = written(folder, (OTHERS / f"{name}.py").read_text(), *changes)
+    code, told, _ = run(rnncheck, "--select", codes, path)
+    return code, failed(told)
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        pytest.param("rssm", "LS701,LS707", id="rewards at arrival"),
+        pytest.param("feudal", "EQ206", id="a goal that is stored"),
+        pytest.param("sacd", "EQ201,RP505", id="zeros are shown inside of episodes"),
+        pytest.param("rdpg", "LS701", id="an actor's pass behind a critic's"),
+        pytest.param("rnd", "VL604", id="acting on a row of an array"),
+        pytest.param("mingru", "LS707", id="a scan of its own"),
+        pytest.param("distill", "RP504", id="states given to a loss of its own"),
+        pytest.param("notebook", "LS701", id="advantages normalised by minibatch"),
+        pytest.param("rollout_object", "VL604", id="lists that are stacked in place"),
+        pytest.param("padded_list", "LS701", id="a list of episodes"),
+        pytest.param("adrqn", "LS707", id="one-hot actions"),
+        pytest.param("attention", "VL604", id="a value that goes on from the pass"),
+    ],
+)
+def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, codes: str) -> None:
+    assert judged(rnncheck, tmp_path, name, codes) == (ExitCode.VERIFIED, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "code"),
+    [
+        pytest.param("rssm", STARTS_IGNORED, "LS701", id="starts are ignored"),
+        pytest.param("mingru", NOT_TURNED, "LS707", id="returns in the opposite order"),
+        pytest.param("mingru", ONE_LATE, "LS707", id="returns one step late"),
+        pytest.param("distill", NO_STATE, "RP504", id="the state is dropped"),
+        pytest.param("notebook", OVER_ENDS, "LS701", id="behind a normalisation"),
+        pytest.param("notebook", ROWS_BEGIN, "VL604", id="the state of the rollout's start"),
+        pytest.param("padded_list", ALL_AS_ONE, "LS701", id="returns of all episodes as one"),
+    ],
+)
+def test_a_fault_is_named(
+    rnncheck: Any, tmp_path: Path, name: str, change: Change, code: str
+) -> None:
+    assert judged(rnncheck, tmp_path, name, code, change) == (ExitCode.FAILED, [code])
+
+
+def test_a_limit_that_is_stored_as_an_end_is_a_warning(rnncheck: Any, tmp_path: Path) -> None:
+    """Of ends and limits the memory keeps one flag alone."""
+    change = (
+        "push(o, a, r, no, terminated, cutoff",
+        "push(o, a, r, no, terminated or truncated, cutoff",
+    )
+    code, found = judged(rnncheck, tmp_path, "td3_late_actor", "VL603", change)
+    assert (code, found) == (ExitCode.VERIFIED, ["VL603"])
+    assert judged(rnncheck, tmp_path, "td3_late_actor", "VL603") == (ExitCode.VERIFIED, [])
+
+
+def test_weights_that_learn_are_not_said_to_get_no_gradient(rnncheck: Any, tmp_path: Path) -> None:
+    """The script's own backward gives them one; what is judged of its loss does not."""
+    path = written(tmp_path, (OTHERS / "option_critic.py").read_text())
+    code, told, _ = run(rnncheck, "--select", "GR803", path)
+    (check,) = told["checks"]
+    assert (code, check["outcome"]) == (ExitCode.NOT_SHOWN, "could-not-look")
+    assert "own backward gives `" in check["reason"]
