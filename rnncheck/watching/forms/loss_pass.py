@@ -21,6 +21,7 @@ from rnncheck.watching.forms.part_outputs import (
     part_key,
     step_by_step,
 )
+from rnncheck.watching.forms.plain_calls import MASK_OF_ROWS
 
 
 class LossPass:
@@ -136,6 +137,8 @@ class LossPass:
         whole: dict[Key, Tensor] = {}
         for key, value in tensor_items(flat):
             lent = value[index.to(value.device)].reshape(*batch.shape, *value.shape[1:])
+            if key == MASK_OF_ROWS:  # all of these steps are data
+                lent = torch.ones_like(lent)
             lent = placed(lent, place_of(batch))
             whole[key] = given.get(key, _as_wide(lent, given.values()))
         for key, source in self._shown.items():

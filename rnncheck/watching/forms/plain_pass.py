@@ -35,6 +35,7 @@ from rnncheck.watching.forms.plain_calls import (
     ACTION_BEFORE,
     ENDS,
     FLAG,
+    MASK_OF_ROWS,
     MOSTLY,
     OBSERVATION,
     OF_STEP_BEFORE,
@@ -467,5 +468,7 @@ class CallPass:
         if key in given:
             return given[key]
         lent: Tensor = self.seen.batch.get(key).flatten(0, 1)
+        if key == MASK_OF_ROWS:  # all of these steps are data
+            lent = torch.ones_like(lent)
         index = torch.arange(batch.numel()) % len(lent)
         return lent[index.to(lent.device)].reshape(*batch.shape, *lent.shape[1:])
