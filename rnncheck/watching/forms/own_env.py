@@ -22,6 +22,7 @@ _Array = np.ndarray[Any, Any]
 _FLAGS = ("done", *ENDS[:2])
 _NUMBERS = "biuf"  # kinds of arrays that hold some
 _BESIDE = (Mapping, list, type(None))  # what is told beside a step
+_CUT = ("TimeLimit.truncated", "bad_transition")  # by gym's wrapper, by those of older trainers
 _DEEPEST = 2  # containers in containers in which an env may hold others: chosen
 
 
@@ -64,10 +65,21 @@ def step_of(found: Any) -> tuple[Any, ...] | None:
         return None
     over, cut = flags[0], flags[1] if len(flags) > 1 else None
     if cut is None:
-        cut = np.asarray(bool(told.get("TimeLimit.truncated", False))) & np.asarray(over)
+        cut = np.asarray(_cut_by(found[-1], np.shape(over))) & np.asarray(over)
         over, cut = _as_told(np.asarray(over) & ~cut), _as_told(cut)
     single = isinstance(over, bool)
     return shown, float(reward.item()) if single else reward.reshape(-1), over, cut, dict(told)
+
+
+def _cut_by(told: Any, shape: tuple[int, ...]) -> Any:
+    """What an env told beside its step of the limits that cut episodes: for all envs, or in a list
+    for each of them, by a name that wrappers have for that."""
+    if isinstance(told, Mapping):
+        return any(bool(np.any(told.get(name, False))) for name in _CUT)
+    each = told if isinstance(told, (list, tuple)) and (len(told),) == shape else ()
+    if not all(isinstance(one, Mapping) for one in each):
+        return False
+    return [_cut_by(one, ()) for one in each] or False
 
 
 def _flags(value: Any) -> Any:

@@ -53,6 +53,7 @@ from rnncheck.watching.seams.sampling import sampled_lines
 from rnncheck.watching.seams.stood import StoodAt
 from rnncheck.watching.seen import KEPT, Acting, Called, Sightings
 
+_CUT: Key = ("next", "truncated")
 _NOT_RETURNED = "actions were not returned by a call of a function of yours out of the loop"
 _PARTS = 2  # batches that the steps are told as: the fewest that have a join between them
 
@@ -235,6 +236,7 @@ class PlainRun:
         found = storages_in(names, whole, self._told, stepped)
         if (more := whole.get(REWARD_ADDED, None)) is not None:
             self._whole.set(REWARD_ADDED, more)
+        self._whole.set(_CUT, whole.get(_CUT))  # of a step that is an end as well one may be meant
         used: list[MadeBeside] = [call for call, gave in made if gave.keys() & found.keys]
         return found, [*used, *filter(None, map(returns_named, found.keys))]
 

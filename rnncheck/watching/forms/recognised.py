@@ -331,15 +331,33 @@ def _of_all_steps(path: Path, value: Tensor, batch: TensorDictBase) -> Storage |
     if (more := _added_to_rewards(mine, batch)) is not None:
         batch.set(REWARD_ADDED, more)
         return replace(made, key=("next", "reward"), added=True)
-    found = [
-        replace(made, key=key, scale=scale, late=late, edge=edge)
-        for key, scale, late in _fitting(mine, batch)
-        if (edge := _edge(mine, key, scale, batch, late=late)) is None or len(edge) <= _WIDEST
-    ]
+    found = _as_held(made, mine, batch)
+    if not found and (cut := _cut_alone(batch)) is not None:
+        found = _as_held(made, mine, batch.clone(recurse=False).update(cut).select(*cut, DONE))
+        found = [one for one in found if one.key in cut]
+        batch.update(cut if found else {})
     if not found and not longer and (returns := returns_made(mine, batch)) is not None:
         batch.set(returns.key, returns.of(batch))
         return replace(made, key=returns.key)
     return max(found, key=lambda one: _likeness(path, one), default=None)
+
+
+def _as_held(made: Storage, mine: Tensor, batch: TensorDictBase) -> list[Storage]:
+    """As which entries it may hold what ``mine`` ``[steps, rows, …]`` has."""
+    return [
+        replace(made, key=key, scale=scale, late=late, edge=edge)
+        for key, scale, late in _fitting(mine, batch)
+        if (edge := _edge(mine, key, scale, batch, late=late)) is None or len(edge) <= _WIDEST
+    ]
+
+
+def _cut_alone(batch: TensorDictBase) -> dict[Key, Tensor] | None:
+    """Where limits cut episodes that did not end by themselves in the same step; None where both
+    never come together."""
+    over, cut = (batch.get(key, None) for key in OVER[1:])
+    if over is None or cut is None or not bool((over & cut).any()):
+        return None
+    return {OVER[2]: cut & ~over}
 
 
 def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale | None, bool]]:
