@@ -13,6 +13,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.pipeline.keys import REWARD_ADDED, Key, tensor_items, tensor_keys
+from rnncheck.watching.forms.added_rewards import added_to_rewards, cut_alone
 from rnncheck.watching.forms.held_as import (
     ARRAYS,
     MANY,
@@ -328,11 +329,11 @@ def _of_all_steps(path: Path, value: Tensor, batch: TensorDictBase) -> Storage |
         (), tuple(value.shape), value.dtype, rows_first=rows_first, longer=longer, rows=rows
     )
     made = replace(made, graphed=value.grad_fn is not None)
-    if (more := _added_to_rewards(mine, batch)) is not None:
-        batch.set(REWARD_ADDED, more)
-        return replace(made, key=("next", "reward"), added=True)
+    if (added := added_to_rewards(mine, batch)) is not None:
+        batch.set(REWARD_ADDED, added[0])
+        return replace(made, key=("next", "reward"), added=True, scale=added[1])
     found = _as_held(made, mine, batch)
-    if not found and (cut := _cut_alone(batch)) is not None:
+    if not found and (cut := cut_alone(batch)) is not None:
         found = _as_held(made, mine, batch.clone(recurse=False).update(cut).select(*cut, DONE))
         found = [one for one in found if one.key in cut]
         batch.update(cut if found else {})
@@ -349,15 +350,6 @@ def _as_held(made: Storage, mine: Tensor, batch: TensorDictBase) -> list[Storage
         for key, scale, late in _fitting(mine, batch)
         if (edge := _edge(mine, key, scale, batch, late=late)) is None or len(edge) <= _WIDEST
     ]
-
-
-def _cut_alone(batch: TensorDictBase) -> dict[Key, Tensor] | None:
-    """Where limits cut episodes that did not end by themselves in the same step; None where both
-    never come together."""
-    over, cut = (batch.get(key, None) for key in OVER[1:])
-    if over is None or cut is None or not bool((over & cut).any()):
-        return None
-    return {OVER[2]: cut & ~over}
 
 
 def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale | None, bool]]:
@@ -380,23 +372,6 @@ def _fitting(mine: Tensor, batch: TensorDictBase) -> Iterator[tuple[Key, Scale |
                 yield key, None, late
             elif key in (*GIVEN, (FLAG,)) and (scale := scale_of(held, given)) is not None:
                 yield key, scale, late
-
-
-def _added_to_rewards(mine: Tensor, batch: TensorDictBase) -> Tensor | None:
-    """What ``mine`` ``[steps, rows, 1]`` has more than the rewards, ``[rows, steps, 1]``, where
-    that is something at steps alone at which a time limit cut an episode. A mask that is 0 or 1
-    there is none of it: rewards may be 1 at every step as well, or 0."""
-    given, cut, over = (
-        batch.get(key).transpose(0, 1) for key in (("next", "reward"), *reversed(OVER[1:]))
-    )
-    if mine.shape != given.shape or not mine.is_floating_point():
-        return None
-    differs = mine != given.to(mine.dtype)
-    if not bool(differs.any()) or bool((differs & ~(cut & ~over)).any()):
-        return None
-    if bool(((mine == 0) | (mine == 1))[differs].all()):
-        return None
-    return (mine.to(given.dtype) - given).transpose(0, 1) if bool((~differs).any()) else None
 
 
 def _edge(
