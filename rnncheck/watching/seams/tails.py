@@ -41,6 +41,7 @@ def tail_again(
         return NO_TAIL
     as_it_is = tail_of(tree, inner.f_code.co_firstlineno, at, call)
     given = _given(inner, frame, call, stored_by(as_it_is))
+    given |= _aliases(body_of(tree, inner.f_code.co_firstlineno), inner, given)
     tail = named_outside(as_it_is, given)
     bound, first = stored_by([call]), read_first(tail)
     outside = {name for text in given.values() for name in names_in([ast.parse(text).body[0]])}
@@ -77,6 +78,26 @@ def _given(inner: FrameType, frame: FrameType, call: ast.stmt, bound: set[str]) 
         and (value := _held_at(frame, place)) is not None
         and value is inner.f_locals.get(name)
     }
+
+
+def _aliases(body: list[ast.stmt], inner: FrameType, given: Mapping[str, str]) -> dict[str, str]:
+    """The same of its own names of attributes of these: ``b = self.buffer``."""
+    found = dict[str, str]()
+    for one in body:
+        value = one.value if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
+        name = one.targets[0] if isinstance(one, ast.Assign) else None
+        if not isinstance(name, ast.Name) or not isinstance(value, ast.Attribute):
+            continue
+        held = _held_at(inner, value)
+        if held is not None and held is inner.f_locals.get(name.id) and _root(value) in given:
+            found[name.id] = ast.unparse(_Renamed(given).visit(copy.deepcopy(value)))
+    return found
+
+
+def _root(place: ast.expr) -> str:
+    while isinstance(place, ast.Attribute):
+        place = place.value
+    return place.id if isinstance(place, ast.Name) else ""
 
 
 def _held_at(frame: FrameType, place: ast.expr) -> Any:
