@@ -175,7 +175,8 @@ def judged_events(
     lost = lost or {}
     raised = train.outcome is Outcome.ERROR
     try:
-        spec = spec_from(seen, asked)
+        with _nowhere() as nowhere, _not_shown(nowhere):  # its lines run again to be told
+            spec = spec_from(seen, asked)
     except NothingSeen as nothing:
         why = next((lost[one] for one in (Stage.ENV, Stage.POLICY) if one in lost), "")
         yield from map(Notice, [] if why else [nothing.message])

@@ -3,6 +3,7 @@ something else, as it is and with a fault in its text."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,9 @@ def judged(
         pytest.param("rollout_object", "VL604", id="lists that are stacked in place"),
         pytest.param("padded_list", "LS701", id="a list of episodes"),
         pytest.param("adrqn", "LS707", id="one-hot actions"),
+        pytest.param("packed_ppo", "CL406", id="packed sequences"),
+        pytest.param("bad_masks", "LS701,VL603", id="limits told in a list of records"),
+        pytest.param("buffer_alias", "VL604", id="another name of an attribute"),
         pytest.param("attention", "VL604", id="a value that goes on from the pass"),
     ],
 )
@@ -89,6 +93,14 @@ def test_a_limit_that_is_stored_as_an_end_is_a_warning(rnncheck: Any, tmp_path: 
     code, found = judged(rnncheck, tmp_path, "td3_late_actor", "VL603", change)
     assert (code, found) == (ExitCode.VERIFIED, ["VL603"])
     assert judged(rnncheck, tmp_path, "td3_late_actor", "VL603") == (ExitCode.VERIFIED, [])
+
+
+def test_what_it_prints_is_printed_once(rnncheck: Any, tmp_path: Path) -> None:
+    """Its lines are run again to be told, and to be judged."""
+    path = written(tmp_path, (OTHERS / "packed_ppo.py").read_text())
+    *_, done = run(rnncheck, "--select", "EQ201", path)  # the report is what stdout has
+    updates = re.findall(r"ended after (\d+) optimiser steps", done.stderr)
+    assert len(re.findall("^upd ", done.stderr, re.MULTILINE)) == int(updates[0])
 
 
 def test_weights_that_learn_are_not_said_to_get_no_gradient(rnncheck: Any, tmp_path: Path) -> None:
