@@ -24,6 +24,7 @@ NO_STATE = (
     "student.get_dist(batch.select(*student.in_keys))",
     'student.get_dist(batch.select("seen", "is_init"))',
 )
+NEVER_BEGUN = ("            if start:\n", "            if False:\n")
 NOT_TURNED = ("return torch.tensor(out[::-1])", "return torch.tensor(out)")
 ONE_LATE = ("ret = discount(rew)", "ret = discount(rew[1:] + [0.0])")
 ALL_AS_ONE = (
@@ -56,6 +57,7 @@ def judged(
         pytest.param("rollout_object", "VL604", id="lists that are stacked in place"),
         pytest.param("padded_list", "LS701", id="a list of episodes"),
         pytest.param("adrqn", "LS707", id="one-hot actions"),
+        pytest.param("class_agent", "CL406,EQ201", id="a copy acts, and lists grow in the lines"),
         pytest.param("packed_ppo", "CL406", id="packed sequences"),
         pytest.param("bad_masks", "LS701,VL603", id="limits told in a list of records"),
         pytest.param("buffer_alias", "VL604", id="another name of an attribute"),
@@ -70,6 +72,7 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
     ("name", "change", "code"),
     [
         pytest.param("rssm", STARTS_IGNORED, "LS701", id="starts are ignored"),
+        pytest.param("class_agent", NEVER_BEGUN, "BD301", id="starts are not seen to"),
         pytest.param("mingru", NOT_TURNED, "LS707", id="returns in the opposite order"),
         pytest.param("mingru", ONE_LATE, "LS707", id="returns one step late"),
         pytest.param("distill", NO_STATE, "RP504", id="the state is dropped"),

@@ -48,6 +48,7 @@ from rnncheck.watching.forms.switches import (
     starts_inside,
 )
 from rnncheck.watching.forms.time_axis import time_axis
+from rnncheck.watching.forms.twin_parts import twins_of
 from rnncheck.watching.seen import Acting, Called
 
 _START = "is_init"
@@ -149,7 +150,7 @@ def _of_a_plain_loop(acting: Acting, loss: Called, noted: list[TensorDictBase]) 
     from_starts = loss.alone and not loss.holds_states and not _is_given_a_state(loss)
     from_starts = from_starts and not _goes_on_from_zeros(loss)
     trained = loss.inputs if from_starts else loss.passed or loss.inputs
-    over = innermost_pass(loss.over) or _inside(acting, loss)
+    over = _by_twins(innermost_pass(loss.over), loss, trained[0]) or _inside(acting, loss)
     slices = None if loss.alone else _slices(over, acting, loss)
     if slices is not None:
         over = OfOneSize(slices, slices.batch, in_slices=True)
@@ -163,6 +164,13 @@ def _of_a_plain_loop(acting: Acting, loss: Called, noted: list[TensorDictBase]) 
         cut = _are_slices(trained, noted)
         over = of_its_size(over, trained[0], at_most=cut, in_slices=cut)
     return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
+
+
+def _by_twins(over: Any, loss: Called, batch: TensorDictBase) -> Any:
+    """The pass, by the parts of the network that it trains where another copy of that acts."""
+    if isinstance(over, CallPass) and not runs(over, batch):
+        over.parts = twins_of(over.parts, loss.module) or over.parts
+    return over
 
 
 def innermost_pass(over: Any) -> Any:
@@ -194,15 +202,21 @@ def _inside(acting: Acting, loss: Called) -> LossPass | ActingPass:
     if acts is not None:
         return ActingPass(acts, parts)
     shown, scales = _of_steps_before(acting)
-    return LossPass(
-        loss.module,
-        parts,
-        loss.inputs[0],
-        time_first=not lays_rows_first(loss.module),
-        once=True,
-        shown=shown,
-        scales=scales,
-    )
+
+    def over(parts: dict[str, nn.Module]) -> LossPass:
+        return LossPass(
+            loss.module,
+            parts,
+            loss.inputs[0],
+            time_first=not lays_rows_first(loss.module),
+            once=True,
+            shown=shown,
+            scales=scales,
+        )
+
+    trained = over(parts)
+    twins = {} if runs(trained, loss.inputs[0]) else twins_of(parts, loss.module)
+    return over(twins) if twins else trained
 
 
 def _of_steps_before(acting: Acting) -> tuple[dict[Key, Key], dict[Key, Scale]]:

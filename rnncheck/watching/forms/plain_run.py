@@ -20,6 +20,7 @@ from rnncheck.watching.forms.beside_calls import BesideCalls, beside_calls
 from rnncheck.watching.forms.by_numbers import Counts
 from rnncheck.watching.forms.last_calls import LastCall, last_calls
 from rnncheck.watching.forms.later_resets import BEHIND_THE_RESET, begins_behind_resets
+from rnncheck.watching.forms.made_longer import made_longer, with_their_last
 from rnncheck.watching.forms.names_read import called_from, names_read_at
 from rnncheck.watching.forms.own_env import is_own_env
 from rnncheck.watching.forms.plain_calls import (
@@ -194,11 +195,11 @@ class PlainRun:
             return
         names = names_read_at(lines, frame, inner, stood)
         steps = self._whole.shape[1]
-        for name in lines.appended & names.keys():  # what they have made longer as they ran
-            value = names[name]
-            if isinstance(value, list) and len(value) == steps + 1:
-                names[name] = value[:-1]
+        longer = made_longer(names, lines.appended, steps)
+        names |= longer
         found, beside = self._held(names, lines.stepped)
+        ways = lines.appended - {(name,) for name in longer}
+        found.parts |= with_their_last(found.parts, names, ways, steps)
         acts = self._acts_again() if found.graphed else None
         nowhere = (OBSERVATION,) not in found.keys and acts is None
         of_a_memory = found.of_a_memory or (found.of_episodes and self._is_drawn(stack, stood))

@@ -355,6 +355,29 @@ class OfEpisode(OfSteps):
     """The same of an episode, in a list of such: its steps are some of the one row."""
 
 
+@dataclass(frozen=True)
+class WithoutLast:
+    """A list of one thing for each step, in which what ``part`` has of the last one is missing: the
+    lines put that in themselves."""
+
+    part: Storage | Records
+
+    def of(self, batch: TensorDictBase) -> Any:
+        """What it holds for a batch ``[rows, steps]``."""
+        whole = self.part.of(batch)
+        return sequence_like(whole, list(whole)[:-1])
+
+    @property
+    def graphed(self) -> bool:
+        """Whether something in it had a graph."""
+        return self.part.graphed
+
+    @property
+    def held(self) -> list[tuple[Key, str]]:
+        """Its entries, and what the script holds each as."""
+        return self.part.held
+
+
 HeldPart = (
     Storage
     | Records
@@ -366,6 +389,7 @@ HeldPart = (
     | ZeroState
     | PieceStates
     | OfSteps
+    | WithoutLast
 )
 
 

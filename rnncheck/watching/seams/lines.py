@@ -56,13 +56,13 @@ class Lines:
 @dataclass(frozen=True)
 class LinesBehind:
     """The same of no batch; ``reads`` are the names that it reads as they were before, ``stepped``
-    those that the statement ahead of it binds, ``appended`` lists that it makes longer by one,
-    ``stores`` those that it binds itself."""
+    those that the statement ahead of it binds, ``appended`` lists that it makes longer by one, by
+    the way there, ``stores`` those that it binds itself."""
 
     function: FunctionType
     reads: frozenset[str]
     stepped: frozenset[str]
-    appended: frozenset[str]
+    appended: frozenset[tuple[str, ...]]
     stores: frozenset[str]
 
 
@@ -177,15 +177,22 @@ def _behind(
     return LinesBehind(function, reads, stepped, appended, frozenset(stored_by(body)))
 
 
-def _appended(body: list[ast.stmt]) -> Iterator[str]:
-    """Variables that ``x.append(…)`` is called on, in no loop."""
+def _appended(body: list[ast.stmt]) -> Iterator[tuple[str, ...]]:
+    """Variables, or attributes of objects, that ``x.append(…)`` is called on, in no loop."""
     for one in body:
         call = one.value if isinstance(one, ast.Expr) else None
         to = call.func if isinstance(call, ast.Call) else None
-        if isinstance(to, ast.Attribute) and to.attr == "append" and isinstance(to.value, ast.Name):
-            yield to.value.id
+        if isinstance(to, ast.Attribute) and to.attr == "append" and (way := _way(to.value)):
+            yield way
         if isinstance(one, (ast.If, ast.With, ast.Try)):
             yield from _appended([item for inner in bodies_of(one) for item in inner])
+
+
+def _way(place: ast.expr) -> tuple[str, ...]:
+    """To an attribute of what a variable holds, from its name on; empty for anything else."""
+    if isinstance(place, ast.Attribute):
+        return (*way, place.attr) if (way := _way(place.value)) else ()
+    return (place.id,) if isinstance(place, ast.Name) else ()
 
 
 def _between(body: list[ast.stmt], line: int, until: int) -> list[ast.stmt]:
