@@ -11,6 +11,7 @@ from torch import Tensor
 LEAST_SPREAD, MOST_SPREAD = 0.1, 1e6
 
 
+_WIDEST = 2**31  # values that an integer may have: chosen
 Limits = tuple[int, int]  # the least and the largest value that an integer may have
 
 
@@ -22,13 +23,18 @@ def perturbed(
 
     Floats move by normal noise of their own spread (at least 0.1); integers take another value that
     occurs in the batch, bytes and booleans flip their low bit, so that embeddings and pixels stay
-    in range. With ``limits`` integers take another value between them.
+    in range. With ``limits`` integers take another value between them, unless that may be any.
     """
     where = mask.reshape(*mask.shape, *([1] * (values.ndim - mask.ndim))).to(values.device)
     integers = not values.is_floating_point() and values.dtype not in (torch.bool, torch.uint8)
-    if limits is not None and integers:
+    if limits is not None and integers and _are_narrow(limits):
         return torch.where(where, _drawn(values, generator, limits), values)
     return torch.where(where, _other(values, generator), values)
+
+
+def _are_narrow(limits: Limits) -> bool:
+    """An unbounded spec has those of its type, which no embedding has rows for."""
+    return limits[1] - limits[0] < _WIDEST
 
 
 def _drawn(values: Tensor, generator: torch.Generator, limits: Limits) -> Tensor:
@@ -56,7 +62,7 @@ def _other(values: Tensor, generator: torch.Generator) -> Tensor:
 
 def changeable(values: Tensor, limits: Limits | None = None) -> bool:
     """Whether ``perturbed`` can change this tensor at all."""
-    if limits is not None and limits[1] > limits[0]:
+    if limits is not None and limits[1] > limits[0] and _are_narrow(limits):
         return True
     if values.is_floating_point() or values.dtype in (torch.bool, torch.uint8):
         return values.numel() > 0

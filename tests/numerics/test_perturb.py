@@ -30,6 +30,17 @@ def test_floats_change_where_the_mask_is_and_nowhere_else(
     assert torch.equal(steps, mask)
 
 
+def test_integers_without_limits_take_a_value_that_occurs() -> None:
+    """As the steps counted by an env, whose spec is unbounded."""
+    values, mask = torch.arange(6).reshape(2, 3), torch.ones(2, 3, dtype=torch.bool)
+    limits = (-(2**63), 2**63 - 1)
+    after = perturbed(values, mask, torch.Generator().manual_seed(SEED), limits)
+    assert set(after.flatten().tolist()) <= set(range(6))
+    assert bool((after != values).all())
+    assert changeable(values, limits)
+    assert not changeable(torch.zeros(2, 3, dtype=torch.long), limits)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_low_precision_changes_at_every_step(dtype: torch.dtype) -> None:
     values = torch.randn(2, 20, 8, generator=torch.Generator().manual_seed(1)).to(dtype)

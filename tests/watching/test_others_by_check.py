@@ -98,6 +98,15 @@ def test_a_limit_that_is_stored_as_an_end_is_a_warning(rnncheck: Any, tmp_path: 
     assert judged(rnncheck, tmp_path, "td3_late_actor", "VL603") == (ExitCode.VERIFIED, [])
 
 
+def test_what_a_reset_would_do_is_not_known(rnncheck: Any, tmp_path: Path) -> None:
+    """The env never ends, and nothing reads a flag."""
+    path = written(tmp_path, (OTHERS / "endless.py").read_text())
+    code, told, _ = run(rnncheck, "--select", "BD301,BD303,EQ201", path)
+    outcomes = {one["code"]: one["outcome"] for one in told["checks"]}
+    assert (code, failed(told)) == (ExitCode.NOT_SHOWN, [])
+    assert outcomes == {"BD301": "could-not-look", "BD303": "could-not-look", "EQ201": "passed"}
+
+
 def test_what_it_prints_is_printed_once(rnncheck: Any, tmp_path: Path) -> None:
     """Its lines are run again to be told, and to be judged."""
     path = written(tmp_path, (OTHERS / "packed_ppo.py").read_text())

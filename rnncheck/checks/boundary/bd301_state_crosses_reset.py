@@ -11,7 +11,8 @@ Why it matters
 
 Says nothing when
     the module has no recurrent mode, its output cannot be repeated (EQ206), or a change inside a
-    segment changes nothing in that segment either.
+    segment changes nothing in that segment either. Nor where no episode was seen to end, no module
+    reads a start flag and the data has none.
 
 Fix
     At every step with ``is_init`` true, replace the running state by the state stored at that step
@@ -28,6 +29,7 @@ from rnncheck.checks.evidence.constructed_batches import constructed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.experiment import alternating, recurrent_experiment
 from rnncheck.checks.evidence.observations import change_observed
+from rnncheck.checks.evidence.resets_seen import needs_a_reset
 from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule
 from rnncheck.pipeline.subject.subject import Subject
 from rnncheck.results.model import Severity, Stage
@@ -49,6 +51,7 @@ def run(evidence: Evidence) -> Judgement:
 
 def _judge(evidence: Evidence, subject: Subject) -> tuple[list[Observation], int]:
     """Findings of one subject and how many steps were watched."""
+    needs_a_reset(evidence, subject)
     made = constructed(evidence, subject)
     experiment = recurrent_experiment(evidence, subject, made)
     alive = False

@@ -38,6 +38,7 @@ from rnncheck.checks.evidence.observations import change_observed, sizes
 from rnncheck.checks.evidence.random_mix import mixed
 from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import as_collected, as_rows, needs_recurrence
+from rnncheck.checks.evidence.resets_seen import needs_a_reset
 from rnncheck.checks.evidence.trained_memory import FIXED, has_fixed_memory
 from rnncheck.checks.evidence.unrun import unrun
 from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observation, Rule
@@ -61,6 +62,7 @@ def run(evidence: Evidence) -> Judgement:
     compared = 0
     for subject in evidence.subjects:
         needs_recurrence(evidence, subject)
+        needs_a_reset(evidence, subject)
         made = constructed(evidence, subject)
         finding = _judged(evidence, subject, made)
         compared += int(made.starts.sum())
