@@ -25,7 +25,7 @@ from rnncheck.watching.seams.held_inside import inside_of_networks, named_in, pu
 from rnncheck.watching.seams.lines import compiled_function
 from rnncheck.watching.seams.nowhere import Nowhere, SpacesOf, writes_records
 from rnncheck.watching.seams.reads import entries_read, read_first, stored_by
-from rnncheck.watching.seams.rows_read import RowsRead, RowsRenamed, row_of, rows_read
+from rnncheck.watching.seams.rows_read import RowsRead, RowsRenamed, number_of, row_of, rows_read
 
 TAKEN = "action taken"  # by which name the function gives what ``env.step`` got
 _UNREAD = "_unread"
@@ -63,7 +63,7 @@ class ActingBlock:
         for name in names & self.rows.keys():
             base, index = self.rows[name]
             array = self.values(seen, frozenset((base,))).get(base)
-            if (row := row_of(array, seen.get(index))) is not None:
+            if (row := row_of(array, number_of(index, seen))) is not None:
                 found[name] = row
         return found
 
