@@ -59,6 +59,7 @@ def judged(
         pytest.param("adrqn", "LS707", id="one-hot actions"),
         pytest.param("class_agent", "CL406,EQ201", id="a copy acts, and lists grow in the lines"),
         pytest.param("list_r2d2", "RP508", id="acting on the last in a list"),
+        pytest.param("dict_returned", "LS701", id="lists that are returned as tensors"),
         pytest.param("packed_ppo", "CL406", id="packed sequences"),
         pytest.param("bad_masks", "LS701,VL603", id="limits told in a list of records"),
         pytest.param("buffer_alias", "VL604", id="another name of an attribute"),
@@ -99,9 +100,10 @@ def test_a_limit_that_is_stored_as_an_end_is_a_warning(rnncheck: Any, tmp_path: 
     assert judged(rnncheck, tmp_path, "td3_late_actor", "VL603") == (ExitCode.VERIFIED, [])
 
 
-def test_what_a_reset_would_do_is_not_known(rnncheck: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["endless", "continuing"])
+def test_what_a_reset_would_do_is_not_known(rnncheck: Any, tmp_path: Path, name: str) -> None:
     """The env never ends, and nothing reads a flag."""
-    path = written(tmp_path, (OTHERS / "endless.py").read_text())
+    path = written(tmp_path, (OTHERS / f"{name}.py").read_text())
     code, told, _ = run(rnncheck, "--select", "BD301,BD303,EQ201", path)
     outcomes = {one["code"]: one["outcome"] for one in told["checks"]}
     assert (code, failed(told)) == (ExitCode.NOT_SHOWN, [])

@@ -186,7 +186,8 @@ class PlainRun:
         frame = stack[number]
         inner = called_from(frame, stood.frames)
         stepping = None if inner is None else (inner, loop[inner.f_code])
-        lines = lines_behind(frame, loop[frame.f_code], stepping)
+        kept = () if inner is None else stood.containers.get(inner.f_code, {}).keys()
+        lines = lines_behind(frame, loop[frame.f_code], stepping, kept)
         if lines is None and number:  # one statement steps and trains: `update(collect())`
             frame, inner = stack[number - 1], None
             lines = lines_inside(frame)

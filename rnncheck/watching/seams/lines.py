@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import (
     CodeType,
@@ -127,17 +127,21 @@ def lines_of_a_round(frame: FrameType, names: set[str]) -> Lines | None:
 
 
 def lines_behind(
-    frame: FrameType, line: int, stepping: tuple[FrameType, int] | None = None
+    frame: FrameType,
+    line: int,
+    stepping: tuple[FrameType, int] | None = None,
+    kept: Collection[str] = (),
 ) -> LinesBehind | None:
     """What the frame does behind the statement that holds ``line``, up to its present one, in the
     innermost block that has both; ahead of it what the function that it called there did behind the
-    line that it was ``stepping`` in, where that can be done again."""
+    line that it was ``stepping`` in, where that can be done again. Variables of that function that
+    are ``kept`` are known as they were there, whatever it has bound them to since."""
     tree = parsed(frame.f_code.co_filename)
     found = [] if tree is None else _between(tree.body, line, frame.f_lineno)
     if tree is None or not found:
         return None
     ahead, *body = found
-    tail = LinesTail() if stepping is None else tail_again(frame, *stepping, ahead, body)
+    tail = LinesTail() if stepping is None else tail_again(frame, *stepping, ahead, body, kept)
     stepped = frozenset(stored_by([ahead]))
     inside = stepping if tail.body else None
     return _behind([*tail.body, *body], frame, line, stepped, inside, tail)

@@ -6,7 +6,7 @@ import ast
 import builtins
 import copy
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -31,11 +31,17 @@ _WITHOUT_GRAPH = ("no_grad", "inference_mode")
 
 
 def tail_again(
-    frame: FrameType, inner: FrameType, at: int, call: ast.stmt, body: list[ast.stmt]
+    frame: FrameType,
+    inner: FrameType,
+    at: int,
+    call: ast.stmt,
+    body: list[ast.stmt],
+    kept: Collection[str] = (),
 ) -> LinesTail:
     """What ``inner``, which the frame's statement ``call`` called, did behind the line ``at``, to
     be done ahead of the ``body``. None of it where its variables, which the frame has as it
-    returned, may be others by then, or are others under names of the calling frame."""
+    returned, may be others by then, unless they are ``kept`` as they were and returned under the
+    same names, or are others under names of the calling frame."""
     tree = parsed(inner.f_code.co_filename)
     if tree is None or inner.f_code is frame.f_code:
         return NO_TAIL
@@ -49,7 +55,9 @@ def tail_again(
         return NO_TAIL
     shared = (first & names_in(body)) - bound - outside
     theirs = ((inner.f_locals.get(name), frame.f_locals.get(name)) for name in shared)
-    if first & stored_by(tail) or any(one is not other for one, other in theirs):
+    at_last = stored_by(tail[-1:]) - stored_by(tail[:-1])  # as the call binds what is returned
+    anew = (first & stored_by(tail)) - (bound & set(kept) & (_returned(tree, inner) | at_last))
+    if anew or any(one is not other for one, other in theirs):
         return NO_TAIL
     if (stored_by(tail) & read_first(body)) - bound:  # to the body it is another variable
         return NO_TAIL
@@ -167,6 +175,14 @@ def tail_of(tree: ast.Module, first: int, line: int, call: ast.stmt) -> list[ast
     for decorator in decorators_of(tree, first) if rest else ():
         rest = _in_its_place(decorator, rest)
     return rest
+
+
+def _returned(tree: ast.Module, inner: FrameType) -> set[str]:
+    """Variables that the function returns by name."""
+    body = body_of(tree, inner.f_code.co_firstlineno)
+    value = body[-1].value if body and isinstance(body[-1], ast.Return) else None
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    return {one.id for one in parts if isinstance(one, ast.Name)}
 
 
 def _bound(targets: list[ast.expr], value: ast.expr) -> Iterator[ast.stmt]:
