@@ -24,6 +24,10 @@ NO_STATE = (
     "student.get_dist(batch.select(*student.in_keys))",
     'student.get_dist(batch.select("seen", "is_init"))',
 )
+THROWN_AWAY = (
+    "argmax().item(), output[1], output[2]",
+    "argmax().item(), 0 * output[1], 0 * output[2]",
+)
 NEVER_BEGUN = ("            if start:\n", "            if False:\n")
 NOT_TURNED = ("return torch.tensor(out[::-1])", "return torch.tensor(out)")
 ONE_LATE = ("ret = discount(rew)", "ret = discount(rew[1:] + [0.0])")
@@ -75,6 +79,7 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
     [
         pytest.param("rssm", STARTS_IGNORED, "LS701", id="starts are ignored"),
         pytest.param("class_agent", NEVER_BEGUN, "BD301", id="starts are not seen to"),
+        pytest.param("drqn", THROWN_AWAY, "EQ201", id="every state is thrown away"),
         pytest.param("mingru", NOT_TURNED, "LS707", id="returns in the opposite order"),
         pytest.param("mingru", ONE_LATE, "LS707", id="returns one step late"),
         pytest.param("distill", NO_STATE, "RP504", id="the state is dropped"),

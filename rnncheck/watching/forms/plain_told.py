@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -47,7 +47,7 @@ def told_call(steps: Columns) -> ToldCall:
     arguments, results = dict[Path, Slot](), dict[Path, Slot]()
     before: dict[Key, OfStepBefore] = {}
     for path, column in steps.given.items():
-        slot, source = _argument(steps, path, column)
+        slot, source = _argument(steps, path, column, results)
         if slot is not None:
             arguments[path] = slot
             if source is not None and _is_action(steps, source):
@@ -165,9 +165,11 @@ def _action(steps: Columns, values: Tensor) -> Slot:
     return replace(slot, rest=taken if slot.axis is None or steps.rows == 1 else taken[1:])
 
 
-def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, Path | None]:
-    """What it is and, of a state, the result that it was; None where it is nothing that is
-    known."""
+def _argument(
+    steps: Columns, path: Path, column: Column, taken: Collection[Path]
+) -> tuple[Slot | None, Path | None]:
+    """What it is and, of a state, the result that it was, one that is not ``taken`` where several
+    are alike; None where it is nothing that is known."""
     values = column.values
     if values is None:
         return None, None
@@ -179,7 +181,7 @@ def _argument(steps: Columns, path: Path, column: Column) -> tuple[Slot | None, 
                 None,
                 None,
             )  # a plain number that stays is no state, whatever was the same by chance
-        source = _carried(steps, values)
+        source = _carried(steps, values, taken)
         theirs, mine = source is not None and source[:1] == (OWNER,), path[0] == OWNER
         if source is None or (theirs and not mine):
             return None, None
@@ -335,8 +337,13 @@ def _same(values: Tensor, others: Tensor | None) -> bool:
     return mine.shape == wanted.shape and torch.equal(mine, wanted.to(mine.dtype))
 
 
-def _carried(steps: Columns, values: Tensor) -> Path | None:
+def _carried(steps: Columns, values: Tensor, taken: Collection[Path]) -> Path | None:
     """The result of the call before that the argument holds, where no episode ended between."""
+    found = list(_alike_before(steps, values))
+    return next((path for path in found if path not in taken), next(iter(found), None))
+
+
+def _alike_before(steps: Columns, values: Tensor) -> Iterator[Path]:
     axis = _axis(tuple(values.shape[1:]), steps.rows)
     goes_on = ~steps.done[:-1]
     for path, column in steps.gave.items():
@@ -347,8 +354,7 @@ def _carried(steps: Columns, values: Tensor) -> Path | None:
         lanes = same.unsqueeze(1) if axis is None else same.movedim(1 + axis, 1)
         equal = lanes.reshape(*goes_on.shape, -1).all(2) & goes_on
         if goes_on.any() and int(equal.sum()) >= MOSTLY * int(goes_on.sum()):
-            return path
-    return None
+            yield path
 
 
 def slot_of(key: Key, values: Tensor, rows: int, width: int | None = None) -> Slot:
