@@ -85,7 +85,13 @@ NORMALISED = (
     "        weight = ((gain - gain.mean()) / gain.std()).detach()\n        told = told.exp()\n",
 )
 OVER_ENDS = ("GAMMA * last * ~over", "GAMMA * last")
-UNKNOWN = ("net.step(x, h, start)[1]\n", "net.step(x + torch.rand(4), h, start)[1]\n")
+UNKNOWN = (  # made between the steps, of no call
+    (
+        "    for _ in range(STEPS):\n",
+        "    for _ in range(STEPS):\n        last = torch.rand(ENVS)\n",
+    ),
+    ("        last = net.step(x, h, start)[1]\n", "        pass\n"),
+)
 CUE = (  # an episode shows something with its first step alone
     "h = self.cell(x, h",
     "h = self.cell(9 * x * start.float().unsqueeze(-1), h",

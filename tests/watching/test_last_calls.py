@@ -54,6 +54,6 @@ def test_returns_over_the_ends_are_found(rnncheck: Any, tmp_path: Path) -> None:
 
 
 def test_a_value_of_something_else_is_told_of(rnncheck: Any, tmp_path: Path) -> None:
-    code, told, _ = run(rnncheck, "--select", "LS701", written(tmp_path, COLLECTED, UNKNOWN))
+    code, told, _ = run(rnncheck, "--select", "LS701", written(tmp_path, COLLECTED, *UNKNOWN))
     assert code == ExitCode.NOT_SHOWN
     assert any("`last`" in one["because"] for one in told["guarantees"])
