@@ -65,6 +65,7 @@ def judged(
         pytest.param("class_agent", "CL406,EQ201", id="a copy acts, and lists grow in the lines"),
         pytest.param("list_r2d2", "RP508", id="acting on the last in a list"),
         pytest.param("dict_returned", "LS701", id="lists that are returned as tensors"),
+        pytest.param("agents_ppo", "RP504", id="several agents of each step"),
         pytest.param("packed_ppo", "CL406", id="packed sequences"),
         pytest.param("bad_masks", "LS701,VL603", id="limits told in a list of records"),
         pytest.param("buffer_alias", "VL604", id="another name of an attribute"),

@@ -73,17 +73,18 @@ def _drops(evidence: Evidence, sample: Sample, at: Tensor) -> bool:
     states = [*evidence.policy.carry, *map(next_key, evidence.policy.carry)]
     there = [key for key in states if key in tensor_keys(sample.rows)]
     shown = [key for key in observed(evidence, sample) if key[0] != "next"]
-    base, by_states, by_shown = (
+    changed = ((at, there), (at, shown), (at.roll(1, 1), shown))
+    base, *others = (
         _given(evidence, sample, td)
-        for td in (sample.td, *(changed_batch(sample, at, one) for one in (there, shown)))
+        for td in (sample.td, *(changed_batch(sample, steps, keys) for steps, keys in changed))
     )
-    if not len(base.seen) == len(by_states.seen) == len(by_shown.seen):
+    if any(len(one.seen) != len(base.seen) for one in others):
         return False
-    calls = zip(base.modules, base.seen, by_states.seen, by_shown.seen, strict=True)
+    calls = zip(base.modules, base.seen, *(one.seen for one in others), strict=True)
     dropping = [
         module
-        for module, here, moved, other in calls
-        if torch.equal(here, moved) and _goes_on(here, other, int(at.sum()))
+        for module, here, by_state, by_step, by_next in calls
+        if torch.equal(here, by_state) and _goes_on(here, by_step, by_next)
     ]
     return _act_with_states(evidence, dropping)
 
@@ -94,11 +95,10 @@ def _given(evidence: Evidence, sample: Sample, td: TensorDictBase) -> ModuleOutp
     return noted
 
 
-def _goes_on(here: Tensor, other: Tensor, rows: int) -> bool:
-    """Whether more vectors move than there are rows of which one step was changed."""
-    if here.ndim < 2:
-        return False
-    return int(bits_differ(here, other).any(-1).sum()) > rows
+def _goes_on(here: Tensor, by_step: Tensor, by_next: Tensor) -> bool:
+    """Whether something moves with what is observed at either of two steps, one behind the
+    other."""
+    return bool((bits_differ(here, by_step) & bits_differ(here, by_next)).any())
 
 
 def _act_with_states(evidence: Evidence, modules: list[nn.Module]) -> bool:

@@ -100,7 +100,7 @@ def _ends_there(evidence: Evidence, sample: Sample, cut: Tensor) -> bool:
     keys = [key for key in observed(evidence, sample) if key[0] == "next"]
     for seed in SEEDS:
         batches = [sample.td, changed_batch(sample, cut, keys, seed=seed)]
-        as_it_is = answer_moves(evidence, sample, batches, cut)
+        as_it_is = answer_moves(evidence, sample, batches, cut, fine=True)
         if not as_it_is.told or as_it_is.size:
             return False
         going = [_going_on(sample, td, cut) for td in batches]
