@@ -11,7 +11,7 @@ from rnncheck.checks.evidence.batch_isolation import Elements, Leak, leaks
 from rnncheck.checks.evidence.coupling import Coupled, real_leaks
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.training_batches import Sample
-from rnncheck.pipeline.instruments.statistics import HeldStatistics
+from rnncheck.pipeline.instruments.statistics import HeldStatistics, Statistic
 
 
 class StillStatistics:
@@ -20,7 +20,7 @@ class StillStatistics:
 
     def __init__(self, elements: Elements) -> None:
         self._elements = elements
-        self.held: list[tuple[Tensor, ...]] | None = None
+        self.held: list[Statistic] | None = None
 
     def __call__(self, sample: Sample, td: TensorDictBase) -> dict[str, Tensor]:
         """The same of the batch ``td``."""

@@ -13,29 +13,32 @@ from torch.overrides import TorchFunctionMode
 _NAMES = frozenset(
     ("mean", "std", "var", "std_mean", "var_mean", "median", "quantile", "amax", "amin")
 )
+Statistic = tuple[str, int, tuple[Tensor, ...]]  # of how many numbers, and what it gave
 _FEW = 2  # numbers that such a one is of, at least
 
 
 class HeldStatistics(TorchFunctionMode):
     """While the context is open, the numbers that statistics of more than one number give are noted
-    in ``given``; those in ``held``, of a call before, are given instead, in their order. What has a
-    gradient is left alone."""
+    in ``given``; those in ``held``, of a call before, are given instead, in their order, where the
+    same is asked of as many. What has a gradient is left alone."""
 
-    def __init__(self, held: Sequence[tuple[Tensor, ...]] | None = None) -> None:
+    def __init__(self, held: Sequence[Statistic] | None = None) -> None:
         super().__init__()
-        self.given: list[tuple[Tensor, ...]] = []
-        self._held = held
+        self.given: list[Statistic] = []
+        self._held = held or ()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") not in _NAMES or not _is_statistic(args, found):
+        name = getattr(func, "__name__", "")
+        if name not in _NAMES or not _is_statistic(args, found):
             return found
         parts = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         number = len(self.given)
-        self.given.append(parts)
-        if self._held is None or number >= len(self._held):
+        of = sum(one.numel() for one in args if isinstance(one, Tensor))
+        self.given.append((name, of, parts))
+        if number >= len(self._held) or self._held[number][:2] != (name, of):
             return found
-        held = tuple(one.clone() for one in self._held[number])
+        held = tuple(one.clone() for one in self._held[number][2])
         return held if isinstance(found, (tuple, list)) else held[0]
 
 
