@@ -8,11 +8,14 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 from torchrl.envs import EnvBase
 
 from rnncheck.pipeline.copying.closures import content, is_own_instance, state_names
 
+# What long lists hold, told at once: no network is in it.
+_LEAVES = frozenset({Tensor, np.ndarray, bool, int, float, str, type(None)})
 _DEEPEST = 6  # function in partial in object in function: what people write has three
 
 
@@ -28,7 +31,7 @@ def trained_parameters(holder: Any) -> dict[str, nn.Parameter]:
 
 def held_modules(holder: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, nn.Module]]:
     """The outermost modules that a call of ``holder`` can reach, by where they are."""
-    if isinstance(holder, EnvBase) or depth > _DEEPEST:
+    if type(holder) in _LEAVES or isinstance(holder, EnvBase) or depth > _DEEPEST:
         return
     if isinstance(holder, nn.Module):
         yield name, holder

@@ -52,9 +52,10 @@ def beside_known(found: Tensor, shown: Tensor, collected: Tensor) -> Tensor:
     """``found`` ``[rows, steps, 2]``, with what other steps show as well, next to a known step of
     its row: it is the one that was collected next to that, if that shows the same."""
     mine, theirs = _flat(shown), _flat(collected)
-    filled, steps = found.clone(), range(1, found.shape[1])
-    for way, order in ((1, steps), (-1, [one - 1 for one in reversed(steps)])):
-        for step in order:
+    filled, last = found.clone(), found.shape[1] - 1
+    unknown: list[int] = (found[..., 0] < 0).any(0).nonzero().flatten().tolist()
+    for way, order in ((1, unknown), (-1, unknown[::-1])):
+        for step in (one for one in order if 0 <= one - way <= last):
             env, at = filled[:, step - way].unbind(-1)
             at = at + way
             inside = (env >= 0) & (filled[:, step, 0] < 0) & (at >= 0) & (at < theirs.shape[1])
