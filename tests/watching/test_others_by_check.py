@@ -20,6 +20,13 @@ ROWS_BEGIN = (
     "next_value = net(obs, state, start)[3]",
     "next_value = net(obs, init_state, start)[3]",
 )
+OF_LAST_STEPS = ("alive, nv = 1.0 - start, next_value", "alive, nv = 1.0 - start, val_buf[t]")
+LAST_IN_PLACE = ("self.value_preds[-1] = next_value", "self.value_preds[-1] = self.value_preds[-2]")
+VALUED_AGAIN = ('data[:, -1]["next"].clone()', "data[:, -1].clone()")
+TWO_IN_A_ROW = (
+    "env.rollout(T, explore)",
+    "env.rollout(2 * T, explore, break_when_any_done=False)",
+)
 NO_STATE = (
     "student.get_dist(batch.select(*student.in_keys))",
     'student.get_dist(batch.select("seen", "is_init"))',
@@ -70,6 +77,8 @@ def judged(
         pytest.param("bad_masks", "LS701,VL603", id="limits told in a list of records"),
         pytest.param("buffer_alias", "VL604", id="another name of an attribute"),
         pytest.param("attention", "VL604", id="a value that goes on from the pass"),
+        pytest.param("own_burn_in", "RP504", id="the step that is laid behind a row"),
+        pytest.param("get_dist", "VL604", id="a value of what is observed behind the rows"),
     ],
 )
 def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, codes: str) -> None:
@@ -87,6 +96,10 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("distill", NO_STATE, "RP504", id="the state is dropped"),
         pytest.param("notebook", OVER_ENDS, "LS701", id="behind a normalisation"),
         pytest.param("notebook", ROWS_BEGIN, "VL604", id="the state of the rollout's start"),
+        pytest.param("notebook", OF_LAST_STEPS, "VL604", id="recorded values of the last steps"),
+        pytest.param("bad_masks", LAST_IN_PLACE, "VL604", id="the same in a storage"),
+        pytest.param("get_dist", VALUED_AGAIN, "VL604", id="the last steps are valued again"),
+        pytest.param("qmix", TWO_IN_A_ROW, "BD301", id="two episodes in a row"),
         pytest.param("padded_list", ALL_AS_ONE, "LS701", id="returns of all episodes as one"),
     ],
 )
@@ -94,6 +107,18 @@ def test_a_fault_is_named(
     rnncheck: Any, tmp_path: Path, name: str, change: Change, code: str
 ) -> None:
     assert judged(rnncheck, tmp_path, name, code, change) == (ExitCode.FAILED, [code])
+
+
+def test_rows_that_are_whole_episodes_need_no_flag(rnncheck: Any, tmp_path: Path) -> None:
+    path = written(tmp_path, (OTHERS / "qmix.py").read_text())
+    _, told, _ = run(rnncheck, "--select", "BD301,BD302,BD303,EQ201", path)
+    outcomes = {one["code"]: one["outcome"] for one in told["checks"]}
+    assert outcomes == {
+        "BD301": "not-applicable",
+        "BD302": "passed",
+        "BD303": "not-applicable",
+        "EQ201": "passed",
+    }
 
 
 def test_a_limit_that_is_stored_as_an_end_is_a_warning(rnncheck: Any, tmp_path: Path) -> None:

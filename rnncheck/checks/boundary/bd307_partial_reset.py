@@ -34,7 +34,7 @@ from rnncheck.checks.evidence.random_outputs import comparable_outputs
 from rnncheck.checks.evidence.recurrent_pass import needs_recurrence, recurrent_outputs
 from rnncheck.checks.evidence.state_handover import joints
 from rnncheck.checks.evidence.trajectory_replay import Unreset, unreset
-from rnncheck.checks.rule import Judgement, Observation, Rule, Unanswered
+from rnncheck.checks.rule import CouldNotLook, Judgement, Observation, Rule, Unanswered
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import StartStates, unroll_subject
@@ -102,7 +102,10 @@ def _with_kept(
 ) -> TensorDictBase:
     state = {key: value[0, step : step + 1].clone() for key, value in made.stored.items()}
     for key, layer in kept:
-        old = made.truth.get(next_key(key))[0, step - 1 : step]
+        left = made.truth.get(next_key(key), None)
+        if left is None:
+            raise CouldNotLook(f"{dotted(next_key(key))} is not written while acting")
+        old = left[0, step - 1 : step]
         if layer is None:
             state[key] = old.clone()
         else:

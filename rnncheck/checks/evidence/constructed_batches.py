@@ -7,7 +7,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.evidence.resets_seen import was_never_reset
+from rnncheck.checks.evidence.resets_seen import gets_whole_episodes, was_never_reset
 from rnncheck.checks.rule import CouldNotLook
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.subject.heads import Constructed, Piece, lay_out
@@ -48,7 +48,8 @@ def runs_in_double(evidence: Evidence, subject: Subject, inputs: TensorDictBase)
 def constructed(evidence: Evidence, subject: Subject, rows: int | None = None) -> Constructed:
     """Heads end to end as the collector would lay them out; ``rows`` defaults to the env's."""
     pieces = replayed_heads(evidence, subject)
-    if was_never_reset(evidence, subject):  # nothing says what it does with a second one
+    if was_never_reset(evidence, subject) or gets_whole_episodes(evidence, subject):
+        # Nothing says what it does with a second one.
         pieces = [[max(row, key=lambda one: one.inputs.shape[1])] for row in pieces]
         rows = len(pieces)
     count = rows or (1 if subject.rank == 0 else max(2, len(pieces)))

@@ -1,11 +1,14 @@
-"""Whether there was ever a reset that a policy without start flags could have missed."""
+"""Whether there was ever a reset that a policy without start flags could have missed: behind the
+end of an episode, and inside of the rows that it is trained on."""
 
 from __future__ import annotations
 
 import torch
+from tensordict import TensorDictBase
+from torch import Tensor
 
 from rnncheck.checks.evidence.evidence import Evidence
-from rnncheck.checks.rule import CouldNotLook
+from rnncheck.checks.rule import CouldNotLook, NotApplicable
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.pipeline.recording.recording import Rows
@@ -28,6 +31,34 @@ def was_never_reset(evidence: Evidence, subject: Subject) -> bool:
     return not subject.flags and all(evidence.recording.flag(one) is None for one in rows)
 
 
+def gets_whole_episodes(evidence: Evidence, subject: Subject) -> bool:
+    """Every row that was collected, and every one that is trained on, is one episode from its first
+    step to its end, and recurrent mode reads no start flag: it is given no second one."""
+    rows = evidence.recording.batches if evidence.pipeline.batches else ()
+    if not rows or not all(map(_is_whole, rows)):
+        return False
+    if any(map(_ends_inside, evidence.pipeline.samples)):
+        return False
+    return not evidence.once(
+        "flags of recurrent mode", lambda: _reads_flags(subject, rows[0]), subject.stage
+    )
+
+
+def _ends_inside(batch: TensorDictBase) -> bool:
+    """Whether an episode ends ahead of the last step of a row."""
+    over = batch.get(_DONE, None)
+    if over is None or batch.batch_dims < 1:
+        return False
+    return bool(over.reshape(*batch.batch_size, -1)[..., :-1, :].any())
+
+
+def _is_whole(rows: Rows) -> bool:
+    over: Tensor = rows.done & rows.valid
+    last = rows.valid.sum(1, keepdim=True) - 1
+    ended = over.gather(1, last.clamp_min(0)).all() and int(over.sum()) == len(over)
+    return bool(ended and rows.starts[:, 0].all()) and not bool(rows.starts[:, 1:].any())
+
+
 def _reads_flags(subject: Subject, rows: Rows) -> bool:
     """Whether recurrent mode gives something else where an inner step is marked."""
     inputs = subject.inputs_of(rows.data)
@@ -46,7 +77,12 @@ def _reads_flags(subject: Subject, rows: Rows) -> bool:
 
 
 def needs_a_reset(evidence: Evidence, subject: Subject) -> None:
-    """Raises CouldNotLook where that is so."""
+    """Raises CouldNotLook where there was none, and NotApplicable where there is none inside."""
+    if gets_whole_episodes(evidence, subject):
+        raise NotApplicable(
+            "every row is one whole episode, and recurrent mode, which reads no start flag, is"
+            " given no second one"
+        )
     if was_never_reset(evidence, subject):
         steps = sum(int(one.valid.sum()) for one in evidence.recording.batches)
         raise CouldNotLook(

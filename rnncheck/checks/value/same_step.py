@@ -14,6 +14,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from rnncheck.checks.evidence.batch_isolation import (
+    Elements,
     observed,
     paid,
     tokens,
@@ -101,8 +102,8 @@ def estimates_of_own_step(evidence: Evidence) -> OwnStep | None:
 
 def _follows_own(evidence: Evidence, sample: Sample, number: int) -> OwnStep | None:
     base = _twin(evidence, sample, sample.td)
-    following = [next_key(key) for key in _entries(evidence, sample)]
-    goes_on = changed_batch(sample, _goes_on(sample), _present(sample, following))
+    following = [next_key(key) for key in entries_of(evidence, sample)]
+    goes_on = changed_batch(sample, _goes_on(sample), present(sample, following))
     if base is None or (moved := _twin(evidence, sample, goes_on)) is None:
         return None
     limit = _ROUNDING * float(base.target.abs().max())
@@ -110,7 +111,7 @@ def _follows_own(evidence: Evidence, sample: Sample, number: int) -> OwnStep | N
         return None
     own, value, places = list[Tensor](), list[Tensor](), list[Tensor]()
     for at in _tried(sample):
-        here = _twin(evidence, sample, changed_batch(sample, at, _entries(evidence, sample)))
+        here = _twin(evidence, sample, changed_batch(sample, at, entries_of(evidence, sample)))
         if here is None:
             return None
         own.append((here.target - base.target)[at])
@@ -234,13 +235,13 @@ def _valued(evidence: Evidence, sample: Sample, td: TensorDictBase) -> Tensor:
     return value.reshape(*sample.rows.shape, *value.shape[td.batch_dims :])
 
 
-def _entries(evidence: Evidence, sample: Sample) -> list[Key]:
+def entries_of(evidence: Evidence, sample: Sample) -> list[Key]:
     """What is observed of a step, and a value that was recorded with it."""
     keys = [key for key in observed(evidence, sample) if key[0] != "next"]
-    return [*keys, *_present(sample, [value_key(evidence)])]
+    return [*keys, *present(sample, [value_key(evidence)])]
 
 
-def _present(sample: Sample, keys: Iterable[Key]) -> list[Key]:
+def present(sample: Sample, keys: Iterable[Key]) -> list[Key]:
     given = set(tensor_keys(sample.rows))
     return [key for key in keys if key in given]
 
@@ -268,10 +269,10 @@ def observing(
 ) -> TensorDictBase:
     """The batch with something else observed, and valued, at ``at``: there, and under ``next`` of
     the step before."""
-    keys = _entries(evidence, sample)
+    keys = entries_of(evidence, sample)
     rows = changed_batch(sample, at, keys, seed=seed).reshape(sample.rows.shape)
     for key in keys:
-        if _present(sample, [next_key(key)]):
+        if present(sample, [next_key(key)]):
             following = rows.get(next_key(key)).clone()
             behind = at[:, 1:]
             following[:, :-1][behind] = rows.get(key)[:, 1:][behind].to(following.dtype)
@@ -345,7 +346,17 @@ def _rows(sample: Sample, td: TensorDictBase) -> TensorDictBase:
 def answer_of(evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor) -> float:
     """How much the memoryless twin's loss moves when the rewards at ``at`` do: for a squared error
     that is the sum of the errors there."""
+    return answer(without_memory(squared_total(evidence)), sample, td, at)
+
+
+def answer(alone: Elements, sample: Sample, td: TensorDictBase, at: Tensor) -> float:
+    """The same of what ``alone`` gives, under the empty name."""
     more = paid_more(sample, td, at)
+    return float(alone(sample, more)[""] - alone(sample, td)[""])
+
+
+def squared_total(evidence: Evidence) -> Elements:
+    """The loss, with a squared error in the place of each that is of another form."""
 
     def total(sample: Sample, batch: TensorDictBase) -> dict[str, Tensor]:
         with SquaredErrors():
@@ -353,13 +364,18 @@ def answer_of(evidence: Evidence, sample: Sample, td: TensorDictBase, at: Tensor
             run = run_loss(evidence, sample, given, per_element=False)
         return {"": run.total.detach().double()}
 
-    alone = without_memory(total)
-    return float(alone(sample, more)[""] - alone(sample, td)[""])
+    return total
 
 
 def _over(sample: Sample, at: Tensor, flags: Collection[Key] = _OVER) -> TensorDictBase:
-    """The batch with episodes that end at ``at``."""
-    rows = sample.rows.clone()
+    return over_at(sample, sample.td, at, flags)
+
+
+def over_at(
+    sample: Sample, td: TensorDictBase, at: Tensor, flags: Collection[Key] = _OVER
+) -> TensorDictBase:
+    """The batch ``td`` with episodes that end at ``at``."""
+    rows = td.reshape(sample.rows.shape).clone()
     for key in flags:
         if key in tensor_keys(rows):
             flag = rows.get(key)
@@ -385,7 +401,7 @@ def reads_nothing_next(evidence: Evidence) -> bool:
 
 
 def _estimates_none(evidence: Evidence, sample: Sample) -> bool:
-    following = _present(sample, [key for key in observed(evidence, sample) if key[0] == "next"])
+    following = present(sample, [key for key in observed(evidence, sample) if key[0] == "next"])
     everywhere = changed_batch(sample, torch.ones_like(sample.valid), following)
     one, two = (per_step(evidence, sample, td) for td in (sample.td, everywhere))
     return bool(following) and all(torch.equal(one[name], two[name]) for name in one)
@@ -397,7 +413,7 @@ def _reads_none(evidence: Evidence, sample: Sample, own: Collection[Key]) -> boo
     if not elsewhere and any(sample.steps.column(key) is None for key in made):
         return False
     seen = [*observed(evidence, sample), *map(next_key, tokens(evidence, sample))]
-    following = _present(sample, dict.fromkeys(key for key in seen if key[0] == "next"))
+    following = present(sample, dict.fromkeys(key for key in seen if key[0] == "next"))
     everywhere = changed_batch(sample, torch.ones_like(sample.valid), following)
     one, two = (
         run_loss(evidence, sample, td, per_element=False).total for td in (sample.td, everywhere)

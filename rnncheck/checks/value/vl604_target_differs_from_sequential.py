@@ -88,6 +88,7 @@ from rnncheck.checks.value.estimates import Values, dropped, ended, per_step, tr
 from rnncheck.checks.value.estimator_isolation import estimator_leaks
 from rnncheck.checks.value.estimator_passes import inner_passes
 from rnncheck.checks.value.held_values import against, fading, since_start
+from rnncheck.checks.value.last_of_own import last_values_of_own_steps
 from rnncheck.checks.value.last_pass import last_values_from_elsewhere, last_values_from_the_pass
 from rnncheck.checks.value.last_values import (
     last_values_from_states,
@@ -129,6 +130,7 @@ def run(evidence: Evidence) -> Judgement:
         last_values_one_early,
         next_values_without_state,
         last_values_from_elsewhere,
+        last_values_of_own_steps,
         cut_short,
     ):
         if (found := told(evidence)) is not None:

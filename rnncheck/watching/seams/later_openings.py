@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict, TensorDictBase
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torchrl.objectives import LossModule
 
@@ -137,11 +137,11 @@ class LaterOpenings:
         keys = set(tensor_keys(td))
         if not keys >= {*self._keys, *self._told_by}:
             return []
-        rows = td.reshape(-1).select(*self._keys, *self._told_by).detach()
+        rows, opens = td.reshape(-1).select(*self._keys, *self._told_by).detach(), _opens(td)
         found = []
         for number, at in enumerate(whole_prints(rows, self._told_by)):
             collected = self._open.get(at)
-            if collected is not None:
+            if collected is not None and opens[number]:
                 given = rows[number].select(*self._keys).clone()
                 found.append(TensorDict({"given": given, "collected": collected}))
         return found
@@ -152,9 +152,7 @@ class LaterOpenings:
         reads = set(declared(module, "in_keys")) & {*self._keys}
         if isinstance(module, LossModule) or not reads:
             return []
-        flags = [key for key in tensor_keys(td) if key[-1] == _FLAG and key[0] != "next"]
-        marked = [not_zero(td, key) for key in flags] or [torch.zeros(td.numel())]
-        starts = torch.stack(marked).any(0).tolist()
+        starts = _marked(td).tolist()
         behind = [one for one in joined(td, self._told_by) if one[2] in self._open]
         if behind:  # whether marked or not, they tell: no more are waited for
             self._acting = None
@@ -172,3 +170,21 @@ class LaterOpenings:
         updates, soon = self._watching.seen.updates, self._longest == _SOON
         late = now - self._since > self._longest or updates > _MOST_UPDATES
         return not late and not (soon and 0 < self._shown <= updates)
+
+
+def _marked(td: TensorDictBase) -> Tensor:
+    """Of all its steps in their order: where a flag marks a start."""
+    flags = [key for key in tensor_keys(td) if key[-1] == _FLAG and key[0] != "next"]
+    none = torch.zeros(td.numel(), dtype=torch.bool)
+    return torch.stack([none, *(not_zero(td, key).cpu() for key in flags)]).any(0)
+
+
+def _opens(td: TensorDictBase) -> list[bool]:
+    """Of all its steps: where a pass may begin with the state that lies there. Inside of a row that
+    is what is marked alone: the step that a loss puts behind a row is the first of the next one."""
+    if td.batch_dims < 2:
+        return [True] * td.numel()
+    first = torch.zeros(td.batch_size, dtype=torch.bool)
+    first[..., 0] = True
+    opening: list[bool] = (first.flatten() | _marked(td)).tolist()
+    return opening
