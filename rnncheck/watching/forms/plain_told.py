@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.held_as import MANY, NUMBERS, SCALE_CLOSE, Scale, scale_of
+from rnncheck.watching.forms.held_as import MANY, NUMBERS, SCALE_CLOSE, TENSORS, Scale, scale_of
 from rnncheck.watching.forms.one_step import names_a_reward
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
@@ -175,6 +175,11 @@ def _argument(
         return None, None
     key, scale = (None, None) if path[0] == OWNER else _known(steps, path, column)
     source = None
+    if path[0] == OWNER and column.of_what != TENSORS:  # a number that the loop may put there
+        changes = bool((values != values[0]).any())
+        key, scale = _before(steps, values) if changes else (None, None)
+        if key is None:
+            return None, None
     if key is None:
         if column.of_what == NUMBERS and bool((values == values[0]).all()):
             return (

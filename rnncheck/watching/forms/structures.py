@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CellType, FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
@@ -43,13 +43,18 @@ def records(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return {str(name): one for name, one in value.items()}
     if isinstance(value, (tuple, list, deque)):
-        return {str(number): one for number, one in enumerate(value)}
+        return dict(zip(_names_in(value), value, strict=True))
     if isinstance(value, Distribution):
         return drawn_by(value)
     is_record = dataclasses.is_dataclass(value) and not isinstance(value, type)
     if is_record or isinstance(value, SimpleNamespace):
         return dict(vars(value)) if hasattr(value, "__dict__") else {}
     return {}
+
+
+def _names_in(value: Any) -> Iterable[str]:
+    """The parts of a named tuple have names; others are numbered."""
+    return getattr(value, "_fields", None) or map(str, range(len(value)))
 
 
 def holdings(value: Any) -> dict[str, Any]:
@@ -102,7 +107,8 @@ def rebuilt(value: Any, parts: Mapping[str, Any]) -> Any:
     if isinstance(value, Mapping):
         return mapping_like(value, {n: parts.get(str(n), one) for n, one in value.items()})
     if isinstance(value, (tuple, list, deque)):
-        return sequence_like(value, [parts.get(str(n), one) for n, one in enumerate(value)])
+        names = _names_in(value)
+        return sequence_like(value, [parts.get(n, o) for n, o in zip(names, value, strict=True)])
     made = shallow_copy(value)
     for name, one in parts.items():
         bound = MethodType(one, made) if name.endswith(_CALLED) else one

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
+from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -18,6 +21,8 @@ from rnncheck.watching.forms.structures import (
 )
 
 _LARGEST = 65_536  # numbers: a state of 64 envs with 1024 each; storages of rollouts are larger
+_NUMBERS = (int, float, np.integer, np.floating)
+_LOADS = ("LOAD_ATTR", "LOAD_METHOD")
 _TELLING = 2  # calls that show which attributes change
 
 
@@ -31,10 +36,12 @@ class OwnerStates:
         self._before = dict[CodeType, dict[str, Any]]()  # ahead of the call before
 
     def before(self, code: CodeType, owner: Any) -> dict[str, Any]:
-        """Copies of what the method may change."""
+        """Copies of what the method may change, and the plain numbers that it reads: those of the
+        step before, which the loop may put there."""
         self.graphed = False
+        numbers = numbers_read(code, owner)
         if owner is None or not self._may_change(code):
-            return {}
+            return numbers
         held = self._of(code, owner)
         states = {name: one for name, one in held.items() if _may_be_state(one)}
         self.graphed = has_graph(states)
@@ -43,14 +50,15 @@ class OwnerStates:
             # The loop may have put something there since.
             self._tell(code, self._before.get(code, copies), copies)
             self._before[code] = copies
-        return copies
+        return {**numbers, **copies}
 
     def after(self, code: CodeType, owner: Any, before: dict[str, Any]) -> dict[str, Any]:
         """The same behind the call."""
         if owner is None or not self._may_change(code):
             return {}
         held = self._of(code, owner)
-        now = {name: cloned(held[name]) for name in before if _may_be_state(held.get(name))}
+        states = (name for name in before if name in held and _may_be_state(held[name]))
+        now = {name: cloned(held[name]) for name in states}
         if self._calls.get(code, 0) < _TELLING:
             self._calls[code] = self._calls.get(code, 0) + 1
             self._tell(code, before, now)
@@ -75,6 +83,35 @@ class OwnerStates:
         inner = parts_held(owner) if isinstance(owner, FunctionType) else inner
         given = {**given, **inner}
         return {name: _or_inside(given[name]) for name in changing if name in given}
+
+
+def numbers_read(code: CodeType, owner: Any) -> dict[str, Any]:
+    """The plain numbers that a method reads from an object that is no network."""
+    if owner is None or isinstance(owner, (nn.Module, FunctionType)):
+        return {}
+    held = getattr(owner, "__dict__", {})
+    kind: Any = type(owner)
+    names = attributes_read(kind, code)
+    return {name: one for name, one in held.items() if name in names and _is_number(one)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, _NUMBERS) and not isinstance(value, bool)
+
+
+@cache
+def attributes_read(kind: Any, code: CodeType) -> frozenset[str]:
+    """The attributes that the code loads by name, and methods of the class that it calls."""
+    found, waiting = set[str](), [code]
+    while waiting:
+        one = waiting.pop()
+        waiting += [const for const in one.co_consts if isinstance(const, CodeType)]
+        loaded = {told.argval for told in dis.get_instructions(one) if told.opname in _LOADS}
+        named = (getattr(kind, name, None) for name in loaded - found)
+        methods = (inspect.unwrap(method) for method in named if callable(method))
+        waiting += [method.__code__ for method in methods if isinstance(method, FunctionType)]
+        found |= loaded
+    return frozenset(found)
 
 
 def _held(owner: Any) -> dict[str, Any]:
