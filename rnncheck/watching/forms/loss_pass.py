@@ -57,17 +57,23 @@ class LossPass:
         self.burnt = 0  # first steps that it runs without a graph
         self._more = dict[str, bool]()  # parts that run over T+1 steps of the example, by path
         self._each = dict[str, bool]()  # parts that run once for each of them
+        self._told: set[Key] | None = None  # what parts give for each step of the example
 
     def __call__(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         """By key, what each part gives at every step of ``batch``. Lines that were seen on one row
         alone get one row after the other."""
-        if not self._more and not self._once:
-            with torch.no_grad():
-                self._at_once(self._example)
+        if self._told is None:
+            self._told = self._of_the_example()
         if self._once and len(self._example) == 1 < len(batch):
             rows = [self._at_once(batch[n : n + 1]) for n in range(len(batch))]
             return {key: torch.cat([one[key] for one in rows]) for key in rows[0]}
         return self._at_once(batch)
+
+    def _of_the_example(self) -> set[Key]:
+        """Of no others anything is told: what is laid out otherwise there, as by minibatches in an
+        order of their own, may have the form of a smaller batch by chance."""
+        with torch.no_grad():
+            return set(self._at_once(self._example))
 
     def _at_once(self, batch: TensorDictBase) -> dict[Key, Tensor]:
         td = placed(self._like_the_example(batch), place_of(self._example))
@@ -89,6 +95,8 @@ class LossPass:
                 whole = laid.reshape(*td.shape, *laid.shape[2:])
                 whole = placed(whole, place_of(batch))
                 found[part_key(path)] = whole if torch.is_grad_enabled() else whole.detach()
+        if self._told is not None:
+            found = {key: one for key, one in found.items() if key in self._told}
         if not found:
             raise RuntimeError("no part of the policy gave anything for each step of the batch")
         return found
