@@ -10,8 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
+from rnncheck.checks.evidence.loss_calls import changed_batch
 from rnncheck.checks.evidence.training_batches import collected
+from rnncheck.checks.rule import Unanswered
+from rnncheck.checks.value.estimates import ended
+from rnncheck.checks.value.last_values import asked
 from rnncheck.numerics.difference import bits_differ
 from rnncheck.pipeline.keys import Key
 from rnncheck.pipeline.recording.recording import Joint, Rows
@@ -50,12 +55,14 @@ def last_observations(evidence: Evidence) -> LastObservations:
 
     An env that shows one blank at its ends and its starts looks as if the reset's observation was
     kept: what starts differ in tells the two apart. Of an env that itself shows a start there, ends
-    of the task do no harm: no target reads them.
+    of the task do no harm: no target reads them. Nor do limits where none does.
     """
     if (lost := _lost_between(evidence)) is not None:
         return LastObservations(lost, 1)
-    starts = evidence.pipeline.shows_starts
-    ends = [one for one in _ends(evidence) if not (starts and one.terminated)]
+    ends = list(_ends(evidence))
+    if evidence.pipeline.shows_starts:
+        read = any(not one.terminated for one in ends) and _reads_behind_limits(evidence)
+        ends = [one for one in ends if read and not one.terminated]
     same = [one for one in ends if one.same]
     if 2 * len(same) <= len(ends):
         return LastObservations(None, len(ends))
@@ -96,6 +103,21 @@ def _ends(evidence: Evidence) -> Iterator[_End]:
                 any(differs[key] and not _alike(starts[key]) for key in other),
                 _is_terminated(rows, row, step),
             )
+
+
+def _reads_behind_limits(evidence: Evidence) -> bool:
+    """Whether an estimate or the loss moves with what is observed behind a step that a limit
+    cut."""
+    try:
+        for _, sample, made in asked(evidence):
+            cut = ended(sample, "done") & ~ended(sample, "terminated") & sample.valid
+            seen = [key for key in observed(evidence, sample) if key[0] == "next"]
+            changed = changed_batch(sample, cut, seen)
+            if bool(cut.any()) and not torch.equal(made(sample.td), made(changed)):
+                return True
+    except Unanswered:
+        return True
+    return False
 
 
 def _lost_between(evidence: Evidence) -> Where | None:

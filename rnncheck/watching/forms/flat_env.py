@@ -126,7 +126,7 @@ class FlatEnv(EnvBase):  # type: ignore[misc]
     def _shown(self, td: TensorDictBase) -> dict[str, Tensor]:
         shown = self._keys.shows(td, self._lead)
         if self._as is not None:
-            own = shown if isinstance(shown, Mapping) else {OBSERVATION: shown}
+            own = shown if isinstance(shown, Mapping) else {".".join(self._keys.shown[0]): shown}
             told = self._as.columns([own], self._lead)
             return {key[0]: one[0] for key, one in told.items()}
         if self._part is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,7 +23,8 @@ _Array = np.ndarray[Any, Any]
 _FLAGS = ("done", *ENDS[:2])
 _NUMBERS = "biuf"  # kinds of arrays that hold some
 _BESIDE = (Mapping, list, type(None))  # what is told beside a step
-_CUT = ("TimeLimit.truncated", "bad_transition")  # by gym's wrapper, by those of older trainers
+# By gym's wrapper, by those of older trainers, by simulators of many envs at once.
+_CUT = ("TimeLimit.truncated", "bad_transition", "time_outs", "timeouts")
 _DEEPEST = 2  # containers in containers in which an env may hold others: chosen
 
 
@@ -75,7 +77,9 @@ def _cut_by(told: Any, shape: tuple[int, ...]) -> Any:
     """What an env told beside its step of the limits that cut episodes: for all envs, or in a list
     for each of them, by a name that wrappers have for that."""
     if isinstance(told, Mapping):
-        return any(bool(np.any(told.get(name, False))) for name in _CUT)
+        named = [np.asarray(as_shown(told[name]), bool) for name in _CUT if name in told]
+        each = [one.reshape(shape) for one in named if one.size == math.prod(shape)]
+        return np.any(each, axis=0) if each else any(bool(one.any()) for one in named)
     each = told if isinstance(told, (list, tuple)) and (len(told),) == shape else ()
     if not all(isinstance(one, Mapping) for one in each):
         return False
