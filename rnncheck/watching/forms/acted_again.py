@@ -12,7 +12,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from rnncheck.pipeline.keys import Key
-from rnncheck.watching.forms.log_probs import derived_of
+from rnncheck.watching.forms.log_probs import derived_of, scales_of
 from rnncheck.watching.forms.part_outputs import (
     PartOutputs,
     innermost_parts,
@@ -58,8 +58,10 @@ class ActedAgain:
         }
         alike = set.intersection(*(set(one) for one in told))
         of_parts = {key: torch.stack([one[key] for one in told], 1) for key in alike}
-        drawn = outputs | of_parts if gives_states_alone(outputs) else outputs
-        action = batch.get(ACTION, None)
+        action, drawn = batch.get(ACTION, None), outputs
+        if gives_states_alone(outputs):
+            drawn = outputs | of_parts
+            drawn |= {} if action is None else scales_of(self.policy, action)
         made = {} if action is None else derived_of(drawn, action)
         return TensorDict(outputs | of_parts | made, batch_size=batch.batch_size)
 

@@ -8,7 +8,7 @@ from itertools import islice, product
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, Distribution, Independent, Normal
 
 from rnncheck.pipeline.keys import Key
@@ -40,6 +40,18 @@ def derived_of(outputs: Mapping[Key, Tensor], action: Tensor) -> dict[Key, Tenso
         if drawn.shape == mine.shape and not torch.equal(drawn, mine):  # clipped for the env
             others = {name: one for name, one in flat.items() if name != key}
             found |= _derived(others, drawn, f" at {key[-1]}")
+    return found
+
+
+def scales_of(policy: nn.Module, action: Tensor) -> dict[Key, Tensor]:
+    """Deviations that a policy learns beside its networks, one for each number of an action ``[rows,
+    steps, ...]``, as they are and as logarithms, at every step."""
+    lead, found = action.shape[:2], dict[Key, Tensor]()
+    for name, one in policy.named_parameters() if action.is_floating_point() else ():
+        if one.numel() == action[0, 0].numel() and one.is_floating_point():
+            held = one.to(action.device).reshape(-1)
+            for told, scale in ((name, held), (f"exp {name}", held.exp())):
+                found[(told,)] = scale.expand(*lead, -1)
     return found
 
 

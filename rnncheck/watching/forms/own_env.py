@@ -80,10 +80,10 @@ def _cut_by(told: Any, shape: tuple[int, ...]) -> Any:
         named = [np.asarray(as_shown(told[name]), bool) for name in _CUT if name in told]
         each = [one.reshape(shape) for one in named if one.size == math.prod(shape)]
         return np.any(each, axis=0) if each else any(bool(one.any()) for one in named)
-    each = told if isinstance(told, (list, tuple)) and (len(told),) == shape else ()
-    if not all(isinstance(one, Mapping) for one in each):
+    of_envs = told if isinstance(told, (list, tuple)) and (len(told),) == shape else ()
+    if not all(isinstance(one, Mapping) for one in of_envs):
         return False
-    return [_cut_by(one, ()) for one in each] or False
+    return [_cut_by(one, ()) for one in of_envs] or False
 
 
 def _flags(value: Any) -> Any:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.watching.forms.acted_again import gives_states_alone
-from rnncheck.watching.forms.log_probs import derived_of
+from rnncheck.watching.forms.log_probs import derived_of, scales_of
 from rnncheck.watching.forms.part_outputs import innermost_parts, of_one_step, part_key
 from rnncheck.watching.forms.plain_calls import (
     ACTION,
@@ -77,13 +77,15 @@ def steps_recorded(
         slot = told.action[1]
         entries[ACTION,] = slot.found(column, 1).reshape(*lead, *slot.rest)
         floating = {key: one for key, one in outputs.items() if one.is_floating_point()}
-        if gives_states_alone(floating):
+        if gives_states_alone(floating.keys() - {(ACTION,)}):
             parts = _outputs(steps, policy)
             laid = {
                 part_key(n): one.reshape(len(steps), columns.rows, -1) for n, one in parts.items()
             }
             floating |= {key: one.transpose(0, 1) for key, one in laid.items()}
-        entries |= derived_of(floating, entries[ACTION,])
+            floating |= scales_of(policy, entries[ACTION,])
+        made = derived_of(floating, entries[ACTION,])
+        entries |= {key: one.detach() for key, one in made.items()}
     starts = columns_of(before).done.T if before else torch.ones_like(done[:, :1])
     flag = entries.get((FLAG,), torch.cat([starts, done[:, :-1]], 1)).reshape(lead).bool()
     # Whatever its flag, the very first step begins with the state that acting begins with.
