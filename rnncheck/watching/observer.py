@@ -95,6 +95,8 @@ class Watching:
         self.at_a_rollout: list[Callable[[EnvBase], None]] = []  # by the script itself
         # Who collected what behind the first update.
         self.at_a_later_batch: list[Callable[[Acting, TensorDictBase], None]] = []
+        self.before_modules: list[Callable[[nn.Module, Any], None]] = []  # that are about to run
+        self.after_modules: list[Callable[..., None]] = []
         self.at_moving_on: list[Callable[[], None]] = []  # no call of a module is of use any more
         self.waits: list[Callable[[], bool]] = [self._lags]  # for more than these updates
         self.draws = False  # a batch, out of a buffer, that is of use

@@ -121,6 +121,12 @@ def test_rows_that_are_whole_episodes_need_no_flag(rnncheck: Any, tmp_path: Path
     }
 
 
+@pytest.mark.slow
+def test_a_compiled_loss_runs_as_it_does_alone(rnncheck: Any, tmp_path: Path) -> None:
+    """Cut into other graphs, it would run out of the mode that the loss module sets in one."""
+    assert judged(rnncheck, tmp_path, "compiled_ppo", "LS706,VL602") == (ExitCode.VERIFIED, [])
+
+
 def test_a_limit_that_is_stored_as_an_end_is_a_warning(rnncheck: Any, tmp_path: Path) -> None:
     """Of ends and limits the memory keeps one flag alone."""
     change = (

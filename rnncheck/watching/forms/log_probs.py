@@ -44,8 +44,8 @@ def derived_of(outputs: Mapping[Key, Tensor], action: Tensor) -> dict[Key, Tenso
 
 
 def scales_of(policy: nn.Module, action: Tensor) -> dict[Key, Tensor]:
-    """Deviations that a policy learns beside its networks, one for each number of an action ``[rows,
-    steps, ...]``, as they are and as logarithms, at every step."""
+    """Deviations that a policy learns beside its networks, one for each number of an action
+    ``[rows, steps, ...]``, as they are and as logarithms, at every step."""
     lead, found = action.shape[:2], dict[Key, Tensor]()
     for name, one in policy.named_parameters() if action.is_floating_point() else ():
         if one.numel() == action[0, 0].numel() and one.is_floating_point():

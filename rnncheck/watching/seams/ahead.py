@@ -9,7 +9,6 @@ from contextlib import ExitStack, suppress
 from types import CodeType, FrameType
 from typing import Any
 
-import torch
 from tensordict import LazyStackedTensorDict, TensorDict, TensorDictBase
 from torchrl.data.replay_buffers.samplers import SamplerWithoutReplacement
 from torchrl.objectives import LossModule
@@ -86,8 +85,6 @@ class _Ahead:
         """``batch[key] = …`` or ``batch.set(key, …)``: the lines may have returned when a loss is
         called, as those that make the returns of one episode after the other."""
         found = original(td, key, *more, **named)
-        if torch.compiler.is_compiling():  # what is traced must hold none of this
-            return found
         if self._watching.looks and not self._watching.seen.frozen:
             frame = sys._getframe(2)
             if is_user_file(frame.f_code.co_filename) and _is_named(key):

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
 from rnncheck.pipeline.subject.modes import called_in_mode
@@ -21,6 +20,7 @@ from rnncheck.watching.forms.structures import leaves_in
 from rnncheck.watching.observer import Watching
 from rnncheck.watching.seams.frames import their_frames
 from rnncheck.watching.seams.lines import around_of
+from rnncheck.watching.seams.patching import hear_calls
 from rnncheck.watching.seen import Acting, Called
 
 _MOST_SECONDS, _MOST_BATCHES = 20.0, 3  # that are waited for at most
@@ -60,8 +60,7 @@ class LaterCarried:
         self._states, self._axis = states_handed(loss, acting.batches)
         if self._states:
             self._loss = loss
-            self._handle = register_module_forward_pre_hook(self._called)
-            self._scope.callback(self._handle.remove)
+            self._handle = hear_calls(self._scope, self._called)
 
     def _called(self, _module: nn.Module, _inputs: Any) -> None:
         if self._loss is None or not torch.is_grad_enabled():

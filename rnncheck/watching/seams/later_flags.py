@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 
 from rnncheck.pipeline.keys import Key, tensor_keys
 from rnncheck.watching.forms.plain_policy import PlainEnv
 from rnncheck.watching.observer import Watching
+from rnncheck.watching.seams.patching import hear_calls
 from rnncheck.watching.seams.told_steps import not_zero, telling_keys, tells, whole_prints
 from rnncheck.watching.seen import Acting
 
@@ -55,8 +55,7 @@ class LaterFlags:
             self._told_by = telling_keys(acting, loss.inputs)
             if self._told_by and tells(acting.batches, self._told_by, [_FLAG]):
                 self._acting = acting
-                handle = register_module_forward_pre_hook(self._trained)
-                self._scope.callback(handle.remove)
+                hear_calls(self._scope, self._trained)
 
     def _collected(self, acting: Acting, batch: TensorDictBase) -> None:
         self._batches += acting is self._acting

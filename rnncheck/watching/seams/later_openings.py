@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torchrl.objectives import LossModule
 
 from rnncheck.pipeline.keys import Key, declared, tensor_keys
 from rnncheck.watching.forms.plain_policy import PlainEnv
 from rnncheck.watching.observer import Watching
+from rnncheck.watching.seams.patching import hear_calls
 from rnncheck.watching.seams.told_steps import (
     begin_with_zeros,
     changed_states,
@@ -78,8 +78,7 @@ class LaterOpenings:
                 self._told_by += said_keys(acting, loss.inputs)
         if self._keys and tells(acting.batches, self._told_by, self._keys):
             self._acting, self._steps = acting, acting.kind == "steps"
-            handle = register_module_forward_pre_hook(self._trained)
-            self._scope.callback(handle.remove)
+            hear_calls(self._scope, self._trained)
 
     def _needed(self, acting: Acting, given: list[TensorDictBase]) -> list[Key]:
         """The states that are of use."""

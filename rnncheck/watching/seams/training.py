@@ -30,11 +30,16 @@ from rnncheck.watching.seams.graphs import nodes_of
 from rnncheck.watching.seams.patching import hear_modules, kinds_of, replace
 from rnncheck.watching.seen import KEPT, Called, copy_now
 
+_COMPILED = "_orig_mod"  # under which `torch.compile` holds the module that it was given
+
 
 def training_seams(watching: Watching, scope: ExitStack) -> None:
     """Open the seams until ``scope`` ends."""
     seen = watching.seen
-    replace(scope, LossModule, "__call__", _Losses(watching, seen.losses))
+    losses = _Losses(watching, seen.losses)
+    replace(scope, LossModule, "__call__", losses)
+    compiled = _Compiled(losses)
+    hear_modules(watching, scope, compiled.called, compiled.gave)
     for kind, name in _parts():
         replace(scope, kind, name, _Parts(watching, seen.losses, vars(kind)[name]))
     replace(scope, LossModule, "convert_to_functional", _Wired(watching))
@@ -64,19 +69,27 @@ class _Calls:
         self._left = dict[int, list[ref[Tensor]]]()
 
     def __call__(self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+        self.begins(module, args, kwargs)
+        with self._watching.inside():
+            result = original(module, *args, **kwargs)
+        self.ends(module, args, result)
+        return result
+
+    def begins(self, module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        """It is about to be called."""
         if self._is_of_use():
             self._count(type(module).__name__)
             if args and isinstance(args[0], TensorDictBase):
                 self._note(module, args[0])
                 self._look_back(module, args[0])
                 self._look_at(module, kwargs)
-        with self._watching.inside():
-            result = original(module, *args, **kwargs)
+
+    def ends(self, module: Any, args: Any, result: Any) -> None:
+        """It gave this."""
         if self._into is self._watching.seen.losses and self._watching.looks:
             self._gave(module, result)
             if args and isinstance(args[0], TensorDictBase):
                 self._left[id(module)] = [ref(one) for one in _with_a_graph(args[0])]
-        return result
 
     def _is_of_use(self) -> bool:
         return self._watching.looks
@@ -146,6 +159,23 @@ class _Losses(_Calls):
         looks = known.unreduced or known.added_to
         for look in self._watching.at_an_unreduced_loss if looks else ():
             look(sys._getframe(3), known, data)
+
+
+class _Compiled:
+    """Calls of a loss module that the script has compiled: nothing of what runs in it is seen."""
+
+    def __init__(self, losses: _Losses) -> None:
+        self._losses = losses
+
+    def called(self, module: nn.Module, inputs: Any) -> None:
+        """A module is about to run, maybe one that holds what was compiled."""
+        if isinstance(inner := module._modules.get(_COMPILED), LossModule):
+            self._losses.begins(inner, inputs, {})
+
+    def gave(self, module: nn.Module, inputs: Any, *told: Any) -> None:
+        """It has run, or raised."""
+        if isinstance(inner := module._modules.get(_COMPILED), LossModule):
+            self._losses.ends(inner, inputs, told[-1])
 
 
 class _Parts(_Calls):
