@@ -22,6 +22,10 @@ ROWS_BEGIN = (
 )
 OF_LAST_STEPS = ("alive, nv = 1.0 - start, next_value", "alive, nv = 1.0 - start, val_buf[t]")
 LAST_IN_PLACE = ("self.value_preds[-1] = next_value", "self.value_preds[-1] = self.value_preds[-2]")
+FROM_ZEROS = (
+    "next_value = net(obs, state, start)[3]",
+    "next_value = net(obs, tuple(map(torch.zeros_like, state)), start)[3]",
+)
 VALUED_AGAIN = ('data[:, -1]["next"].clone()', "data[:, -1].clone()")
 TWO_IN_A_ROW = (
     "env.rollout(T, explore)",
@@ -97,6 +101,7 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("notebook", OVER_ENDS, "LS701", id="behind a normalisation"),
         pytest.param("notebook", ROWS_BEGIN, "VL604", id="the state of the rollout's start"),
         pytest.param("notebook", OF_LAST_STEPS, "VL604", id="recorded values of the last steps"),
+        pytest.param("notebook", FROM_ZEROS, "VL604", id="a value that starts from zeros"),
         pytest.param("bad_masks", LAST_IN_PLACE, "VL604", id="the same in a storage"),
         pytest.param("get_dist", VALUED_AGAIN, "VL604", id="the last steps are valued again"),
         pytest.param("qmix", TWO_IN_A_ROW, "BD301", id="two episodes in a row"),

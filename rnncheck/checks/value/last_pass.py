@@ -14,7 +14,9 @@ from torch import Tensor
 from rnncheck.checks.evidence.batch_isolation import observed
 from rnncheck.checks.evidence.evidence import Evidence
 from rnncheck.checks.evidence.loss_calls import changed_batch
+from rnncheck.checks.evidence.module_copies import is_copy
 from rnncheck.checks.evidence.module_outputs import ModuleOutputs
+from rnncheck.checks.evidence.recurrent_pass import unroll_one
 from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.evidence.value_states import states_known
 from rnncheck.checks.rule import Observation, Unanswered
@@ -129,8 +131,45 @@ def _elsewhere(evidence: Evidence, valued: _Valued) -> Iterator[tuple[Tensor, st
         return
     if early:
         yield here, "a state that lacks their last step"
-    else:
-        yield here, "the state that its row began with" if begun else "zeros"
+    elif begun:
+        yield here, "the state that its row began with"
+    elif _are_from_zeros(evidence, valued):
+        yield here, "zeros"
+
+
+def _are_from_zeros(evidence: Evidence, valued: _Valued) -> bool:
+    """Whether one of the calls gives what a module that acts does where it begins with zeros. One
+    that starts from a state which nothing in the batch moves, as an object may hold it, gives
+    something else."""
+    sample, calls, policy = valued.calls.sample, valued.calls, evidence.policy
+    row = int(valued.here[:, -1].nonzero()[0])
+    step = sample.rows[row : row + 1, -1].clone()
+    for key in valued.own:
+        step.set(key, step.get(next_key(key)))
+    given = list[ModuleOutputs]()
+    for state in (0.0, 0.5):
+        for key in (*policy.carry, *policy.flags):
+            value = step.get(key)
+            step.set(key, torch.full_like(value, state if key in policy.carry else 0))
+        with ModuleOutputs() as noted:
+            unroll_one(policy, step.clone())
+        given.append(noted)
+    remembering = set(map(id, given[0].moved(given[1])))
+    mine = [
+        (calls.base.modules[n], calls.base.seen[n].reshape(len(sample.rows), -1)[row])
+        for n in valued.numbers
+        if calls.base.seen[n].numel() % len(sample.rows) == 0
+    ]
+    return any(
+        id(other) in remembering and is_copy(module, other) and _alike(value, told)
+        for module, value in mine
+        for other, told in zip(given[0].modules, given[0].seen, strict=True)
+    )
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    given = other.flatten().to(one)
+    return one.shape == given.shape and torch.allclose(one, given, 1e-3, 1e-5)
 
 
 def _observed(where: Where, count: int, why: str, *, estimates: bool) -> Observation:

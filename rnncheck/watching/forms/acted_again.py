@@ -58,11 +58,10 @@ class ActedAgain:
         }
         alike = set.intersection(*(set(one) for one in told))
         of_parts = {key: torch.stack([one[key] for one in told], 1) for key in alike}
-        action, drawn = batch.get(ACTION, None), outputs
-        if gives_states_alone(outputs):
-            drawn = outputs | of_parts
-            drawn |= {} if action is None else scales_of(self.policy, action)
-        made = {} if action is None else derived_of(drawn, action)
+        action, alone = batch.get(ACTION, None), gives_states_alone(outputs)
+        drawn = outputs | of_parts if alone else outputs
+        scales = scales_of(self.policy, action) if alone and action is not None else {}
+        made = {} if action is None else derived_of(drawn, action, scales)
         return TensorDict(outputs | of_parts | made, batch_size=batch.batch_size)
 
     def _begins(self, now: TensorDictBase, before: TensorDictBase, key: Key) -> Tensor:

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, Distribution, Independent, Normal
 
 from rnncheck.pipeline.keys import Key
+from rnncheck.watching.forms.part_outputs import PARTS
 
+_ACTION: Key = ("action",)  # what was drawn is no mean of it
 DERIVED = ("log_prob", "prob", "entropy")  # under which they stand in a batch
 _SUM_CLOSE = 1e-4  # of probabilities in float32
 _MOST_CHOICES = 4  # that one action is made of
@@ -30,16 +32,20 @@ def drawn_by(distribution: Distribution) -> dict[str, Any]:
     return {"loc": held["loc"], "scale": held["scale"]} if type(distribution) is Normal else {}
 
 
-def derived_of(outputs: Mapping[Key, Tensor], action: Tensor) -> dict[Key, Tensor]:
-    """Of ``outputs`` ``[rows, steps, ...]`` of the calls that acted and the actions."""
+def derived_of(
+    outputs: Mapping[Key, Tensor], action: Tensor, scales: Mapping[Key, Tensor] | None = None
+) -> dict[Key, Tensor]:
+    """Of ``outputs`` ``[rows, steps, ...]`` of the calls that acted and the actions; ``scales`` are
+    deviations that none of them gave."""
     rows, steps = action.shape[:2]
-    mine = action.reshape(rows, steps, -1)
+    mine, beside = action.reshape(rows, steps, -1), scales or {}
     flat = {key: one.to(action.device).reshape(rows, steps, -1) for key, one in outputs.items()}
-    found = _derived(flat, mine, "") | _of_several(flat, mine)
-    for key, drawn in flat.items() if mine.is_floating_point() else ():
+    found = _derived(flat, mine, "", beside) | _of_several(flat, mine)
+    given = {key: one for key, one in flat.items() if key[0] != PARTS}
+    for key, drawn in given.items() if mine.is_floating_point() else ():
         if drawn.shape == mine.shape and not torch.equal(drawn, mine):  # clipped for the env
             others = {name: one for name, one in flat.items() if name != key}
-            found |= _derived(others, drawn, f" at {key[-1]}")
+            found |= _derived(others, drawn, f" at {key[-1]}", beside)
     return found
 
 
@@ -47,7 +53,14 @@ def scales_of(policy: nn.Module, action: Tensor) -> dict[Key, Tensor]:
     """Deviations that a policy learns beside its networks, one for each number of an action
     ``[rows, steps, ...]``, as they are and as logarithms, at every step."""
     lead, found = action.shape[:2], dict[Key, Tensor]()
-    for name, one in policy.named_parameters() if action.is_floating_point() else ():
+    own = [
+        (f"{path}.{name}", one)
+        for path, part in policy.named_modules()
+        if not type(part).__module__.startswith("torch.")  # biases of layers are none
+        for name, one in part._parameters.items()
+        if one is not None
+    ]
+    for name, one in own if action.is_floating_point() else ():
         if one.numel() == action[0, 0].numel() and one.is_floating_point():
             held = one.to(action.device).reshape(-1)
             for told, scale in ((name, held), (f"exp {name}", held.exp())):
@@ -55,9 +68,11 @@ def scales_of(policy: nn.Module, action: Tensor) -> dict[Key, Tensor]:
     return found
 
 
-def _derived(flat: Mapping[Key, Tensor], drawn: Tensor, at: str) -> dict[Key, Tensor]:
+def _derived(
+    flat: Mapping[Key, Tensor], drawn: Tensor, at: str, scales: Mapping[Key, Tensor]
+) -> dict[Key, Tensor]:
     found = dict[Key, Tensor]()
-    for of, one in _distributions(flat, drawn):
+    for of, one in _distributions(flat, drawn, scales):
         told = one.log_prob(drawn[..., 0] if isinstance(one, Categorical) else drawn)
         for name, value in zip(DERIVED, (told, told.exp(), one.entropy()), strict=True):
             found[name, of + at] = value
@@ -97,14 +112,14 @@ def _heads(flat: Mapping[Key, Tensor], action: Tensor) -> Iterator[tuple[str, tu
 
 
 def _distributions(
-    flat: Mapping[Key, Tensor], action: Tensor
+    flat: Mapping[Key, Tensor], action: Tensor, scales: Mapping[Key, Tensor]
 ) -> Iterator[tuple[str, Distribution]]:
     """Those that the outputs may be the parameters of, with their names."""
     for key, one in flat.items():
         if action.is_floating_point():
-            if one.shape != action.shape:
+            if one.shape != action.shape or key == _ACTION:
                 continue
-            for other, scale in flat.items():
+            for other, scale in {**flat, **scales}.items():
                 if other != key and scale.shape == one.shape and bool((scale > 0).all()):
                     yield f"{key[-1]} and {other[-1]}", Normal(one, scale, validate_args=False)
         elif action.shape[-1] == 1 and one.shape[-1] > max(1, int(action.max())):

@@ -77,14 +77,15 @@ def steps_recorded(
         slot = told.action[1]
         entries[ACTION,] = slot.found(column, 1).reshape(*lead, *slot.rest)
         floating = {key: one for key, one in outputs.items() if one.is_floating_point()}
+        scales = dict[Key, Tensor]()
         if gives_states_alone(floating.keys() - {(ACTION,)}):
             parts = _outputs(steps, policy)
             laid = {
                 part_key(n): one.reshape(len(steps), columns.rows, -1) for n, one in parts.items()
             }
             floating |= {key: one.transpose(0, 1) for key, one in laid.items()}
-            floating |= scales_of(policy, entries[ACTION,])
-        made = derived_of(floating, entries[ACTION,])
+            scales = scales_of(policy, entries[ACTION,])
+        made = derived_of(floating, entries[ACTION,], scales)
         entries |= {key: one.detach() for key, one in made.items()}
     starts = columns_of(before).done.T if before else torch.ones_like(done[:, :1])
     flag = entries.get((FLAG,), torch.cat([starts, done[:, :-1]], 1)).reshape(lead).bool()
