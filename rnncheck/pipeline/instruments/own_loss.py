@@ -19,6 +19,7 @@ from torch.optim.optimizer import (
 )
 
 from rnncheck.errors import StageError
+from rnncheck.pipeline.copying.holdings import held_modules
 from rnncheck.pipeline.copying.restoring import Restored
 from rnncheck.pipeline.guard.indices import RangesKept
 from rnncheck.pipeline.placing import accelerator
@@ -70,7 +71,18 @@ class OwnLoss:
                 name: function.__globals__[name] for name in read if name in function.__globals__
             }
             given |= held | (function.__kwdefaults__ or {})
-        return next((name for name, one in given.items() if _is_of_rows(one, rows, steps)), "")
+        beside = (name for name, one in given.items() if _is_of_rows(one, rows, steps))
+        return next(beside, "") or self._state_of_rows(rows)
+
+    def _state_of_rows(self, rows: int) -> str:
+        """A state that one of its networks holds itself, with a dimension for the rows."""
+        parts = (part for _, one in held_modules(self) for part in one.modules())
+        for part in parts if rows > 1 else ():
+            for name, value in vars(part).items():
+                held = value if isinstance(value, (tuple, list)) else (value,)
+                if any(isinstance(one, Tensor) and rows in one.shape[:-1] for one in held):
+                    return f"{type(part).__name__}.{name}"
+        return ""
 
     @property
     def in_place(self) -> bool:
