@@ -10,7 +10,8 @@ Why it matters
     module that takes the wrong dimension for time runs on all of them, and is right on one.
 
 Says nothing when
-    the module has no recurrent mode. A layout that raises is left out: that is loud enough.
+    the module has no recurrent mode. A layout that raises is left out: that is loud enough. A pass
+    that lines of the script make themselves gets as many rows as it is written for.
 
 Fix
     Time is the last batch dimension: index it with ``[..., t, :]``, never with ``[:, t]`` or
@@ -39,6 +40,7 @@ from rnncheck.pipeline.subject.heads import Constructed
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.stock import is_stock
 from rnncheck.pipeline.subject.subject import Subject
+from rnncheck.pipeline.subject.training_pass import TwoPasses
 from rnncheck.results.model import Severity, Stage
 
 
@@ -65,8 +67,10 @@ def layouts(subject: Subject, made: Constructed) -> Iterator[tuple[str, TensorDi
     """The constructed batch in every layout that a pipeline may present."""
     batch = made.batch(subject)
     yield "[B, T]", batch
-    yield "flat", batch.reshape(-1)
-    yield "one row", batch[:1]
+    told = isinstance(subject.module, TwoPasses) and subject.module.of_the_loss
+    if not told:  # lines of a script get as many rows as these were written for
+        yield "flat", batch.reshape(-1)
+        yield "one row", batch[:1]
     yield "transposed view", batch.apply(_time_major)
     stock = all(is_stock(c.module) for c in subject.carriers)
     if stock or subject.rank > 1:

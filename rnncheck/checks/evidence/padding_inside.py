@@ -42,6 +42,8 @@ def weight_of_padding(evidence: Evidence, sample: Sample) -> tuple[int, float]:
         mine: list[Tensor | None] = [next(grads) for _ in one.probes]
         if all(grad is None for grad in mine):  # the loss makes nothing of this pass
             continue
+        if bool(blank.all()):  # a pass of zeros alone has no data
+            continue
         size = one.sizes(mine)
         most = float(size[~blank].max())
         largest = max(largest, float(size[blank].max()) / most if most else 0.0)
