@@ -31,6 +31,10 @@ TWO_IN_A_ROW = (
     "env.rollout(T, explore)",
     "env.rollout(2 * T, explore, break_when_any_done=False)",
 )
+MIXED_LATER = (
+    'batch["next", "is_init"] =',
+    'batch["state"] = batch["next", "state"].clone()\n            batch["next", "is_init"] =',
+)
 NO_STATE = (
     "student.get_dist(batch.select(*student.in_keys))",
     'student.get_dist(batch.select("seen", "is_init"))',
@@ -104,6 +108,7 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("notebook", FROM_ZEROS, "VL604", id="a value that starts from zeros"),
         pytest.param("bad_masks", LAST_IN_PLACE, "VL604", id="the same in a storage"),
         pytest.param("get_dist", VALUED_AGAIN, "VL604", id="the last steps are valued again"),
+        pytest.param("qmix", MIXED_LATER, "RP509", id="the state of the step behind"),
         pytest.param("qmix", TWO_IN_A_ROW, "BD301", id="two episodes in a row"),
         pytest.param("padded_list", ALL_AS_ONE, "LS701", id="returns of all episodes as one"),
     ],

@@ -7,7 +7,9 @@ Checks
     the one that was taken entry by entry (another numbering, a scale, a clip) is taken for another
     form of it. A reward may be changed in any way, but must not be that of another step or agent,
     clipped, scaled or as it was. Neither must an advantage or a target be what the estimator gives
-    for another one, nor the next observation what the step itself saw. What a ``batch`` factory
+    for another one, nor the next observation what the step itself saw; nor what the env shows and
+    the policy does not read, such as the state that a mixer weighs agents by, that of another step.
+    What a ``batch`` factory
     makes of rewards is asked by other rewards at single steps: it must move in their own episodes.
     What your own estimator makes for an agent must move with that agent's reward, if with any.
 
@@ -91,6 +93,11 @@ def run(evidence: Evidence) -> Judgement:
         if (own or words) and _changes_the_loss(evidence, entries):
             seen = _moved(entries, words) if words else _not_next(entries)
             return Judgement((seen,), known)
+    for key in (one for one in _shown(evidence) if one not in evidence.policy.reads):
+        entries = _entries(found, key)
+        words = moved_from([one.recorded for one in entries]) if _enough(entries) else ""
+        if words and _changes_the_loss(evidence, entries):
+            return Judgement((_moved(entries, words),), known)
     for number, sample in enumerate(found):
         for one, words in estimated_entries(evidence, sample):
             entry = [_Entry(number, sample, one)]

@@ -3,7 +3,8 @@
 Checks
     New envs (one, where they have workers) are reset after histories that differ in their actions
     alone: in the last episode, or in the one before it. The same seeds stand before each of them
-    and before the reset. What the networks read there must be the same. Where actions change
+    and before the reset. What the networks read there must be the same, and what they read behind
+    the first step, with the same action: an entry may be one step old. Where actions change
     nothing that is observed, the histories differ in their seeds instead, if the seed before a
     reset settles what it shows. An entry that differs even after the same history (an env that
     takes no seed) is held against the step before the reset instead: it may hold none of its
@@ -37,6 +38,7 @@ from rnncheck.checks.rule import CouldNotLook, Judgement, NotApplicable, Observa
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.keys import Key, dotted, tensor_keys
 from rnncheck.pipeline.recording.reset_trials import (
+    FIRST_STEP,
     ResetTrials,
     Residue,
     Undecided,
@@ -99,11 +101,11 @@ def _by(found: ResetTrials) -> str:
 def _observed(one: Residue) -> Observation:
     return Observation(
         message=(
-            f"the {dotted(one.key)} of a reset holds a value of the step before the reset"
+            f"the {_named(one.key)} holds a value of the step before the reset"
             if one.copied
-            else f"the {dotted(one.key)} of a reset depends on the last episode's {one.by}"
+            else f"the {_named(one.key)} depends on the last episode's {one.by}"
         ),
-        key=dotted(one.key),
+        key=dotted(_own(one.key)),
         quantity=(
             f"resets whose {dotted(one.key)} repeats a value of the step before, as a share"
             if one.copied
@@ -123,10 +125,19 @@ def _observed(one: Residue) -> Observation:
     )
 
 
+def _own(key: Key) -> Key:
+    return key[1:] if key[0] == FIRST_STEP else key
+
+
+def _named(key: Key) -> str:
+    name = dotted(_own(key))
+    return f"{name} of the first step behind a reset" if key != _own(key) else f"{name} of a reset"
+
+
 def _lasting(one: Residue) -> Observation:
     return Observation(
-        message=f"the {dotted(one.key)} of a reset depends on all episodes before it",
-        key=dotted(one.key),
+        message=f"the {_named(one.key)} depends on all episodes before it",
+        key=dotted(_own(one.key)),
         quantity=f"max abs difference of {dotted(one.key)} at a reset, after two earlier episodes",
         measured=one.early,
         on=f"resets after histories that differ in their {one.by} alone",

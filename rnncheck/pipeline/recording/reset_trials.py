@@ -24,6 +24,7 @@ from rnncheck.pipeline.keys import Key, tensor_items
 from rnncheck.pipeline.subject.env_facts import close_env, transforms
 from rnncheck.pipeline.subject.modes import MEASURING_SEED, measuring
 
+FIRST_STEP = "first step"  # ahead of the keys of what the step behind a reset shows
 LONGEST = 12  # steps of an episode of a history. Chosen: CartPole's random play lasts as long
 TRIALS = 8  # further resets whose values are held against the step before them
 # Of the largest value: what a simulator's warm start leaves. Chosen far below what matters.
@@ -33,7 +34,8 @@ FEWEST = 3  # different values among the trials, below which a copy may be chanc
 
 @dataclass(frozen=True)
 class Residue:
-    """What is left of a history in one entry of a reset; sizes are of the largest difference.
+    """What is left of a history in one entry of a reset, or of the ``FIRST_STEP`` behind it; sizes
+    are of the largest difference.
 
     ``early`` is what the episode before the last one changes, ``recent`` what the last one does.
     """
@@ -70,12 +72,14 @@ def look_behind(
         measuring(recurrent=False, explore=True),
         closing(_Player(env, make_env, keys)) as player,
     ):
-        steady, residues = _compared(player.histories(), keys, "actions")
+        every = (*keys, *((FIRST_STEP, *key) for key in keys))
+        steady, residues = _compared(player.histories(), every, "actions")
         if not player.differed and not residues and (shown := player.other_draws()):
-            steady, residues = _compared(shown, keys, "seeds")
+            steady, residues = _compared(shown, every, "seeds")
         moving = tuple(key for key in keys if key not in steady)
         residues += [Residue(key, 0.0, 1.0, copied=True) for key in player.copies(moving)]
         normalises = any(isinstance(one, VecNorm) for one in transforms(player.env))
+    steady = tuple(key for key in steady if key[0] != FIRST_STEP)
     return ResetTrials(steady, moving, tuple(residues), normalises)
 
 
@@ -84,6 +88,7 @@ def _compared(
 ) -> tuple[tuple[Key, ...], list[Residue]]:
     """What is the same after the same history, and what is left there of others."""
     base, again, recent, *early = shown
+    keys = tuple(key for key in keys if all(key in one for one in shown))
     steady = tuple(k for k in keys if _size(base[k], again[k]) == 0.0)
     sizes = {
         key: (max(_size(base[key], one[key]) for one in early), _size(base[key], recent[key]))
@@ -177,8 +182,9 @@ class _Player:
     def after(
         self, early: int, recent: int, lengths: list[int], draws: tuple[int, int] | None = None
     ) -> dict[Key, Tensor]:
-        """What the reset behind a history shows; ``lengths`` gets those of its episodes. ``draws``
-        choose a seed for each of these."""
+        """What the reset behind a history shows, and a step behind it with an action that is always
+        the same; ``lengths`` gets those of its episodes. ``draws`` choose a seed for each of
+        these."""
         self._renew()
         self._seed(MEASURING_SEED)
         for number, draw in zip((early, recent), draws or (None, None), strict=True):
@@ -187,7 +193,12 @@ class _Player:
             lengths.append(self._episode(number))
         self._seed(MEASURING_SEED + 1)
         shown = self.env.reset()
-        return {key: shown.get(key).clone() for key in self.keys}
+        found = {key: shown.get(key).clone() for key in self.keys}
+        torch.manual_seed(MEASURING_SEED)
+        after = self.env.step(self.env.rand_action(shown)).get("next")
+        own = {key: after.get(key, None) for key in self.keys}
+        steps = {(FIRST_STEP, *key): one.clone() for key, one in own.items() if one is not None}
+        return {**found, **steps}
 
     def _renew(self) -> None:
         inner = self.env
