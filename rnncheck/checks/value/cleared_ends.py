@@ -106,18 +106,25 @@ def _made(evidence: Evidence, sample: Sample) -> list[tuple[Key, Tensor]]:
     if cut is None:
         return []
     there = cut[shown_next(evidence, sample)].reshape(*sample.known.shape, -1).any(-1)
-    found = [(key, ~was & given & there) for key, was, given in _flags(evidence, sample)]
+    flags = (*_flags(evidence, sample), *_flags(evidence, sample, of_agents=True))
+    found = [(key, ~was & given & there) for key, was, given in flags]
     return [(key, made) for key, made in found if bool(made.any())]
 
 
-def _flags(evidence: Evidence, sample: Sample) -> Iterator[tuple[Key, Tensor, Tensor]]:
-    """Flags of terminated steps as they were collected and are, ``[rows, steps]``."""
+def _flags(
+    evidence: Evidence, sample: Sample, *, of_agents: bool = False
+) -> Iterator[tuple[Key, Tensor, Tensor]]:
+    """Flags of terminated steps as they were collected and are, ``[rows, steps]``; those ``of
+    agents`` alone that the script made of the env's own."""
     for key in tensor_keys(sample.rows):
         column = sample.steps.column(key)
-        if key[0] != "next" or key[-1] != "terminated" or column is None:
+        if key[0] != "next" or key[-1] != "terminated" or (column is None) is not of_agents:
+            continue
+        column = sample.steps.column(("next", "terminated")) if of_agents else column
+        if column is None:
             continue
         given = sample.rows.get(key)
-        if given.dtype == torch.bool and given.shape[2:] == column.shape[1:]:
+        if given.dtype == torch.bool and (of_agents or given.shape[2:] == column.shape[1:]):
             both = column[shown_next(evidence, sample)], given
             was, now = (one.reshape(*sample.known.shape, -1).any(-1) for one in both)
             yield key, was & sample.known, now & sample.known
