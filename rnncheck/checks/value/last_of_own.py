@@ -23,8 +23,8 @@ from rnncheck.checks.evidence.training_batches import Sample
 from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step
 from rnncheck.checks.value.last_values import asked, has_own_estimates
-from rnncheck.checks.value.same_step import answer, entries_of, over_at, present, squared_total
-from rnncheck.pipeline.keys import Key, dotted
+from rnncheck.checks.value.same_step import answer, entries_of, over_at, squared_total
+from rnncheck.pipeline.keys import Key, dotted, present
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage, Where
 
@@ -92,7 +92,7 @@ def _own_alone(evidence: Evidence, sample: Sample, here: Tensor, taken: Taken) -
     """By how much what is taken away moves with the step itself; None where what is observed next
     moves it, or nothing does."""
     seen = [key for key in observed(evidence, sample) if key[0] == "next"]
-    left = present(sample, map(next_key, evidence.policy.carry))
+    left = present(sample.rows, map(next_key, evidence.policy.carry))
     usual = taken(sample.td)
     limit = float(usual.abs().max())
     if not seen or not limit:
@@ -137,7 +137,7 @@ def _is_valued_again(evidence: Evidence, sample: Sample, here: Tensor, own: Sequ
     """Whether some module gives what these steps' own observation and state move, and nothing that
     was shown before: a value that is made apart from the pass over the rows."""
     carry = list(evidence.policy.carry)
-    states = present(sample, [*carry, *map(next_key, carry)])
+    states = present(sample.rows, [*carry, *map(next_key, carry)])
     made = next(one for _, other, one in asked(evidence) if other is sample)
     given = list[list[Tensor]]()
     for at, keys in ((here & False, own), (_ahead(sample), own), (here, own), (here, states)):

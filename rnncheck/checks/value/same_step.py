@@ -30,7 +30,7 @@ from rnncheck.checks.rule import CouldNotLook, Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step, valuing
 from rnncheck.numerics.kernels import reason_of
 from rnncheck.pipeline.instruments.distances import SquaredErrors
-from rnncheck.pipeline.keys import Key, dotted, tensor_keys
+from rnncheck.pipeline.keys import Key, dotted, present, tensor_keys
 from rnncheck.pipeline.subject.passes import run_recurrent
 from rnncheck.pipeline.subject.subject import next_key
 from rnncheck.results.model import Stage, Where
@@ -103,7 +103,7 @@ def estimates_of_own_step(evidence: Evidence) -> OwnStep | None:
 def _follows_own(evidence: Evidence, sample: Sample, number: int) -> OwnStep | None:
     base = _twin(evidence, sample, sample.td)
     following = [next_key(key) for key in entries_of(evidence, sample)]
-    goes_on = changed_batch(sample, _goes_on(sample), present(sample, following))
+    goes_on = changed_batch(sample, _goes_on(sample), present(sample.rows, following))
     if base is None or (moved := _twin(evidence, sample, goes_on)) is None:
         return None
     limit = _ROUNDING * float(base.target.abs().max())
@@ -238,12 +238,7 @@ def _valued(evidence: Evidence, sample: Sample, td: TensorDictBase) -> Tensor:
 def entries_of(evidence: Evidence, sample: Sample) -> list[Key]:
     """What is observed of a step, and a value that was recorded with it."""
     keys = [key for key in observed(evidence, sample) if key[0] != "next"]
-    return [*keys, *present(sample, [value_key(evidence)])]
-
-
-def present(sample: Sample, keys: Iterable[Key]) -> list[Key]:
-    given = set(tensor_keys(sample.rows))
-    return [key for key in keys if key in given]
+    return [*keys, *present(sample.rows, [value_key(evidence)])]
 
 
 def _goes_on(sample: Sample) -> Tensor:
@@ -272,7 +267,7 @@ def observing(
     keys = entries_of(evidence, sample)
     rows = changed_batch(sample, at, keys, seed=seed).reshape(sample.rows.shape)
     for key in keys:
-        if present(sample, [next_key(key)]):
+        if present(sample.rows, [next_key(key)]):
             following = rows.get(next_key(key)).clone()
             behind = at[:, 1:]
             following[:, :-1][behind] = rows.get(key)[:, 1:][behind].to(following.dtype)
@@ -401,7 +396,9 @@ def reads_nothing_next(evidence: Evidence) -> bool:
 
 
 def _estimates_none(evidence: Evidence, sample: Sample) -> bool:
-    following = present(sample, [key for key in observed(evidence, sample) if key[0] == "next"])
+    following = present_keys(
+        sample, [key for key in observed(evidence, sample) if key[0] == "next"]
+    )
     everywhere = changed_batch(sample, torch.ones_like(sample.valid), following)
     one, two = (per_step(evidence, sample, td) for td in (sample.td, everywhere))
     return bool(following) and all(torch.equal(one[name], two[name]) for name in one)
@@ -413,7 +410,7 @@ def _reads_none(evidence: Evidence, sample: Sample, own: Collection[Key]) -> boo
     if not elsewhere and any(sample.steps.column(key) is None for key in made):
         return False
     seen = [*observed(evidence, sample), *map(next_key, tokens(evidence, sample))]
-    following = present(sample, dict.fromkeys(key for key in seen if key[0] == "next"))
+    following = present(sample.rows, dict.fromkeys(key for key in seen if key[0] == "next"))
     everywhere = changed_batch(sample, torch.ones_like(sample.valid), following)
     one, two = (
         run_loss(evidence, sample, td, per_element=False).total for td in (sample.td, everywhere)
