@@ -396,9 +396,8 @@ def reads_nothing_next(evidence: Evidence) -> bool:
 
 
 def _estimates_none(evidence: Evidence, sample: Sample) -> bool:
-    following = present_keys(
-        sample, [key for key in observed(evidence, sample) if key[0] == "next"]
-    )
+    seen = [key for key in observed(evidence, sample) if key[0] == "next"]
+    following = present(sample.rows, seen)
     everywhere = changed_batch(sample, torch.ones_like(sample.valid), following)
     one, two = (per_step(evidence, sample, td) for td in (sample.td, everywhere))
     return bool(following) and all(torch.equal(one[name], two[name]) for name in one)
