@@ -64,6 +64,7 @@ class _Running:
     parent: FrameType | None
     depth: int  # frames of the user's around it
     behind: bool  # a step, in lines that are behind that as well
+    graph: bool  # its networks were called with gradients
     returned: bool = False
 
 
@@ -309,7 +310,7 @@ class PlainSteps:
         call = PlainCall(frame.f_code, function, cloned(given), owner=owner, before=before)
         call.graphed = has_graph(given) or self._owners.graphed
         call.cast = cast_now() if isinstance(owner, nn.Module) else None
-        running = _Running(call, parent, depth, behind)
+        running = _Running(call, parent, depth, behind, torch.is_grad_enabled())
         if self._returns.follow(frame, functools.partial(self._returned, running)):
             self._calls.append(running)
             self._under_way.append(running)
@@ -325,7 +326,7 @@ class PlainSteps:
         self._under_way = [one for one in self._under_way if one is not running]
         call.result, running.returned = cloned(result), True
         call.after = self._owners.after(call.code, call.holder, call.before)
-        if running.behind and self._latest is not None and not torch.is_grad_enabled():
+        if running.behind and self._latest is not None and not running.graph:
             self._latest.beside = [*self._latest.beside, call][:_BESIDE]
 
     def _forget_calls(self) -> None:
