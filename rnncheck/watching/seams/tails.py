@@ -8,7 +8,7 @@ import copy
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from rnncheck.watching.seams.arguments import function_at, parsed
@@ -45,9 +45,15 @@ def tail_again(
     tree = parsed(inner.f_code.co_filename)
     if tree is None or inner.f_code is frame.f_code:
         return NO_TAIL
-    as_it_is = tail_of(tree, inner.f_code.co_firstlineno, at, call)
-    given = _given(inner, frame, call, stored_by(as_it_is))
-    given |= _aliases(body_of(tree, inner.f_code.co_firstlineno), inner, given)
+    first_line, returned = inner.f_code.co_firstlineno, _returned_as(tree, inner, frame, call)
+    returned = {
+        name: outer
+        for name, outer in returned.items()
+        if name not in stored_by(tail_of(tree, first_line, at, call))
+    }
+    as_it_is = tail_of(tree, first_line, at, call, returned)
+    given = _given(inner, frame, call, stored_by(as_it_is)) | returned
+    given |= _aliases(body_of(tree, first_line), inner, given)
     tail = named_outside(as_it_is, given)
     bound, first = stored_by([call]), read_first(tail)
     outside = {name for text in given.values() for name in names_in([ast.parse(text).body[0]])}
@@ -152,10 +158,17 @@ def _is_same_there(known: dict[str, Any], frame: FrameType, body: list[ast.stmt]
     return all(own.get(name, nothing) is known[name] for name in known.keys() & names_in(body))
 
 
-def tail_of(tree: ast.Module, first: int, line: int, call: ast.stmt) -> list[ast.stmt]:
+def tail_of(
+    tree: ast.Module,
+    first: int,
+    line: int,
+    call: ast.stmt,
+    returned: Mapping[str, str] = MappingProxyType({}),
+) -> list[ast.stmt]:
     """What the function that begins in the line ``first`` does behind the statement of its own that
-    holds ``line``; what it returns is bound as the statement that is its ``call`` binds it. None of
-    it where it returns from within."""
+    holds ``line``; what it returns is bound as the statement that is its ``call`` binds it, but for
+    variables that go by other names there, as they are ``returned``. None of it where it returns
+    from within."""
     body = body_of(tree, first)
     around = [n for n, one in enumerate(body) if holds_line(one, line)]
     if not around:
@@ -165,7 +178,8 @@ def tail_of(tree: ast.Module, first: int, line: int, call: ast.stmt) -> list[ast
     if isinstance(last, ast.Return):
         value, rest = last.value, rest[:-1]
         if isinstance(call, ast.Assign) and isinstance(call.value, ast.Call) and value is not None:
-            rest += [ast.copy_location(one, call) for one in _bound(call.targets, value)]
+            bound = _bound(call.targets, value, returned)
+            rest += [ast.copy_location(one, call) for one in bound]
         elif not isinstance(call, ast.Expr) or not isinstance(call.value, ast.Call):
             return []
     leaves = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
@@ -185,13 +199,37 @@ def _returned(tree: ast.Module, inner: FrameType) -> set[str]:
     return {one.id for one in parts if isinstance(one, ast.Name)}
 
 
-def _bound(targets: list[ast.expr], value: ast.expr) -> Iterator[ast.stmt]:
-    """What is returned, bound as the call binds it; what goes by the same name is as it is."""
-    target = targets[0]
-    pairs = [(target, value)]
+def _returned_as(
+    tree: ast.Module, inner: FrameType, frame: FrameType, call: ast.stmt
+) -> dict[str, str]:
+    """By variable of the function the caller's that it is returned to by another name, and that
+    holds the same now."""
+    body = body_of(tree, inner.f_code.co_firstlineno)
+    value = body[-1].value if body and isinstance(body[-1], ast.Return) else None
+    if not isinstance(call, ast.Assign) or not isinstance(call.value, ast.Call) or value is None:
+        return {}
+    own, theirs = inner.f_locals, frame.f_locals
+    return {
+        of.id: to.id
+        for to, of in _pairs(call.targets[0], value)
+        if isinstance(to, ast.Name) and isinstance(of, ast.Name) and to.id != of.id
+        and own.get(of.id) is not None and own.get(of.id) is theirs.get(to.id)
+    }  # fmt: skip
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-        pairs = list(zip(target.elts, value.elts, strict=False))
-    left = [(to, of) for to, of in pairs if not _is_same_name(to, of)]
+        return list(zip(target.elts, value.elts, strict=False))
+    return [(target, value)]
+
+
+def _bound(
+    targets: list[ast.expr], value: ast.expr, returned: Mapping[str, str]
+) -> Iterator[ast.stmt]:
+    """What is returned, bound as the call binds it; what goes by the same name, or by the name that
+    it is ``returned`` to, is as it is."""
+    pairs = _pairs(targets[0], value)
+    left = [(to, of) for to, of in pairs if not _is_same_name(to, of, returned)]
     if len(targets) > 1 or len(left) == len(pairs):
         yield ast.Assign(targets=targets, value=value)
     elif left:
@@ -199,8 +237,10 @@ def _bound(targets: list[ast.expr], value: ast.expr) -> Iterator[ast.stmt]:
         yield ast.Assign(targets=[to], value=ast.Tuple([one for _, one in left], ast.Load()))
 
 
-def _is_same_name(target: ast.expr, value: ast.expr) -> bool:
-    return isinstance(target, ast.Name) and isinstance(value, ast.Name) and target.id == value.id
+def _is_same_name(target: ast.expr, value: ast.expr, returned: Mapping[str, str]) -> bool:
+    if not isinstance(target, ast.Name) or not isinstance(value, ast.Name):
+        return False
+    return target.id in (value.id, returned.get(value.id))
 
 
 def _in_its_place(decorator: ast.expr, body: list[ast.stmt]) -> list[ast.stmt]:
