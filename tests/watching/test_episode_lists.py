@@ -120,8 +120,8 @@ RETURNS = (
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param((), "", id="tuples"),
-        pytest.param(RETURNS, "", id="returns are made of them at once"),
+        pytest.param((), "", id="tuples", marks=pytest.mark.slow),
+        pytest.param(RETURNS, "", id="returns are made of them at once", marks=pytest.mark.slow),
         pytest.param(BY_NAME, "", id="by name", marks=pytest.mark.slow),
         pytest.param(APART, "", id="lists of their own"),
         pytest.param((NO_MASK,), "RP505", id="padding is trained on"),

@@ -74,6 +74,7 @@ def test_returns_that_it_makes_are_made_again_with_the_loss(rnncheck: Any, tmp_p
     assert again.returncode == ExitCode.VERIFIED, again.stdout
 
 
+@pytest.mark.slow
 def test_a_sum_that_it_does_not_cut_is_told(rnncheck: Any, tmp_path: Path) -> None:
     ended, found, _ = run(rnncheck, *ASKED, _script(tmp_path, UNCUT))
     assert ended == ExitCode.FAILED

@@ -87,7 +87,13 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str) -> 
     ("name", "change", "expected"),
     [
         pytest.param("lightning", AT_ZERO, "RP504", id="later rollouts begin with zeros"),
-        pytest.param("own_r2d2", BEHIND, "RP504", id="the state behind the first step"),
+        pytest.param(
+            "own_r2d2",
+            BEHIND,
+            "RP504",
+            id="the state behind the first step",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("a3c_reset", ALWAYS, "VL603", id="goes on behind a reset"),
         pytest.param("drqn", KEPT, "CL403", id="the state is kept behind an end"),
         pytest.param("vdn", ROLLED, "LS707", id="actions of the step before"),

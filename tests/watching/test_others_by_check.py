@@ -14,6 +14,7 @@ from tests.watching.scripts import SCRIPTS, failed, run, written
 
 OTHERS = SCRIPTS.parent / "others"
 Change = tuple[str, str]
+SLOW = pytest.mark.slow
 
 OVER_ENDS = ("last = delta + GAMMA * LAM * alive * last", "last = delta + GAMMA * LAM * last")
 ROWS_BEGIN = (
@@ -66,15 +67,15 @@ def judged(
 @pytest.mark.parametrize(
     ("name", "codes"),
     [
-        pytest.param("rssm", "LS701,LS707", id="rewards at arrival"),
+        pytest.param("rssm", "LS701,LS707", id="rewards at arrival", marks=SLOW),
         pytest.param("feudal", "EQ206", id="a goal that is stored"),
         pytest.param("sacd", "EQ201,RP505", id="zeros are shown inside of episodes"),
         pytest.param("rdpg", "LS701", id="an actor's pass behind a critic's"),
-        pytest.param("rnd", "VL604", id="acting on a row of an array"),
+        pytest.param("rnd", "VL604", id="acting on a row of an array", marks=SLOW),
         pytest.param("mingru", "LS707", id="a scan of its own"),
         pytest.param("distill", "RP504", id="states given to a loss of its own"),
         pytest.param("notebook", "LS701", id="advantages normalised by minibatch"),
-        pytest.param("rollout_object", "VL604", id="lists that are stacked in place"),
+        pytest.param("rollout_object", "VL604", id="lists that are stacked in place", marks=SLOW),
         pytest.param("padded_list", "LS701", id="a list of episodes"),
         pytest.param("adrqn", "LS707", id="one-hot actions"),
         pytest.param("class_agent", "CL406,EQ201", id="a copy acts, and lists grow in the lines"),
@@ -83,8 +84,8 @@ def judged(
         pytest.param("agents_ppo", "RP504", id="several agents of each step"),
         pytest.param("packed_ppo", "CL406", id="packed sequences"),
         pytest.param("bad_masks", "LS701,VL603", id="limits told in a list of records"),
-        pytest.param("buffer_alias", "VL604", id="another name of an attribute"),
-        pytest.param("attention", "VL604", id="a value that goes on from the pass"),
+        pytest.param("buffer_alias", "VL604", id="another name of an attribute", marks=SLOW),
+        pytest.param("attention", "VL604", id="a value that goes on from the pass", marks=SLOW),
         pytest.param("own_burn_in", "RP504", id="the step that is laid behind a row"),
         pytest.param("get_dist", "VL604", id="a value of what is observed behind the rows"),
     ],
@@ -96,7 +97,7 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
 @pytest.mark.parametrize(
     ("name", "change", "code"),
     [
-        pytest.param("rssm", STARTS_IGNORED, "LS701", id="starts are ignored"),
+        pytest.param("rssm", STARTS_IGNORED, "LS701", id="starts are ignored", marks=SLOW),
         pytest.param("class_agent", NEVER_BEGUN, "BD301", id="starts are not seen to"),
         pytest.param("drqn", THROWN_AWAY, "EQ201", id="every state is thrown away"),
         pytest.param("mingru", NOT_TURNED, "LS707", id="returns in the opposite order"),
@@ -104,9 +105,13 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         pytest.param("distill", NO_STATE, "RP504", id="the state is dropped"),
         pytest.param("notebook", OVER_ENDS, "LS701", id="behind a normalisation"),
         pytest.param("notebook", ROWS_BEGIN, "VL604", id="the state of the rollout's start"),
-        pytest.param("notebook", OF_LAST_STEPS, "VL604", id="recorded values of the last steps"),
-        pytest.param("notebook", FROM_ZEROS, "VL604", id="a value that starts from zeros"),
-        pytest.param("bad_masks", LAST_IN_PLACE, "VL604", id="the same in a storage"),
+        pytest.param(
+            "notebook", OF_LAST_STEPS, "VL604", id="recorded values of the last steps", marks=SLOW
+        ),
+        pytest.param(
+            "notebook", FROM_ZEROS, "VL604", id="a value that starts from zeros", marks=SLOW
+        ),
+        pytest.param("bad_masks", LAST_IN_PLACE, "VL604", id="the same in a storage", marks=SLOW),
         pytest.param("get_dist", VALUED_AGAIN, "VL604", id="the last steps are valued again"),
         pytest.param("qmix", MIXED_LATER, "RP509", id="the state of the step behind"),
         pytest.param("qmix", TWO_IN_A_ROW, "BD301", id="two episodes in a row"),
@@ -146,6 +151,14 @@ def test_a_limit_that_is_stored_as_an_end_is_a_warning(rnncheck: Any, tmp_path: 
     code, found = judged(rnncheck, tmp_path, "td3_late_actor", "VL603", change)
     assert (code, found) == (ExitCode.VERIFIED, ["VL603"])
     assert judged(rnncheck, tmp_path, "td3_late_actor", "VL603") == (ExitCode.VERIFIED, [])
+
+
+@pytest.mark.slow
+def test_a_limit_that_is_an_end_to_agents_is_a_warning(rnncheck: Any, tmp_path: Path) -> None:
+    """The env tells both apart, and the script makes the agents' flags of them."""
+    change = ('td["next", k].unsqueeze(-2)', 'td["next", "done"].unsqueeze(-2)')
+    assert judged(rnncheck, tmp_path, "ippo", "VL603", change) == (ExitCode.VERIFIED, ["VL603"])
+    assert judged(rnncheck, tmp_path, "ippo", "VL603") == (ExitCode.VERIFIED, [])
 
 
 @pytest.mark.parametrize("name", ["endless", "continuing"])

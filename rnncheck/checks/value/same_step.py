@@ -363,7 +363,7 @@ def squared_total(evidence: Evidence) -> Elements:
 
 
 def _over(sample: Sample, at: Tensor, flags: Collection[Key] = _OVER) -> TensorDictBase:
-    return over_at(sample, sample.td, at, flags)
+    return over_at(sample, sample.rows, at, flags)
 
 
 def over_at(
