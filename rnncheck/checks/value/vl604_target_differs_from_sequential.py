@@ -22,7 +22,8 @@ Checks
     the user's own that move with what is observed next, and with nothing that was observed before,
     must move with the states that were left there. Nor may the value behind a row's last step, by a
     pass of a network with a memory over that alone, start from the state that the row began with,
-    or from zeros.
+    or from zeros; nor be that of the step itself: what an end there takes away from the targets of
+    the twin moves with what is observed next.
 
 Why it matters
     A target that starts from a zero state in the middle of a trajectory is another function than
