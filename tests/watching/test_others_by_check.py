@@ -36,6 +36,12 @@ MIXED_LATER = (
     'batch["next", "is_init"] =',
     'batch["state"] = batch["next", "state"].clone()\n            batch["next", "is_init"] =',
 )
+KEPT_STATE = (
+    "        self._lstm_state = self._network.get_initial_hidden_state(1)\n",
+    "        self._lstm_state = getattr(\n"
+    '            self, "_lstm_state", self._network.get_initial_hidden_state(1))\n',
+)
+NOT_ZEROED = ("hidden_state[..., dones, :] = 0.0", "hidden_state[..., dones, :] *= 1.0")
 NO_STATE = (
     "student.get_dist(batch.select(*student.in_keys))",
     'student.get_dist(batch.select("seen", "is_init"))',
@@ -86,6 +92,9 @@ def judged(
         pytest.param("bad_masks", "LS701,VL603", id="limits told in a list of records"),
         pytest.param("buffer_alias", "VL604", id="another name of an attribute", marks=SLOW),
         pytest.param("attention", "VL604", id="a value that goes on from the pass", marks=SLOW),
+        pytest.param("unrolls_r2d2", "BD301,CL402", id="what an agent keeps of the step before"),
+        pytest.param("padded_trajectories", "BD301,RP504", id="a deviation that is learned"),
+        pytest.param("simulator", "VL603", id="limits told in tensors", marks=SLOW),
         pytest.param("own_burn_in", "RP504", id="the step that is laid behind a row"),
         pytest.param("get_dist", "VL604", id="a value of what is observed behind the rows"),
     ],
@@ -113,6 +122,8 @@ def test_healthy_ones_are_verified(rnncheck: Any, tmp_path: Path, name: str, cod
         ),
         pytest.param("bad_masks", LAST_IN_PLACE, "VL604", id="the same in a storage", marks=SLOW),
         pytest.param("get_dist", VALUED_AGAIN, "VL604", id="the last steps are valued again"),
+        pytest.param("unrolls_r2d2", KEPT_STATE, "CL403", id="an agent keeps its state"),
+        pytest.param("padded_trajectories", NOT_ZEROED, "CL403", id="memories are not reset"),
         pytest.param("qmix", MIXED_LATER, "RP509", id="the state of the step behind"),
         pytest.param("qmix", TWO_IN_A_ROW, "BD301", id="two episodes in a row"),
         pytest.param("padded_list", ALL_AS_ONE, "LS701", id="returns of all episodes as one"),

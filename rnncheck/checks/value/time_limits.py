@@ -19,7 +19,7 @@ from rnncheck.checks.rule import Observation, Unanswered
 from rnncheck.checks.value.estimates import ended, per_step
 from rnncheck.checks.value.terminal_targets import SEEDS, answer_moves
 from rnncheck.numerics.difference import gap
-from rnncheck.pipeline.keys import Key, tensor_keys
+from rnncheck.pipeline.keys import REWARD_ADDED, Key, tensor_keys
 from rnncheck.printable import counted
 from rnncheck.results.model import Stage, Where
 
@@ -61,6 +61,8 @@ def _cut(evidence: Evidence, sample: Sample) -> Tensor:
     if _DONE not in tensor_keys(sample.rows) or not reward_keys(sample.td):
         return torch.zeros_like(sample.valid)
     cut, over = (_flagged(evidence, sample, name) for name in ("truncated", "terminated"))
+    if (added := sample.rows.get(REWARD_ADDED, None)) is not None:  # a value that stands for it
+        cut &= added.reshape(cut.shape) == 0
     return cut & ~over & ended(sample, "done")
 
 
