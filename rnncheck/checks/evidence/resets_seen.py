@@ -45,10 +45,11 @@ def gets_whole_episodes(evidence: Evidence, subject: Subject) -> bool:
 
 
 def _ends_inside(batch: TensorDictBase) -> bool:
-    """Whether an episode ends ahead of the last step of a row."""
+    """Whether an episode may end ahead of the last step of a row: what holds no ends does not
+    tell."""
     over = batch.get(_DONE, None)
     if over is None or batch.batch_dims < 1:
-        return False
+        return True
     return bool(over.reshape(*batch.batch_size, -1)[..., :-1, :].any())
 
 
