@@ -71,6 +71,9 @@ class Pipeline:
     disturbed: str = ""  # where a script played its collector's env between two batches
     unstepped: frozenset[str] | None = None  # weights of its losses that no optimiser has, by name
     learning: frozenset[str] = frozenset()  # those that the script's own backward gave a gradient
+    # Networks of the kind of trained ones, by name: where the script may update one that it was not
+    # seen to, empty where it may not; None for those that it was.
+    targets: dict[str, str | None] = field(default_factory=dict)
     apart: bool = False  # what acts was given nothing of what the optimisers step
     untrained: int = 0  # where that stays so: the updates that were made
     anew: bool = False  # every batch began with a reset of all envs

@@ -125,7 +125,7 @@ GUARANTEES = (
         "gradients reach back through time and every recurrent parameter",
         (
             *("LS703", "LS705", "LS706", "LS707", "LS708"),
-            *("GR801", "GR802", "GR803", "GR804", "GR805", "GR806"),
+            *("GR801", "GR802", "GR803", "GR804", "GR805", "GR806", "GR807"),
         ),
         (
             Need("how far back gradients reach", ("GR801",), _TRAINS),

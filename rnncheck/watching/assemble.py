@@ -103,6 +103,7 @@ def spec_from(seen: Sightings, asked: Spec) -> Spec:
         shows_starts=acting.shows_starts,
         unstepped=unstepped_weights(seen, [one for one in seen.losses if one.inputs]),
         learning=learning_weights(seen, [one for one in seen.losses if one.inputs]),
+        targets={name: said for one in seen.losses_alike() for name, said in one.targets.items()},
     )
     whole._made, whole._hash = first, asked.hash
     whole._places = {(): place, **_places(acting, loss, estimator)}
@@ -170,6 +171,7 @@ def _other(
         trained=trained,
         makers=whole._made.makers,
         random=acting.random,
+        targets={} if loss is None else loss.targets,
     )
     spec._places = whole._places | _places(acting, loss, estimator)
     named = [one.name for one in (loss, estimator) if one is not None]

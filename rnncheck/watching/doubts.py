@@ -84,6 +84,7 @@ def settle_wholes(seen: Sightings) -> None:
             part = not _is_number(_given(called.module, called))
             if part and _is_number(_given(whole.module, whole)):
                 whole.around, whole.rounds = called.around[1:], called.rounds
+                whole.targets = called.targets
                 whole.of_who_acts = called.of_who_acts
                 seen.losses[at] = whole
 

@@ -91,6 +91,8 @@ class Watching:
         # A loss whose caller reduces what it gives is about to be called.
         self.at_an_unreduced_loss: list[Callable[[FrameType, Called, TensorDictBase], None]] = []
         self.at_the_first_update: list[Callable[[], None]] = []
+        self.at_an_update: list[Callable[[], None]] = []  # that is about to be made, of any network
+        self.at_comparing: list[Callable[[], None]] = []  # weights with what they were
         self.at_the_end: list[Callable[[], None]] = []  # done while the script is still alive
         self.at_a_rollout: list[Callable[[EnvBase], None]] = []  # by the script itself
         # Who collected what behind the first update.
@@ -170,6 +172,8 @@ class Watching:
             lent = {id(one) for one in self._lenders(optimizer)}
             self.seen.stepped, self._moved = self.seen.stepped | lent, self._moved | lent
             self.untrained = self._is_untrained()
+            for note in self.at_an_update:
+                note()
         if not self.seen.frozen and self.looks:
             self._acts_otherwise = self._acts_otherwise or self._of_who_acts(optimizer)
         if not self.seen.frozen and self.looks and self._trains():
@@ -229,6 +233,8 @@ class Watching:
         acting = self.seen.actor()
         if acting is not None:
             acting.apart = self._apart(acting)
+        for compare in self.at_comparing:
+            compare()
 
     def _apart(self, acting: Acting) -> bool:
         policy = acting.policy

@@ -112,6 +112,9 @@ class Called:
     kind: str = "the loss"  # what code of the user's is
     unstepped: list[str] | None = None  # trained weights that no optimiser has, by name, if told
     learning: list[str] | None = None  # those with a gradient of the script's, by name, if told
+    # By name, networks of the kind of trained ones that no update was seen to change: where the
+    # script may do so later, empty where it may not; None for those that were changed.
+    targets: dict[str, str | None] = field(default_factory=dict)
     beside: list[dict[str, Any]] = field(default_factory=list)  # arguments, with each input
     # What it may read and no batch changes: what is said of that, and the loss with other values.
     doubts: list[tuple[str, Any]] = field(default_factory=list)

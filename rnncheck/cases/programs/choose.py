@@ -24,6 +24,7 @@ _WITHOUT = {
     "LS708": "is about the shapes inside a loss of your own",
     "GR805": "is a curve over many steps: the report draws it",
     "GR806": "is about the optimisers of your own loop",
+    "GR807": "is about the updates of targets in your own loop",
 }
 
 

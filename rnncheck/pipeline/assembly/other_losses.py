@@ -42,6 +42,7 @@ def _without_training(pipeline: Pipeline, one: OtherTraining) -> Pipeline:
         pipeline,
         spec=one.spec,
         of_loss=one.name,
+        targets={} if one.spec._made is None else one.spec._made.targets,
         others=[],
         estimator=None,
         loss=None,

@@ -233,6 +233,7 @@ def _called(made: dict[str, Any], part: SavedPart) -> Called:
     called.time_dim = made.get("time_dim")
     called.beside = made.get("beside", [])
     called.unstepped, called.learning = made.get("unstepped"), made.get("learning", [])
+    called.targets = made.get("targets", {})
     if around := made.get("around"):
         place, modes = Place(*around["place"]), Modes(around["recurrent"], _UNSEEN_MODE)
         called.around = [Called(around["module"], place, modes, around["inputs"])]

@@ -104,6 +104,7 @@ class RunKeeping:
         told = {
             "unstepped": unstepped_names(self._seen, loss),
             "learning": learning_names(self._seen, loss),
+            "targets": loss.targets,
         }
         return self._part(Stage.LOSS, loss, lambda one: _called(one, around) | told)
 

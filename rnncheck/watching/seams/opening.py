@@ -15,6 +15,7 @@ from rnncheck.watching.seams.later_carried import later_carried_seams
 from rnncheck.watching.seams.later_flags import later_flag_seams
 from rnncheck.watching.seams.later_joins import join_seams
 from rnncheck.watching.seams.later_openings import later_seams
+from rnncheck.watching.seams.left_targets import target_seams
 from rnncheck.watching.seams.makings import making_seams
 from rnncheck.watching.seams.own_envs import own_env_seams
 from rnncheck.watching.seams.own_training import own_training_seams
@@ -31,6 +32,7 @@ def opened(watching: Watching) -> Iterator[None]:
     goes on but the seam that says so again."""
     with ExitStack() as whole:
         update_seams(watching, whole)
+        target_seams(watching)
         scope = whole.enter_context(ExitStack())
         steps = plain_seams(watching, scope)  # who acted is known before others keep it
         counted_seams(watching, scope)

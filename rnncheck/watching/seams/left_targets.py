@@ -1,0 +1,132 @@
+"""Networks that targets are made with, whose weights nothing has written since the first update:
+whether any line of the script still may."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from torchrl.objectives import TargetNetUpdater
+
+from rnncheck.pipeline.copying.networks import HeldNetwork, networks_in
+from rnncheck.pipeline.guard.user_frames import display_path, is_user_file
+from rnncheck.watching.forms.held_names import held_names
+from rnncheck.watching.forms.later_writes import LaterWrites
+from rnncheck.watching.forms.source_scopes import ScriptSources
+from rnncheck.watching.observer import Watching
+from rnncheck.watching.seams.frames import their_frames
+from rnncheck.watching.seen import Called, Sightings
+from rnncheck.watching.weights import Weights, is_equal, taken
+
+UNREAD = "lines that cannot be read"
+
+
+def target_seams(watching: Watching) -> None:
+    """Open them; they close with the watch."""
+    LeftTargets(watching)
+
+
+class LeftTargets:
+    """Compares them with what they were at the first update, while the script is alive."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._seen = watching.seen
+        self._before: Weights = {}
+        self._known, self._told = 0, False
+        watching.at_an_update.append(self._note)
+        watching.at_comparing.append(self._compare)
+
+    def _note(self) -> None:
+        """Of losses that were told since the last update."""
+        seen = self._seen.judged_losses()
+        if len(seen) == self._known:
+            return
+        self._known = len(seen)
+        with suppress(Exception):  # what a script holds may be anything
+            networks = (one for called in seen for one in _networks(called))
+            now = taken((), (weight for one in networks for weight in one.weights))
+            self._before = now | self._before
+
+    def _compare(self) -> None:
+        if self._told:
+            return
+        self._told = True  # while its frames are on the stack, if they ever are
+        with suppress(Exception):  # what a script holds may be anything
+            found = [(one, targets_of(self._seen, one)) for one in self._seen.judged_losses()]
+            if any(targets for _, targets in found):
+                self._tell(found)
+
+    def _tell(self, found: list[tuple[Called, dict[str, list[Tensor]]]]) -> None:
+        writes: LaterWrites | str | None = None
+        for called, targets in found:
+            for name, weights in targets.items():
+                if any(id(one) not in self._before for one in weights):
+                    continue
+                if any(not is_equal(one, self._before[id(one)][1]) for one in weights):
+                    called.targets[name] = None
+                    continue
+                writes = writes or _later_writes()
+                called.targets[name] = _said(writes, weights)
+
+
+def _said(writes: LaterWrites | str, weights: list[Tensor]) -> str:
+    """Where the weights may still be written; empty where nothing shows that they are."""
+    if isinstance(writes, str):
+        return writes
+    found = writes.first({id(one) for one in weights})
+    if found is None:
+        return ""
+    path, line = found
+    return f"{display_path(path)}:{line}" if line else UNREAD
+
+
+def targets_of(seen: Sightings, called: Called) -> dict[str, list[Tensor]]:
+    """By name in the loss the weights of networks that no optimiser has and who acts has not, of
+    the same kind and form as one that is trained."""
+    policies = [one.policy for one in seen.acting if isinstance(one.policy, nn.Module)]
+    acting = {id(one) for p in policies for one in (*p.parameters(), *p.buffers())}
+    apart, trained = list[HeldNetwork](), list[Any]()
+    for one in _networks(called):
+        ids = {id(weight) for weight in one.weights}
+        if ids & seen.stepped:
+            trained += [one.form] if ids & seen.learning else []
+        elif not ids & acting:
+            apart.append(one)
+    found = dict[str, list[Tensor]]()
+    for one in apart:
+        inside = any(one.name.startswith(f"{outer}.") for outer in found)
+        if one.form in trained and not inside:
+            found[one.name] = one.weights
+    return found
+
+
+def _networks(called: Called) -> Iterator[HeldNetwork]:
+    """Those of the loss, and of the lines around it."""
+    for holder in (called, *called.around, *called.rounds):
+        yield from networks_in(holder.module)
+
+
+def _later_writes() -> LaterWrites | str:
+    """What the script's own lines may write; why they cannot be read."""
+    frames = list(their_frames(sys._getframe(1)))
+    there = {str(one.__file__): vars(one) for one in list(sys.modules.values()) if _is_theirs(one)}
+    running = [(one.f_code, dict(one.f_locals)) for one in frames]
+    trees = dict[str, ast.Module]()
+    for path in {*there, *(code.co_filename for code, _ in running)}:
+        try:
+            trees[path] = ast.parse(Path(path).read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError):  # as in a notebook
+            return UNREAD
+    updaters = [one for one in gc.get_objects() if isinstance(one, TargetNetUpdater)]
+    return LaterWrites(ScriptSources(trees), held_names(running, there), updaters)
+
+
+def _is_theirs(module: Any) -> bool:
+    path = getattr(module, "__file__", None)
+    return isinstance(path, str) and is_user_file(path) and Path(path).is_file()

@@ -1,0 +1,84 @@
+"""Networks that targets are made with and that nothing updates: found in scripts, and left alone
+where a line that was not reached may update them, or where they are no targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.watching.scripts import SCRIPTS, run, written
+
+OTHERS = SCRIPTS.parent / "others"
+Change = tuple[str, str]
+SLOW = pytest.mark.slow
+NEVER_STEPPED = ("        updater.step()\n", "")
+NOW_AND_THEN = ("        updater.step()\n", "        if i > 10**6:\n            updater.step()\n")
+
+
+def outcome(rnncheck: Any, folder: Path, path: Path, *changes: Change) -> tuple[str, str]:
+    """What GR807 says of the script with these changes, and why."""
+    script = written(folder, path.read_text(), *changes)
+    _, told, _ = run(rnncheck, "--select", "GR807", script)
+    check = next(one for one in told["checks"] if one["code"] == "GR807")
+    return check["outcome"], check["reason"]
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        pytest.param(SCRIPTS / "dqn_cartpole.py", [NEVER_STEPPED], id="an updater"),
+        pytest.param(
+            SCRIPTS / "dqn_cartpole.py",
+            [
+                NEVER_STEPPED,
+                (
+                    "updater = SoftUpdate(",
+                    "def late():\n    updater.step()\n\nupdater = SoftUpdate(",
+                ),
+            ],
+            id="in a function that nobody calls",
+        ),
+        pytest.param(
+            OTHERS / "own_r2d2.py",
+            [
+                (
+                    "            self.q_target.load_state_dict(self.q.state_dict())",
+                    "            pass",
+                )
+            ],
+            id="weights that are loaded",
+        ),
+        pytest.param(
+            OTHERS / "sac.py",
+            [("tp.lerp_(p, TAU)", "p.lerp_(p, TAU)")],
+            id="another one",
+            marks=SLOW,
+        ),
+        pytest.param(
+            OTHERS / "td3.py", [("t.lerp_(p, self.tau)", "pass")], id="by hand", marks=SLOW
+        ),
+    ],
+)
+def test_one_that_nothing_updates_is_named(
+    rnncheck: Any, tmp_path: Path, path: Path, changes: list[Change]
+) -> None:
+    assert outcome(rnncheck, tmp_path, path, *changes)[0] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "said"),
+    [
+        pytest.param(SCRIPTS / "dqn_cartpole.py", [], "passed", id="an updater"),
+        pytest.param(SCRIPTS / "dqn_cartpole.py", [NOW_AND_THEN], "may do so later", id="later on"),
+        pytest.param(OTHERS / "own_r2d2.py", [], "passed", id="weights that are loaded"),
+        pytest.param(OTHERS / "distill.py", [], "no network stands beside", id="a teacher"),
+    ],
+)
+def test_what_is_updated_or_may_be_is_left_alone(
+    rnncheck: Any, tmp_path: Path, path: Path, changes: list[Change], said: str
+) -> None:
+    told, why = outcome(rnncheck, tmp_path, path, *changes)
+    assert told != "failed"
+    assert said in (told if said == "passed" else why)
