@@ -81,11 +81,15 @@ def _drops(evidence: Evidence, sample: Sample, at: Tensor) -> bool:
     if any(len(one.seen) != len(base.seen) for one in others):
         return False
     calls = zip(base.modules, base.seen, *(one.seen for one in others), strict=True)
-    dropping = [
-        module
-        for module, here, by_state, by_step, by_next in calls
-        if torch.equal(here, by_state) and _goes_on(here, by_step, by_next)
-    ]
+    given, dropping = set[int](), list[nn.Module]()
+    for module, here, *moved in calls:
+        by_state, by_step, by_next = (not torch.equal(here, one) for one in moved)
+        if by_state:
+            given.add(id(module))
+        elif by_step and not by_next:  # the first step of another pass, it may be
+            given.discard(id(module))
+        elif id(module) not in given and _goes_on(here, *moved[1:]):
+            dropping.append(module)  # not a window, which the state has left by now
     return _act_with_states(evidence, dropping)
 
 

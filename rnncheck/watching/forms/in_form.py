@@ -24,6 +24,7 @@ from rnncheck.watching.forms.given_beside import numbers_beside
 from rnncheck.watching.forms.held_as import Scale, scale_of
 from rnncheck.watching.forms.loss_pass import LossPass
 from rnncheck.watching.forms.own_length import OfOneSize, of_its_size, runs
+from rnncheck.watching.forms.own_names import with_recorded_names
 from rnncheck.watching.forms.part_outputs import PARTS, WithParts, reads_of
 from rnncheck.watching.forms.parts_of_steps import parts_of_steps
 from rnncheck.watching.forms.plain_calls import ACTION, ToldCall
@@ -80,6 +81,7 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         return InForm(acting.policy, plain, loss.inputs, in_its_mode(loss))
     if loss.over is not None or isinstance(acting.policy, PlainPolicy):
         return _of_a_plain_loop(acting, loss, noted)
+    loss = with_recorded_names(acting, loss, plain)
     loss = with_starts(with_states(loss, plain), plain)
     axis, trained = _time_last(loss.inputs, plain)
     if axis is not None and runs_along_the_last(acting.policy, loss.module, loss.inputs[0]):
@@ -100,7 +102,8 @@ def in_form(acting: Acting, loss: Called | None, estimator: Called | None) -> In
         )
         trained = [*trained, *(one for one in inside if _takes(loss, one))]
     inner, time_first = turned(loss.module, axis), axis is not None
-    if loss.itself and acting.kind != "steps" and steps_alone(acting.policy, inner, trained[0]):
+    parted = acting.kind != "steps" or acting.parts
+    if loss.itself and parted and steps_alone(acting.policy, inner, trained[0]):
         loss = replace(loss, itself=False)
     again = None
     if not acting.parts:

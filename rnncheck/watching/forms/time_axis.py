@@ -26,6 +26,11 @@ def time_axis(batch: TensorDictBase, acted: Sequence[TensorDictBase]) -> int:
     return best if scores[best] > scores[last] else last
 
 
+def is_placed(batch: TensorDictBase, acted: Sequence[TensorDictBase]) -> bool:
+    """Whether the greater part of its steps is known by one of its entries."""
+    return _places(batch, acted) is not None
+
+
 def _places(batch: TensorDictBase, acted: Sequence[TensorDictBase]) -> Tensor | None:
     """Row and time of every step ``[*batch, 2]``, -1 where unknown, by the entry that tells
     most."""
