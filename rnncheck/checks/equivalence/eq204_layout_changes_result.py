@@ -11,7 +11,8 @@ Why it matters
 
 Says nothing when
     the module has no recurrent mode. A layout that raises is left out: that is loud enough. A pass
-    that lines of the script make themselves gets as many rows as it is written for.
+    that lines of the script make themselves gets as many rows as it is written for, and modules of
+    its own are laid out flat where the script is seen to do that.
 
 Fix
     Time is the last batch dimension: index it with ``[..., t, :]``, never with ``[:, t]`` or
@@ -54,7 +55,7 @@ def run(evidence: Evidence) -> Judgement:
         usual = _mismatch(evidence, subject, constructed(evidence, subject), None)
         if usual is not None:
             raise Deferred("the usual layout is wrong already", "EQ201")
-        for name, batch in layouts(subject, made):
+        for name, batch in layouts(subject, made, flat=_may_be_flat(evidence, subject)):
             found = _mismatch(evidence, subject, made, batch)
             if isinstance(found, Mismatch):
                 findings.append(_observed(subject, made, found, name))
@@ -63,18 +64,32 @@ def run(evidence: Evidence) -> Judgement:
     return Judgement(tuple(findings), len(tried), ", ".join(dict.fromkeys(tried)))
 
 
-def layouts(subject: Subject, made: Constructed) -> Iterator[tuple[str, TensorDictBase]]:
+def _may_be_flat(evidence: Evidence, subject: Subject) -> bool:
+    """Whether batches of one dimension come to it: a script presents its modules with those that it
+    is seen to, and what is its own may be written for these alone."""
+    seen = [*evidence.pipeline.batches, *evidence.pipeline.samples]
+    flat = any(one.batch_dims == 1 for one in seen)
+    return flat or not evidence.pipeline.as_seen or _is_stock(subject)
+
+
+def layouts(
+    subject: Subject, made: Constructed, *, flat: bool = True
+) -> Iterator[tuple[str, TensorDictBase]]:
     """The constructed batch in every layout that a pipeline may present."""
     batch = made.batch(subject)
     yield "[B, T]", batch
     told = isinstance(subject.module, TwoPasses) and subject.module.of_the_loss
     if not told:  # lines of a script get as many rows as these were written for
-        yield "flat", batch.reshape(-1)
+        if flat:
+            yield "flat", batch.reshape(-1)
         yield "one row", batch[:1]
     yield "transposed view", batch.apply(_time_major)
-    stock = all(is_stock(c.module) for c in subject.carriers)
-    if stock or subject.rank > 1:
+    if _is_stock(subject) or subject.rank > 1:
         yield "3-d", batch.unsqueeze(0)
+
+
+def _is_stock(subject: Subject) -> bool:
+    return all(is_stock(one.module) for one in subject.carriers)
 
 
 def _time_major(value: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from rnncheck.pipeline.recording.turned import on_turned, time_last
 from rnncheck.pipeline.subject.modes import InMode, called_in_mode, measuring
 from rnncheck.watching.forms.acted_again import ActingPass
 from rnncheck.watching.forms.called_policy import CalledPolicy
+from rnncheck.watching.forms.episodes_in_lists import EpisodesInLists, episodes_in_lists
 from rnncheck.watching.forms.given_beside import numbers_beside
 from rnncheck.watching.forms.held_as import Scale, scale_of
 from rnncheck.watching.forms.loss_pass import LossPass
@@ -150,6 +151,9 @@ def _in_rows(
 def _of_a_plain_loop(acting: Acting, loss: Called, noted: list[TensorDictBase]) -> InForm:
     """The same of a loop over a plain env, whose pass is a call or lines of the loss."""
     policy = WithParts(acting.policy, acting.parts, (), acting.writes)
+    if loss.over is None and (listed := _in_lists(acting, loss)) is not None:
+        alone = EpisodesAlone(listed, from_starts=True)
+        return InForm(policy, _whole(noted), loss.inputs, loss.module, alone, None, loss.inputs)
     from_starts = loss.alone and not loss.holds_states and not _is_given_a_state(loss)
     from_starts = from_starts and not _goes_on_from_zeros(loss)
     trained = loss.inputs if from_starts else loss.passed or loss.inputs
@@ -167,6 +171,13 @@ def _of_a_plain_loop(acting: Acting, loss: Called, noted: list[TensorDictBase]) 
         cut = _are_slices(trained, noted)
         over = of_its_size(over, trained[0], at_most=cut, in_slices=cut)
     return InForm(policy, noted, trained, loss.module, over, None, loss.inputs)
+
+
+def _in_lists(acting: Acting, loss: Called) -> EpisodesInLists | None:
+    """The pass of lines with lists of whole episodes, where it runs on one of them."""
+    parts = {path: acting.policy.get_submodule(path) for path in acting.parts}
+    found = episodes_in_lists(loss.module, parts, loss.inputs[0])
+    return found if found is not None and runs(found, loss.inputs[0][:, :2]) else None
 
 
 def _by_twins(over: Any, loss: Called, batch: TensorDictBase) -> Any:

@@ -356,6 +356,30 @@ class OfEpisode(OfSteps):
 
 
 @dataclass(frozen=True)
+class OfShare:
+    """The same of one of ``count`` stretches that a row consists of, all of a length."""
+
+    number: int
+    count: int
+    part: Storage | Records | RowRecords | Spoilt
+
+    def of(self, batch: TensorDictBase) -> Any:
+        """What it holds for a batch ``[rows, steps]``."""
+        length = batch.shape[1] // self.count
+        return self.part.of(batch[:, self.number * length : (self.number + 1) * length])
+
+    @property
+    def graphed(self) -> bool:
+        """Whether something in it had a graph."""
+        return self.part.graphed
+
+    @property
+    def held(self) -> list[tuple[Key, str]]:
+        """Its entries, and what the script holds each as."""
+        return self.part.held
+
+
+@dataclass(frozen=True)
 class WithoutLast:
     """A list of one thing for each step, in which what ``part`` has of the last one is missing: the
     lines put that in themselves."""
@@ -389,6 +413,7 @@ HeldPart = (
     | ZeroState
     | PieceStates
     | OfSteps
+    | OfShare
     | WithoutLast
 )
 
